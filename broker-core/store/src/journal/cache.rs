@@ -53,10 +53,10 @@ impl Cache {
 
     /// Adds a piece of the log that begins at `start`. Returns the pieces that were dropped for it.
     pub(super) fn insert(&self, start: Place, piece: Piece) -> SmallVec<[Piece; 2]> {
-        let mut gone = SmallVec::new();
+        let mut dropped = SmallVec::new();
         let held = piece.held + PIECE_OVERHEAD;
         if piece.bytes.is_empty() || held > self.bytes_max {
-            return gone;
+            return dropped;
         }
         let mut state = self.lock();
         state.bytes += held;
@@ -70,15 +70,15 @@ impl Cache {
             let Some(oldest) = state.order.pop_front() else { break };
             if let Some(old) = state.pieces.remove(&oldest) {
                 state.bytes -= old.held + PIECE_OVERHEAD;
-                gone.push(old);
+                dropped.push(old);
             }
         }
-        gone
+        dropped
     }
 
     /// Locks the cache for several look-ups.
-    pub(super) fn look(&self) -> Look<'_> {
-        Look { state: self.lock(), last: None }
+    pub(super) fn lookup(&self) -> CacheLookup<'_> {
+        CacheLookup { state: self.lock(), last: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,7 +87,7 @@ impl Cache {
 }
 
 /// A locked cache.
-pub(super) struct Look<'a> {
+pub(super) struct CacheLookup<'a> {
     state: MutexGuard<'a, State>,
     /// The piece of the last hit, with its start: the next look-up usually hits it too.
     last: Option<(Place, Piece)>,
@@ -101,7 +101,7 @@ pub(super) struct Found {
     piece: (Place, usize),
 }
 
-impl Look<'_> {
+impl CacheLookup<'_> {
     /// Bytes of the log, if a single piece has the whole range.
     pub(super) fn get(&mut self, at: Place, length: usize) -> Option<Found> {
         let is_there = |(start, piece): &(Place, Piece)| {
@@ -136,7 +136,7 @@ impl Found {
 
 /// Copies contents that were looked up together and are a small part of the piece whose memory they
 /// would keep.
-pub(super) fn let_go(found: &mut [Option<Found>]) {
+pub(super) fn copy_small_parts(found: &mut [Option<Found>]) {
     let piece_of = |one: &Option<Found>| one.as_ref().map(|found| found.piece);
     for run in found.chunk_by_mut(|one, next| piece_of(one) == piece_of(next)) {
         let asked: usize = run.iter().flatten().map(|found| found.bytes.len()).sum();

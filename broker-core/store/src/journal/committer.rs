@@ -10,13 +10,13 @@
 //! ```
 //!
 //! While another thread writes and syncs a large group, the committer encodes the next one (see
-//! [`flight`]). For a small group, the switch to another thread and back costs too much.
+//! [`group_write`]). For a small group, the switch to another thread and back costs too much.
 //!
 //! Moved records come first in a group because the index is exact at that point: the committer
 //! checks whether a record is still current while no other operation of the group can touch its
 //! key, and while no group is being written.
 //!
-//! [`flight`]: super::flight
+//! [`group_write`]: super::group_write
 
 mod encode;
 mod large;
@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use super::flight::Pilot;
 use super::format::Place;
+use super::group_write::GroupWriter;
 use super::index::{ContentAt, Index, Op};
 use super::log::Log;
 use super::queue::{Job, Move, MoveReply, Queue};
@@ -41,7 +41,7 @@ use large::{LargeWrite, PART_BYTES_PER_GROUP, is_large};
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// Number of records from which another thread writes the group, while the next one is encoded.
-const FLIGHT_RECORDS_MIN: usize = 16;
+const BACKGROUND_RECORDS_MIN: usize = 16;
 /// Capacity for operations that is kept from group to group.
 const OPS_KEPT: usize = 16 << 10;
 
@@ -57,12 +57,12 @@ pub(super) struct Committer {
     large: VecDeque<LargeWrite>,
     group: Group,
     /// The group that is being written, or is written and not concluded yet.
-    leaving: Group,
-    /// The group that is written after `leaving`.
+    writing: Group,
+    /// The group that is written after `writing`.
     waiting: Group,
-    /// Number of groups in `leaving` and `waiting`.
-    flights: usize,
-    flight_records_min: usize,
+    /// Number of groups in `writing` and `waiting`.
+    pending_writes: usize,
+    background_records_min: usize,
     /// Jobs that are not processed yet. They are here so that a failure in the middle can answer
     /// all of them.
     jobs: VecDeque<Job>,
@@ -123,10 +123,10 @@ impl Committer {
             shards: (0..shard_count).map(|_| ShardState::default()).collect(),
             large: VecDeque::new(),
             group: Group::default(),
-            leaving: Group::default(),
+            writing: Group::default(),
             waiting: Group::default(),
-            flights: 0,
-            flight_records_min: FLIGHT_RECORDS_MIN,
+            pending_writes: 0,
+            background_records_min: BACKGROUND_RECORDS_MIN,
             jobs: VecDeque::new(),
             has_answered: false,
             has_sealed: true,
@@ -134,20 +134,20 @@ impl Committer {
     }
 
     /// Makes a thread write large groups.
-    pub(super) fn hand_over(&mut self, pilot: Pilot) {
-        self.log.hand_over(pilot);
+    pub(super) fn set_writer(&mut self, writer: GroupWriter) {
+        self.log.set_writer(writer);
     }
 
     /// Sets the number of records from which groups are written in the background.
     #[cfg(feature = "testing")]
     pub(super) const fn fly_from(&mut self, records: usize) {
-        self.flight_records_min = records;
+        self.background_records_min = records;
     }
 
     /// Whether the committer has work without waiting for anything.
     pub(super) fn is_busy(&self) -> bool {
         // A waiting group is taken back for more work.
-        let group = if self.flights > 1 { &self.waiting } else { &self.group };
+        let group = if self.pending_writes > 1 { &self.waiting } else { &self.group };
         !self.large.is_empty() && group.part_bytes < PART_BYTES_PER_GROUP
     }
 
@@ -157,7 +157,7 @@ impl Committer {
     }
 
     /// Continues with large contents after the queue was closed.
-    pub(super) fn wind_up(&mut self) {
+    pub(super) fn finish_large(&mut self) {
         if let Err(error) = self.commit() {
             self.poison(&error);
         }
@@ -165,13 +165,13 @@ impl Committer {
     }
 
     /// Whether a group is being written in the background.
-    pub(super) const fn is_flying(&self) -> bool {
-        self.flights > 0
+    pub(super) const fn has_pending_writes(&self) -> bool {
+        self.pending_writes > 0
     }
 
     /// Whether written data is not synced yet.
     pub(super) const fn is_unsynced(&self) -> bool {
-        self.flights == 0 && self.log.is_unsynced()
+        self.pending_writes == 0 && self.log.is_unsynced()
     }
 
     /// Whether written data has no mark after it yet.
@@ -194,7 +194,7 @@ impl Committer {
     }
 
     /// Whether the keeper has news since the last call: an answer, or a sealed segment.
-    pub(super) fn has_news(&mut self) -> bool {
+    pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.has_answered) | std::mem::take(&mut self.has_sealed)
     }
 
@@ -218,7 +218,7 @@ impl Committer {
     }
 
     fn try_turn(&mut self) -> Result<(), StoreError> {
-        self.take_landings()?;
+        self.conclude_finished()?;
         self.take_back();
         let (moves, others) = std::mem::take(&mut self.jobs)
             .into_iter()
@@ -262,52 +262,52 @@ impl Committer {
                 Job::Move(..) | Job::MovePart(..) => {}
             }
             if self.log.buffered() > GROUP_BYTES_MAX {
-                self.settle()?;
-                self.depart()?;
+                self.wait_for_writes()?;
+                self.start_group()?;
             }
         }
-        self.depart()
+        self.start_group()
     }
 
     /// Starts to write the group. A large group waits while another one is being written, and can
     /// grow until then. A small group stays here.
-    fn depart(&mut self) -> Result<(), StoreError> {
-        if !self.group.must_sync || self.group.ops.len() < self.flight_records_min {
-            if self.log.is_by_hand() {
+    fn start_group(&mut self) -> Result<(), StoreError> {
+        if !self.group.must_sync || self.group.ops.len() < self.background_records_min {
+            if self.log.is_manual() {
                 return self.commit();
             }
-            self.take_landings()?;
-            return if self.flights > 0 { Ok(()) } else { self.commit() };
+            self.conclude_finished()?;
+            return if self.pending_writes > 0 { Ok(()) } else { self.commit() };
         }
-        if self.flights > 1 {
+        if self.pending_writes > 1 {
             // The second write was not taken back, so the first one has finished.
-            self.take_landings()?;
-            if self.flights > 1 {
-                self.settle()?;
+            self.conclude_finished()?;
+            if self.pending_writes > 1 {
+                self.wait_for_writes()?;
             }
         }
-        self.leave();
-        self.flights += 1;
-        if !self.log.launch()? {
+        self.close_group();
+        self.pending_writes += 1;
+        if !self.log.start_write()? {
             // The group has no frames, and everything before it is durable.
-            self.take_landings()?;
+            self.conclude_finished()?;
             self.conclude();
             return Ok(());
         }
-        self.take_landings()
+        self.conclude_finished()
     }
 
     /// Takes the waiting group back, to add more to it.
     fn take_back(&mut self) {
-        if self.flights > 1 && self.log.take_back() {
+        if self.pending_writes > 1 && self.log.take_back() {
             std::mem::swap(&mut self.group, &mut self.waiting);
-            self.flights -= 1;
+            self.pending_writes -= 1;
         }
     }
 
     /// Concludes finished groups.
-    fn take_landings(&mut self) -> Result<(), StoreError> {
-        while self.flights > 0 && self.log.has_landed()? {
+    fn conclude_finished(&mut self) -> Result<(), StoreError> {
+        while self.pending_writes > 0 && self.log.take_finished()? {
             self.conclude();
         }
         Ok(())
@@ -315,9 +315,9 @@ impl Committer {
 
     /// Makes the group durable, and completes its batches.
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.settle()?;
-        self.leave();
-        if self.leaving.must_sync {
+        self.wait_for_writes()?;
+        self.close_group();
+        if self.writing.must_sync {
             self.log.sync()?;
         } else {
             self.log.flush()?;
@@ -327,24 +327,24 @@ impl Committer {
     }
 
     /// Waits until no group is being written.
-    fn settle(&mut self) -> Result<(), StoreError> {
-        if self.flights > 0 {
-            self.log.settle()?;
-            self.take_landings()?;
+    fn wait_for_writes(&mut self) -> Result<(), StoreError> {
+        if self.pending_writes > 0 {
+            self.log.wait_for_writes()?;
+            self.conclude_finished()?;
         }
         Ok(())
     }
 
     /// Closes the group for further operations. It waits if another group is being written.
-    fn leave(&mut self) {
-        let place = if self.flights > 0 { &mut self.waiting } else { &mut self.leaving };
+    fn close_group(&mut self) {
+        let place = if self.pending_writes > 0 { &mut self.waiting } else { &mut self.writing };
         std::mem::swap(&mut self.group, place);
         self.log.take_rolled(&mut place.rolled);
     }
 
     /// Applies the written group to the index, and completes its batches.
     fn conclude(&mut self) {
-        let group = &mut self.leaving;
+        let group = &mut self.writing;
         group.must_sync = false;
         group.part_bytes = 0;
         (group.pending, group.recent) = (None, None);
@@ -372,9 +372,9 @@ impl Committer {
         while let Some(Done { completion, result, .. }) = group.done.pop_front() {
             completion(result);
         }
-        if self.flights > 0 {
-            self.flights -= 1;
-            std::mem::swap(&mut self.leaving, &mut self.waiting);
+        if self.pending_writes > 0 {
+            self.pending_writes -= 1;
+            std::mem::swap(&mut self.writing, &mut self.waiting);
         }
     }
 
@@ -383,10 +383,10 @@ impl Committer {
         if self.queue.ended().is_none() {
             tracing::error!(%error, "the journal stops: a failed write is not retried");
         }
-        self.log.forget();
+        self.log.discard();
         let late = self.queue.poison(error);
         let mut ended: Vec<(u64, Completion)> = Vec::new();
-        for group in [&mut self.leaving, &mut self.waiting, &mut self.group] {
+        for group in [&mut self.writing, &mut self.waiting, &mut self.group] {
             ended.extend(group.done.drain(..).map(|done| (done.reserved, done.completion)));
         }
         for write in self.large.drain(..) {
@@ -409,9 +409,9 @@ impl Committer {
                 Job::Mark(..) | Job::Move(..) | Job::MovePart(..) => {}
             }
         }
-        (self.leaving, self.waiting) = (Group::default(), Group::default());
+        (self.writing, self.waiting) = (Group::default(), Group::default());
         self.group = Group::default();
-        self.flights = 0;
+        self.pending_writes = 0;
         for (reserved, completion) in ended {
             self.room.give_back(reserved);
             completion(Err(error.clone()));

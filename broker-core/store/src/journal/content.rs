@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::cache::{Cache, Found, Look, Piece};
+use super::cache::{Cache, CacheLookup, Found, Piece};
 use super::format::{CONTENT_HEAD, Place, join};
 use super::index::Pinned;
 use super::reads::{Reads, Size};
@@ -148,21 +148,21 @@ impl PinnedContent {
     }
 
     fn cached(&self, cache: &Cache) -> Option<Result<Bytes, StoreError>> {
-        let found = self.look(&mut cache.look())?;
-        Some(self.taken(&found.copied()))
+        let found = self.lookup(&mut cache.lookup())?;
+        Some(self.checked(&found.copied()))
     }
 
     /// The cached content, if any.
-    pub(super) fn look(&self, look: &mut Look<'_>) -> Option<Found> {
+    pub(super) fn lookup(&self, lookup: &mut CacheLookup<'_>) -> Option<Found> {
         if self.parts.is_some() {
             return None;
         }
-        look.get(self.place, CONTENT_HEAD + self.length)
+        lookup.get(self.place, CONTENT_HEAD + self.length)
     }
 
     /// The found content. Checked if it came from disk, because the read of another content may
     /// have cached it. Bytes that this process wrote need no check.
-    pub(super) fn taken(&self, found: &Found) -> Result<Bytes, StoreError> {
+    pub(super) fn checked(&self, found: &Found) -> Result<Bytes, StoreError> {
         if !found.is_written {
             self.segment.content_in(&found.bytes, self.place)?;
         }

@@ -70,18 +70,18 @@ pub trait DiskFile: Send + Sync {
 
 /// A disk on which every directory sync fails after the first failed one: the names lost in that
 /// failure would not be written by a later sync.
-pub(super) struct OnceFailed {
+pub(super) struct FailStopDisk {
     disk: Arc<dyn Disk>,
     has_failed: AtomicBool,
 }
 
-impl OnceFailed {
+impl FailStopDisk {
     pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
         Self { disk, has_failed: AtomicBool::new(false) }
     }
 }
 
-impl Disk for OnceFailed {
+impl Disk for FailStopDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         self.disk.list()
     }

@@ -29,7 +29,7 @@ mod tests;
 use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 
-pub(super) use chain::{SUMMED_BYTES_MIN, Summed};
+pub(super) use chain::{SUMMED_BYTES_MIN, SummedPart};
 pub(super) use record::{
     CONTENT_HEAD, LogRecord, PLACE_BYTES, RECORD_HEAD_MAX, REMOVAL_HEAD, Reading, RecordContent,
     RecordReader, part_count, read_content, write_length,
@@ -336,7 +336,7 @@ impl FrameWriter {
     pub(super) fn finish(
         self,
         buffer: &mut Vec<u8>,
-        summed: &[Summed],
+        summed: &[SummedPart],
         kind: FrameKind,
         lsn: u64,
         synced: u64,

@@ -79,8 +79,8 @@ impl Entry {
     /// Whether the content is embedded in the record.
     pub(super) fn holds_content(&self) -> bool {
         let Place { segment, offset } = self.record;
-        let behind = Place { segment, offset: offset.saturating_add(self.record_bytes) };
-        self.content_length().is_some() && !self.is_large() && self.content == behind
+        let embedded = Place { segment, offset: offset.saturating_add(self.record_bytes) };
+        self.content_length().is_some() && !self.is_large() && self.content == embedded
     }
 }
 

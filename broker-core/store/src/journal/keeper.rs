@@ -32,12 +32,12 @@ pub(super) const SPARES_MAX: usize = 4;
 /// Maximum number of spares after the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
 /// Number of looks without growth after which surplus spares are removed.
-const LOOKS_IN_QUIET: u32 = 10;
+const IDLE_CHECKS_IN_QUIET: u32 = 10;
 /// Number of segments that a disk must hold in addition to its minimum of free space: the active
 /// one, the previous one, and the next.
 const SEGMENTS_ON_A_SMALL_DISK: u64 = 3;
 /// Number of looks with enough room after which the end of a shortage is logged.
-const LOOKS_WITH_ROOM: u32 = 10;
+const CHECKS_WITH_ROOM: u32 = 10;
 /// Maximum number of segments that are never cleaned: two in use, and another that a restart
 /// leaves.
 const SEGMENTS_MIN: u64 = 3;
@@ -55,7 +55,7 @@ pub(super) enum Step {
     /// There is no work.
     Idle,
     /// Work was done; there may be more.
-    Did,
+    Worked,
     /// The committer must answer first.
     Waiting,
 }
@@ -74,13 +74,13 @@ pub(super) struct KeeperParts {
 /// The keeper.
 pub(super) struct Keeper {
     parts: KeeperParts,
-    waiting: Option<(Receiver<MoveReply>, Then)>,
+    waiting: Option<(Receiver<MoveReply>, AfterAnswer)>,
     sweep: Option<Sweep>,
     spare_number: u64,
     /// A spare could not be made. The next idle look tries again.
     no_spare: bool,
     /// Whether the failure was logged.
-    told_no_spare: bool,
+    has_logged_no_spare: bool,
     /// A sweep found no records to write, but the segment is in use, by a content whose batch is
     /// still to come. The next idle look tries again.
     is_resting: bool,
@@ -89,15 +89,15 @@ pub(super) struct Keeper {
     /// The newest sealed segment at the last idle look.
     sealed_in_quiet: u32,
     /// Number of looks since then.
-    looks: u32,
+    idle_checks: u32,
     /// Whether the log reported that new messages are refused.
     is_short: bool,
     /// Number of looks with room since then.
-    looks_with_room: u32,
+    checks_with_room: u32,
 }
 
 /// The action after an answer of the committer.
-enum Then {
+enum AfterAnswer {
     /// The sweep continues.
     Sweep,
     /// The segments below this one are released.
@@ -114,13 +114,13 @@ impl Keeper {
             sweep: None,
             spare_number: 0,
             no_spare: false,
-            told_no_spare: false,
+            has_logged_no_spare: false,
             is_resting: false,
             stuck: None,
             sealed_in_quiet: 0,
-            looks: 0,
+            idle_checks: 0,
             is_short: false,
-            looks_with_room: 0,
+            checks_with_room: 0,
         }
     }
 
@@ -137,36 +137,37 @@ impl Keeper {
                 Err(TryRecvError::Disconnected) => return Step::Idle,
             };
             if let Some((_, then)) = self.waiting.take() {
-                self.go_on(reply, then);
+                self.handle_answer(reply, then);
             }
-            return Step::Did;
+            return Step::Worked;
         }
         if self.parts.index.reap(REAPED_PER_STEP) {
-            return Step::Did;
+            return Step::Worked;
         }
         // A released segment may become the spare.
         if self.retire() || self.make_spare() || self.write_side() || self.clean() {
-            return if self.waiting.is_some() { Step::Waiting } else { Step::Did };
+            return if self.waiting.is_some() { Step::Waiting } else { Step::Worked };
         }
         self.report_shortage();
         Step::Idle
     }
 
     /// Checks the disk and the spares. Called while the keeper is idle.
-    pub(super) fn look_around(&mut self) {
+    pub(super) fn check_idle(&mut self) {
         self.no_spare = false;
         self.is_resting = false;
         let newest = self.newest_sealed();
-        self.looks = if newest == self.sealed_in_quiet { self.looks.saturating_add(1) } else { 0 };
+        self.idle_checks =
+            if newest == self.sealed_in_quiet { self.idle_checks.saturating_add(1) } else { 0 };
         self.sealed_in_quiet = newest;
         if self.parts.room.is_tight() {
-            self.give_back_spares(1);
-        } else if self.looks >= LOOKS_IN_QUIET {
-            self.give_back_spares(SPARES_IN_QUIET);
+            self.remove_spares(1);
+        } else if self.idle_checks >= IDLE_CHECKS_IN_QUIET {
+            self.remove_spares(SPARES_IN_QUIET);
         }
         self.note_free();
         if self.is_short {
-            self.looks_with_room = self.looks_with_room.saturating_add(1);
+            self.checks_with_room = self.checks_with_room.saturating_add(1);
         }
         self.report_shortage();
         // Deletions restore capacity without a signal, so the wakers are called here.
@@ -186,7 +187,7 @@ impl Keeper {
     fn report_shortage(&mut self) {
         match self.parts.room.shortage(Shortage::PROBE_BYTES) {
             Some(shortage) => {
-                self.looks_with_room = 0;
+                self.checks_with_room = 0;
                 if !std::mem::replace(&mut self.is_short, true) {
                     tracing::warn!(
                         "new messages are refused, everything else continues: {shortage}; {}",
@@ -194,7 +195,7 @@ impl Keeper {
                     );
                 }
             }
-            None if self.is_short && self.looks_with_room >= LOOKS_WITH_ROOM => {
+            None if self.is_short && self.checks_with_room >= CHECKS_WITH_ROOM => {
                 self.is_short = false;
                 tracing::info!("the store has space again; new messages are accepted");
             }
@@ -230,15 +231,15 @@ impl Keeper {
             .map(|one| one.file.length().unwrap_or_else(|_| one.end()))
     }
 
-    fn go_on(&mut self, reply: MoveReply, then: Then) {
+    fn handle_answer(&mut self, reply: MoveReply, then: AfterAnswer) {
         match then {
-            Then::Sweep => {
+            AfterAnswer::Sweep => {
                 if let Some(sweep) = &mut self.sweep {
-                    sweep.answered(reply);
+                    sweep.handle_answer(reply);
                 }
             }
-            Then::Retire(oldest) => self.give_up_below(oldest),
-            Then::Publish(segment) => {
+            AfterAnswer::Retire(oldest) => self.release_below(oldest),
+            AfterAnswer::Publish(segment) => {
                 if let Err(error) = side::publish(&*self.parts.disk, segment.number()) {
                     tracing::warn!(segment = segment.number(), %error, "could not publish a side \
                         file");
@@ -249,7 +250,11 @@ impl Keeper {
     }
 
     /// Sends a job to the committer.
-    fn post(&mut self, then: Then, job: impl FnOnce(std::sync::mpsc::Sender<MoveReply>) -> Job) {
+    fn post(
+        &mut self,
+        then: AfterAnswer,
+        job: impl FnOnce(std::sync::mpsc::Sender<MoveReply>) -> Job,
+    ) {
         let (answer, answered) = channel();
         // An ended journal drops the job, and so the other end of the channel.
         self.parts.queue.push(job(answer)).ok();
@@ -265,11 +270,11 @@ impl Keeper {
         let name = format!("spare-k{:09}.log", self.spare_number);
         match make_spare(&*self.parts.disk, &name, self.parts.segment_bytes) {
             Ok(spare) => {
-                self.told_no_spare = false;
+                self.has_logged_no_spare = false;
                 self.keep(spare);
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.told_no_spare, true) {
+                if !std::mem::replace(&mut self.has_logged_no_spare, true) {
                     tracing::warn!(%error, "no space for a spare segment; sends are refused");
                 }
                 self.no_spare = true;
@@ -285,11 +290,11 @@ impl Keeper {
 
     /// Removes surplus spares at the end.
     pub(super) fn close(&self) {
-        self.give_back_spares(SPARES_IN_QUIET);
+        self.remove_spares(SPARES_IN_QUIET);
     }
 
     /// Removes all spares but `kept`.
-    fn give_back_spares(&self, kept: usize) {
+    fn remove_spares(&self, kept: usize) {
         let mut spares = self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner);
         let surplus = spares.len().saturating_sub(kept);
         let surplus: Vec<Spare> = spares.drain(..surplus).collect();
@@ -318,20 +323,20 @@ impl Keeper {
         }
         let Some(oldest) = oldest else { return false };
         // Later frames made them unused; the mark makes those frames durable too.
-        self.post(Then::Retire(oldest), |answer| Job::Mark(Some(oldest), answer));
+        self.post(AfterAnswer::Retire(oldest), |answer| Job::Mark(Some(oldest), answer));
         true
     }
 
-    fn give_up_below(&mut self, oldest: u32) {
+    fn release_below(&mut self, oldest: u32) {
         self.end_sweep();
         for segment in self.parts.segments.all() {
             if segment.number() >= oldest {
                 break;
             }
             self.parts.segments.remove(segment.number());
-            let given_up = side::remove(&*self.parts.disk, segment.number())
+            let released = side::remove(&*self.parts.disk, segment.number())
                 .and_then(|()| self.recycle(segment));
-            if let Err(error) = given_up {
+            if let Err(error) = released {
                 // The segment is unused; the next opening removes it.
                 tracing::warn!(%error, "could not remove a segment");
             }
@@ -380,7 +385,7 @@ impl Keeper {
         match side::draft(disk, segment, index, place == 0) {
             Ok(()) => {
                 let segment = Arc::clone(segment);
-                self.post(Then::Publish(segment), |answer| Job::Mark(None, answer));
+                self.post(AfterAnswer::Publish(segment), |answer| Job::Mark(None, answer));
             }
             Err(error) => {
                 // Opening then reads the segment itself.
@@ -431,8 +436,8 @@ impl Keeper {
     /// the size of a group, so that cleaning keeps up with any load.
     fn move_bytes(&self) -> usize {
         let (written, needed) = (self.written(), self.parts.index.needed_bytes());
-        let beyond = written.saturating_sub(needed.saturating_mul(2)) * 8 / needed.max(1);
-        match beyond {
+        let excess = written.saturating_sub(needed.saturating_mul(2)) * 8 / needed.max(1);
+        match excess {
             0 | 1 => 256 << 10,
             2 | 3 => 1 << 20,
             _ => 4 << 20,
@@ -459,21 +464,21 @@ impl Keeper {
         let sweep =
             self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest), index_is_small));
         match sweep.next(&self.parts.index, &self.parts.segments, move_bytes) {
-            Ok(sweep::Next::Post(job)) => self.post(Then::Sweep, job),
-            Ok(sweep::Next::Looked) => {}
+            Ok(sweep::Next::Post(job)) => self.post(AfterAnswer::Sweep, job),
+            Ok(sweep::Next::Continue) => {}
             // A later sweep finds the records that were added meanwhile, if one is still due.
             Ok(sweep::Next::End) => {
                 self.is_resting = !sweep.has_found();
                 self.end_sweep();
             }
-            Err(error) => self.give_in(&oldest, &error),
+            Err(error) => self.stop_cleaning(&oldest, &error),
         }
         true
     }
 
     /// Stops cleaning, because a part of the segment cannot be read. The segment and all later ones
     /// stay: acknowledged data is never released.
-    fn give_in(&mut self, segment: &Segment, error: &StoreError) {
+    fn stop_cleaning(&mut self, segment: &Segment, error: &StoreError) {
         tracing::error!(%error, "disk space of the log can no longer be reclaimed: `peeklock \
             verify` shows the damage");
         self.stuck = Some(segment.number());

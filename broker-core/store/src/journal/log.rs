@@ -21,11 +21,11 @@ use bytes::Bytes;
 use super::buffers::Buffers;
 use super::cache::{Cache, Piece};
 use super::disk::{Disk, DiskFile};
-use super::flight::{Flight, Landing, Pilot};
 use super::format::{
     CONTENT_HEAD, FrameKind, FrameWriter, HEADER_BYTES, Place, SUMMED_BYTES_MIN, SegmentHeader,
-    Summed, Version, frame_span, mark_payload,
+    SummedPart, Version, frame_span, mark_payload,
 };
+use super::group_write::{FinishedWrite, GroupWrite, GroupWriter};
 use super::manifest::Manifest;
 use super::segment::{Segment, Segments, name_of};
 use crate::StoreError;
@@ -42,7 +42,7 @@ pub(super) struct Payload<'a> {
     pub(super) seed: u32,
     /// Start of the payload in the buffer.
     start: usize,
-    summed: &'a mut Vec<Summed>,
+    summed: &'a mut Vec<SummedPart>,
 }
 
 impl Payload<'_> {
@@ -51,7 +51,7 @@ impl Payload<'_> {
         let at = usize::try_from(u64::from(at.offset).saturating_sub(self.buffer_at)).unwrap_or(0);
         let at = at.saturating_sub(self.start) + CONTENT_HEAD;
         if length >= SUMMED_BYTES_MIN {
-            self.summed.push(Summed { at, length });
+            self.summed.push(SummedPart { at, length });
         }
     }
 
@@ -109,13 +109,13 @@ pub(super) struct Log {
     unmarked: bool,
     /// Full segments that contain frames of the current group, or of an earlier one.
     rolled: Vec<Arc<Segment>>,
-    pilot: Pilot,
+    writer: GroupWriter,
     /// Number of writes in the background.
-    flying: usize,
+    background_writes: usize,
     /// Number of finished background writes that are not reported yet.
-    landed: usize,
+    finished: usize,
     /// Contents of the current frame.
-    summed: Vec<Summed>,
+    summed: Vec<SummedPart>,
 }
 
 impl Log {
@@ -153,16 +153,16 @@ impl Log {
             oldest,
             unmarked: false,
             rolled: Vec::new(),
-            pilot: Pilot::default(),
-            flying: 0,
-            landed: 0,
+            writer: GroupWriter::default(),
+            background_writes: 0,
+            finished: 0,
             summed: Vec::new(),
         })
     }
 
-    /// Makes `pilot` carry out background writes.
-    pub(super) fn hand_over(&mut self, pilot: Pilot) {
-        self.pilot = pilot;
+    /// Makes `writer` carry out background writes.
+    pub(super) fn set_writer(&mut self, writer: GroupWriter) {
+        self.writer = writer;
     }
 
     /// Number of bytes that wait to be written.
@@ -222,10 +222,10 @@ impl Log {
 
     /// Writes the buffer.
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
-        self.settle()?;
-        let Some(flight) = self.take_pieces() else { return Ok(()) };
-        flight.write()?;
-        self.note_written(flight);
+        self.wait_for_writes()?;
+        let Some(group_write) = self.take_pieces() else { return Ok(()) };
+        group_write.write()?;
+        self.note_written(group_write);
         Ok(())
     }
 
@@ -241,67 +241,67 @@ impl Log {
 
     /// Writes and syncs the buffer in the background, after the previous background write. Returns
     /// false if the buffer is empty; then everything is durable. One write runs at a time.
-    pub(super) fn launch(&mut self) -> Result<bool, StoreError> {
-        let Some(flight) = self.take_pieces() else {
+    pub(super) fn start_write(&mut self) -> Result<bool, StoreError> {
+        let Some(group_write) = self.take_pieces() else {
             self.sync()?;
             return Ok(false);
         };
-        self.pilot.depart(flight);
-        self.flying += 1;
+        self.writer.start(group_write);
+        self.background_writes += 1;
         Ok(true)
     }
 
     /// Takes the last background write back if it has not started. Returns whether it did. The
     /// buffer must be empty.
     pub(super) fn take_back(&mut self) -> bool {
-        if self.flying < 2 || self.buffered() > 0 {
+        if self.background_writes < 2 || self.buffered() > 0 {
             return false;
         }
-        let Some(flight) = self.pilot.take_back() else { return false };
-        self.flying -= 1;
-        self.pieces = flight.pieces;
+        let Some(group_write) = self.writer.take_back() else { return false };
+        self.background_writes -= 1;
+        self.pieces = group_write.pieces;
         true
     }
 
     /// Discards the buffer: nothing is written after a failure.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn discard(&mut self) {
         (self.pieces, self.buffer) = (Vec::new(), Vec::new());
-        while self.pilot.take_back().is_some() {}
+        while self.writer.take_back().is_some() {}
     }
 
     /// Whether a further background write has finished; returns true once for each.
-    pub(super) fn has_landed(&mut self) -> Result<bool, StoreError> {
-        if self.landed == 0
-            && self.flying > 0
-            && let Some(landing) = self.pilot.look()?
+    pub(super) fn take_finished(&mut self) -> Result<bool, StoreError> {
+        if self.finished == 0
+            && self.background_writes > 0
+            && let Some(finished) = self.writer.poll_finished()?
         {
-            self.land(landing)?;
+            self.note_finished(finished)?;
         }
-        let has_landed = self.landed > 0;
-        self.landed = self.landed.saturating_sub(1);
-        Ok(has_landed)
+        let has_finished = self.finished > 0;
+        self.finished = self.finished.saturating_sub(1);
+        Ok(has_finished)
     }
 
     /// Waits until all background writes have finished.
-    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
-        while self.flying > 0 {
-            let landing = self.pilot.wait()?;
-            self.land(landing)?;
+    pub(super) fn wait_for_writes(&mut self) -> Result<(), StoreError> {
+        while self.background_writes > 0 {
+            let finished = self.writer.wait()?;
+            self.note_finished(finished)?;
         }
         Ok(())
     }
 
     /// Whether background writes finish only when the caller waits for them.
-    pub(super) const fn is_by_hand(&self) -> bool {
-        self.pilot.is_by_hand()
+    pub(super) const fn is_manual(&self) -> bool {
+        self.writer.is_manual()
     }
 
-    fn land(&mut self, (flight, outcome): Landing) -> Result<(), StoreError> {
-        self.flying -= 1;
+    fn note_finished(&mut self, (group_write, outcome): FinishedWrite) -> Result<(), StoreError> {
+        self.background_writes -= 1;
         outcome?;
-        self.synced_lsn = flight.last_lsn;
-        self.note_written(flight);
-        self.landed += 1;
+        self.synced_lsn = group_write.last_lsn;
+        self.note_written(group_write);
+        self.finished += 1;
         Ok(())
     }
 
@@ -323,7 +323,7 @@ impl Log {
     }
 
     /// Takes the buffered pieces as a background write.
-    fn take_pieces(&mut self) -> Option<Flight> {
+    fn take_pieces(&mut self) -> Option<GroupWrite> {
         self.end_piece();
         if self.pieces.is_empty() {
             return None;
@@ -331,18 +331,18 @@ impl Log {
         self.unmarked = true;
         let at = self.buffer_at - self.buffered() as u64;
         let (segment, pieces) = (Arc::clone(&self.active), std::mem::take(&mut self.pieces));
-        Some(Flight { segment, at, pieces, last_lsn: self.next_lsn - 1 })
+        Some(GroupWrite { segment, at, pieces, last_lsn: self.next_lsn - 1 })
     }
 
-    fn note_written(&mut self, flight: Flight) {
-        let Flight { segment, mut at, pieces, .. } = flight;
+    fn note_written(&mut self, group_write: GroupWrite) {
+        let GroupWrite { segment, mut at, pieces, .. } = group_write;
         for piece in pieces {
             let start =
                 Place { segment: segment.number(), offset: u32::try_from(at).unwrap_or(u32::MAX) };
             at += piece.len() as u64;
             let (held, bytes) = (piece.capacity(), Bytes::from(piece));
-            let gone = self.parts.cache.insert(start, Piece { bytes, held, is_written: true });
-            for piece in gone {
+            let dropped = self.parts.cache.insert(start, Piece { bytes, held, is_written: true });
+            for piece in dropped {
                 // A message from the piece may still be in use.
                 if let Ok(mut unused) = piece.bytes.try_into_mut() {
                     unused.clear();
@@ -385,7 +385,7 @@ impl Log {
         let (number, end) = (self.active.number(), self.buffer_at);
         self.parts
             .manifest
-            .tell(number, end)
+            .record(number, end)
             .map_err(|error| failed("written", super::manifest::NAME, &error))
     }
 
@@ -431,7 +431,7 @@ fn open_segment(
     parts.disk.rename(&spare.name, &name).map_err(|error| fail(&error))?;
     parts.disk.sync().map_err(|error| fail(&error))?;
     // From here on, the segment may contain acknowledged data.
-    parts.manifest.tell(header.number, 0).map_err(|error| fail(&error))?;
+    parts.manifest.record(header.number, 0).map_err(|error| fail(&error))?;
     let segment = Arc::new(Segment::new(header, spare.file, HEADER_BYTES));
     parts.segments.insert(Arc::clone(&segment));
     Ok(segment)

@@ -21,7 +21,7 @@ const SLOT_LENGTH: usize = 8 + 4 + 8 + 4 + 8 + 4;
 
 /// The state in the manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ManifestState {
     generation: u64,
     /// The newest segment that may contain acknowledged data; 0 for none.
     pub(super) newest: u32,
@@ -32,12 +32,12 @@ pub(super) struct Told {
 /// The file, and the last written state.
 pub(super) struct Manifest {
     file: Arc<dyn DiskFile>,
-    last: Told,
+    last: ManifestState,
 }
 
 impl Manifest {
     /// Opens the manifest, or makes an empty one. Returns its state.
-    pub(super) fn open(disk: &dyn Disk) -> io::Result<(Self, Told)> {
+    pub(super) fn open(disk: &dyn Disk) -> io::Result<(Self, ManifestState)> {
         let file = if disk.list()?.iter().any(|name| name == NAME) {
             disk.open(NAME)?
         } else {
@@ -45,37 +45,37 @@ impl Manifest {
             disk.sync()?;
             file
         };
-        let told = read(&*file)?;
-        Ok((Self { file, last: told }, told))
+        let state = read(&*file)?;
+        Ok((Self { file, last: state }, state))
     }
 
     /// Writes a new state, durably.
-    pub(super) fn tell(&mut self, newest: u32, closed_end: u64) -> io::Result<()> {
-        let told = Told { generation: self.last.generation + 1, newest, closed_end };
+    pub(super) fn record(&mut self, newest: u32, closed_end: u64) -> io::Result<()> {
+        let state = ManifestState { generation: self.last.generation + 1, newest, closed_end };
         let mut slot = Vec::with_capacity(SLOT_LENGTH);
         slot.extend_from_slice(&MAGIC);
         slot.extend_from_slice(&VERSION.to_le_bytes());
-        slot.extend_from_slice(&told.generation.to_le_bytes());
-        slot.extend_from_slice(&told.newest.to_le_bytes());
-        slot.extend_from_slice(&told.closed_end.to_le_bytes());
+        slot.extend_from_slice(&state.generation.to_le_bytes());
+        slot.extend_from_slice(&state.newest.to_le_bytes());
+        slot.extend_from_slice(&state.closed_end.to_le_bytes());
         let checksum = crc32c(&slot);
         slot.extend_from_slice(&checksum.to_le_bytes());
-        self.file.write_at(&slot, (told.generation % 2) * SLOT_BYTES)?;
+        self.file.write_at(&slot, (state.generation % 2) * SLOT_BYTES)?;
         self.file.sync()?;
-        self.last = told;
+        self.last = state;
         Ok(())
     }
 }
 
 /// The state of a manifest; the default if no slot is readable.
-pub(super) fn read(file: &dyn DiskFile) -> io::Result<Told> {
-    let mut newest = Told::default();
+pub(super) fn read(file: &dyn DiskFile) -> io::Result<ManifestState> {
+    let mut newest = ManifestState::default();
     for place in 0..2 {
         let mut slot = [0; SLOT_LENGTH];
         let count = file.read_at(&mut slot, place * SLOT_BYTES)?;
-        let told = slot.get(..count).and_then(read_slot).unwrap_or_default();
-        if told.generation > newest.generation {
-            newest = told;
+        let state = slot.get(..count).and_then(read_slot).unwrap_or_default();
+        if state.generation > newest.generation {
+            newest = state;
         }
     }
     Ok(newest)
@@ -95,7 +95,7 @@ pub(super) fn damaged_slots(file: &dyn DiskFile) -> io::Result<Vec<u64>> {
     Ok(damaged)
 }
 
-fn read_slot(slot: &[u8]) -> Option<Told> {
+fn read_slot(slot: &[u8]) -> Option<ManifestState> {
     let (covered, checksum) = slot.split_at_checked(SLOT_LENGTH - 4)?;
     if crc32c(covered).to_le_bytes() != checksum {
         return None;
@@ -104,7 +104,7 @@ fn read_slot(slot: &[u8]) -> Option<Told> {
     if fields.take(MAGIC.len()).ok()? != MAGIC || fields.u32().ok()? != VERSION {
         return None;
     }
-    Some(Told {
+    Some(ManifestState {
         generation: fields.u64().ok()?,
         newest: fields.u32().ok()?,
         closed_end: fields.u64().ok()?,

@@ -21,8 +21,8 @@ mod cache;
 mod committer;
 mod content;
 pub mod disk;
-mod flight;
 mod format;
+mod group_write;
 mod index;
 mod keeper;
 mod log;
@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::cache::Cache;
 use self::committer::Committer;
 use self::content::{PinnedContent, Readers};
-use self::disk::{Disk, OnceFailed, OsDisk};
+use self::disk::{Disk, FailStopDisk, OsDisk};
 use self::index::Index;
 use self::keeper::{Keeper, KeeperParts};
 use self::log::{Log, LogParts};
@@ -121,7 +121,7 @@ pub struct Journal {
 enum Driver {
     Threads(Threads),
     /// A test calls them.
-    Hand(Mutex<Option<Box<(Committer, Keeper)>>>),
+    Manual(Mutex<Option<Box<(Committer, Keeper)>>>),
 }
 
 impl Journal {
@@ -179,7 +179,7 @@ impl Journal {
         let readers = Readers::inline(Arc::clone(&cache));
         let (mut journal, committer, keeper) =
             Self::assemble(disk, &config, (identity, seeds), cache, readers, opened)?;
-        journal.driver = Driver::Hand(Mutex::new(Some(Box::new((committer, keeper)))));
+        journal.driver = Driver::Manual(Mutex::new(Some(Box::new((committer, keeper)))));
         Ok(Arc::new(journal))
     }
 
@@ -191,7 +191,7 @@ impl Journal {
         readers: Readers,
         opened: Opened,
     ) -> Result<(Self, Committer, Keeper), StoreError> {
-        let disk: Arc<dyn Disk> = Arc::new(OnceFailed::new(disk));
+        let disk: Arc<dyn Disk> = Arc::new(FailStopDisk::new(disk));
         let Opened { segments, index, manifest, newest, end, next_lsn, oldest } = opened;
         let segment_bytes = config.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let spares = Arc::default();
@@ -233,7 +233,7 @@ impl Journal {
             spares,
             segment_bytes,
         });
-        keeper.look_around();
+        keeper.check_idle();
         keeper.warn_of_a_small_disk();
         let journal = Self {
             index,
@@ -243,7 +243,7 @@ impl Journal {
             queue,
             readers: Arc::new(readers),
             shard_count,
-            driver: Driver::Hand(Mutex::new(None)),
+            driver: Driver::Manual(Mutex::new(None)),
         };
         Ok((journal, committer, keeper))
     }
@@ -259,21 +259,21 @@ impl Journal {
     /// Only without threads.
     #[cfg(feature = "testing")]
     pub fn fly_from(&self, records: usize) {
-        if let Driver::Hand(hand) = &self.driver
-            && let Some(hand) = &mut *lock(hand)
+        if let Driver::Manual(manual) = &self.driver
+            && let Some(manual) = &mut *lock(manual)
         {
-            hand.0.fly_from(records);
+            manual.0.fly_from(records);
         }
     }
 
     fn turn(&self) -> bool {
-        let Driver::Hand(hand) = &self.driver else { return false };
-        let Some(hand) = &mut *lock(hand) else { return false };
-        let committer = &mut hand.0;
+        let Driver::Manual(manual) = &self.driver else { return false };
+        let Some(manual) = &mut *lock(manual) else { return false };
+        let committer = &mut manual.0;
         match self.queue.take(Some(std::time::Duration::ZERO)) {
             queue::Arrival::Jobs(jobs) => committer.turn(jobs),
             queue::Arrival::Quiet | queue::Arrival::Closed
-                if !committer.is_writing_large() && !committer.is_flying() =>
+                if !committer.is_writing_large() && !committer.has_pending_writes() =>
             {
                 return false;
             }
@@ -286,13 +286,13 @@ impl Journal {
     /// committer. Only without threads.
     #[cfg(feature = "testing")]
     pub fn turn_keeper(&self) -> bool {
-        let Driver::Hand(hand) = &self.driver else { return false };
-        let Some(hand) = &mut *lock(hand) else { return false };
-        match hand.1.step() {
-            keeper::Step::Did => true,
+        let Driver::Manual(manual) = &self.driver else { return false };
+        let Some(manual) = &mut *lock(manual) else { return false };
+        match manual.1.step() {
+            keeper::Step::Worked => true,
             keeper::Step::Waiting => false,
             keeper::Step::Idle => {
-                hand.1.look_around();
+                manual.1.check_idle();
                 false
             }
         }
@@ -301,10 +301,10 @@ impl Journal {
     /// Acts like a second without submissions: writes a mark. Only without threads.
     #[cfg(feature = "testing")]
     pub fn mark(&self) {
-        if let Driver::Hand(hand) = &self.driver
-            && let Some(hand) = &mut *lock(hand)
+        if let Driver::Manual(manual) = &self.driver
+            && let Some(manual) = &mut *lock(manual)
         {
-            hand.0.mark();
+            manual.0.mark();
         }
     }
 
@@ -329,7 +329,7 @@ impl Store for Journal {
     fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         let (answer, answered) = channel();
         self.queue.push(Job::Acquire(shard, answer)).map_err(|(_, error)| error)?;
-        while matches!(self.driver, Driver::Hand(_)) && self.turn() {}
+        while matches!(self.driver, Driver::Manual(_)) && self.turn() {}
         let ended = || StoreError::Failed("the store is closed".into());
         answered.recv().unwrap_or_else(|_| Err(self.queue.ended().unwrap_or_else(ended)))
     }
@@ -364,18 +364,18 @@ impl Store for Journal {
         self.index.pin(keys, &mut pinned);
         let pinned: Vec<_> =
             pinned.into_iter().map(|pinned| pinned.map(PinnedContent::of)).collect();
-        let mut look = self.cache.look();
+        let mut lookup = self.cache.lookup();
         let mut found: Vec<_> = pinned
             .iter()
-            .map(|content| content.as_ref().and_then(|one| one.look(&mut look)))
+            .map(|content| content.as_ref().and_then(|one| one.lookup(&mut lookup)))
             .collect();
-        drop(look);
-        cache::let_go(&mut found);
+        drop(lookup);
+        cache::copy_small_parts(&mut found);
         contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {
             let content = content?;
             // Damaged cached bytes are read again from disk. The reader gets an error only if those
             // are damaged too.
-            Some(match found.map(|found| content.taken(&found)) {
+            Some(match found.map(|found| content.checked(&found)) {
                 Some(Ok(bytes)) => ContentRef::Loaded(bytes),
                 Some(Err(_)) | None => content::stored(content, &self.readers),
             })
@@ -405,10 +405,10 @@ impl Store for Journal {
         self.queue.close();
         match &self.driver {
             Driver::Threads(threads) => threads.join(),
-            Driver::Hand(hand) => {
+            Driver::Manual(manual) => {
                 while self.turn() {}
-                if let Some(mut hand) = lock(hand).take() {
-                    hand.0.close();
+                if let Some(mut manual) = lock(manual).take() {
+                    manual.0.close();
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::disk::Disk;
 use super::format::{FRAME_HEAD, Flaw, FrameKind, HEADER_BYTES, SegmentHeader, read_mark};
 use super::index::Index;
 use super::log::is_spare;
-use super::manifest::{Manifest, Told};
+use super::manifest::{Manifest, ManifestState};
 use super::replay::{self, ReplayOp};
 use super::segment::{FrameReader, Segment, Segments, damaged, number_of};
 use super::side;
@@ -50,18 +50,19 @@ pub(super) struct LogEnd {
 }
 
 /// Size of the pieces in which bytes are written again.
-const SETTLE_BYTES: usize = 256 << 10;
+const REWRITE_BYTES: usize = 256 << 10;
 
 /// Reads the log, and removes files that are no longer used.
 pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     let names = disk.list().map_err(|error| failed("the directory", &error))?;
-    let (manifest, told) = Manifest::open(disk).map_err(|error| failed("the manifest", &error))?;
+    let (manifest, manifest_state) =
+        Manifest::open(disk).map_err(|error| failed("the manifest", &error))?;
     let files = segment_files(disk, &names)?;
     let segments = Arc::new(Segments::default());
     let index = Arc::new(Index::new(Arc::clone(&segments)));
     let Some((_, newest)) = files.last_key_value() else {
-        if told.newest > 0 {
-            return Err(Segments::missing(told.newest));
+        if manifest_state.newest > 0 {
+            return Err(Segments::missing(manifest_state.newest));
         }
         remove_leftovers(disk, &names, u32::MAX)?;
         return Ok(Opened {
@@ -74,9 +75,9 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
             oldest: 1,
         });
     };
-    let log_end = find_end(newest, &told)?;
-    check_chain(&files, log_end.oldest, &told)?;
-    settle(newest, &log_end).map_err(|error| failed(&newest.name(), &error))?;
+    let log_end = find_end(newest, &manifest_state)?;
+    check_chain(&files, log_end.oldest, &manifest_state)?;
+    rewrite_unproven(newest, &log_end).map_err(|error| failed(&newest.name(), &error))?;
     let needed: Vec<Arc<Segment>> =
         files.range(log_end.oldest..).map(|(_, segment)| Arc::clone(segment)).collect();
     for (place, segment) in needed.iter().enumerate() {
@@ -139,7 +140,10 @@ pub(super) fn segment_files(
 }
 
 /// Finds the end of the log in its newest segment, by the rule at the top of this file.
-pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreError> {
+pub(super) fn find_end(
+    newest: &Segment,
+    manifest_state: &ManifestState,
+) -> Result<LogEnd, StoreError> {
     let header = newest.header;
     let length = newest.file.length().map_err(|error| failed(&newest.name(), &error))?;
     let mut oldest = header.oldest;
@@ -147,9 +151,9 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
     let mut unproven: VecDeque<(u64, u64)> = VecDeque::new();
     let end = reader.each(HEADER_BYTES, header.first_lsn, |frame| {
         if frame.head.kind == FrameKind::Mark {
-            let told =
+            let marked =
                 read_mark(frame.payload).map_err(|flaw| newest.damaged(frame.offset, flaw))?;
-            oldest = oldest.max(told);
+            oldest = oldest.max(marked);
         }
         while unproven.front().is_some_and(|(lsn, _)| *lsn <= frame.head.synced) {
             unproven.pop_front();
@@ -158,7 +162,7 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
         Ok(())
     })?;
     let flaw = end.flaw.unwrap_or(Flaw::Short);
-    if told.newest == header.number && end.offset < told.closed_end {
+    if manifest_state.newest == header.number && end.offset < manifest_state.closed_end {
         return Err(newest.damaged(end.offset, flaw));
     }
     let mut next_lsn = end.next_lsn;
@@ -183,12 +187,12 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
 /// A sync is not enough. If an earlier process failed to sync and ended, its unwritten bytes can
 /// still be in the page cache and count as written: the next sync succeeds, and a power failure
 /// loses them. So all bytes that no frame proves to be durable are written again.
-fn settle(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
-    let mut piece = vec![0; SETTLE_BYTES];
+fn rewrite_unproven(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
+    let mut piece = vec![0; REWRITE_BYTES];
     let mut offset = log_end.unproven;
     while offset < log_end.offset {
         let left = usize::try_from(log_end.offset - offset).unwrap_or(usize::MAX);
-        let piece = piece.get_mut(..left.min(SETTLE_BYTES)).unwrap_or_default();
+        let piece = piece.get_mut(..left.min(REWRITE_BYTES)).unwrap_or_default();
         let count = newest.file.read_at(piece, offset)?;
         let found = piece.get(..count).filter(|found| !found.is_empty());
         let found = found.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -202,9 +206,9 @@ fn settle(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
 pub(super) fn check_chain(
     files: &BTreeMap<u32, Arc<Segment>>,
     oldest: u32,
-    told: &Told,
+    manifest_state: &ManifestState,
 ) -> Result<(), StoreError> {
-    let newest = files.last_key_value().map_or(0, |(number, _)| *number).max(told.newest);
+    let newest = files.last_key_value().map_or(0, |(number, _)| *number).max(manifest_state.newest);
     if oldest > newest {
         return Err(Segments::missing(oldest));
     }
@@ -239,9 +243,9 @@ fn replay_segment(
         index.replay(&[found.op]);
     };
     // The side file is checked as a whole before its first item is applied.
-    let told = side::replay(disk, segment, end, &mut |op| carry_out(op))
+    let replayed = side::replay(disk, segment, end, &mut |op| carry_out(op))
         .map_err(|error| failed(&name, &error))?;
-    match told {
+    match replayed {
         Ok(()) => {
             segment.note_side();
             return Ok(());

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use self::patch::StandIn;
+use self::patch::ReplacementSegment;
 use super::disk::Disk;
 use super::format::{HEADER_BYTES, SegmentHeader, join};
 use super::index::{Entry, Index};
@@ -212,15 +212,15 @@ impl Plan {
                 patch::make_holes(disk, &segment.header, &link.walked.gaps)?;
             }
         }
-        for stand_in in self.stand_ins()? {
-            stand_in.write(disk)?;
+        for replacement in self.replacements()? {
+            replacement.write(disk)?;
         }
         for stray in &self.inspection.strays {
             disk.remove(stray)
                 .and_then(|()| disk.sync())
                 .map_err(|error| patch::failed(stray, &error))?;
         }
-        Journal::by_hand(Arc::clone(&self.disk), &config(), None)?.close()
+        Journal::without_threads(Arc::clone(&self.disk), &config(), None)?.close()
     }
 
     /// Whether the repair writes to the log.
@@ -242,7 +242,7 @@ impl Plan {
             }
             Ok(())
         })?;
-        let mut writer = Writer::new(Journal::by_hand(
+        let mut writer = Writer::new(Journal::without_threads(
             Arc::clone(&self.disk),
             &config(),
             Some(self.opened()?),
@@ -323,9 +323,9 @@ impl Plan {
     }
 
     /// Replacements of the dropped segments, which make the log complete.
-    fn stand_ins(&self) -> Result<Vec<StandIn>, StoreError> {
-        let mut stand_ins = Vec::new();
-        let Some(known) = self.last_header() else { return Ok(stand_ins) };
+    fn replacements(&self) -> Result<Vec<ReplacementSegment>, StoreError> {
+        let mut replacements = Vec::new();
+        let Some(known) = self.last_header() else { return Ok(replacements) };
         let mut random = super::seeds()?;
         let chain = &self.inspection.chain;
         let (mut previous_end, mut lsn) = (0, None);
@@ -353,10 +353,10 @@ impl Plan {
                 previous_end,
                 ..known
             };
-            stand_ins.push(StandIn { header, end, next_lsn });
+            replacements.push(ReplacementSegment { header, end, next_lsn });
             (previous_end, lsn) = (end, Some(next_lsn.max(first_lsn)));
         }
-        Ok(stand_ins)
+        Ok(replacements)
     }
 }
 
@@ -415,7 +415,7 @@ impl Writer {
 
 impl Journal {
     /// A journal without threads over `opened`, or over the result of opening.
-    fn by_hand(
+    fn without_threads(
         disk: Arc<dyn Disk>,
         config: &JournalConfig,
         opened: Option<Opened>,
@@ -429,8 +429,8 @@ impl Journal {
         let randoms = super::randoms()?;
         let (mut journal, committer, keeper) =
             Self::assemble(disk, config, randoms, cache, readers, opened)?;
-        let hand = Box::new((committer, keeper));
-        journal.driver = super::Driver::Hand(Mutex::new(Some(hand)));
+        let manual = Box::new((committer, keeper));
+        journal.driver = super::Driver::Manual(Mutex::new(Some(manual)));
         Ok(journal)
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn op_in_log(segment: &Segment, offset: u32, read: &Reading<'_>) -> O
         RecordContent::Here(bytes) => {
             content_behind(place, read.bytes(), u32::try_from(bytes.len()).ok()?)
         }
-        told => content_of(told),
+        other => content_of(other),
     })
 }
 
@@ -65,7 +65,7 @@ pub(super) fn op(
     record_bytes: u32,
     content_at: impl FnOnce(&RecordContent<'_>) -> Option<ContentAt>,
 ) -> Option<ReplayOp> {
-    let mut told_parts = None;
+    let mut large_parts = None;
     let op = match record {
         LogRecord::Delete { key } => Op::Delete { key: Key::from_bytes(key)? },
         LogRecord::DeletePrefix { prefix } => Op::DeletePrefix { prefix: Key::from_bytes(prefix)? },
@@ -78,13 +78,13 @@ pub(super) fn op(
                 if places.len() != part_count(*length) {
                     return None;
                 }
-                told_parts = Some(Arc::from(places.as_slice()));
+                large_parts = Some(Arc::from(places.as_slice()));
             }
             let entry = Entry::new(place, record_bytes, at);
             Op::Put { key: Key::from_bytes(key)?, entry, content_is_new: true }
         }
     };
-    Some(ReplayOp { op, parts: told_parts })
+    Some(ReplayOp { op, parts: large_parts })
 }
 
 /// The position of an embedded content: after the first `record_bytes` bytes of its record.

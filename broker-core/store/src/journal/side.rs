@@ -69,7 +69,7 @@ pub(super) fn draft(
     let mut reader = FrameReader::new(&*segment.file, seed, segment.end());
     let end = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {
         replay::records(segment, frame, |offset, read| {
-            let is_told = match &read.record {
+            let is_listed = match &read.record {
                 LogRecord::Put { key, .. } => {
                     let place = Place { segment: segment.number(), offset };
                     index.get(key).is_some_and(|entry| entry.record == place)
@@ -77,7 +77,7 @@ pub(super) fn draft(
                 // Without older segments, there is no record that it could have removed.
                 LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } => !is_oldest,
             };
-            if is_told {
+            if is_listed {
                 write_length(offset - std::mem::replace(&mut last, offset), &mut items);
                 items.extend_from_slice(read.known);
             }

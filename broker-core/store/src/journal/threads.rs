@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::committer::Committer;
-use super::flight::{Pilot, PilotThread};
+use super::group_write::{GroupWriter, WriterThread};
 use super::keeper::{Keeper, Step};
 use super::queue::{Arrival, Queue};
 use crate::StoreError;
@@ -15,24 +15,24 @@ use crate::StoreError;
 /// Time without work after which the committer writes a mark.
 const QUIET: Duration = Duration::from_secs(1);
 /// Interval at which the keeper checks for work without a signal.
-const LOOK_AROUND: Duration = Duration::from_millis(100);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The threads, which end when the queue is closed.
 pub(super) struct Threads {
-    bell: Arc<Bell>,
+    signal: Arc<KeeperSignal>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// The signal that wakes the keeper.
 #[derive(Default)]
-struct Bell {
-    state: Mutex<BellState>,
-    rung: Condvar,
+struct KeeperSignal {
+    state: Mutex<SignalState>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct BellState {
-    rung: bool,
+struct SignalState {
+    raised: bool,
     ended: bool,
 }
 
@@ -42,18 +42,18 @@ impl Threads {
         mut committer: Committer,
         keeper: Keeper,
     ) -> io::Result<Self> {
-        committer.hand_over(Pilot::Thread(PilotThread::start(Arc::clone(&queue))?));
-        let bell: Arc<Bell> = Arc::default();
+        committer.set_writer(GroupWriter::Thread(WriterThread::start(Arc::clone(&queue))?));
+        let signal: Arc<KeeperSignal> = Arc::default();
         let commit = {
-            let bell = Arc::clone(&bell);
+            let signal = Arc::clone(&signal);
             let thread = std::thread::Builder::new().name("journal-commit".to_owned());
-            thread.spawn(move || commit(&queue, committer, &bell))?
+            thread.spawn(move || commit(&queue, committer, &signal))?
         };
         let keep = {
-            let bell = Arc::clone(&bell);
+            let signal = Arc::clone(&signal);
             let thread = std::thread::Builder::new().name("journal-keep".to_owned());
             thread.spawn(move || {
-                if catch_unwind(AssertUnwindSafe(|| keep(keeper, &bell))).is_err() {
+                if catch_unwind(AssertUnwindSafe(|| keep(keeper, &signal))).is_err() {
                     // No data is lost; the log grows until the next opening.
                     tracing::error!(
                         "the keeper panicked: disk space of the log is no longer reclaimed"
@@ -61,7 +61,7 @@ impl Threads {
                 }
             })?
         };
-        Ok(Self { bell, handles: Mutex::new(vec![commit, keep]) })
+        Ok(Self { signal, handles: Mutex::new(vec![commit, keep]) })
     }
 
     /// Waits until the threads have ended, which they do when the queue is closed.
@@ -75,21 +75,21 @@ impl Threads {
                 tracing::error!("a thread of the journal panicked");
             }
             // The committer has ended, so the keeper has no answer to wait for.
-            self.bell.end();
+            self.signal.end();
         }
     }
 }
 
 /// Drives the committer. If it panics, the journal ends, and all waiting submissions fail.
-fn commit(queue: &Queue, mut committer: Committer, bell: &Bell) {
-    let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, &mut committer, bell)));
+fn commit(queue: &Queue, mut committer: Committer, signal: &KeeperSignal) {
+    let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, &mut committer, signal)));
     if driven.is_err() {
         committer.poison(&StoreError::Failed("the committer panicked".into()));
     }
-    bell.ring();
+    signal.raise();
 }
 
-fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
+fn drive(queue: &Queue, committer: &mut Committer, signal: &KeeperSignal) {
     let mut unsynced_since: Option<Instant> = None;
     loop {
         let patience = if committer.is_busy() {
@@ -101,7 +101,7 @@ fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
             Arrival::Jobs(jobs) => committer.turn(jobs),
             Arrival::Quiet if committer.is_busy() => committer.turn([].into()),
             Arrival::Quiet => committer.mark(),
-            Arrival::Closed if committer.is_writing_large() => committer.wind_up(),
+            Arrival::Closed if committer.is_writing_large() => committer.finish_large(),
             Arrival::Closed => break,
         }
         // Unsynced changes must reach the disk even if more keep arriving.
@@ -111,70 +111,71 @@ fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
             committer.mark();
             unsynced_since = None;
         }
-        if committer.has_news() {
-            bell.ring();
+        if committer.take_news() {
+            signal.raise();
         }
     }
     committer.close();
 }
 
-fn keep(mut keeper: Keeper, bell: &Bell) {
-    keep_on(&mut keeper, bell);
+fn keep(mut keeper: Keeper, signal: &KeeperSignal) {
+    keep_on(&mut keeper, signal);
     keeper.close();
 }
 
-fn keep_on(keeper: &mut Keeper, bell: &Bell) {
+fn keep_on(keeper: &mut Keeper, signal: &KeeperSignal) {
     loop {
         match keeper.step() {
-            Step::Did => {
-                if bell.has_ended() {
+            Step::Worked => {
+                if signal.has_ended() {
                     return;
                 }
             }
             Step::Waiting => {
-                if bell.wait() == Rung::Ended {
+                if signal.wait() == Wakeup::Ended {
                     return;
                 }
             }
-            Step::Idle => match bell.wait() {
-                Rung::Ended => return,
-                Rung::News => {}
-                Rung::Silence => keeper.look_around(),
+            Step::Idle => match signal.wait() {
+                Wakeup::Ended => return,
+                Wakeup::News => {}
+                Wakeup::Timeout => keeper.check_idle(),
             },
         }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Rung {
+enum Wakeup {
     News,
-    Silence,
+    Timeout,
     Ended,
 }
 
-impl Bell {
-    fn ring(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).rung = true;
-        self.rung.notify_one();
+impl KeeperSignal {
+    fn raise(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).raised = true;
+        self.changed.notify_one();
     }
 
     fn end(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
-        self.rung.notify_one();
+        self.changed.notify_one();
     }
 
     fn has_ended(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ended
     }
 
-    fn wait(&self) -> Rung {
+    fn wait(&self) -> Wakeup {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited =
-            self.rung.wait_timeout_while(state, LOOK_AROUND, |state| !state.rung && !state.ended);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, IDLE_CHECK_INTERVAL, |state| !state.raised && !state.ended);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if state.ended {
-            return Rung::Ended;
+            return Wakeup::Ended;
         }
-        if std::mem::take(&mut state.rung) { Rung::News } else { Rung::Silence }
+        if std::mem::take(&mut state.raised) { Wakeup::News } else { Wakeup::Timeout }
     }
 }

@@ -16,7 +16,7 @@ pub use self::report::{
 
 pub(super) use self::inspect::{Inspection, Link, Side};
 pub(super) use self::judge::Verdict;
-pub(super) use self::tolerant::Tolerant;
+pub(super) use self::tolerant::TolerantDisk;
 pub(super) use self::walk::{Extent, FRAME_BYTES_MIN, Gap};
 
 use super::disk::Disk;
@@ -56,7 +56,7 @@ pub fn verify(disk: &dyn Disk, progress: &mut dyn FnMut(Progress)) -> Result<Ver
 pub(super) struct Meter<'a> {
     progress: &'a mut dyn FnMut(Progress),
     now: Progress,
-    told: u64,
+    reported: u64,
 }
 
 const METER_STEP: u64 = 1 << 20;
@@ -65,13 +65,13 @@ impl<'a> Meter<'a> {
     pub(super) fn new(stage: Stage, total: u64, progress: &'a mut dyn FnMut(Progress)) -> Self {
         let now = Progress { stage, done: 0, total };
         progress(now);
-        Self { progress, now, told: 0 }
+        Self { progress, now, reported: 0 }
     }
 
     pub(super) fn add(&mut self, bytes: u64) {
         self.now.done += bytes;
-        if self.now.done - self.told >= METER_STEP {
-            self.told = self.now.done;
+        if self.now.done - self.reported >= METER_STEP {
+            self.reported = self.now.done;
             (self.progress)(self.now);
         }
     }

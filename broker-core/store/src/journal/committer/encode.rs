@@ -97,19 +97,19 @@ impl Group {
 
 /// All sources of the content of keys, newest first: the current group, the groups being written,
 /// the index.
-struct Sight<'a> {
+struct ContentLookup<'a> {
     group: &'a mut Group,
     waiting: &'a mut Group,
-    leaving: &'a mut Group,
+    writing: &'a mut Group,
     index: &'a Index,
 }
 
-impl Sight<'_> {
+impl ContentLookup<'_> {
     /// The content of a key after all operations.
     fn content_of(&mut self, key: &Key) -> Option<ContentAt> {
-        let said = self.group.content_of(key).or_else(|| self.waiting.content_of(key));
-        let said = said.or_else(|| self.leaving.content_of(key));
-        said.unwrap_or_else(|| self.index.get(key.as_bytes())?.content_at())
+        let found = self.group.content_of(key).or_else(|| self.waiting.content_of(key));
+        let found = found.or_else(|| self.writing.content_of(key));
+        found.unwrap_or_else(|| self.index.get(key.as_bytes())?.content_at())
     }
 }
 
@@ -130,11 +130,12 @@ impl Committer {
             return Ok(());
         }
         let (group, waiting) = (&mut self.group, &mut self.waiting);
-        let mut sight = Sight { group, waiting, leaving: &mut self.leaving, index: &self.index };
+        let mut lookup =
+            ContentLookup { group, waiting, writing: &mut self.writing, index: &self.index };
         let mut parts = parts.into_iter();
-        self.log.frame(FrameKind::Batch, payload_max(&batch, &mut sight), |payload| {
+        self.log.frame(FrameKind::Batch, payload_max(&batch, &mut lookup), |payload| {
             for record in batch.records() {
-                write_record(&record, payload, &mut sight, &mut parts);
+                write_record(&record, payload, &mut lookup, &mut parts);
             }
         })
     }
@@ -142,7 +143,7 @@ impl Committer {
 
 /// An upper bound of the bytes of a batch in its frame. A large content counts with the places of
 /// its parts.
-fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
+fn payload_max(batch: &Batch, lookup: &mut ContentLookup<'_>) -> u64 {
     let mut bytes = 0;
     // The largest content that a record can refer to: another record of this batch may store it or
     // refer to it.
@@ -169,8 +170,8 @@ fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
                 content.len()
             }
             ContentOp::Of(source) if last_new == Some(source) => 0,
-            ContentOp::Keep => referred(key, sight),
-            ContentOp::Of(source) => referred(source, sight),
+            ContentOp::Keep => referred(key, lookup),
+            ContentOp::Of(source) => referred(source, lookup),
         };
         largest = largest.max(length);
         bytes += largest.div_ceil(PART_BYTES).max(1) * PLACE_BYTES;
@@ -179,32 +180,32 @@ fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
 }
 
 /// The length of a referenced content, if it was known before this batch.
-fn referred(key: &[u8], sight: &mut Sight<'_>) -> usize {
+fn referred(key: &[u8], lookup: &mut ContentLookup<'_>) -> usize {
     let Some(key) = Key::from_bytes(key) else { return 0 };
-    sight.content_of(&key).map_or(0, |content| content.length as usize)
+    lookup.content_of(&key).map_or(0, |content| content.length as usize)
 }
 
 fn write_record(
     record: &Record<'_>,
     payload: &mut Payload<'_>,
-    sight: &mut Sight<'_>,
+    lookup: &mut ContentLookup<'_>,
     parts: &mut impl Iterator<Item = Vec<Place>>,
 ) {
     match *record {
         Record::Delete { key } => {
             LogRecord::Delete { key }.write(payload.buffer, payload.seed);
-            sight.group.push(Op::Delete { key: key_of(key) });
+            lookup.group.push(Op::Delete { key: key_of(key) });
         }
         Record::DeletePrefix { prefix } => {
             LogRecord::DeletePrefix { prefix }.write(payload.buffer, payload.seed);
-            sight.group.push(Op::DeletePrefix { prefix: key_of(prefix) });
+            lookup.group.push(Op::DeletePrefix { prefix: key_of(prefix) });
         }
         Record::Put { key, value, content } => {
             let known = match content {
                 ContentOp::None => None,
                 ContentOp::New(bytes) if !is_large(bytes) => {
                     let content = NewContent::Here(bytes);
-                    write_put(key_of(key), value, content, payload, sight.group);
+                    write_put(key_of(key), value, content, payload, lookup.group);
                     return;
                 }
                 ContentOp::New(bytes) => {
@@ -213,15 +214,15 @@ fn write_record(
                     let content = NewContent::Parts { places, length };
                     let key = key_of(key);
                     if let NewContent::Parts { places, .. } = &content {
-                        sight.index.add_large(Arc::from(places.as_slice()));
+                        lookup.index.add_large(Arc::from(places.as_slice()));
                     }
-                    write_put(key, value, content, payload, sight.group);
+                    write_put(key, value, content, payload, lookup.group);
                     return;
                 }
-                ContentOp::Keep => sight.content_of(&key_of(key)),
-                ContentOp::Of(source) => sight.content_of(&key_of(source)),
+                ContentOp::Keep => lookup.content_of(&key_of(key)),
+                ContentOp::Of(source) => lookup.content_of(&key_of(source)),
             };
-            write_put_known(key_of(key), value, known, payload, sight.group, sight.index);
+            write_put_known(key_of(key), value, known, payload, lookup.group, lookup.index);
         }
     }
 }

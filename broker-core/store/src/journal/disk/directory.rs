@@ -58,7 +58,7 @@ impl OsDisk {
     /// If it does not exist, or a process uses it, possibly this one. The error names the process.
     pub fn look_at(path: &Path) -> io::Result<Self> {
         let directory = File::open(path)?;
-        let lock = Lock::take_to_look(&directory, path)?;
+        let lock = Lock::take_read_only(&directory, path)?;
         let reserve = Reserve::of(&directory, 0)?;
         let path = path.display().to_string().into();
         Ok(Self { _lock: lock, directory, path, is_read_only: true, reserve })

@@ -18,13 +18,13 @@ pub(super) const LOCK_NAME: &str = "lock";
 const PID_BYTES: u64 = 21;
 /// The directories that this process uses. The process number in a lock file is not enough: in
 /// containers, every process may have the same one.
-static HELD: Mutex<Vec<DirectoryId>> = Mutex::new(Vec::new());
+static USED_DIRECTORIES: Mutex<Vec<DirectoryId>> = Mutex::new(Vec::new());
 
 /// Exclusive use of a directory while this value exists. The lock on the directory itself is held
 /// by its open descriptor.
 pub(super) struct Lock {
     /// The first field, to be dropped before the lock.
-    _held: Held,
+    _used: UsedDirectory,
     /// The lock on a file in the directory, for earlier versions; `None` if the directory is not
     /// writable.
     _file: Option<File>,
@@ -36,11 +36,11 @@ impl Lock {
         lock_directory(directory, path)?;
         let file = open_at(directory, LOCK_NAME, OFlags::CREATE | OFlags::RDWR)?;
         let file = take_lock(file, directory, path)?;
-        Ok(Self { _held: Held::note(directory)?, _file: Some(file) })
+        Ok(Self { _used: UsedDirectory::note(directory)?, _file: Some(file) })
     }
 
     /// Locks a directory for reading, without creating a file.
-    pub(super) fn take_to_look(directory: &File, path: &Path) -> io::Result<Self> {
+    pub(super) fn take_read_only(directory: &File, path: &Path) -> io::Result<Self> {
         lock_directory(directory, path)?;
         let file = match open_at(directory, LOCK_NAME, OFlags::RDWR) {
             Ok(file) => Some(take_lock(file, directory, path)?),
@@ -52,7 +52,7 @@ impl Lock {
                 _ => return Err(error),
             },
         };
-        Ok(Self { _held: Held::note(directory)?, _file: file })
+        Ok(Self { _used: UsedDirectory::note(directory)?, _file: file })
     }
 }
 
@@ -83,7 +83,7 @@ fn in_use(lock: Option<File>, directory: &File, path: &Path) -> io::Error {
         lock.take(PID_BYTES).read_to_string(&mut holder).ok();
     }
     let holder = match holder.trim() {
-        _ if is_held(directory) => "this process: stop the broker that uses it".to_owned(),
+        _ if is_used(directory) => "this process: stop the broker that uses it".to_owned(),
         "" => "another process".to_owned(),
         pid => format!("process {pid}"),
     };
@@ -117,28 +117,28 @@ fn id_of(directory: &File) -> io::Result<DirectoryId> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-fn held() -> MutexGuard<'static, Vec<DirectoryId>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn used_directories() -> MutexGuard<'static, Vec<DirectoryId>> {
+    USED_DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_held(directory: &File) -> bool {
-    id_of(directory).is_ok_and(|id| held().contains(&id))
+fn is_used(directory: &File) -> bool {
+    id_of(directory).is_ok_and(|id| used_directories().contains(&id))
 }
 
 /// Marks a directory as used by this process while this value exists.
-struct Held(DirectoryId);
+struct UsedDirectory(DirectoryId);
 
-impl Held {
+impl UsedDirectory {
     fn note(directory: &File) -> io::Result<Self> {
         let id = id_of(directory)?;
-        held().push(id);
+        used_directories().push(id);
         Ok(Self(id))
     }
 }
 
-impl Drop for Held {
+impl Drop for UsedDirectory {
     fn drop(&mut self) {
-        held().retain(|id| *id != self.0);
+        used_directories().retain(|id| *id != self.0);
     }
 }
 

@@ -18,7 +18,7 @@ const POWERS: usize = 20;
 /// A part of a buffer with a known checksum of the same seed. The four bytes before it are the
 /// checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct Summed {
+pub(in super::super) struct SummedPart {
     pub(in super::super) at: usize,
     pub(in super::super) length: usize,
 }
@@ -30,7 +30,7 @@ static TABLES: LazyLock<Vec<Table>> = LazyLock::new(tables);
 
 /// Continues a checksum over `bytes`, whose parts have checksums under `seed`. The parts must be in
 /// order and must not overlap.
-pub(super) fn append(mut checksum: u32, bytes: &[u8], parts: &[Summed], seed: u32) -> u32 {
+pub(super) fn append(mut checksum: u32, bytes: &[u8], parts: &[SummedPart], seed: u32) -> u32 {
     let mut done = 0;
     for part in parts.iter().filter(|part| part.length >= SUMMED_BYTES_MIN) {
         let end = part.at + part.length;
@@ -54,13 +54,13 @@ pub(super) fn append(mut checksum: u32, bytes: &[u8], parts: &[Summed], seed: u3
 fn skip(mut difference: u32, bytes: usize) -> u32 {
     for (power, table) in TABLES.iter().enumerate() {
         if bytes >> power & 1 == 1 {
-            difference = behind(table, difference);
+            difference = advance(table, difference);
         }
     }
     difference
 }
 
-fn behind(table: &Table, difference: u32) -> u32 {
+fn advance(table: &Table, difference: u32) -> u32 {
     let [first, second, third, fourth] = table;
     let [a, b, c, d] = difference.to_le_bytes().map(usize::from);
     first[a] ^ second[b] ^ third[c] ^ fourth[d]
@@ -71,17 +71,17 @@ fn tables() -> Vec<Table> {
     let one_byte = |difference: u32| crc32c_append(difference, &[0]) ^ crc32c_append(0, &[0]);
     let mut tables = vec![table(&one_byte)];
     while let Some(last) = tables.last().filter(|_| tables.len() < POWERS) {
-        let next = table(&|difference| behind(last, behind(last, difference)));
+        let next = table(&|difference| advance(last, advance(last, difference)));
         tables.push(next);
     }
     tables
 }
 
-fn table(makes: &dyn Fn(u32) -> u32) -> Table {
+fn table(effect: &dyn Fn(u32) -> u32) -> Table {
     let mut table = [[0; 256]; 4];
     for (place, row) in (0u32..).zip(&mut table) {
-        for (value, made) in (0u32..).zip(row.iter_mut()) {
-            *made = makes(value << (8 * place));
+        for (value, entry) in (0u32..).zip(row.iter_mut()) {
+            *entry = effect(value << (8 * place));
         }
     }
     table
@@ -104,7 +104,7 @@ mod tests {
                 let length = random.index(3_000);
                 let part: Vec<u8> = (0..length).map(|_| random.bits().to_le_bytes()[0]).collect();
                 bytes.extend(crc32c_append(seed, &part).to_le_bytes());
-                parts.push(Summed { at: bytes.len(), length });
+                parts.push(SummedPart { at: bytes.len(), length });
                 bytes.extend(part);
             }
             let start = u32::try_from(random.below(1 << 32)).unwrap();
@@ -117,7 +117,7 @@ mod tests {
         let bytes = vec![3; 2_000];
         let whole = crc32c_append(7, &bytes);
         for (at, length) in [(0, 1_000), (3, 600), (1_500, 600), (4, 1 << 21)] {
-            assert_eq!(append(7, &bytes, &[Summed { at, length }], 9), whole, "{at} {length}");
+            assert_eq!(append(7, &bytes, &[SummedPart { at, length }], 9), whole, "{at} {length}");
         }
     }
 }

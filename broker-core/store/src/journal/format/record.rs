@@ -269,12 +269,12 @@ impl RecordReader {
 
 /// The checksum of a record without an embedded content.
 fn checksum(version: Version, known: &[u8], seed: u32) -> u32 {
-    let [before, behind] = match version {
+    let [before, after] = match version {
         Version::V1 => [known.get(..RECORD_HEAD_V1 - CHECKSUM), known.get(RECORD_HEAD_V1..)],
         Version::V2 => [None, known.get(CHECKSUM..)],
     };
     let before = crc32c_append(seed, before.unwrap_or_default());
-    crc32c_append(before, behind.unwrap_or_default())
+    crc32c_append(before, after.unwrap_or_default())
 }
 
 /// The fields before the key.

@@ -90,7 +90,7 @@ fn table_of(key: &[u8]) -> u8 {
 }
 
 /// The least tail after all tails with this prefix; `None` if there is none.
-fn behind_prefix(prefix: &[u8]) -> Option<Tail> {
+fn after_prefix(prefix: &[u8]) -> Option<Tail> {
     let mut end = prefix.to_vec();
     while end.len() > SPACE_BYTES {
         let last = end.pop()?;
@@ -202,8 +202,8 @@ impl Space {
         let (first, tail) = (Tail::of(prefix)?, prefix.get(SPACE_BYTES..)?);
         let table = self.others.get_mut(tail.first()?)?;
         let mut taken = table.split_off(&first);
-        if let Some(behind) = behind_prefix(prefix) {
-            table.append(&mut taken.split_off(&behind));
+        if let Some(after_prefix_tail) = after_prefix(prefix) {
+            table.append(&mut taken.split_off(&after_prefix_tail));
         }
         if taken.is_empty() {
             return None;

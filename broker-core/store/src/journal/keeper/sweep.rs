@@ -19,9 +19,9 @@ use super::super::segment::{FrameReader, Segment, Segments};
 use crate::{Key, StoreError};
 
 /// Number of index entries in a step, so that the keeper can do other work in between.
-const ENTRIES_PER_LOOK: usize = 8_192;
+const ENTRIES_PER_STEP: usize = 8_192;
 /// Number of bytes of the segment that a step reads.
-const BYTES_PER_LOOK: u64 = 1 << 20;
+const BYTES_PER_STEP: u64 = 1 << 20;
 /// Minimum size of shared contents that are written only once.
 const SHARED_BYTES_MIN: u32 = 128;
 
@@ -32,7 +32,7 @@ pub(super) struct Sweep {
     read: u64,
     /// Position of the index search; `None` at the end.
     cursor: Option<SweepCursor>,
-    has_looked: bool,
+    has_started_search: bool,
     found: VecDeque<(Key, Entry)>,
     shared: BTreeMap<Place, Vec<(Key, Entry)>>,
     large: Option<LargeMove>,
@@ -52,7 +52,7 @@ pub(super) enum Next {
     /// A job for the committer.
     Post(Box<dyn FnOnce(Sender<MoveReply>) -> Job>),
     /// The sweep continues.
-    Looked,
+    Continue,
     /// The sweep is complete.
     End,
 }
@@ -66,7 +66,7 @@ impl Sweep {
             segment,
             read,
             cursor: None,
-            has_looked: false,
+            has_started_search: false,
             found: VecDeque::new(),
             shared: BTreeMap::new(),
             large: None,
@@ -85,7 +85,7 @@ impl Sweep {
     }
 
     /// Takes the committer's answer.
-    pub(super) fn answered(&mut self, reply: MoveReply) {
+    pub(super) fn handle_answer(&mut self, reply: MoveReply) {
         if let (MoveReply::Part(place), Some(large)) = (reply, &mut self.large) {
             large.parts.push(place);
         }
@@ -99,27 +99,27 @@ impl Sweep {
         move_bytes: usize,
     ) -> Result<Next, StoreError> {
         if let Some(large) = self.large.take() {
-            return self.go_on_large(large, index, segments);
+            return self.continue_large(large, index, segments);
         }
         if !self.found.is_empty() {
             return self.write_found(index, segments, move_bytes);
         }
         if self.read < self.segment.end() {
             self.read_on(index);
-            return Ok(Next::Looked);
+            return Ok(Next::Continue);
         }
-        if !self.has_looked {
-            self.has_looked = true;
+        if !self.has_started_search {
+            self.has_started_search = true;
             // Remaining uses come from records elsewhere; usually there are none.
             self.cursor = (self.segment.needed() > 0).then(SweepCursor::default);
-            return Ok(Next::Looked);
+            return Ok(Next::Continue);
         }
         if let Some(cursor) = self.cursor.take() {
             let mut found = Vec::new();
-            self.cursor = index.sweep(self.segment.number(), cursor, ENTRIES_PER_LOOK, &mut found);
+            self.cursor = index.sweep(self.segment.number(), cursor, ENTRIES_PER_STEP, &mut found);
             self.has_found |= !found.is_empty();
             self.found.extend(found);
-            return Ok(Next::Looked);
+            return Ok(Next::Continue);
         }
         if let Some((_, users)) = self.shared.pop_first() {
             return self.write_users(users, index, segments);
@@ -133,7 +133,7 @@ impl Sweep {
     fn read_on(&mut self, index: &Index) {
         let (segment, end) = (Arc::clone(&self.segment), self.segment.end());
         let mut reader = FrameReader::new(&*segment.file, segment.header.seed, end);
-        let stop = self.read + BYTES_PER_LOOK;
+        let stop = self.read + BYTES_PER_STEP;
         while self.read < stop.min(end) {
             let Ok(Ok(frame)) = reader.frame_at(self.read) else {
                 self.read = end;
@@ -141,16 +141,17 @@ impl Sweep {
             };
             let span = frame.head.span();
             let read = replay::records(&segment, &frame, |offset, record| {
-                let Some(ReplayOp { op: Op::Put { key, entry: told, .. }, .. }) =
+                let Some(ReplayOp { op: Op::Put { key, entry: logged, .. }, .. }) =
                     replay::op_in_log(&segment, offset, record)
                 else {
                     return;
                 };
                 let Some(entry) = index.get(key.as_bytes()) else { return };
-                let holds = entry.content_at().is_some() && entry.content_at() == told.content_at();
+                let holds =
+                    entry.content_at().is_some() && entry.content_at() == logged.content_at();
                 // All users of a shared content are known only after the search of the index.
                 let is_shared = holds && index.is_shared(entry.content);
-                if (entry.record == told.record || holds) && !is_shared {
+                if (entry.record == logged.record || holds) && !is_shared {
                     self.found.push_back((key, entry));
                 }
             });
@@ -213,7 +214,7 @@ impl Sweep {
             items.push(MoveItem { content, users: vec![user] });
         }
         if items.is_empty() {
-            return Ok(Next::Looked);
+            return Ok(Next::Continue);
         }
         Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
     }
@@ -229,21 +230,21 @@ impl Sweep {
             .into_iter()
             .filter(|(key, entry)| index.get(key.as_bytes()) == Some(*entry))
             .collect();
-        let Some((key, entry)) = users.first().copied() else { return Ok(Next::Looked) };
+        let Some((key, entry)) = users.first().copied() else { return Ok(Next::Continue) };
         if entry.is_large() {
-            let Some(parts) = index.parts(entry.content) else { return Ok(Next::Looked) };
+            let Some(parts) = index.parts(entry.content) else { return Ok(Next::Continue) };
             let mut content = Vec::with_capacity(entry.content_length().unwrap_or(0) as usize);
             for (place, segment) in parts {
                 content.extend_from_slice(&segment.read_part(place)?);
             }
             self.large =
                 Some(LargeMove { content: content.into(), written: 0, parts: Vec::new(), users });
-            return Ok(Next::Looked);
+            return Ok(Next::Continue);
         }
         let mut moved = Vec::new();
         let length = entry.content_length().unwrap_or(0) as usize;
         let Some(first) = self.read_user(key, entry, index, segments)? else {
-            return Ok(Next::Looked);
+            return Ok(Next::Continue);
         };
         let content =
             self.read_still(&first, index, || self.segment.read_content(entry.content, length))?;
@@ -251,12 +252,12 @@ impl Sweep {
         for (key, entry) in users.into_iter().skip(1) {
             moved.extend(self.read_user(key, entry, index, segments)?);
         }
-        let Some(content) = content else { return Ok(Next::Looked) };
+        let Some(content) = content else { return Ok(Next::Continue) };
         let items = vec![MoveItem { content: MoveContent::New(content), users: moved }];
         Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
     }
 
-    fn go_on_large(
+    fn continue_large(
         &mut self,
         mut large: LargeMove,
         index: &Index,

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::super::disk::Disk;
-use super::super::verify::{Meter, Progress, Stage, Tolerant};
+use super::super::verify::{Meter, Progress, Stage, TolerantDisk};
 use super::patch::failed;
 use crate::StoreError;
 
@@ -35,7 +35,7 @@ pub(super) fn copy(
             format!("not enough space for a copy: it needs {total} bytes, and {free} are free");
         return Err(StoreError::Failed(what.into()));
     }
-    let from = Tolerant::new(from);
+    let from = TolerantDisk::new(from);
     let mut meter = Meter::new(Stage::Copy, total, progress);
     for name in from.list().map_err(|error| failed("the directory", &error))? {
         copy_file(&from, to, &name, &mut meter).map_err(|error| failed(&name, &error))?;

@@ -68,11 +68,11 @@ fn write_hole(
         let left = to - at;
         let is_last = left <= PIECE_BYTES + FRAME_BYTES_MIN;
         let bytes = if is_last { left } else { PIECE_BYTES };
-        let behind = if is_last { next_lsn } else { lsn };
+        let lsn_after = if is_last { next_lsn } else { lsn };
         let payload = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(FRAME_HEAD);
         let mut buffer = Vec::new();
         let frame = FrameWriter::begin(&mut buffer);
-        buffer.extend_from_slice(&hole_payload(behind, payload));
+        buffer.extend_from_slice(&hole_payload(lsn_after, payload));
         frame.finish(&mut buffer, &[], FrameKind::Hole, lsn, lsn.saturating_sub(1), seed);
         file.write_at(&buffer, at)?;
         at += bytes;
@@ -81,13 +81,13 @@ fn write_hole(
 }
 
 /// The replacement of a dropped segment: a header, and a hole up to its end.
-pub(super) struct StandIn {
+pub(super) struct ReplacementSegment {
     pub(super) header: SegmentHeader,
     pub(super) end: u64,
     pub(super) next_lsn: u64,
 }
 
-impl StandIn {
+impl ReplacementSegment {
     /// Writes the replacement durably, in place of the file.
     pub(super) fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let name = name_of(self.header.number);

@@ -53,7 +53,7 @@ fn held(disk: &Arc<MemoryDisk>) -> Held {
 
 /// A journal with sent, changed and settled messages, closed in order.
 fn filled(disk: &Arc<MemoryDisk>, messages: u64) {
-    let journal = Journal::by_hand(Arc::clone(disk) as _, &small(), None).unwrap();
+    let journal = Journal::without_threads(Arc::clone(disk) as _, &small(), None).unwrap();
     let mut writer = Writer::new(journal).unwrap();
     for number in (0..messages).step_by(4) {
         for number in number..number + 4 {
@@ -253,7 +253,8 @@ fn read_error_is_reported_as_damage() {
 fn a_damaged_part_costs_its_message() {
     let disk = MemoryDisk::of(&Files::new());
     let mut writer =
-        Writer::new(Journal::by_hand(Arc::clone(&disk) as _, &small(), None).unwrap()).unwrap();
+        Writer::new(Journal::without_threads(Arc::clone(&disk) as _, &small(), None).unwrap())
+            .unwrap();
     for number in 0..3u8 {
         let large = Bytes::from(vec![number + 1; 600 << 10]);
         writer.batch.put_with_content(&key(number.into()), large, |_| {});
@@ -282,14 +283,14 @@ fn long() -> Files {
     let disk = MemoryDisk::of(&Files::new());
     filled(&disk, 400);
     // The keeper writes side files; its other work is not part of this test.
-    let journal = Journal::by_hand(Arc::clone(&disk) as _, &small(), None).unwrap();
+    let journal = Journal::without_threads(Arc::clone(&disk) as _, &small(), None).unwrap();
     for _ in 0..20 {
         let step = {
-            let super::super::Driver::Hand(hand) = &journal.driver else { unreachable!() };
-            hand.lock().unwrap().as_mut().unwrap().1.step()
+            let super::super::Driver::Manual(manual) = &journal.driver else { unreachable!() };
+            manual.lock().unwrap().as_mut().unwrap().1.step()
         };
         match step {
-            super::super::keeper::Step::Did => {}
+            super::super::keeper::Step::Worked => {}
             super::super::keeper::Step::Waiting => {
                 journal.turn();
             }

@@ -17,15 +17,17 @@ use super::super::format::{
     CONTENT_HEAD, Flaw, FrameKind, HEADER_BYTES, HEADER_LENGTH, Place, SegmentHeader, read_mark,
 };
 use super::super::index::{Index, Op};
-use super::super::manifest::{self, Told};
+use super::super::manifest::{self, ManifestState};
 use super::super::replay::ReplayOp;
 use super::super::segment::{Segment, Segments, name_of, number_of};
 use super::super::{log, side};
-use super::walk::{Extent, Gap, Met, Walked, walk};
-use super::{Affected, Finding, FindingKind, LostFrames, Meter, Progress, Report, Stage, Tolerant};
+use super::walk::{Extent, Gap, SegmentItem, SegmentWalk, walk};
+use super::{
+    Affected, Finding, FindingKind, LostFrames, Meter, Progress, Report, Stage, TolerantDisk,
+};
 use crate::{Key, StoreError};
 use files::{find_segments, journal_of, read_manifest, unusable};
-use frames::{carry_out, prove_frame, replay_frames, told_records};
+use frames::{carry_out, prove_frame, readable_records, replay_frames};
 
 /// A file of the log, or the position of a missing one.
 pub(in super::super) struct Link {
@@ -33,7 +35,7 @@ pub(in super::super) struct Link {
     /// `None` if it is missing or unusable.
     pub(in super::super) segment: Option<Arc<Segment>>,
     pub(in super::super) extent: Extent,
-    pub(in super::super) walked: Walked,
+    pub(in super::super) walked: SegmentWalk,
     /// Position of the damaged copy of the header.
     pub(in super::super) bad_header: Option<u64>,
     pub(in super::super) side: Side,
@@ -51,7 +53,7 @@ pub(in super::super) enum Side {
 /// All findings about a journal.
 pub(in super::super) struct Inspection {
     pub(in super::super) report: Report,
-    pub(in super::super) told: Told,
+    pub(in super::super) manifest_state: ManifestState,
     pub(in super::super) has_manifest: bool,
     /// From the oldest segment in use to the newest one.
     pub(in super::super) chain: Vec<Link>,
@@ -77,12 +79,15 @@ impl Inspection {
         disk: &dyn Disk,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, StoreError> {
-        let tolerant = Tolerant::new(disk);
+        let tolerant = TolerantDisk::new(disk);
         let names = tolerant.list().map_err(|error| failed("the directory", &error))?;
         let has_manifest = names.iter().any(|name| name == manifest::NAME);
         let mut report = Report::default();
-        let told =
-            if has_manifest { read_manifest(&tolerant, &mut report)? } else { Told::default() };
+        let manifest_state = if has_manifest {
+            read_manifest(&tolerant, &mut report)?
+        } else {
+            ManifestState::default()
+        };
         let mut found = find_segments(&tolerant, &names)?;
         if found.is_empty() && !has_manifest {
             return Err(StoreError::Failed("there is no journal".into()));
@@ -90,7 +95,7 @@ impl Inspection {
         if !has_manifest {
             let what =
                 "it is missing: the loss of the newest segment, or of its end, would go unnoticed";
-            report.find(finding(manifest::NAME, 0, 0, FindingKind::Manifest, what));
+            report.add_finding(finding(manifest::NAME, 0, 0, FindingKind::Manifest, what));
         }
         let journal = journal_of(&found);
         let is_own = |number: u32, one: &Found| {
@@ -98,7 +103,7 @@ impl Inspection {
         };
         let newest_own = found.iter().rfind(|(number, one)| is_own(**number, one));
         let newest_own = newest_own.map(|(number, _)| *number);
-        let newest = newest_own.unwrap_or(0).max(told.newest);
+        let newest = newest_own.unwrap_or(0).max(manifest_state.newest);
         // Without any valid header, every file counts.
         let newest = match newest_own {
             Some(_) => newest,
@@ -108,13 +113,13 @@ impl Inspection {
         for number in found.range(newest + 1..).map(|(number, _)| *number).collect::<Vec<_>>() {
             let name = name_of(number);
             let what = "it is not a segment of this journal, although the log continues there";
-            report.find(finding(&name, 0, 0, FindingKind::Stray, what));
+            report.add_finding(finding(&name, 0, 0, FindingKind::Stray, what));
             strays.push(name);
             found.remove(&number);
         }
         let mut inspection = Self {
             report,
-            told,
+            manifest_state,
             has_manifest,
             chain: Vec::new(),
             strays,
@@ -146,7 +151,11 @@ impl Inspection {
         let extent_of = |number: u32| match headers.get(&(number + 1)) {
             Some(next) => Extent::Sealed { end: next.previous_end, lsn: next.first_lsn },
             None if number == newest => {
-                let closed = if self.told.newest == number { self.told.closed_end } else { 0 };
+                let closed = if self.manifest_state.newest == number {
+                    self.manifest_state.closed_end
+                } else {
+                    0
+                };
                 Extent::Newest { closed_end: closed }
             }
             None => Extent::Open,
@@ -157,8 +166,8 @@ impl Inspection {
         {
             oldest = header.oldest;
             let segment = Segment::new(*header, Arc::clone(&one.file), HEADER_BYTES);
-            walk(&segment, extent_of(*number), &mut |met| {
-                if let Met::Frame(frame) = met
+            walk(&segment, extent_of(*number), &mut |item| {
+                if let SegmentItem::Frame(frame) = item
                     && frame.head.kind == FrameKind::Mark
                 {
                     oldest = oldest.max(read_mark(frame.payload)?);
@@ -180,14 +189,14 @@ impl Inspection {
                 let (kind, what) = unusable(number, one.as_ref());
                 let mut finding = finding(&name_of(number), 0, 0, kind, &what);
                 finding.segment = Some(number);
-                self.report.find(finding);
+                self.report.add_finding(finding);
             }
             let bad_header = one.and_then(|one| one.bad_header).filter(|_| segment.is_some());
             if let Some(at) = bad_header {
                 let which = if at == 0 { "the header" } else { "the copy of the header" };
                 let what = format!("{which} is damaged; the other copy is intact");
                 let bytes = HEADER_LENGTH as u64;
-                self.report.find(finding(
+                self.report.add_finding(finding(
                     &name_of(number),
                     at,
                     bytes,
@@ -199,7 +208,7 @@ impl Inspection {
                 number,
                 segment,
                 extent: extent_of(number),
-                walked: Walked::default(),
+                walked: SegmentWalk::default(),
                 bad_header,
                 side: Side::Absent,
             });
@@ -219,11 +228,11 @@ impl Inspection {
         for link in &mut chain {
             let Some(segment) = link.segment.clone() else { continue };
             let failed = |error: io::Error| failed(&segment.name(), &error);
-            let (told, items) = self.read_side(disk, link, &segment).map_err(failed)?;
-            let mut compared = Compared::new(items);
+            let (side_file, items) = self.read_side(disk, link, &segment).map_err(failed)?;
+            let mut compared = SideComparison::new(items);
             let totals = &mut self.report.totals;
-            link.walked = walk(&segment, link.extent, &mut |met| {
-                let Met::Frame(frame) = met else { return Ok(()) };
+            link.walked = walk(&segment, link.extent, &mut |item| {
+                let SegmentItem::Frame(frame) = item else { return Ok(()) };
                 let ops = prove_frame(&segment, frame)?;
                 totals.frames += 1;
                 totals.holes += u64::from(frame.head.kind == FrameKind::Hole);
@@ -242,7 +251,7 @@ impl Inspection {
             self.segments.insert(Arc::clone(&segment));
             totals.segments += 1;
             self.report_segment(link, &segment);
-            self.report_side(link, told, &compared);
+            self.report_side(link, side_file, &compared);
             drop(compared);
         }
         self.chain = chain;
@@ -272,20 +281,20 @@ impl Inspection {
             let Some(segment) = link.segment.as_ref().filter(|_| link.side == Side::Good) else {
                 continue;
             };
-            let mut told = 0;
+            let mut listed = 0;
             side::replay(disk, segment, link.walked.end, &mut |found| {
                 if let Op::Put { key, entry, .. } = found.op {
-                    told += u64::from(self.plain.get(key.as_bytes()) == Some(entry));
+                    listed += u64::from(self.plain.get(key.as_bytes()) == Some(entry));
                 }
             })
             .map_err(|error| failed(&segment.name(), &error))?
             .ok();
             let count = live.get(&link.number).copied().unwrap_or(0);
-            if told != count {
+            if listed != count {
                 link.side = Side::Bad;
                 let name = side::name_of_side(link.number);
-                let what = format!("it leaves out {} live records", count.saturating_sub(told));
-                self.report.find(finding(&name, 0, 0, FindingKind::SideFileDiffers, &what));
+                let what = format!("it leaves out {} live records", count.saturating_sub(listed));
+                self.report.add_finding(finding(&name, 0, 0, FindingKind::SideFileDiffers, &what));
             }
         }
         Ok(())
@@ -306,8 +315,9 @@ impl Inspection {
             // An opening sealed the segment and ended there.
             Extent::Newest { .. } => return Ok((Err(Flaw::Empty), items)),
         };
-        let told = side::items(disk, segment, end, &mut |offset, op| items.push((offset, op)))?;
-        Ok((told, items))
+        let side_file =
+            side::items(disk, segment, end, &mut |offset, op| items.push((offset, op)))?;
+        Ok((side_file, items))
     }
 
     /// Reports the damaged frames of a segment.
@@ -316,10 +326,10 @@ impl Inspection {
         if let Some((from, to)) = link.walked.unfinished {
             let what = "the last write was not finished";
             let kind = FindingKind::UnfinishedWrite;
-            self.report.find(finding(&name, from, to - from, kind, what));
+            self.report.add_finding(finding(&name, from, to - from, kind, what));
         }
         for gap in &link.walked.gaps {
-            let (told_records, are_all_told) = told_records(segment, gap, &mut |_| {});
+            let (told_records, are_all_told) = readable_records(segment, gap, &mut |_| {});
             let what = format!("{}: {}", lsns(gap), gap.flaw);
             let mut finding =
                 finding(&name, gap.from, gap.to - gap.from, FindingKind::Frames, &what);
@@ -330,26 +340,31 @@ impl Inspection {
                 told_records,
                 are_all_told,
             });
-            self.report.find(finding);
+            self.report.add_finding(finding);
         }
     }
 
     /// Reports a damaged side file.
-    fn report_side(&mut self, link: &mut Link, told: Result<(), Flaw>, compared: &Compared) {
+    fn report_side(
+        &mut self,
+        link: &mut Link,
+        side_file: Result<(), Flaw>,
+        compared: &SideComparison,
+    ) {
         let name = side::name_of_side(link.number);
-        match told {
+        match side_file {
             Err(Flaw::Empty) => {}
             Err(flaw) => {
                 link.side = Side::Bad;
                 let what = flaw.to_string();
-                self.report.find(finding(&name, 0, 0, FindingKind::SideFile, &what));
+                self.report.add_finding(finding(&name, 0, 0, FindingKind::SideFile, &what));
             }
             // A damaged segment contradicts its side file only through its readable records.
             Ok(()) if !link.walked.gaps.is_empty() || compared.agrees() => link.side = Side::Good,
             Ok(()) => {
                 link.side = Side::Bad;
                 let what = "its content differs from its segment";
-                self.report.find(finding(&name, 0, 0, FindingKind::SideFileDiffers, what));
+                self.report.add_finding(finding(&name, 0, 0, FindingKind::SideFileDiffers, what));
             }
         }
     }
@@ -405,9 +420,9 @@ impl Inspection {
                 let mut finding =
                     finding(&name_of(place.segment), offset, 0, kind, &reason(&error));
                 finding.segment = Some(place.segment);
-                report.find(finding);
+                report.add_finding(finding);
             }
-            report.affect(Affected { key: *key, fate, why: why.unwrap_or_default() });
+            report.add_affected(Affected { key: *key, fate, why: why.unwrap_or_default() });
             Ok(())
         })
         .unwrap_or_default();
@@ -418,7 +433,7 @@ impl Inspection {
     /// Passes the verdict on every key to `visit`, with the number of bytes read for it.
     pub(in super::super) fn each_verdict(
         &self,
-        visit: &mut dyn FnMut(&Key, super::judge::Judged, u64) -> Result<(), StoreError>,
+        visit: &mut dyn FnMut(&Key, super::judge::JudgedKey, u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let is_one = Arc::ptr_eq(&self.best, &self.plain);
         let mut result = Ok(());
@@ -451,7 +466,7 @@ impl Inspection {
     }
 
     /// Adds read errors of the medium to the findings.
-    fn explain(&mut self, disk: &Tolerant<'_>) {
+    fn explain(&mut self, disk: &TolerantDisk<'_>) {
         let unreadable = disk.unreadable();
         for finding in &mut self.report.findings {
             let end = finding.offset + finding.bytes.max(1);
@@ -490,31 +505,36 @@ impl Link {
 }
 
 /// Compares a side file with its segment during the read of the segment.
-struct Compared {
+struct SideComparison {
     items: std::iter::Peekable<std::vec::IntoIter<(u32, ReplayOp)>>,
     differs: bool,
     removals: u64,
-    told_removals: u64,
+    listed_removals: u64,
 }
 
-impl Compared {
+impl SideComparison {
     fn new(items: SideItems) -> Self {
-        Self { items: items.into_iter().peekable(), differs: false, removals: 0, told_removals: 0 }
+        Self {
+            items: items.into_iter().peekable(),
+            differs: false,
+            removals: 0,
+            listed_removals: 0,
+        }
     }
 
     fn next(&mut self, offset: u32, op: &ReplayOp) {
         self.removals += u64::from(op.is_removal());
-        let Some((_, told)) = self.items.next_if(|(at, _)| *at == offset) else { return };
-        self.told_removals += u64::from(told.is_removal());
-        self.differs |= told != *op;
+        let Some((_, item)) = self.items.next_if(|(at, _)| *at == offset) else { return };
+        self.listed_removals += u64::from(item.is_removal());
+        self.differs |= item != *op;
     }
 
     /// Whether every item matches a record. The side file must have all removals, or none if there
     /// is no older segment.
     fn agrees(&self) -> bool {
         let is_used_up = self.items.len() == 0;
-        let tells_removals = self.told_removals == 0 || self.told_removals == self.removals;
-        is_used_up && tells_removals && !self.differs
+        let lists_removals = self.listed_removals == 0 || self.listed_removals == self.removals;
+        is_used_up && lists_removals && !self.differs
     }
 }
 

@@ -20,7 +20,7 @@ pub(in super::super) enum Verdict {
 }
 
 /// A verdict and its consequence.
-pub(in super::super) struct Judged {
+pub(in super::super) struct JudgedKey {
     pub(in super::super) verdict: Verdict,
     pub(in super::super) fate: Option<Fate>,
     /// The unreadable place, and the reason.
@@ -34,18 +34,18 @@ impl Inspection {
         key: &Key,
         best: Option<Entry>,
         plain: Option<Entry>,
-    ) -> Judged {
+    ) -> JudgedKey {
         let Some(entry) = best else {
             let verdict = if plain.is_some() { Verdict::Delete } else { Verdict::Keep };
-            return Judged { verdict, fate: plain.map(|_| Fate::Removed), flaw: None };
+            return JudgedKey { verdict, fate: plain.map(|_| Fate::Removed), flaw: None };
         };
         let flaw = match prove(&self.best, &self.segments, key, &entry) {
             Ok(()) if plain == Some(entry) && !self.is_in_gap(&self.best, &entry) => {
-                return Judged { verdict: Verdict::Keep, fate: None, flaw: None };
+                return JudgedKey { verdict: Verdict::Keep, fate: None, flaw: None };
             }
             Ok(()) => {
                 let verdict = Verdict::Write { entry, is_best: true };
-                return Judged { verdict, fate: Some(Fate::Saved), flaw: None };
+                return JudgedKey { verdict, fate: Some(Fate::Saved), flaw: None };
             }
             Err(flaw) => Some(flaw),
         };
@@ -57,11 +57,11 @@ impl Inspection {
                 } else {
                     Verdict::Keep
                 };
-                Judged { verdict, fate: Some(Fate::Earlier), flaw }
+                JudgedKey { verdict, fate: Some(Fate::Earlier), flaw }
             }
             None => {
                 let verdict = if plain.is_some() { Verdict::Delete } else { Verdict::Keep };
-                Judged { verdict, fate: Some(Fate::Lost), flaw }
+                JudgedKey { verdict, fate: Some(Fate::Lost), flaw }
             }
         }
     }

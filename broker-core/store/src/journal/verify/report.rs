@@ -245,7 +245,7 @@ impl Report {
         self.fates.get(&fate).copied().unwrap_or(0)
     }
 
-    pub(in super::super) fn find(&mut self, finding: Finding) {
+    pub(in super::super) fn add_finding(&mut self, finding: Finding) {
         self.is_damaged |= finding.severity() == Severity::Damage;
         if self.findings.len() < LISTED_MAX {
             self.findings.push(finding);
@@ -254,7 +254,7 @@ impl Report {
         }
     }
 
-    pub(in super::super) fn affect(&mut self, affected: Affected) {
+    pub(in super::super) fn add_affected(&mut self, affected: Affected) {
         self.is_damaged = true;
         *self.fates.entry(affected.fate).or_default() += 1;
         if self.affected.len() < LISTED_MAX {

@@ -24,12 +24,12 @@ pub(in super::super) struct Unreadable {
 type Places = Arc<Mutex<Vec<Unreadable>>>;
 
 /// The disk.
-pub(in super::super) struct Tolerant<'a> {
+pub(in super::super) struct TolerantDisk<'a> {
     disk: &'a dyn Disk,
     places: Places,
 }
 
-impl<'a> Tolerant<'a> {
+impl<'a> TolerantDisk<'a> {
     pub(in super::super) fn new(disk: &'a dyn Disk) -> Self {
         Self { disk, places: Places::default() }
     }
@@ -44,7 +44,7 @@ fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the disk is read-only here")
 }
 
-impl Disk for Tolerant<'_> {
+impl Disk for TolerantDisk<'_> {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = self.disk.list()?;
         names.sort();

@@ -42,14 +42,14 @@ pub(in super::super) struct Gap {
 }
 
 /// The next part of a segment.
-pub(in super::super) enum Met<'a> {
+pub(in super::super) enum SegmentItem<'a> {
     Frame(&'a FoundFrame<'a>),
     Gap(&'a Gap),
 }
 
 /// The result of walking through a segment.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Walked {
+pub(in super::super) struct SegmentWalk {
     /// End of the segment.
     pub(in super::super) end: u64,
     /// Above every lsn in the segment, even after the end.
@@ -61,7 +61,7 @@ pub(in super::super) struct Walked {
 
 /// Facts from the valid frames after a damaged place.
 #[derive(Clone, Copy)]
-struct Behind {
+struct LaterFrames {
     synced: u64,
     lsn: u64,
     end: u64,
@@ -71,8 +71,8 @@ struct Behind {
 pub(in super::super) fn walk(
     segment: &Segment,
     extent: Extent,
-    visit: &mut dyn FnMut(Met<'_>) -> Result<(), Flaw>,
-) -> io::Result<Walked> {
+    visit: &mut dyn FnMut(SegmentItem<'_>) -> Result<(), Flaw>,
+) -> io::Result<SegmentWalk> {
     let length = segment.file.length()?;
     let (limit, closed_end) = match extent {
         Extent::Sealed { end, .. } => (end, end),
@@ -80,9 +80,9 @@ pub(in super::super) fn walk(
         Extent::Newest { closed_end } => (length.max(closed_end), closed_end),
     };
     let mut reader = FrameReader::new(&*segment.file, segment.header.seed, limit);
-    let mut walked = Walked::default();
+    let mut walked = SegmentWalk::default();
     let (mut at, mut lsn) = (HEADER_BYTES, segment.header.first_lsn);
-    let mut behind: Option<Behind> = None;
+    let mut later: Option<LaterFrames> = None;
     while at < limit {
         let flaw = match reader.frame_at(at)? {
             Ok(found) if found.head.lsn == lsn => {
@@ -93,10 +93,10 @@ pub(in super::super) fn walk(
                         lsn + 1
                     }
                 };
-                if let Err(flaw) = visit(Met::Frame(&found)) {
+                if let Err(flaw) = visit(SegmentItem::Frame(&found)) {
                     let last_lsn = Some(lsn);
                     let gap = Gap { from: at, to, first_lsn: lsn, last_lsn, next_lsn, flaw };
-                    visit(Met::Gap(&gap)).ok();
+                    visit(SegmentItem::Gap(&gap)).ok();
                     walked.gaps.push(gap);
                 }
                 (at, lsn) = (to, next_lsn);
@@ -119,31 +119,31 @@ pub(in super::super) fn walk(
                 None => break,
             },
             Extent::Newest { .. } => {
-                let behind = match behind {
-                    Some(behind) => behind,
-                    None => *behind.insert(look_behind(&mut reader, at + ALIGNMENT)?),
+                let later = match later {
+                    Some(later) => later,
+                    None => *later.insert(scan_later_frames(&mut reader, at + ALIGNMENT)?),
                 };
-                if at >= closed_end && lsn > behind.synced {
-                    let torn = torn_end(&mut reader, at, lsn)?.max(behind.end);
+                if at >= closed_end && lsn > later.synced {
+                    let torn = torn_end(&mut reader, at, lsn)?.max(later.end);
                     walked.unfinished = (torn > at).then_some((at, torn.min(limit)));
-                    lsn = lsn.max(behind.lsn + 1);
+                    lsn = lsn.max(later.lsn + 1);
                     break;
                 }
                 match resume {
-                    Some((to, found)) if found <= behind.synced + 1 || to < closed_end => {
+                    Some((to, found)) if found <= later.synced + 1 || to < closed_end => {
                         gap(at, to, lsn, Some(found - 1), found, flaw)
                     }
                     // Frames after the gap were never acknowledged and are part of the gap.
                     _ => {
-                        let to = behind.end.max(closed_end).max(at + FRAME_BYTES_MIN);
-                        let last = (at >= closed_end).then_some(behind.synced);
-                        let next = (behind.lsn + 1).max(lsn + (to - at) / FRAME_BYTES_MIN);
+                        let to = later.end.max(closed_end).max(at + FRAME_BYTES_MIN);
+                        let last = (at >= closed_end).then_some(later.synced);
+                        let next = (later.lsn + 1).max(lsn + (to - at) / FRAME_BYTES_MIN);
                         gap(at, to, lsn, last, next, flaw)
                     }
                 }
             }
         };
-        visit(Met::Gap(&gap)).ok();
+        visit(SegmentItem::Gap(&gap)).ok();
         (at, lsn) = (gap.to, gap.next_lsn);
         walked.gaps.push(gap);
     }
@@ -180,16 +180,16 @@ fn next_frame(
 }
 
 /// Collects the facts from all valid frames after a damaged place.
-fn look_behind(reader: &mut FrameReader<'_>, from: u64) -> io::Result<Behind> {
-    let mut behind = Behind { synced: 0, lsn: 0, end: 0 };
+fn scan_later_frames(reader: &mut FrameReader<'_>, from: u64) -> io::Result<LaterFrames> {
+    let mut later = LaterFrames { synced: 0, lsn: 0, end: 0 };
     let mut from = from;
     while let Some((offset, head)) = reader.find_from(from)? {
-        behind.synced = behind.synced.max(head.synced);
-        behind.lsn = behind.lsn.max(head.lsn);
-        behind.end = behind.end.max(offset + head.span());
+        later.synced = later.synced.max(head.synced);
+        later.lsn = later.lsn.max(head.lsn);
+        later.end = later.end.max(offset + head.span());
         from = offset + head.span();
     }
-    Ok(behind)
+    Ok(later)
 }
 
 /// The end of a frame that was started at `at` and not finished; 0 if there is none. Bytes of an

@@ -6,7 +6,7 @@ use std::io;
 
 use super::super::super::disk::Disk;
 use super::super::super::format::{Flaw, HEADER_BYTES, SegmentHeader};
-use super::super::super::manifest::{self, Told};
+use super::super::super::manifest::{self, ManifestState};
 use super::super::super::segment::number_of;
 use super::super::{FindingKind, Report};
 use super::{Found, failed, finding};
@@ -64,13 +64,16 @@ pub(super) fn unusable(number: u32, found: Option<&Found>) -> (FindingKind, Stri
     }
 }
 
-pub(super) fn read_manifest(disk: &dyn Disk, report: &mut Report) -> Result<Told, StoreError> {
+pub(super) fn read_manifest(
+    disk: &dyn Disk,
+    report: &mut Report,
+) -> Result<ManifestState, StoreError> {
     let failed = |error: io::Error| failed("the manifest", &error);
     let file = disk.open(manifest::NAME).map_err(failed)?;
     for at in manifest::damaged_slots(&*file).map_err(failed)? {
         let what = "one of its two slots is damaged";
         let bytes = manifest::SLOT_BYTES;
-        report.find(finding(manifest::NAME, at, bytes, FindingKind::Manifest, what));
+        report.add_finding(finding(manifest::NAME, at, bytes, FindingKind::Manifest, what));
     }
     manifest::read(&*file).map_err(failed)
 }

@@ -10,7 +10,7 @@ use super::super::super::format::{
 use super::super::super::index::Index;
 use super::super::super::replay::{self, ReplayOp};
 use super::super::super::segment::{FoundFrame, Segment};
-use super::super::walk::{Extent, Gap, Met, walk};
+use super::super::walk::{Extent, Gap, SegmentItem, walk};
 
 /// Checks the records of a frame and their contents, and returns their operations.
 pub(super) fn prove_frame(
@@ -66,15 +66,15 @@ pub(super) fn replay_frames(
     index: &Index,
     with_gaps: bool,
 ) -> io::Result<()> {
-    walk(segment, extent, &mut |met| {
-        match met {
-            Met::Frame(frame) => {
+    walk(segment, extent, &mut |item| {
+        match item {
+            SegmentItem::Frame(frame) => {
                 prove_frame(segment, frame)?.into_iter().for_each(|(_, op)| carry_out(index, op));
             }
-            Met::Gap(gap) if with_gaps => {
-                told_records(segment, gap, &mut |op| carry_out(index, op));
+            SegmentItem::Gap(gap) if with_gaps => {
+                readable_records(segment, gap, &mut |op| carry_out(index, op));
             }
-            Met::Gap(_) => {}
+            SegmentItem::Gap(_) => {}
         }
         Ok(())
     })
@@ -82,7 +82,7 @@ pub(super) fn replay_frames(
 }
 
 /// Passes the readable records of a gap to `visit`. Returns their number, and whether they are all.
-pub(super) fn told_records(
+pub(super) fn readable_records(
     segment: &Segment,
     gap: &Gap,
     visit: &mut dyn FnMut(ReplayOp),
