@@ -1,3 +1,5 @@
+//! Tests of dropped groups in the memory store: they disappear at once and are freed in slices.
+
 use super::*;
 
 const SPACE: u64 = 7;

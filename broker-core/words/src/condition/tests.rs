@@ -1,3 +1,5 @@
+//! Tests of the catalogue of errors against spec file 19.
+
 use super::*;
 
 const CATALOGUE: &str = include_str!("../../19-errors.md");

@@ -1,3 +1,6 @@
+//! Tests of the descriptions of queues: defaults, bounds, updates, statuses, and the table of
+//! properties.
+
 mod topic;
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+//! Tests of the texts of errors, and of caller texts inside them.
+
 use super::*;
 
 fn noon() -> Timestamp {

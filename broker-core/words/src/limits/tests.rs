@@ -1,3 +1,5 @@
+//! Tests of the defaults of each tier, and of the ranges of limits.
+
 use super::*;
 
 fn check(number: impl Fn(&Limits) -> u64, expected: [u64; 3]) {

@@ -1,3 +1,5 @@
+//! Tests of addresses, and of the validation of names.
+
 use super::*;
 use crate::condition::Condition;
 

@@ -1,3 +1,5 @@
+//! Helpers for tests of rules: messages, topics and copies.
+
 use super::*;
 use crate::condition::Condition;
 use crate::ids::{EntityId, SequenceNumber};

@@ -1,3 +1,5 @@
+//! Tests of instants and durations in ticks, and of their texts.
+
 use super::*;
 
 const LAST_INSTANT: &str = "9999-12-31T23:59:59.9999999Z";

@@ -1,3 +1,6 @@
+//! Tests of headers, frames and records: they are read back, and damaged or foreign bytes are
+//! refused.
+
 use super::*;
 use crate::testing::Random;
 

@@ -1,3 +1,5 @@
+//! Tests of the index against a plain map, and of its account of records and contents in use.
+
 use std::collections::BTreeMap;
 use std::io;
 

@@ -1,3 +1,5 @@
+//! Tests of property views and header sizes with overlays.
+
 use super::*;
 use crate::message::{Message, MessageId, PropertyChange, SettableProperty, Value};
 

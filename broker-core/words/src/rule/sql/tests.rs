@@ -1,3 +1,5 @@
+//! Helpers for tests of the SQL of rules, and tests of bounds and error positions.
+
 mod arithmetic;
 mod comparison;
 mod grammar;

@@ -1,3 +1,5 @@
+//! Tests of decimal arithmetic against vectors of another implementation.
+
 use super::*;
 
 /// Two numbers, their order (`?` is none), sum, difference, product, quotient and rest, from
