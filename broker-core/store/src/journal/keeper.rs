@@ -27,16 +27,16 @@ use sweep::Sweep;
 const REAPED_PER_STEP: usize = 4_096;
 /// Maximum number of files that are ready to become segments: the number of segments released
 /// together under a steady load, and a further one that is ready by then. So no new file is ever
-/// made under load. The first write to each block of a new file makes a sync half as long again.
+/// made under load. The first write to each block of a new file makes a sync take 50 % longer.
 pub(super) const SPARES_MAX: usize = 4;
 /// Maximum number of spares after the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
-/// Number of looks without growth after which surplus spares are removed.
+/// Number of idle checks without growth after which surplus spares are removed.
 const IDLE_CHECKS_IN_QUIET: u32 = 10;
 /// Number of segments that a disk must hold in addition to its minimum of free space: the active
 /// one, the previous one, and the next.
 const SEGMENTS_ON_A_SMALL_DISK: u64 = 3;
-/// Number of looks with enough room after which the end of a shortage is logged.
+/// Number of idle checks with enough room after which the end of a shortage is logged.
 const CHECKS_WITH_ROOM: u32 = 10;
 /// Maximum number of segments that are never cleaned: two in use, and another that a restart
 /// leaves.
@@ -77,22 +77,22 @@ pub(super) struct Keeper {
     waiting: Option<(Receiver<MoveReply>, AfterAnswer)>,
     sweep: Option<Sweep>,
     spare_number: u64,
-    /// A spare could not be made. The next idle look tries again.
+    /// A spare could not be made. The next idle check tries again.
     no_spare: bool,
     /// Whether the failure was logged.
     has_logged_no_spare: bool,
     /// A sweep found no records to write, but the segment is in use, by a content whose batch is
-    /// still to come. The next idle look tries again.
+    /// still to come. The next idle check tries again.
     is_resting: bool,
     /// A segment that cannot be released, because a part cannot be read.
     stuck: Option<u32>,
-    /// The newest sealed segment at the last idle look.
+    /// The newest sealed segment at the last idle check.
     sealed_in_quiet: u32,
-    /// Number of looks since then.
+    /// Number of idle checks since then.
     idle_checks: u32,
     /// Whether the log reported that new messages are refused.
     is_short: bool,
-    /// Number of looks with room since then.
+    /// Number of idle checks with room since then.
     checks_with_room: u32,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  frame ──► buffer ──(flush: one write)──► active segment ──(sync)──► durable
-//!                 └───(launch: both, by another thread, while frames go on)──┘
+//!                 └───(start_write: both, by a thread, while frames go on)───┘
 //!                                               │ full
 //!                                               └─► the spare becomes the active one; sealed
 //!                                                   when the index has all its records

@@ -288,9 +288,9 @@ impl Overlay {
         Self::from_items(&items, count)
     }
 
-    /// Changes the properties of `message` whose keys are equal byte for byte. Existing properties
-    /// keep their order, and all others are kept (SET-08, ACT-02). Takes time in proportion to
-    /// both.
+    /// Changes the properties of `message`; keys must be equal byte for byte. Existing properties
+    /// keep their order, new ones follow, and all others are kept (SET-08, ACT-02). Takes time in
+    /// proportion to both.
     pub fn apply_to(&self, message: &mut Message) {
         let mut changes = ChangesByKey::of(self, |property, value| {
             set_broker!(message, property, value, id_of, text_of);

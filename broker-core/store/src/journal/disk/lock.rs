@@ -25,8 +25,8 @@ static USED_DIRECTORIES: Mutex<Vec<DirectoryId>> = Mutex::new(Vec::new());
 pub(super) struct Lock {
     /// The first field, to be dropped before the lock.
     _used: UsedDirectory,
-    /// The lock on a file in the directory, for earlier versions; `None` if the directory is not
-    /// writable.
+    /// The lock on a file in the directory, for earlier versions; `None` for a read-only use
+    /// without a lock file that can be opened.
     _file: Option<File>,
 }
 
