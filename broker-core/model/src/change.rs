@@ -1,8 +1,8 @@
-//! What can happen to an entity: the durable facts of its state machine. (Data path, step 3.)
+//! Durable facts: the changes that a command or time makes to an entity. (Data path, step 3.)
 //!
-//! A machine's `enact` is the only code that carries a change out, its `records` tells the store the
-//! absolute value of every key the change touched, and its `restore` rebuilds the machine from those
-//! values. Locks and demand are not here: they do not survive a restart (SET-27).
+//! Only a machine's `enact` carries a change out. Its `records` writes the absolute value of every
+//! key that the change touched, and its `restore` rebuilds the machine from those values. Locks and
+//! demand are not changes, because they do not survive a restart (SET-27).
 
 pub mod codec;
 pub mod slot;
@@ -24,9 +24,9 @@ use crate::transfer::peer::{PeerSource, Taking};
 /// Whether an answer may rest on a change before it is synced (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Durability {
-    /// Gates nothing; rides along or is flushed after 500 ms.
+    /// No answer waits for it. It is stored with the next batch, at the latest after 500 ms.
     Lazy,
-    /// Answers wait for it, and the message it touches is offered to nobody before.
+    /// Answers wait for it, and its message is offered to no receiver before it is durable.
     Sync,
 }
 
@@ -41,8 +41,8 @@ pub enum Change {
         slot: Slot,
         /// The session it belongs to, in an entity that requires sessions.
         session: Option<Arc<str>>,
-        /// The entity in which it was dead-lettered, of one that waits at a topic for its instant
-        /// (FWD-26). Elsewhere that is an overlay.
+        /// The entity in which it was dead-lettered, if the message is scheduled at a topic
+        /// (FWD-26). Elsewhere an overlay has it.
         dead_letter_source: Option<Arc<str>>,
         /// Its content.
         content: Content,
@@ -58,7 +58,7 @@ pub enum Change {
         /// Its content.
         content: Content,
     },
-    /// A message came from another entity; its records there go with this change (FND-03).
+    /// A message came from another entity; its records there are deleted with this change (FND-03).
     Arrived {
         /// Its number here.
         sequence: SequenceNumber,
@@ -66,18 +66,19 @@ pub enum Change {
         slot: Slot,
         /// The session it belongs to, in an entity that requires sessions.
         session: Option<Arc<str>>,
-        /// Where it was.
+        /// Its previous location.
         came: Came,
-        /// Properties that the broker sets on the way, on top of those it has.
+        /// Properties that the broker adds on the way, in addition to the existing overlays.
         added: Vec<Overlay>,
     },
-    /// A message came from another entity and was a duplicate; its records there go (FWD-22).
+    /// A message came from another entity and was a duplicate; its records there are deleted
+    /// (FWD-22).
     Absorbed {
-        /// Where it was.
+        /// Its records at the source.
         origin: Origin,
     },
-    /// A message is at another entity, durably, and its records here are gone: nothing is left to
-    /// store.
+    /// A message is durably stored at another entity, and its records here are deleted already, so
+    /// nothing is written.
     Departed {
         /// The number it had.
         sequence: SequenceNumber,
@@ -90,39 +91,40 @@ pub enum Change {
         to: SequenceNumber,
         /// When it was enqueued.
         enqueued_at: Timestamp,
-        /// When it expires, from its own TTL.
+        /// Instant of expiry by its own TTL.
         expires_at: Timestamp,
     },
-    /// A message is gone.
+    /// A message was removed.
     Removed {
         /// Its number.
         sequence: SequenceNumber,
         /// How many overlays go with it.
         overlay_count: u16,
-        /// Why.
+        /// The reason.
         reason: Removal,
     },
-    /// A delivery failed by lock end or link end; the message is available or deferred as before, or Delayed.
+    /// A delivery failed because the lock or the link ended. The message is available, deferred or
+    /// Delayed.
     Counted {
         /// Its number.
         sequence: SequenceNumber,
         /// The stored count from now on.
         delivery_count: u32,
-        /// Until when it is Delayed, if it is (RTY-17).
+        /// End of the delay, if the message is Delayed (RTY-17).
         delayed_until: Option<Timestamp>,
     },
-    /// A message was abandoned; it is available or deferred as before, or Delayed.
+    /// A message was abandoned. It is available, deferred or Delayed.
     Abandoned {
         /// Its number.
         sequence: SequenceNumber,
         /// The stored count from now on.
         delivery_count: u32,
-        /// Until when it is Delayed, if it is (RTY-01).
+        /// End of the delay, if the message is Delayed (RTY-01).
         delayed_until: Option<Timestamp>,
         /// Properties that were set.
         overlay: Option<Overlay>,
     },
-    /// A message was set aside.
+    /// A message was deferred.
     Deferred {
         /// Its number.
         sequence: SequenceNumber,
@@ -143,7 +145,7 @@ pub enum Change {
         properties: Option<Overlay>,
         /// The reason and description that the broker set (DLQ-14).
         verdict: Option<Overlay>,
-        /// Why, for the metrics.
+        /// The cause, for the metrics.
         cause: DeadLetterCause,
     },
     /// A message id was remembered for duplicate detection (DUP-01).
@@ -157,19 +159,20 @@ pub enum Change {
         /// The number of the scheduled message, 0 if it was not scheduled (DUP-12).
         sequence: SequenceNumber,
     },
-    /// A whole bucket of message ids is outside every window.
+    /// All message ids of a bucket are outside every detection window and were forgotten.
     IdsForgotten {
         /// Start of the bucket.
         bucket: Timestamp,
     },
-    /// A message that another broker forwarded was taken, so that it is known when it comes again.
+    /// A message that another broker forwarded was taken over. The fact is kept to recognise a
+    /// repetition.
     PeerTaken {
-        /// Where it came from.
+        /// Source of the message.
         source: PeerSource,
-        /// Which it was.
+        /// Its position and identity at the source.
         taking: Taking,
     },
-    /// What is known of a source at another broker makes room for that of a new one.
+    /// The memory of one peer source was dropped to make space for a new source.
     PeerForgotten {
         /// The source.
         source: PeerSource,
@@ -180,41 +183,41 @@ pub enum Change {
         session: Arc<str>,
         /// Its state from now on.
         state: Option<Bytes>,
-        /// When.
+        /// Instant of the change.
         at: Timestamp,
     },
     /// The description was replaced.
     Described {
         /// The new one.
         description: Box<QueueDescription>,
-        /// When.
+        /// Instant of the change.
         at: Timestamp,
     },
     /// The description of a subscription was replaced.
     SubscriptionDescribed {
         /// The new one.
         description: Box<SubscriptionDescription>,
-        /// When.
+        /// Instant of the change.
         at: Timestamp,
     },
-    /// The store is to know the last number of a subscription, before messages leave it for other
-    /// entities, which remove them here.
+    /// The last number of a subscription is stored before messages leave it. Their destination
+    /// deletes the records here, so the slots no longer show the number.
     Numbered {
         /// That number.
         last: SequenceNumber,
     },
-    /// Something that only happens to topics.
+    /// A change that only topics have.
     OfTopic(TopicChange),
 }
 
 /// One durable fact about a topic.
 #[derive(Clone, Debug)]
 pub enum TopicChange {
-    /// A message was published: it is in the subscriptions, all copies at once (TOP-07).
+    /// A message was published: all subscriptions get their copies at once (TOP-07).
     Published {
         /// The number that the topic gave it.
         sequence: SequenceNumber,
-        /// What is stored once for all copies.
+        /// The content, stored once for all copies.
         content: PublishedContent,
         /// The copies, numbered; none if no subscription selects it (SND-27).
         copies: Vec<SubscriptionCopy>,
@@ -223,7 +226,7 @@ pub enum TopicChange {
     Described {
         /// The new one.
         description: Box<TopicDescription>,
-        /// When.
+        /// Instant of the change.
         at: Timestamp,
     },
     /// A subscription was created, with its rules (TOP-17).
@@ -232,12 +235,12 @@ pub enum TopicChange {
         id: EntityId,
         /// Its description.
         description: Box<SubscriptionDescription>,
-        /// Its rules, judged.
+        /// Its compiled rules.
         rules: Vec<Rule>,
-        /// When.
+        /// Instant of the creation.
         at: Timestamp,
     },
-    /// A subscription is gone with everything in it (ENT-14).
+    /// A subscription was removed with all its messages (ENT-14).
     SubscriptionRemoved {
         /// Its identity.
         id: EntityId,
@@ -246,11 +249,11 @@ pub enum TopicChange {
     RuleSet {
         /// The subscription.
         subscription: EntityId,
-        /// The rule, judged.
+        /// The compiled rule.
         rule: Box<Rule>,
-        /// Whether it is a new one, which counts as use of the subscription (TMP-11).
+        /// Whether it is a new rule, which counts as use of the subscription (TMP-11).
         is_new: bool,
-        /// When.
+        /// Instant of the change.
         at: Timestamp,
     },
     /// A rule was removed (TOP-13).
@@ -267,39 +270,41 @@ pub enum TopicChange {
 pub enum PublishedContent {
     /// It came with the command.
     New(Content),
-    /// It was stored while the message was scheduled, under this number, which is gone now (SCH-03).
+    /// It was stored under this number while the message was scheduled; that record is deleted now
+    /// (SCH-03).
     Scheduled(SequenceNumber),
-    /// That of a message that comes from another entity, whose records there go.
+    /// It belongs to a message from another entity, whose records there are deleted.
     Transferred(Origin),
 }
 
 /// One copy of a published message.
 #[derive(Clone, Debug)]
 pub struct SubscriptionCopy {
-    /// Where it is.
+    /// The subscription.
     pub subscription: EntityId,
-    /// Its number there.
+    /// Its sequence number in the subscription.
     pub sequence: SequenceNumber,
-    /// Its slot; a copy that was refused is born in the dead-letter queue.
+    /// Its slot. A refused copy starts in the dead-letter queue.
     pub slot: Slot,
     /// The session it belongs to, in a subscription that requires sessions.
     pub session: Option<Arc<str>>,
-    /// How it differs from what was published: what its rule changed, and why it was refused.
+    /// Differences from the published message: properties set by the rule's action, and the reason
+    /// of a refusal.
     pub overlays: [Option<Overlay>; 2],
-    /// Why it was refused, for the metrics.
+    /// The cause of a refusal, for the metrics.
     pub refused: Option<DeadLetterCause>,
 }
 
-/// Where a message was before it arrived.
+/// Location of a message before its arrival.
 #[derive(Clone, Debug)]
 pub enum Came {
-    /// At another entity of this broker, whose records of it go with its arrival.
+    /// Another entity of this broker; the records there are deleted with the arrival.
     Here(Origin),
-    /// At another broker.
+    /// Another broker.
     Peer(Content),
 }
 
-/// Why a message is gone.
+/// Reason for which a message was removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Removal {
     /// A receiver completed it.
@@ -316,12 +321,12 @@ pub enum Removal {
     Forwarded,
 }
 
-/// Why a message was dead-lettered.
+/// Cause for which a message was dead-lettered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum DeadLetterCause {
     /// It expired with dead-lettering switched on (EXP-22).
     Expired,
-    /// It failed as often as it may (SET-34).
+    /// Its delivery count reached the maximum (SET-34).
     DeliveryCount,
     /// A receiver asked for it (SET-05).
     Application,
@@ -331,14 +336,15 @@ pub enum DeadLetterCause {
     HeaderSize,
     /// It has no session where one is required (DLQ-21).
     NoSession,
-    /// It could not be forwarded, or not without losing what it says (FWD-15, DLQ-20).
+    /// It could not be forwarded at all, or not without losing properties (FWD-15, DLQ-20).
     Forwarding,
-    /// One message would have become more copies than it may over all its hops (FWD-33).
+    /// It would exceed the limit of copies over all hops (FWD-33).
     CopyCount,
 }
 
 impl Change {
-    /// How many steps it is to carry it out: the records that it moves or removes beside that of its message, too.
+    /// Number of steps to carry the change out. Records that it moves or removes in addition to the
+    /// record of its message count too.
     #[must_use]
     pub fn steps(&self) -> u64 {
         match self {
@@ -355,7 +361,7 @@ impl Change {
 }
 
 impl PublishedContent {
-    /// How often properties were set on it where it came from: that is removed there with this change.
+    /// Number of overlays at the source entity, which this change removes there.
     const fn set_elsewhere(&self) -> u64 {
         match self {
             Self::New(_) | Self::Scheduled(_) => 0,
@@ -365,13 +371,13 @@ impl PublishedContent {
 }
 
 impl Removal {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 6;
-    /// All reasons with their names in metrics, in the order of [`Removal::place`].
+    /// Names of all reasons in metrics, in the order of [`Removal::place`].
     pub const NAMES: [&'static str; Self::COUNT] =
         ["completed", "received", "expired", "cancelled", "deleted", "forwarded"];
 
-    /// The place of the reason in a table of counts.
+    /// Index of the reason in a table of counts.
     #[must_use]
     pub const fn place(self) -> usize {
         self as usize
@@ -379,9 +385,9 @@ impl Removal {
 }
 
 impl DeadLetterCause {
-    /// How many causes there are.
+    /// Number of causes.
     pub const COUNT: usize = 8;
-    /// All causes with their names in metrics, in the order of [`DeadLetterCause::place`].
+    /// Names of all causes in metrics, in the order of [`DeadLetterCause::place`].
     pub const NAMES: [&'static str; Self::COUNT] = [
         "expired",
         "delivery_count",
@@ -393,7 +399,7 @@ impl DeadLetterCause {
         "copy_count",
     ];
 
-    /// The place of the cause in a table of counts.
+    /// Index of the cause in a table of counts.
     #[must_use]
     pub const fn place(self) -> usize {
         self as usize
@@ -405,8 +411,9 @@ mod tests {
     use super::*;
     use crate::change::codec::{overlay_key, slot_key};
 
-    /// DESIGN D6, SET-41: what was set on a message where it came from is removed there by its arrival, and is work of that,
-    /// whether a queue takes it, drops it, or a topic publishes it.
+    /// DESIGN D6, SET-41: an arrival removes the overlays of its message at the source, and each
+    /// counts as a step, for a queue that takes the message, a queue that drops it, and a topic
+    /// that publishes it.
     #[test]
     fn an_arrival_weighs_what_it_removes_where_it_came_from() {
         let (source, number) = (EntityId(9), SequenceNumber(1));

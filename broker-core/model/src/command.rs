@@ -1,8 +1,8 @@
-//! What can be asked of an entity, and what it answers. Read first, with [`crate::change`] and
+//! Commands to an entity and their outcomes. Read first, then [`crate::change`] and
 //! [`crate::effect`]. (Data path, step 1.)
 //!
-//! A [`Command`] is addressed to a sub-queue of an entity. Transports build it from bytes; the actor
-//! that owns the entity applies it. Who may ask what is decided before, by the authorizer.
+//! A [`Command`] is addressed to a sub-queue of an entity. Transports build it from bytes, and the
+//! actor that owns the entity applies it. The authorizer has checked the right to it before.
 
 mod cost;
 mod described;
@@ -36,31 +36,32 @@ pub use self::retry::{RETRY_DELAY_PROPERTY, refuse_retry_delay, retry_delay_of};
 pub use self::session::{SessionCommand, SessionFilter};
 pub use self::topic::{RuleCommand, TopicCommand};
 
-/// A message on its way in: its bytes, and the facts that admission needs of them.
+/// A message that a client sends: its bytes, and the facts that the entity decides with.
 #[derive(Clone, Debug)]
 pub struct InboundMessage {
     /// The bare message in AMQP section encoding; stored as it is.
     pub content: Content,
-    /// What the entity reads of it; computed once, at the edge.
+    /// Facts that the entity reads; computed once, at the edge.
     pub envelope: Envelope,
 }
 
-/// A message on its way in from another broker.
+/// A message that another broker forwards to this one.
 #[derive(Clone, Debug)]
 pub struct PeerArrival {
     /// The message.
     pub message: InboundMessage,
-    /// Its number at its source.
+    /// Sequence number at its source.
     pub sequence: SequenceNumber,
-    /// When it was enqueued at its source.
+    /// Instant at which it was enqueued at its source.
     pub enqueued_at: Timestamp,
-    /// The number it was first given (MSG-15).
+    /// Sequence number at its original point of submission (MSG-15).
     pub enqueued_sequence: SequenceNumber,
-    /// Transfers so far, this one included (FWD-13).
+    /// Number of transfers, this one included (FWD-13).
     pub hops: u8,
-    /// Of the copies that one message may become, those that are not its own to make any more (FWD-33).
+    /// Copies that the original message has made already, or that other copies may still make; the
+    /// limit minus this is left to this message (FWD-33).
     pub copies_spent: u16,
-    /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
+    /// Entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
 }
 
@@ -73,7 +74,7 @@ pub enum ReceiveMode {
     ReceiveAndDelete,
 }
 
-/// What a receiver decides about a message it holds.
+/// Decision of a receiver about a message that it holds.
 #[derive(Clone, Debug)]
 pub enum Settlement {
     /// Processed: the message is removed (SET-01).
@@ -82,10 +83,11 @@ pub enum Settlement {
     Abandon {
         /// Application properties to set (SET-08).
         properties: Option<Overlay>,
-        /// For how long nobody gets it; `None` is as long as the entity's policy says (RTY-01, RTY-17).
+        /// Time for which the message is not available; `None` uses the retry policy of the entity
+        /// (RTY-01, RTY-17).
         delay: Option<TimeSpan>,
     },
-    /// Set aside: from now on received by number only (DEF-01).
+    /// Deferred: from now on received by number only (DEF-01).
     Defer {
         /// Application properties to set (SET-08).
         properties: Option<Overlay>,
@@ -103,8 +105,8 @@ impl Settlement {
     /// A dead-letter settlement with reason, description and further properties, each optional.
     ///
     /// # Errors
-    /// `ArgumentOutOfRange` for a text that is too long (SET-11), and those of [`refuse_retry_delay`] and of
-    /// [`Overlay::encode`].
+    /// `ArgumentOutOfRange` for a text longer than its limit (SET-11), and the errors of
+    /// [`refuse_retry_delay`] and [`Overlay::encode`].
     pub fn dead_letter(
         reason: Option<&str>,
         description: Option<&str>,
@@ -132,21 +134,22 @@ impl Settlement {
     }
 }
 
-/// How the connection of a receiver ended (SET-21, SET-31).
+/// Reason for which a receiver link or its connection ended (SET-21, SET-31).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkEnd {
-    /// The client closed it; locks stay unless `locks.release_on_detach` is set.
+    /// The client closed it. Locks stay unless `locks.release_on_detach` is set.
     Orderly,
-    /// The transport was lost, or an in-process handle was dropped; locks are released and counted.
+    /// The transport was lost, or an in-process handle was dropped. Locks are released and counted.
     Broken,
-    /// The transport was lost, of a client that settles by lock tokens when it is back: locks stay unless
-    /// `locks.release_on_connection_loss` is set; a session ends as if it was broken.
+    /// The transport was lost, and the client can settle by lock token after it reconnects. Locks
+    /// stay unless `locks.release_on_connection_loss` is set. A session ends as with
+    /// [`LinkEnd::Broken`].
     Lost,
-    /// The broker closed it; locks are released and not counted.
+    /// The broker closed it. Locks are released and not counted.
     ByBroker,
 }
 
-/// One thing asked of an entity. Every variant is answered exactly once.
+/// A request to an entity. Every variant is answered exactly once.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Stores one message, now or for its scheduled instant. Answer: [`Outcome::Accepted`].
@@ -159,35 +162,35 @@ pub enum Command {
         /// The messages, in the order in which they are numbered (SND-31).
         messages: Vec<InboundMessage>,
     },
-    /// Stores messages, all or none, that wait here for their transfer to another entity and are seen
-    /// by nobody (VIA-01). Answer: [`Outcome::AcceptedBatch`].
+    /// Stores messages, all or none, that wait in this entity for their transfer to another one. No
+    /// receiver gets them here (VIA-01). Answer: [`Outcome::AcceptedBatch`].
     SendVia {
-        /// The path of the destination, which was there when the sender attached (VIA-02).
+        /// Path of the destination, which existed when the sender attached (VIA-02).
         destination: Arc<str>,
         /// The messages, in their order.
         messages: Vec<InboundMessage>,
     },
-    /// Takes messages over from another entity, whose records of them go in the same batch (FND-03).
-    /// Asked by the broker only. Answer: [`Outcome::Admitted`].
+    /// Takes over messages from another entity. Their records at the source are deleted in the same
+    /// batch (FND-03). Issued by the broker only. Answer: [`Outcome::Admitted`].
     TransferIn {
         /// The messages, in the order of their source (FWD-10).
         messages: Vec<Arrival>,
-        /// What becomes of the rest when there is no room.
+        /// Handling of the remaining messages when the quota is reached.
         when_full: WhenFull,
     },
-    /// Says what became of a list of messages that the entity has handed over. Asked by the broker
-    /// only. Answer: [`Outcome::Done`].
+    /// Reports the result for each message of a list that this entity has handed over. Issued by
+    /// the broker only. Answer: [`Outcome::Done`].
     TransferOut {
         /// The list.
         list: ListNumber,
-        /// One for each message; those without one are kept.
+        /// Results, one per message in the order of the list; messages without a result are kept.
         departures: Vec<Departure>,
     },
-    /// Takes messages over that another broker forwards, in their order, each by itself; one that was
-    /// taken before is not stored again. Ends at the first that is refused. Only for who may
-    /// manage the entity (FWD-13). Answer: [`Outcome::TakenOver`].
+    /// Takes over messages that another broker forwards, in their order, each as a unit of its own.
+    /// A message that was taken before is not stored again. Ends at the first message that is
+    /// refused. Requires the right to manage the entity (FWD-13). Answer: [`Outcome::TakenOver`].
     TransferFromPeer {
-        /// Where they come from.
+        /// Source of the messages.
         source: PeerSource,
         /// The messages, in the order of their source (FWD-10).
         messages: Vec<PeerArrival>,
@@ -197,7 +200,8 @@ pub enum Command {
         /// The numbers given when they were scheduled.
         sequences: Vec<SequenceNumber>,
     },
-    /// Takes what is available, or waits for it (RCV-10 to RCV-13). Answer: [`Outcome::Received`].
+    /// Takes available messages, or waits for one (RCV-10 to RCV-13). Answer:
+    /// [`Outcome::Received`].
     Receive {
         /// Peek-lock or receive-and-delete.
         mode: ReceiveMode,
@@ -205,9 +209,9 @@ pub enum Command {
         count_max: u32,
         /// No further message once this many bytes are taken; the first always fits (RCV-13).
         bytes_max: u64,
-        /// How long to wait for the first message; zero never waits (RCV-10).
+        /// Maximum time to wait for the first message; zero never waits (RCV-10).
         wait: TimeSpan,
-        /// Whose end releases the locks; `None` for a stateless client (SET-23).
+        /// Holder whose end releases the locks; `None` for a stateless client (SET-23).
         holder: Option<ReceiverId>,
     },
     /// Withdraws the waiting [`Command::Receive`] sent under this ticket (RCV-14). It is then
@@ -222,7 +226,7 @@ pub enum Command {
         mode: ReceiveMode,
         /// The numbers.
         sequences: Vec<SequenceNumber>,
-        /// Whose end releases the locks; `None` for a stateless client (SET-23).
+        /// Holder whose end releases the locks; `None` for a stateless client (SET-23).
         holder: Option<ReceiverId>,
     },
     /// Opens a receiver link without credit. Deliveries go to the outlet of this request.
@@ -233,25 +237,26 @@ pub enum Command {
         /// Peek-lock or receive-and-delete.
         mode: ReceiveMode,
     },
-    /// Sets how far a link may be sent. Both limits count from the attach, so that neither grants
-    /// nor deliveries that cross each other are counted twice (AMQP 2.6.7: a limit is the
-    /// receiver's delivery-count plus its link-credit). Answer: [`Outcome::Granted`], for a drain
-    /// after the deliveries it made.
+    /// Sets the limits up to which messages may be delivered over a link. Both limits count from
+    /// the attach, so that grants and deliveries that cross on their way are not counted twice
+    /// (AMQP 2.6.7: a limit is the receiver's delivery-count plus its link-credit). Answer:
+    /// [`Outcome::Granted`]; for a drain, it follows the deliveries that the drain caused.
     Grant {
         /// The link.
         receiver: ReceiverId,
-        /// How many messages it may have been sent in all.
+        /// Maximum number of messages delivered since the attach.
         delivery_limit: u64,
-        /// How many bytes it may have been sent in all; the connection raises it as it writes.
+        /// Maximum number of bytes delivered since the attach; the connection raises it as it
+        /// writes.
         byte_limit: u64,
-        /// Whether credit that cannot be used now is given back at once (RCV-18).
+        /// Whether the link gives credit that it cannot use now back at once (RCV-18).
         drain: Drain,
     },
     /// Ends a link or a holder of locks (SET-21). Answer: [`Outcome::Done`].
     Detach {
         /// The link or holder.
         receiver: ReceiverId,
-        /// How it ended.
+        /// Reason of the end.
         end: LinkEnd,
     },
     /// Settles one locked message. Answer: [`Outcome::Done`].
@@ -266,66 +271,66 @@ pub enum Command {
         /// The lock.
         token: LockToken,
     },
-    /// Looks at messages without changing them (PEK-01). Answer: [`Outcome::Peeked`].
+    /// Returns messages without changing them (PEK-01). Answer: [`Outcome::Peeked`].
     Peek {
         /// The first number to return (PEK-04).
         from: SequenceNumber,
-        /// At most this many (PEK-08).
+        /// Maximum number of messages (PEK-08).
         count_max: u32,
     },
-    /// Locks a session for a new receiver link without credit, or waits for one that can be locked
-    /// (SES-05 to SES-08). Deliveries go to the outlet of this request; [`Command::Detach`] releases
-    /// the session, [`Command::CancelReceive`] withdraws a call that waits.
-    /// Answer: [`Outcome::SessionAccepted`].
+    /// Locks a session for a new receiver link without credit, or waits until one can be locked
+    /// (SES-05 to SES-08). Deliveries go to the outlet of this request. [`Command::Detach`]
+    /// releases the session, and [`Command::CancelReceive`] withdraws a waiting call. Answer:
+    /// [`Outcome::SessionAccepted`].
     AcceptSession {
-        /// This session, or whichever has the lowest available message (SES-07).
+        /// The session; `None` selects the session with the lowest available message (SES-07).
         session: Option<Box<str>>,
         /// The new link, an id that was never used.
         receiver: ReceiverId,
         /// Peek-lock or receive-and-delete (SES-21).
         mode: ReceiveMode,
-        /// How long to wait if any session will do; zero never waits.
+        /// Maximum time to wait if `session` is `None`; zero never waits.
         wait: TimeSpan,
     },
-    /// Something that only the holder of a session may ask. Without the lock it is refused with
+    /// Runs a command that requires the lock of a session. Without the lock it is rejected with
     /// `SessionLockLost` (SES-15).
     InSession {
         /// The link that was given with [`Command::AcceptSession`].
         receiver: ReceiverId,
-        /// What is asked.
+        /// The command.
         command: SessionCommand,
     },
-    /// Looks at the messages of one session (PEK-07). Answer: [`Outcome::Peeked`].
+    /// Returns messages of a session without changing them (PEK-07). Answer: [`Outcome::Peeked`].
     PeekSession {
         /// The session.
         session: Box<str>,
         /// The first number to return (PEK-04).
         from: SequenceNumber,
-        /// At most this many (PEK-08).
+        /// Maximum number of messages (PEK-08).
         count_max: u32,
     },
-    /// Names sessions, ascending (SES-29). Answer: [`Outcome::Sessions`].
+    /// Lists session ids in ascending order (SES-29). Answer: [`Outcome::Sessions`].
     ListSessions {
-        /// Which of them.
+        /// Selects the sessions.
         which: SessionFilter,
-        /// Only those behind this name.
+        /// Lists only sessions after this id.
         behind: Option<Box<str>>,
-        /// So many of the first are left out.
+        /// Number of sessions to skip at the start.
         skip: u64,
-        /// At most this many; the limit for lists caps it.
+        /// Maximum number of sessions, capped by the limit for lists.
         top: u32,
     },
-    /// Removes available messages of all unlocked sessions, lowest numbers first (DEL-07); for whoever
-    /// may manage the entity. Answer: [`Outcome::Deleted`].
+    /// Removes available messages of all unlocked sessions, lowest numbers first (DEL-07). Requires
+    /// the right to manage the entity. Answer: [`Outcome::Deleted`].
     DeleteBatchUnlocked {
-        /// At most this many.
+        /// Maximum number of messages.
         count_max: u32,
         /// Only messages enqueued before this instant; `None` is now (DEL-03).
         enqueued_before: Option<Timestamp>,
     },
     /// Removes available messages, lowest numbers first (DEL-01). Answer: [`Outcome::Deleted`].
     DeleteBatch {
-        /// At most this many.
+        /// Maximum number of messages.
         count_max: u32,
         /// Only messages enqueued before this instant; `None` is now (DEL-03).
         enqueued_before: Option<Timestamp>,
@@ -339,19 +344,21 @@ pub enum Command {
     Update {
         /// The new description.
         description: Box<QueueDescription>,
-        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        /// Fails with `UpdateConflict` unless the current description was written at this instant
+        /// (ENT-17).
         read_at: Option<Timestamp>,
     },
-    /// Whether an operation would be carried out now; changes nothing (TXN-07).
-    /// Answer: [`Outcome::Done`].
+    /// Checks whether an operation could be carried out now; changes nothing except reserved
+    /// numbers of scheduled messages (TXN-07, SCH-13). Answer: [`Outcome::Done`] or
+    /// [`Outcome::NumbersSetAside`].
     Check {
-        /// What a transaction is to do.
+        /// The operation of a transaction.
         operation: Operation,
     },
     /// Carries out all operations of a transaction as one atomic unit, or none (TXN-01). Each part
     /// names its own sub-queue (TXN-14). Answer: [`Outcome::Committed`].
     Commit {
-        /// What it does, in its order.
+        /// The operations, in their order.
         parts: Vec<Part>,
     },
     /// Replaces the description of a subscription; it was validated before (ENT-17).
@@ -359,17 +366,19 @@ pub enum Command {
     UpdateSubscription {
         /// The new description.
         description: Box<SubscriptionDescription>,
-        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        /// Fails with `UpdateConflict` unless the current description was written at this instant
+        /// (ENT-17).
         read_at: Option<Timestamp>,
     },
-    /// What only topics are asked.
+    /// A command that only topics accept.
     OfTopic(TopicCommand),
-    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`], of a
-    /// topic [`Outcome::TopicDescribed`], of a subscription [`Outcome::SubscriptionDescribed`].
+    /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`] from
+    /// a queue, [`Outcome::TopicDescribed`] from a topic, [`Outcome::SubscriptionDescribed`] from a
+    /// subscription.
     Describe,
 }
 
-/// What becomes of credit that cannot be used at once.
+/// Handling of credit that cannot be used at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drain {
     /// It waits for messages (RCV-17).

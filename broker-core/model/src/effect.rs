@@ -1,4 +1,5 @@
-//! What follows from a command: answers and deliveries, and when each may leave. (Data path, step 5.)
+//! Consequences of a command or of time: answers and deliveries, and the gate that each passes
+//! before it leaves the broker. (Data path, step 5.)
 
 use crate::command::{MachineOutcome, MessageFacts};
 use crate::error::Rejection;
@@ -8,9 +9,9 @@ use crate::transfer::HandOver;
 /// When an effect may leave the broker (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    /// At once: it promises nothing that is not durable already.
+    /// At once: it depends on nothing that is not durable yet.
     Open,
-    /// After every change staged so far is durable.
+    /// After every change staged until then is durable.
     Commit,
 }
 
@@ -19,7 +20,7 @@ pub enum Gate {
 pub enum Effect {
     /// The answer to a command that had to wait.
     Answer {
-        /// Which command.
+        /// Ticket of the command.
         ticket: Ticket,
         /// Its answer.
         result: Result<MachineOutcome, Rejection>,
@@ -32,46 +33,46 @@ pub enum Effect {
         receiver: ReceiverId,
         /// The message.
         facts: MessageFacts,
-        /// When it may leave: under a lock at once, removed ones after their removal.
+        /// Open for a delivery under a lock; a removed message leaves after its removal is durable.
         gate: Gate,
     },
-    /// A link is closed by the entity.
+    /// The entity closed a link.
     Detached {
         /// The link.
         receiver: ReceiverId,
-        /// Why.
+        /// Reason for the client.
         reason: Rejection,
     },
-    /// A session is held no more: its lock has ended, in whatever way.
+    /// A session lock ended, for any reason.
     SessionEnded {
-        /// Who held it.
+        /// The receiver that held it.
         receiver: ReceiverId,
     },
-    /// Messages leave for another entity. They are durable and frozen until
-    /// [`crate::command::Command::TransferOut`] says what became of them.
+    /// Messages leave for another entity. They are durable, and stay frozen until
+    /// [`crate::command::Command::TransferOut`] reports their results.
     HandOver(Box<HandOver>),
     /// The entity has been idle for its whole AutoDeleteOnIdle (TMP-07).
     IdleElapsed,
-    /// The entity needs the contents of messages, and gets them by `Machine::loaded`.
+    /// The entity needs the contents of messages. The shell passes them to `Machine::loaded`.
     Load {
-        /// The messages, in the order in which it gets their contents.
+        /// The messages, in the order in which the entity expects their contents.
         sequences: Vec<SequenceNumber>,
-        /// How many bytes that is.
+        /// Total size of the contents in bytes.
         bytes: u64,
     },
 }
 
-/// How a command is answered.
+/// Reply of a machine to a command.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// With this outcome.
+    /// The outcome, and its gate.
     Now(MachineOutcome, Gate),
-    /// By a later [`Effect::Answer`].
+    /// A later [`Effect::Answer`] has the outcome.
     Later,
 }
 
 impl Answer {
-    /// An answer that rests on changes and leaves with them.
+    /// Returns an answer that depends on staged changes and waits until they are durable.
     #[must_use]
     pub const fn after_commit(outcome: MachineOutcome) -> Self {
         Self::Now(outcome, Gate::Commit)

@@ -1,8 +1,10 @@
-//! The model: what can be asked of an entity ([`command`]), what can happen to it ([`change`]) and what
-//! follows ([`effect`]), on three pages; what travels between entities ([`transfer`]) and what belongs to a
-//! transaction ([`transaction`]). How changes become records is in [`change::codec`].
+//! The model of an entity, on three pages in reading order: [`command`] lists the requests to an
+//! entity and their outcomes, [`change`] the durable facts that a machine records, [`effect`] the
+//! consequences that leave the machine. [`transfer`] has the messages between two entities,
+//! [`transaction`] the operations of a transaction, and [`change::codec`] the records of the store.
 //!
-//! Values, no behaviour: the machines of `peeklock-machine` decide, the actors of `peeklock-core` drive them.
+//! Values only: the machines of `peeklock-machine` decide, and the actors of `peeklock-core` drive
+//! them.
 
 pub mod change;
 pub mod command;
@@ -10,6 +12,7 @@ pub mod effect;
 pub mod transaction;
 pub mod transfer;
 
-// What lies below has the same names in every crate of the core: `crate::error` here is `peeklock_core::error`.
+// The crates below keep their names in every crate of the core: `crate::error` here is
+// `peeklock_core::error` there.
 pub(crate) use peeklock_record as store;
 pub(crate) use peeklock_words::{description, error, ids, limits, message, path, rule, time};

@@ -1,4 +1,4 @@
-//! What may belong to a transaction, and what it came to (TXN-02).
+//! Operations of a transaction and their results (TXN-02). A topic or queue applies them at commit.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
 
-/// One operation of a transaction, with the sub-queue that it is for (TXN-14).
+/// One operation of a transaction and its sub-queue (TXN-14).
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The subscription that it is for, in a transaction that a topic is asked to commit (TXN-08).
+    /// The subscription, in a transaction that a topic commits (TXN-08).
     pub member: Option<EntityId>,
-    /// The sub-queue of the entity that it is for.
+    /// The sub-queue of the entity.
     pub sub_queue: SubQueue,
-    /// What is to be done at commit.
+    /// The operation to run at commit.
     pub operation: Operation,
-    /// The sequence numbers that its messages were given when it was issued, in their order: 0 for one that gets its
-    /// number at the commit. Empty if all do (SCH-13).
+    /// The numbers that its messages got when the operation was issued, in their order. A message
+    /// with 0 gets its number at the commit. Empty if all do (SCH-13).
     pub numbers: Vec<SequenceNumber>,
 }
 
-/// What may belong to a transaction (TXN-02).
+/// An operation that may belong to a transaction (TXN-02).
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Stores one message, now or for its scheduled instant.
@@ -32,12 +32,12 @@ pub enum Operation {
         /// The message.
         message: InboundMessage,
     },
-    /// Stores messages that are a batch of their own, with its limit (SND-30).
+    /// Stores messages that form a batch of their own, with its size limit (SND-30).
     SendBatch {
         /// The messages, in the order in which they are numbered.
         messages: Vec<InboundMessage>,
     },
-    /// Stores messages that are transferred to another entity (TXN-09).
+    /// Stores messages for transfer to another entity (TXN-09).
     SendVia {
         /// The path of the destination.
         destination: Arc<str>,
@@ -51,7 +51,7 @@ pub enum Operation {
         /// The decision.
         settlement: Settlement,
     },
-    /// Prolongs a lock, counted from the commit.
+    /// Prolongs a lock, starting at the commit.
     RenewLock {
         /// The lock.
         token: LockToken,
@@ -65,12 +65,12 @@ pub enum Operation {
     SetSessionState {
         /// The link that holds the session.
         receiver: ReceiverId,
-        /// The state; none clears it.
+        /// The state; `None` clears it.
         state: Option<Bytes>,
     },
 }
 
-/// What became of one part of a committed transaction.
+/// Result of a part of a committed transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PartOutcome {
     /// The message is settled, the schedule cancelled, or the state set.
@@ -87,10 +87,10 @@ pub enum PartOutcome {
 }
 
 impl Operation {
-    /// The operation that a command asks for.
+    /// Converts a command to an operation.
     ///
     /// # Errors
-    /// `InvalidOperation` for one that may not belong to a transaction (TXN-02).
+    /// `InvalidOperation` for a command that may not belong to a transaction (TXN-02).
     pub fn of(command: Command) -> Result<Self, Rejection> {
         match command {
             Command::Send { message } => Ok(Self::Send { message }),
@@ -130,7 +130,7 @@ impl Operation {
         )
     }
 
-    /// The messages that it stores.
+    /// Returns the messages that the operation stores.
     #[must_use]
     pub const fn messages(&self) -> &[InboundMessage] {
         match self {
@@ -143,7 +143,7 @@ impl Operation {
         }
     }
 
-    /// The name of the operation, as a text for people has it.
+    /// Returns the name of the operation for messages to people.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -163,7 +163,7 @@ impl Operation {
         }
     }
 
-    /// How many messages, locks or states it is about.
+    /// Number of messages, locks or states that the operation concerns.
     #[must_use]
     pub const fn count(&self) -> u64 {
         match self {
@@ -176,7 +176,7 @@ impl Operation {
         }
     }
 
-    /// The bytes of its messages, properties, numbers and state.
+    /// Bytes of its messages, properties, numbers and state.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -193,7 +193,7 @@ impl Operation {
     }
 }
 
-/// The same reason, and which part of the transaction it concerns.
+/// Returns the rejection with the name of the failed operation in front of its detail.
 pub fn in_transaction(operation: &str, rejection: &Rejection) -> Rejection {
     Rejection::new(rejection.condition(), format!("{operation}: {}", rejection.detail()))
 }

@@ -1,4 +1,4 @@
-//! Transfers: what travels between two entities of one broker (DESIGN D9, file 10 of the spec).
+//! Transfers: the messages and answers between two entities of this broker (DESIGN D9, file 10 of the spec).
 //!
 //! ```text
 //!   source                                              destination
@@ -9,9 +9,10 @@
 //!   refused ones to the TDLQ
 //! ```
 //!
-//! Nothing of a transfer is stored at the source: until the batch of the destination is durable the
-//! message is there, and from then on it is here. Who asks too early, because an answer was lost, asks
-//! the store. That nothing lands after it was asked is the guard's work (`passage` of `peeklock-core`).
+//! The source stores nothing about a transfer: until the batch of the destination is durable, the
+//! message is at the source, and from then on at the destination. If the answer is lost, the broker
+//! asks the store. The guard (`passage` of `peeklock-core`) ensures that nothing arrives after that
+//! question.
 
 pub mod peer;
 
@@ -25,21 +26,21 @@ use crate::path::SubQueue;
 use crate::store::{Batch, Key};
 use crate::time::TimeSpan;
 
-/// Names a list of messages that one source has frozen, until it is told what became of it.
+/// Name of a list of frozen messages at one source, until the source learns their results.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct ListNumber(pub u64);
 
-/// Where the records of a message lie that goes with its transfer.
+/// Keys of the records of a transferred message at its source.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Its slot, whose content is the message.
+    /// Its slot; the content of that record is the message.
     pub key: Key,
     /// Its overlays, in their order.
     pub overlays: Vec<Key>,
 }
 
 impl Origin {
-    /// Removes what a message had where it came from.
+    /// Deletes the records at the source.
     pub fn delete(&self, batch: &mut Batch) {
         batch.delete(&self.key);
         for key in &self.overlays {
@@ -48,58 +49,62 @@ impl Origin {
     }
 }
 
-/// A message on its way in from another entity.
+/// A message that comes from another entity.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// The message; the sizes of its envelope count its overlays too.
     pub message: InboundMessage,
-    /// What was set on it since it was sent.
+    /// Overlays set on it since it was sent.
     pub overlays: Vec<Overlay>,
-    /// Its time to live, if an entity on its way has lowered it (EXP-16). The envelope has the same value.
+    /// Its time to live, if an earlier entity has lowered it (EXP-16). The envelope has the same
+    /// value.
     pub lowered_time_to_live: Option<TimeSpan>,
     /// Number at the original point of submission (MSG-15).
     pub enqueued_sequence: SequenceNumber,
-    /// Transfers so far, this one included (FWD-13).
+    /// Number of transfers, this one included (FWD-13).
     pub hops: u8,
-    /// Of the copies that one message may become, those that are not its own to make any more (FWD-33).
+    /// Copies that the original message has made already, or that other copies may still make; the
+    /// limit minus this is left to this message (FWD-33).
     pub copies_spent: u16,
     /// The entity in which it was dead-lettered, if it is forwarded from there (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
-    /// What is removed when it has arrived.
+    /// The records to delete at the source.
     pub origin: Origin,
 }
 
-/// What a destination does with a list once it is full.
+/// Reaction of a destination that is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenFull {
-    /// Refuses what has no room, and looks at the next: the source dead-letters what is refused.
+    /// It refuses each message that exceeds its quota and continues with the next. The source
+    /// dead-letters refused messages.
     Refuse,
-    /// Takes nothing more of the list: the source keeps it, in its order.
+    /// It stops at the first message that exceeds its quota. The source keeps the rest in order.
     Stop,
 }
 
-/// What a destination says of one message of a list.
+/// Answer of a destination for one message of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// It is here now, or it was a duplicate (FWD-22); at its source it is gone.
+    /// The destination has it, or it was a duplicate (FWD-22). Its records at the source are
+    /// deleted.
     Accepted,
-    /// It is not taken.
+    /// The destination does not admit it.
     NotAdmitted(Rejection),
-    /// One before it was not taken, and it was not either.
+    /// An earlier message was not admitted, so this one was not examined.
     NotTried,
 }
 
-/// Reason of a message that would pass through more entities than it may (FWD-12).
+/// Dead-letter reason of a message that exceeds the limit of hops (FWD-12).
 pub const HOPS_EXCEEDED: &str = "MaxTransferHopCountExceeded";
 
-/// What became of one message of a list, as its source is told.
+/// Result for one message of a list, as its source receives it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Departure {
-    /// It is at its destination, and its records here are gone.
+    /// The destination has it, and its records at the source are deleted.
     Taken,
-    /// A forwarder has delivered it; its records are here still.
+    /// A forwarder has delivered it; its records at the source still exist.
     Delivered,
-    /// The destination, an entity of this broker, does not take it.
+    /// The destination, an entity of this broker, does not admit it.
     NotAdmitted(Rejection),
     /// A forwarder will never take it (FWD-31).
     Refused {
@@ -108,21 +113,22 @@ pub enum Departure {
         /// Becomes DeadLetterErrorDescription.
         description: Box<str>,
     },
-    /// A forwarder could not hand it over, for no fault of the message.
+    /// A forwarder could not deliver it, for a reason that is not in the message.
     Postponed {
-        /// When to try again; without it the broker decides.
+        /// Delay before the next attempt; without it the broker decides.
         retry_after: Option<TimeSpan>,
     },
-    /// A forwarder did not take it this time (FWD-32).
+    /// A forwarder failed to deliver it this time (FWD-32).
     Failed {
-        /// What it said.
+        /// The forwarder's reason.
         why: Box<str>,
-        /// When to try again; without it the broker decides.
+        /// Delay before the next attempt; without it the broker decides.
         retry_after: Option<TimeSpan>,
     },
-    /// One before it was not taken; it is offered again as soon as that one is out of its way.
+    /// An earlier message was not taken; this one is offered again once that message no longer
+    /// blocks it.
     NotTried,
-    /// Nothing is known of it; it is offered again, before later ones.
+    /// Its result is unknown; it is offered again, before later messages.
     Kept,
 }
 
@@ -139,15 +145,15 @@ impl From<Admission> for Departure {
 /// A list that a machine has frozen, for its shell.
 #[derive(Clone, Debug)]
 pub struct HandOver<M = HandedOver> {
-    /// Its name.
+    /// Name of the list.
     pub list: ListNumber,
-    /// The queue its messages leave.
+    /// Sub-queue that the messages leave.
     pub sub_queue: SubQueue,
-    /// Where to, as it stands in the description or as the sender named it.
+    /// Destination, as written in the description or by the sender.
     pub destination: Arc<str>,
     /// The path of the source, in the case given at creation.
     pub source: Arc<str>,
-    /// What the destination does once it is full.
+    /// Reaction of the destination when it is full.
     pub when_full: WhenFull,
     /// The messages, in their order.
     pub messages: Vec<M>,
@@ -156,14 +162,15 @@ pub struct HandOver<M = HandedOver> {
 /// A message of a frozen list.
 #[derive(Clone, Copy, Debug)]
 pub struct HandedOver {
-    /// What the broker says about it.
+    /// Facts about the message.
     pub facts: MessageFacts,
-    /// Transfers so far, the one to come not included.
+    /// Number of transfers, without the coming one.
     pub hops: u8,
-    /// Copies that are not its own to make any more (FWD-33).
+    /// Copies that the original message has made already, or that other copies may still make
+    /// (FWD-33).
     pub copies_spent: u16,
     /// Whether it is never a duplicate (DUP-14).
     pub never_duplicate: bool,
-    /// Its own time to live, as far as entities have let it have it.
+    /// Its own time to live, lowered by the entities that it has passed.
     pub time_to_live: Option<TimeSpan>,
 }

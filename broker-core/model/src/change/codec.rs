@@ -1,8 +1,8 @@
 //! Keys and values of the store.
 //!
-//! A key is its space (the entity id, 8 bytes big-endian), a table (1 byte) and the rest, so that a
-//! scan of a space meets the description first and messages in order of their numbers. The namespace
-//! has space 0, whose records say of which kind an entity is.
+//! A key is its space (the entity id, 8 bytes big-endian), a table (1 byte) and the rest. A scan of
+//! a space meets the description first, and messages in the order of their numbers. The namespace
+//! has space 0, whose records list the entities by kind.
 //!
 //! | table | rest of the key | value |
 //! |---|---|---|
@@ -19,32 +19,37 @@
 //!
 //! | table | rest of the key | value |
 //! |---|---|---|
-//! | 01 ids | | up to which ids are taken |
+//! | 01 ids | | upper end of the ids that are taken |
 //! | 02 secrets | | the key of hashes |
-//! | 03 anonymous access | | since when nobody is let in without a token (8) |
+//! | 03 anonymous access | | instant from which a token is required (8) |
 //! | 10 queue | id (8) | its path |
 //! | 11 topic | id (8) | its path |
 //! | 12 subscription | id (8) | id of its topic (8), name |
 //! | 20 policies | id (8), 0 for the namespace | all policies of the queue or topic, with their keys |
 //!
-//! What is known of the namespace itself has a space of its own, 2^63, which version 0.1 never reads: table 01, without
-//! a rest, when it was created (8), when name or tier changed (8), name, tier.
+//! The facts of the namespace itself have a space of their own, 2^63, which version 0.1 never
+//! reads: table 01 without a rest, with the instant of creation (8), the instant of the last change
+//! of name or tier (8), name and tier.
 //!
-//! To change a stored type: give it the next version byte, write only that, and go on reading every
-//! earlier one. Golden records of each version stay in the tests.
+//! To change a stored type, give it the next version byte, write only that version, and keep
+//! reading every earlier one. The tests keep golden records of each version.
 //!
-//! All types are of version 1 but descriptions and the slot. A description of version 2 ends with what administration
-//! clients have said that there is no property for, one of version 3 with that if there is some, and with how it
-//! retries. The slot has six: 1 for a message without session, 2 for one
-//! that belongs to a session, whose id it ends with, 3 for one that waits to be transferred, and ends
-//! with the path of its destination. A store without sessions has no version 2 in it, one without
-//! send-via no version 3. At a topic, where nothing is in a session, version 2 is one that comes from a
-//! dead-letter queue, and ends with the path of where it was dead-lettered. Version 4 is any of these
-//! whose sender gave no message id: it ends with a byte that says whether there is such a text, and with
-//! the text if there is. Version 5 is any of these whose publish has made copies (FWD-33): behind the fields that all
-//! have come how many are spent (2), a byte that says in its lowest bit whether there is such a text and in the next
-//! whether its sender gave no message id, and the text. Version 6 is any of these that is Delayed (RTY-01): until when
-//! (8), and then the slot as it would be without.
+//! All types have version 1, except descriptions and slots. `codec/description.rs` has the versions
+//! of descriptions. The versions of a slot:
+//!
+//! | version | message | end of the record |
+//! |---|---|---|
+//! | 1 | without a session | |
+//! | 2 | in a session; at a topic, from a dead-letter queue | text: session id; path of that entity |
+//! | 3 | waits for its transfer | text: path of the destination |
+//! | 4 | any of these, without a message id from its sender (DUP-14) | whether a text follows (1), text |
+//! | 5 | any of these whose publish has made copies (FWD-33) | copies spent (2), flags (1): 1 has text, 2 no message id; text |
+//!
+//! Version 6 is a message that is Delayed (RTY-01): end of the delay (8), then the slot in one of
+//! the versions above.
+//!
+//! A slot has the lowest version that can express it, so a store without sessions has no version 2,
+//! and one without send-via no version 3.
 
 mod description;
 mod key;
@@ -74,5 +79,5 @@ pub use record::{
 pub use rule::{read_rule, write_rule};
 pub use slot::{read_delay, read_slot, write_delay, write_slot};
 
-/// The version of a type that has one.
+/// Version byte of types with one version.
 pub(crate) const VERSION: u8 = 1;

@@ -1,4 +1,5 @@
-//! What a machine keeps of each message.
+//! The slot of a message: all facts that a machine keeps in memory for its decisions. The codec
+//! stores a slot under each message's key; `machine/src/slot.rs` keeps the table of slots.
 
 use crate::ids::SequenceNumber;
 use crate::limits::OVERLAY_BYTES;
@@ -14,56 +15,58 @@ pub enum SlotState {
     Scheduled,
     /// Available, or locked, or expired and not yet removed.
     Active,
-    /// Set aside.
+    /// Set aside by a receiver, received by number only.
     Deferred,
     /// Waits for its transfer to the destination that its sender named (VIA-01).
     Pending,
 }
 
-/// What a machine decides with: at most 48 bytes a message, whatever its size (DESIGN D8).
+/// Facts for decisions about a message: at most 48 bytes for messages of any size (DESIGN D8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// When it was enqueued; while scheduled, when it will be.
+    /// Instant of enqueueing; a scheduled message has its future instant.
     pub enqueued_at: Timestamp,
-    /// When it expires by its own TTL; [`Timestamp::NEVER`] without one.
+    /// Instant of expiry by its own TTL; [`Timestamp::NEVER`] without one.
     pub expires_at: Timestamp,
     /// Number at the original point of submission, else 0 (MSG-15).
     pub enqueued_sequence: SequenceNumber,
     /// Stored size, overlays and their records included (SET-41).
     pub size: u32,
-    /// Size of all but the body, overlays included.
+    /// Size of all sections except the body, overlays included.
     pub header_size: u32,
     /// Failed deliveries (SET-29).
     pub delivery_count: u32,
     /// The lock in the lock table.
     pub lock: Option<LockIndex>,
-    /// How many overlays the content has.
+    /// Number of overlays on the content.
     pub overlay_count: u16,
     /// State in its sub-queue.
     pub state: SlotState,
-    /// Where it is.
+    /// Sub-queue that holds it.
     pub sub_queue: SubQueue,
-    /// Transfers so far (FWD-13).
+    /// Number of transfers (FWD-13).
     pub hops: u8,
-    /// What else is so of it.
+    /// Boolean facts.
     pub marks: Marks,
-    /// Of the copies that its publish may cause over all hops, those that are made, or are for others to make
-    /// (FWD-33).
+    /// Copies that the original message has made already, or that other copies may still make; the
+    /// limit minus this is left to this message (FWD-33).
     pub copies_spent: u16,
 }
 
-/// What is so of a message, or is not.
+/// A boolean fact about a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// A synced change of it is not yet durable; until then it is offered to nobody.
+    /// A synced change of the message is not yet durable. Until then no receiver gets the message.
     InFlight = 1,
-    /// It is on its way to another entity (LIF-05). Like a lock, this does not survive a restart.
+    /// The message is on its way to another entity (LIF-05). Like a lock, this does not survive a
+    /// restart.
     Transferring = 2,
-    /// It is never a duplicate, wherever it goes: the broker made its id (DUP-14).
+    /// The message is never a duplicate at any entity, because the broker made its id (DUP-14).
     NeverDuplicate = 4,
-    /// Its delivery has failed, and nobody gets it until an instant that is kept beside the slots (RTY-01).
+    /// A delivery failed, and the message is not available until an instant that is stored outside
+    /// the slot (RTY-01).
     Delayed = 8,
-    /// It was scheduled, and is enqueued now (PEK-05).
+    /// The message was scheduled and has been enqueued since (PEK-05).
     WasScheduled = 16,
 }
 
@@ -75,7 +78,7 @@ impl Marks {
     /// No mark.
     pub const NONE: Self = Self(0);
 
-    /// The mark that a message brings along wherever it goes: whether it is never a duplicate.
+    /// Returns the marks that a message keeps in every entity: [`Mark::NeverDuplicate`] or none.
     #[must_use]
     pub const fn never_duplicate(is_it: bool) -> Self {
         if is_it { Self(Mark::NeverDuplicate as u8) } else { Self::NONE }
@@ -87,7 +90,7 @@ impl Marks {
         self.0 & mark as u8 != 0
     }
 
-    /// The same with a mark.
+    /// Returns these marks and one more.
     #[must_use]
     pub const fn with(self, mark: Mark) -> Self {
         Self(self.0 | mark as u8)
@@ -98,15 +101,15 @@ impl Marks {
         self.0 |= mark as u8;
     }
 
-    /// Takes a mark away.
+    /// Clears a mark.
     pub const fn clear(&mut self, mark: Mark) {
         self.0 &= !(mark as u8);
     }
 }
 
 impl Slot {
-    /// A message of this size that comes in: active in the main queue, without an end, never delivered, on its
-    /// first way, as the sender has made it.
+    /// Returns the slot of a new message: active in the main queue, without expiry, lock or
+    /// overlay, never delivered or transferred.
     #[must_use]
     pub const fn arriving(enqueued_at: Timestamp, size: u32, header_size: u32) -> Self {
         Self {
@@ -126,37 +129,37 @@ impl Slot {
         }
     }
 
-    /// Whether a synced change of it is not yet durable.
+    /// Whether a synced change of the message is not yet durable.
     #[must_use]
     pub const fn is_in_flight(&self) -> bool {
         self.marks.has(Mark::InFlight)
     }
 
-    /// Whether it is on its way to another entity.
+    /// Whether the message is on its way to another entity.
     #[must_use]
     pub const fn is_transferring(&self) -> bool {
         self.marks.has(Mark::Transferring)
     }
 
-    /// Whether it is never a duplicate, wherever it goes.
+    /// Whether the message is never a duplicate.
     #[must_use]
     pub const fn is_never_duplicate(&self) -> bool {
         self.marks.has(Mark::NeverDuplicate)
     }
 
-    /// Whether it was scheduled before it was enqueued.
+    /// Whether the message was scheduled before it was enqueued.
     #[must_use]
     pub const fn was_scheduled(&self) -> bool {
         self.marks.has(Mark::WasScheduled)
     }
 
-    /// Whether nobody gets it until its instant.
+    /// Whether the message is not available until the end of its delay.
     #[must_use]
     pub const fn is_delayed(&self) -> bool {
         self.marks.has(Mark::Delayed)
     }
 
-    /// Counts an overlay in.
+    /// Adds an overlay to the counts and sizes.
     pub fn add_overlay(&mut self, overlay: Option<&Overlay>) {
         if let Some(overlay) = overlay {
             self.overlay_count = self.overlay_count.saturating_add(1);
@@ -166,18 +169,19 @@ impl Slot {
     }
 }
 
-/// What an overlay adds to the stored size of its message: itself, and its record (SET-41).
+/// Bytes that an overlay adds to the stored size of its message: the overlay and its record
+/// (SET-41).
 #[must_use]
 pub fn overlay_bytes(overlay: &Overlay) -> u32 {
     overlay.size_bytes().saturating_add(OVERLAY_BYTES)
 }
 
-/// Place of a lock in the lock table.
+/// Index of a lock in the lock table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LockIndex(std::num::NonZeroU32);
 
 impl LockIndex {
-    /// The index for a place in the table.
+    /// Returns the index for a place in the table, or `None` if the place exceeds 32 bits.
     #[must_use]
     pub fn new(place: usize) -> Option<Self> {
         std::num::NonZeroU32::new(u32::try_from(place).ok()?.checked_add(1)?).map(Self)

@@ -1,7 +1,7 @@
-//! What a command costs: known before it is carried out, so that it can be paid for first.
+//! Cost of a command, known before the command runs.
 //!
-//! This is the only place that says so. A transport counts by it what it reads, a handle takes a permit
-//! by it, and the shell asks the store for room by it (DESIGN D6, D11).
+//! This module is the only source of costs. A transport counts its input by them, a handle takes a
+//! permit for them, and the shell asks the store for room by them (DESIGN D6, D11).
 
 use bytes::Bytes;
 
@@ -11,41 +11,43 @@ use crate::limits::PEEK_COUNT_LARGEST;
 use crate::rule::RuleDescription;
 use crate::transaction::Operation;
 
-/// What a record needs beside keys, values and contents; part of every reservation.
+/// Overhead of a record in addition to key, value and content; part of every reservation.
 const RECORD_OVERHEAD_BYTES: u64 = 256;
-/// Maximum bytes of the name of a session, which the record of its state repeats.
+/// Maximum bytes of a session name, which the record of the session's state repeats.
 const SESSION_NAME_BYTES_MAX: u64 = 4 * 128;
 
-/// What is in memory of a message that was looked at before its content is loaded: what the broker says of it, and
-/// where its content is.
+/// Memory for each peeked message before its content is loaded: its facts, and the reference to its
+/// content.
 const PEEKED_BYTES: u64 = 384;
 
-/// What a command costs.
+/// Cost of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
-    /// How many single operations it is, at least one: each message of a list is one, each part of a
-    /// transaction, each number.
+    /// Number of single operations, at least 1: each message of a batch, each number of a list and
+    /// each part of a transaction counts as one.
     pub count: u64,
-    /// The bytes of messages, properties, states and rules that came with it, and of what it is answered with before
-    /// anybody has room for that. Names and descriptions are not counted: they are bounded, and every operation has a
-    /// least cost.
+    /// Bytes of the messages, properties, states and rules in the command, and of the part of its
+    /// answer that is built before the answer has a permit. Names and descriptions do not count:
+    /// they are bounded, and every operation has a minimum cost.
     pub bytes: u64,
-    /// What it stores of any size; none for a command that is carried out however full the store is.
+    /// Storage for data of variable size; `None` for a command that also runs when the store is
+    /// full.
     pub stored: Option<Stored>,
 }
 
-/// What a command stores of any size, for which its entity asks the store first.
+/// Storage that a command needs for data of variable size. The entity reserves it in the store
+/// first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stored {
-    /// The bytes of contents, and of the records beside them.
+    /// Bytes of contents and of their records.
     pub bytes: u64,
-    /// How many messages are published, if the entity is a topic: each needs a record in every subscription
+    /// Number of messages that a topic would publish. Each needs a record in every subscription
     /// that gets a copy.
     pub published: u64,
 }
 
 impl Stored {
-    /// Both.
+    /// Returns the sum of both.
     const fn and(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_add(other.bytes),
@@ -55,27 +57,28 @@ impl Stored {
 }
 
 impl Cost {
-    /// One operation that brings nothing with it.
+    /// Cost of a single operation without data.
     const PLAIN: Self = Self::of_bytes(0);
 
-    /// One operation that brings so many bytes with it and stores nothing of any size.
+    /// Cost of a single operation that brings `bytes` bytes and stores no data of variable size.
     const fn of_bytes(bytes: u64) -> Self {
         Self { count: 1, bytes, stored: None }
     }
 
-    /// So many operations that bring nothing with them.
+    /// Cost of `count` operations without data.
     const fn of_count(count: usize) -> Self {
         Self { count: if count == 0 { 1 } else { count as u64 }, ..Self::PLAIN }
     }
 
-    /// The same, if so many bytes more are stored.
+    /// Adds `bytes` to the stored bytes, if the command stores anything.
     fn and_stored(self, bytes: usize) -> Self {
         let more =
             |stored: Stored| Stored { bytes: stored.bytes.saturating_add(bytes as u64), ..stored };
         Self { stored: self.stored.map(more), ..self }
     }
 
-    /// Messages of these sizes, each stored with so many records beside its content.
+    /// Cost of messages of these sizes, each stored with `records_each` records next to its
+    /// content.
     fn of_messages(
         sizes: impl Iterator<Item = u64>,
         records_each: u64,
@@ -96,7 +99,7 @@ impl Cost {
     }
 }
 
-/// Whether a topic makes copies of what it is sent so.
+/// Whether a topic makes copies of the messages.
 #[derive(Clone, Copy)]
 enum Publishes {
     Yes,
@@ -104,19 +107,19 @@ enum Publishes {
 }
 
 impl Command {
-    /// What it costs. Names every command, so that a new one has to say it.
+    /// Returns the cost. The match names every command, so that a new one must define its cost.
     #[must_use]
     pub fn cost(&self) -> Cost {
         match self {
             Self::Send { message } => sending(std::slice::from_ref(message), None),
             Self::SendBatch { messages } => sending(messages, None),
             Self::SendVia { messages, destination } => sending(messages, Some(destination)),
-            // Each is remembered beside its content.
+            // A second record remembers each message for repetitions.
             Self::TransferFromPeer { messages, .. } => {
                 let sizes = messages.iter().map(|arrival| size(&arrival.message));
                 Cost::of_messages(sizes, 2, Publishes::Yes)
             }
-            // What is stored by these is stored already, and only moves.
+            // These messages are stored already and only move.
             Self::TransferIn { messages, .. } => Cost {
                 bytes: messages.iter().map(|arrival| size(&arrival.message)).sum(),
                 ..Cost::of_count(messages.len())
@@ -127,7 +130,7 @@ impl Command {
             }
             Self::InSession { receiver: _, command } => command.cost(),
             Self::Settle { token: _, settlement } => Cost::of_bytes(settlement.bytes()),
-            // Numbers reserved for scheduled messages are stored.
+            // Reserved numbers of scheduled messages are stored.
             Self::Check { operation } => {
                 let stored = operation.messages().iter().any(is_scheduled);
                 let stored =
@@ -136,7 +139,8 @@ impl Command {
             }
             Self::Commit { parts } => {
                 let operations = parts.iter().map(|part| &part.operation);
-                // Messages are sent to the coordinator only; a member may store states of its sessions.
+                // Messages are sent to the coordinator only; a member may store states of its
+                // sessions.
                 let stored = parts.iter().filter(|part| {
                     part.member.is_none()
                         || matches!(part.operation, Operation::SetSessionState { .. })
@@ -170,8 +174,9 @@ impl Command {
         }
     }
 
-    /// Whether nobody but the broker asks it: it names records of others, or is one step of several. Names every
-    /// command: a new one that a client must not ask is not a client's by default.
+    /// Whether only the broker may issue the command, because it names records of other entities or
+    /// is one of several steps. The match names every command, so that a new one is not open to
+    /// clients by default.
     #[must_use]
     pub const fn is_the_brokers_own(&self) -> bool {
         match self {
@@ -226,7 +231,7 @@ impl Command {
         }
     }
 
-    /// The holder of a session whose state it sets.
+    /// Returns the holder of the session whose state the command sets.
     pub const fn sets_state_of(&self) -> Option<ReceiverId> {
         match self {
             Self::InSession { receiver, command: SessionCommand::SetState { .. } } => {
@@ -245,7 +250,7 @@ impl SessionCommand {
                 Cost { stored, ..Cost::of_bytes(state.len() as u64) }
             }
             Self::ReceiveDeferred { sequences } => Cost::of_count(sequences.len()),
-            // A state that is cleared makes room.
+            // Clearing a state frees storage.
             Self::SetState { state: None }
             | Self::Attach
             | Self::Receive { .. }
@@ -272,20 +277,20 @@ impl RuleCommand {
     fn cost(&self) -> Cost {
         match self {
             Self::Explain(message) => Cost::of_bytes(size(message)),
-            // As they were sent: how large they may be is looked at when they are carried out.
+            // The size as sent; the command itself checks the limits.
             Self::Create(rule) | Self::Update(rule) => Cost::of_bytes(rule_bytes(rule)),
             Self::Delete(_) | Self::Get(_) | Self::List { .. } => Cost::PLAIN,
         }
     }
 }
 
-/// What the answer to a peek for so many messages takes in memory before there is room for their contents.
+/// Memory of the answer to a peek for `count_max` messages, before their contents have room.
 #[must_use]
 pub fn peeked_bytes(count_max: u32) -> u64 {
     PEEKED_BYTES * u64::from(count_max.min(PEEK_COUNT_LARGEST.into()))
 }
 
-/// The bytes that rules bring, in memory.
+/// Memory of rules in bytes.
 #[must_use]
 pub fn rules_bytes(rules: &[RuleDescription]) -> u64 {
     rules.iter().map(rule_bytes).fold(0, u64::saturating_add)
@@ -296,7 +301,7 @@ fn rule_bytes(rule: &RuleDescription) -> u64 {
 }
 
 impl Settlement {
-    /// The bytes of the properties that it sets.
+    /// Bytes of the properties that the settlement sets.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -310,8 +315,8 @@ impl Settlement {
     }
 }
 
-/// Messages that are sent. Those that are only on their way wait in an outbox, each with the path of where it goes,
-/// and are published elsewhere.
+/// Cost of sending messages. With a destination, each message waits in an outbox with the path of
+/// the destination, and is not published by this entity.
 fn sending(messages: &[InboundMessage], destination: Option<&str>) -> Cost {
     let sizes = messages.iter().map(size);
     match destination {
@@ -327,7 +332,7 @@ const fn stored_state(state: &Bytes) -> Stored {
     Stored { bytes, published: 0 }
 }
 
-/// Stored bytes of an operation of a transaction that sends messages or sets a state.
+/// Returns the storage of an operation that sends messages or sets a state.
 fn stored_by(operation: &Operation) -> Option<Stored> {
     match operation {
         Operation::Send { message } => sending(std::slice::from_ref(message), None).stored,
@@ -341,7 +346,7 @@ fn stored_by(operation: &Operation) -> Option<Stored> {
     }
 }
 
-/// Whether a message is to be enqueued at an instant that it names.
+/// Whether the message names the instant at which it is enqueued.
 const fn is_scheduled(message: &InboundMessage) -> bool {
     message.envelope.scheduled_enqueue_time.is_some()
 }

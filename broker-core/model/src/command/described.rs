@@ -1,4 +1,5 @@
-//! Descriptions with their runtime part: counts, sizes, instants (ENT-31, file 17).
+//! Descriptions with runtime facts: counts, sizes, instants (ENT-31, file 17). Management requests
+//! return them.
 
 use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
 use crate::ids::SequenceNumber;
@@ -19,12 +20,12 @@ pub struct Counts {
     pub transfer: u64,
     /// Messages in the transfer dead-letter queue.
     pub transfer_dead_letter: u64,
-    /// Of the active ones, those that are Delayed (RTY-11).
+    /// Active messages that are Delayed (RTY-11).
     pub delayed: u64,
 }
 
 impl Counts {
-    /// The sum of all (CNT-03); what is Delayed is active.
+    /// Returns the sum of all counts (CNT-03). `delayed` is part of `active`.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.active
@@ -36,16 +37,16 @@ impl Counts {
     }
 }
 
-/// How many sessions an entity has (CNT-11).
+/// Numbers of sessions of an entity (CNT-11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SessionCounts {
-    /// Those that exist (SES-04).
+    /// Existing sessions (SES-04).
     pub existing: u64,
-    /// Those that a receiver holds.
+    /// Sessions that a receiver holds.
     pub locked: u64,
 }
 
-/// A description with its runtime part (ENT-31, file 17).
+/// A queue's description with runtime facts (ENT-31, file 17).
 #[derive(Clone, Debug)]
 pub struct Described {
     /// All settable properties with their effective values.
@@ -54,9 +55,9 @@ pub struct Described {
     pub counts: Counts,
     /// Sum of stored sizes (CNT-08).
     pub size_bytes: u64,
-    /// The highest sequence number given so far, 0 if none (CNT-13).
+    /// The highest sequence number that was given, 0 if none (CNT-13).
     pub last_sequence: SequenceNumber,
-    /// When the entity was created.
+    /// Instant of creation.
     pub created_at: Timestamp,
     /// Last change of the description.
     pub updated_at: Timestamp,
@@ -66,36 +67,37 @@ pub struct Described {
     pub sessions: Option<SessionCounts>,
 }
 
-/// A topic's description with its runtime part (ENT-31, CNT-04).
+/// A topic's description with runtime facts (ENT-31, CNT-04).
 #[derive(Clone, Debug)]
 pub struct DescribedTopic {
     /// All settable properties with their effective values.
     pub description: TopicDescription,
-    /// How many subscriptions it has.
+    /// Number of subscriptions.
     pub subscription_count: u64,
-    /// How many rules its subscriptions have whose filter is in SQL (ADM-47).
+    /// Number of rules with an SQL filter in all subscriptions (ADM-47).
     pub sql_rule_count: u64,
-    /// How many rules they have besides.
+    /// Number of rules with another filter in all subscriptions.
     pub correlation_rule_count: u64,
-    /// How many messages wait for their instant.
+    /// Number of scheduled messages.
     pub scheduled: u64,
-    /// How many messages wait for their transfer to another entity, or are on their way (VIA-06).
+    /// Number of messages that wait for their transfer to another entity or are being transferred
+    /// (VIA-06).
     pub transfer: u64,
-    /// How many messages are in its transfer dead-letter queue (VIA-06).
+    /// Number of messages in the transfer dead-letter queue (VIA-06).
     pub transfer_dead_letter: u64,
-    /// Sum of stored sizes, over its subscriptions too (CNT-08, TOP-10).
+    /// Sum of stored sizes, subscriptions included (CNT-08, TOP-10).
     pub size_bytes: u64,
-    /// The highest sequence number given so far, 0 if none (CNT-13).
+    /// The highest sequence number that was given, 0 if none (CNT-13).
     pub last_sequence: SequenceNumber,
-    /// When the topic was created.
+    /// Instant of creation.
     pub created_at: Timestamp,
     /// Last change of the description.
     pub updated_at: Timestamp,
-    /// Last activity, on its subscriptions too, [`Timestamp::NONE`] if none yet (CNT-09).
+    /// Last activity, subscriptions included; [`Timestamp::NONE`] if none yet (CNT-09).
     pub accessed_at: Timestamp,
 }
 
-/// A subscription's description with its runtime part (ENT-31, CNT-01).
+/// A subscription's description with runtime facts (ENT-31, CNT-01).
 #[derive(Clone, Debug)]
 pub struct DescribedSubscription {
     /// All settable properties with their effective values.
@@ -104,9 +106,9 @@ pub struct DescribedSubscription {
     pub counts: Counts,
     /// Sum of stored sizes, which count for the topic's quota.
     pub size_bytes: u64,
-    /// The highest sequence number given so far, 0 if none (CNT-13).
+    /// The highest sequence number that was given, 0 if none (CNT-13).
     pub last_sequence: SequenceNumber,
-    /// When the subscription was created.
+    /// Instant of creation.
     pub created_at: Timestamp,
     /// Last change of the description.
     pub updated_at: Timestamp,

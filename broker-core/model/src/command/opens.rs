@@ -1,20 +1,21 @@
-//! What a command leaves open when it is carried out, so that it can be ended with what it rests on.
+//! Links and waiting calls that a command leaves open. The broker ends them when the rights end on
+//! which they depend.
 
 use super::{Command, SessionCommand};
 use crate::ids::ReceiverId;
 use crate::time::TimeSpan;
 
-/// What a command leaves open.
+/// Open results of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Opens {
-    /// A link, which lasts until it is detached.
+    /// A link, open until it is detached.
     pub link: Option<ReceiverId>,
-    /// A call that waits for something, until it has come or [`Command::CancelReceive`].
+    /// Whether a call may wait, until its result or [`Command::CancelReceive`].
     pub waits: bool,
 }
 
 impl Command {
-    /// What it leaves open.
+    /// Returns the link and the waiting call that the command leaves open.
     #[must_use]
     pub fn opens(&self) -> Opens {
         match self {

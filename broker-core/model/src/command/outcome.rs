@@ -1,4 +1,4 @@
-//! What a command is answered, and what the broker says of messages.
+//! Outcomes of commands, and the facts about messages that the broker reports to receivers.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::PartOutcome;
 use crate::transfer::Admission;
 
-/// The answer to a command that was not rejected. Of messages and states it holds what `M` and `S`
-/// say: a machine names them, a shell adds references to their contents. What `W` says of a session that
-/// was accepted is the shell's to add.
+/// The outcome of a command that was not rejected. `M` is a message and `S` a session state: a
+/// machine gives only their facts, and the shell adds references to their contents. The shell also
+/// adds `W`, the way in to an accepted session.
 #[derive(Clone, Debug)]
 pub enum Outcome<M, S, W> {
-    /// It is done; there is nothing more to say.
+    /// Done, without a result.
     Done,
     /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or, if it
     /// was to be scheduled, the number of the scheduled message that it repeats (DUP-12).
@@ -28,23 +28,24 @@ pub enum Outcome<M, S, W> {
     AcceptedBatch(Vec<SequenceNumber>),
     /// The entity would store the messages of a transaction, and has reserved numbers for the scheduled ones (SCH-13).
     NumbersSetAside {
-        /// The number to return for each message, as in [`Outcome::Accepted`]; 0 if it gets its number at the commit.
+        /// The number to return to the client for each message, as in [`Outcome::Accepted`]; 0 if
+        /// it gets its number at the commit.
         told: Vec<SequenceNumber>,
-        /// The numbers that were set aside; 0 for one that has none.
+        /// The reserved numbers; 0 for a message without one.
         numbers: Vec<SequenceNumber>,
     },
-    /// Received messages; empty when none came in time (RCV-11).
+    /// Received messages; empty when none became available in time (RCV-11).
     Received(Vec<M>),
-    /// Messages looked at, ascending by number.
+    /// Peeked messages in ascending order of their numbers.
     Peeked(Vec<M>),
     /// The new end of the lock.
     Renewed(Timestamp),
-    /// How much of the credit is left unused; with a drain, all that was given back.
+    /// Credit that is left unused; with a drain, all credit that was given back.
     Granted {
         /// Unused credit.
         unused: u64,
     },
-    /// How many messages were removed.
+    /// Number of removed messages.
     Deleted(u64),
     /// The description with its runtime part.
     Described(Box<Described>),
@@ -54,7 +55,7 @@ pub enum Outcome<M, S, W> {
     SubscriptionDescribed(Box<DescribedSubscription>),
     /// Rules, in the order of their names (ENT-30).
     Rules(Vec<RuleDescription>),
-    /// What each rule makes of a message, in the order of their names.
+    /// Judgement of each rule about a message, in the order of rule names.
     Explained(Vec<Explanation>),
     /// A session is locked for the receiver (SES-10).
     SessionAccepted {
@@ -71,23 +72,23 @@ pub enum Outcome<M, S, W> {
     SessionState(Option<S>),
     /// Session ids, ascending (SES-29).
     Sessions(Vec<Arc<str>>),
-    /// What became of the parts of a transaction, in their order.
+    /// Results of the parts of a transaction, in their order.
     Committed(Vec<PartOutcome>),
-    /// What became of each message of a list that came in from another entity.
+    /// Results for each message of a list from another entity.
     Admitted(Vec<Admission>),
-    /// Which messages of another broker are here now, from the first on as far as they were looked at.
+    /// Results for messages of another broker, from the first up to the last one that was examined.
     TakenOver(Vec<Result<(), Rejection>>),
 }
 
-/// An outcome as a machine tells it.
+/// The outcome as a machine returns it.
 pub type MachineOutcome = Outcome<MessageFacts, StateFacts, ()>;
 
-/// Where the state of a session is.
+/// Location of a session's state.
 #[derive(Clone, Debug)]
 pub enum StateFacts {
     /// In the store, as the content of this key.
     Stored(Key),
-    /// Here: it was set a moment ago and is not durable yet.
+    /// In memory: it was set recently and is not durable yet.
     Fresh(Bytes),
 }
 
@@ -98,7 +99,7 @@ pub enum MessageState {
     Active,
     /// Set aside by a receiver.
     Deferred,
-    /// Waiting for its instant.
+    /// Waiting for its scheduled instant.
     Scheduled,
     /// Waiting to be delivered again (RTY-12).
     Delayed,
@@ -113,16 +114,17 @@ pub struct LockGrant {
     pub until: Timestamp,
 }
 
-/// What the broker says about a message beside its content (file 02, "Properties set by the broker").
+/// Facts about a message that the broker adds to its content (file 02, "Properties set by the
+/// broker").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageFacts {
     /// Identity in the entity (MSG-12).
     pub sequence: SequenceNumber,
     /// Number at the original point of submission, else 0 (MSG-15).
     pub enqueued_sequence: SequenceNumber,
-    /// When it was enqueued in this entity; for a scheduled message when it will be.
+    /// Instant of enqueueing in this entity; the future instant of a scheduled message.
     pub enqueued_at: Timestamp,
-    /// When it expires; `None` where it is not computed (EXP-11).
+    /// Instant of expiry; `None` where it is not computed (EXP-11).
     pub expires_at: Option<Timestamp>,
     /// The TTL to show (EXP-14): effective on receive; own, possibly lowered, on peek.
     pub time_to_live: Option<TimeSpan>,
@@ -130,28 +132,28 @@ pub struct MessageFacts {
     pub delivery_count: u32,
     /// Active, deferred, scheduled or Delayed.
     pub state: MessageState,
-    /// Until when it is Delayed, if it is (RTY-12).
+    /// End of the delay, if the message is Delayed (RTY-12).
     pub delayed_until: Option<Timestamp>,
-    /// Where the message is.
+    /// Sub-queue of the message.
     pub sub_queue: SubQueue,
-    /// The lock, only on messages received under one (MSG-19).
+    /// The lock of a message that was received under one (MSG-19).
     pub lock: Option<LockGrant>,
     /// Stored size in bytes, overlays and their records included (SET-41).
     pub size: u32,
-    /// How many overlays its content has.
+    /// Number of overlays on the content.
     pub overlay_count: u16,
     /// Whether it was scheduled before it was enqueued (PEK-05).
     pub was_scheduled: bool,
 }
 
 impl MessageFacts {
-    /// How many steps it is to show it: its content and each of its overlays are looked up.
+    /// Number of steps to show the message: its content and each overlay are looked up.
     #[must_use]
     pub fn steps(&self) -> usize {
         1 + usize::from(self.overlay_count)
     }
 
-    /// The count that a receiver is shown (SET-29, SET-30).
+    /// Delivery count as shown to a receiver (SET-29, SET-30).
     #[must_use]
     pub const fn shown_delivery_count(&self) -> u32 {
         match self.lock {

@@ -1,22 +1,21 @@
-//! An abandon with a delay, and the property by which clients ask for one that have no other way to (RTY-27,
-//! RTY-28). What becomes of that property is decided here, for all transports: an abandon takes it out, anything
-//! else refuses it (RTY-10), so that it is never stored.
+//! Abandon with a delay, for all transports. A client without another way to set a delay uses a
+//! property (RTY-27, RTY-28). An abandon removes the property from the message's properties, and
+//! any other settlement refuses it (RTY-10), so it is never stored.
 
 use super::Settlement;
 use crate::error::Rejection;
 use crate::message::{Overlay, Value};
 use crate::time::TimeSpan;
 
-/// Among the properties to modify of an abandon: the delay in milliseconds. It is taken out and never stored.
+/// Property of an abandon with the delay in milliseconds; removed, and never stored.
 pub const RETRY_DELAY_PROPERTY: &str = "peeklock-delay-ms";
 
 impl Settlement {
-    /// An abandon that sets these properties and, if one is given, has a delay. Without, that of the property
-    /// [`RETRY_DELAY_PROPERTY`] is taken if it is among them. Whether it is within its bounds is for the entity
-    /// to say.
+    /// Returns an abandon that sets `properties` and uses `delay`. Without `delay`, the property
+    /// [`RETRY_DELAY_PROPERTY`] sets it. The entity checks the bounds of the delay.
     ///
     /// # Errors
-    /// `ArgumentOutOfRange` for a property that is no delay, and those of [`Overlay::encode`].
+    /// `ArgumentOutOfRange` if the property is not a delay, and the errors of [`Overlay::encode`].
     pub fn abandon(
         properties: &[(String, Value)],
         delay: Option<TimeSpan>,
@@ -32,10 +31,10 @@ impl Settlement {
         Ok(Self::Abandon { properties: overlay.transpose()?, delay: delay.or(Some(said)) })
     }
 
-    /// A deferral that sets these properties.
+    /// Returns a deferral that sets these properties.
     ///
     /// # Errors
-    /// Those of [`refuse_retry_delay`] and of [`Overlay::encode`].
+    /// The errors of [`refuse_retry_delay`] and [`Overlay::encode`].
     pub fn defer(properties: &[(String, Value)]) -> Result<Self, Rejection> {
         refuse_retry_delay("defer", properties)?;
         let overlay = (!properties.is_empty()).then(|| Overlay::encode(properties));
@@ -43,10 +42,10 @@ impl Settlement {
     }
 }
 
-/// Refuses the property [`RETRY_DELAY_PROPERTY`] among those of anything but an abandon (RTY-10).
+/// Refuses the property [`RETRY_DELAY_PROPERTY`] for any settlement except an abandon (RTY-10).
 ///
 /// # Errors
-/// `ArgumentError` if it is there, whatever its value.
+/// `ArgumentError` if the property is present, with any value.
 pub fn refuse_retry_delay(
     operation: &str,
     properties: &[(String, Value)],
@@ -59,11 +58,11 @@ pub fn refuse_retry_delay(
     )))
 }
 
-/// The delay that a client has asked for: any integer, or text of digits, as milliseconds (RTY-27). Whether it
-/// is within its bounds is for the entity to say.
+/// Parses the delay that a client requests: any integer, or text of digits, in milliseconds
+/// (RTY-27). The entity checks its bounds.
 ///
 /// # Errors
-/// `ArgumentOutOfRange` for anything else.
+/// `ArgumentOutOfRange` for any other value.
 pub fn retry_delay_of(value: &Value) -> Result<TimeSpan, Rejection> {
     let milliseconds = match value {
         Value::I8(value) => Some(i128::from(*value)),
@@ -74,7 +73,7 @@ pub fn retry_delay_of(value: &Value) -> Result<TimeSpan, Rejection> {
         Value::U16(value) => Some(i128::from(*value)),
         Value::U32(value) => Some(i128::from(*value)),
         Value::U64(value) => Some(i128::from(*value)),
-        // One of more digits than any number has is longer than any delay.
+        // A number with more digits than `i128` holds is longer than any delay.
         Value::String(text)
             if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) =>
         {
@@ -121,7 +120,8 @@ mod tests {
         })
     }
 
-    /// RTY-27, RTY-28: any integer type or text of digits, taken out of what is stored; an explicit delay wins.
+    /// RTY-27, RTY-28: the delay may be any integer type or text of digits; it is not stored, and
+    /// an explicit delay wins.
     #[test]
     fn the_delay_is_taken_out_of_the_properties() {
         let rest = Overlay::encode(&[("a".to_owned(), Value::from("b"))]).unwrap();
@@ -149,7 +149,8 @@ mod tests {
         ));
     }
 
-    /// RTY-10, RTY-27: a defer and a dead-letter refuse the property, whatever its value, and take all others.
+    /// RTY-10, RTY-27: defer and dead-letter refuse the property with any value, and accept all
+    /// others.
     #[test]
     fn nothing_but_an_abandon_takes_the_property() {
         let limits = Limits::default();
@@ -175,8 +176,8 @@ mod tests {
         dead_letter(&others).unwrap();
     }
 
-    /// RTY-27: another type or text is refused, beside an explicit delay too; too long a delay is left to the
-    /// entity.
+    /// RTY-27: other types and texts are refused, even with an explicit delay; the entity judges a
+    /// delay that is too long.
     #[test]
     fn what_is_no_delay_is_refused() {
         for value in [

@@ -1,26 +1,28 @@
-//! What the holder of a session may ask, and which sessions are listed.
+//! Commands for the holder of a session, and the filter for lists of sessions.
 
 use bytes::Bytes;
 
 use crate::ids::SequenceNumber;
 use crate::time::{TimeSpan, Timestamp};
 
-/// What the holder of a session may ask.
+/// A command that requires the lock of a session.
 #[derive(Clone, Debug)]
 pub enum SessionCommand {
-    /// Opens the link again, without credit, after the entity has closed it and left the session to
-    /// its holder (ENT-24, ENT-25). Answer: [`super::Outcome::Done`].
+    /// Opens the link again, without credit, after the entity has closed the link and left the
+    /// session to its holder (ENT-24, ENT-25). Answer: [`super::Outcome::Done`].
     Attach,
-    /// As [`super::Command::Receive`], from the session, in the mode of its receiver (SES-21).
+    /// Receives as [`super::Command::Receive`] does, from the session and in the mode of its
+    /// receiver (SES-21).
     Receive {
         /// At least 1 and at most this many messages.
         count_max: u32,
         /// No further message once this many bytes are taken; the first always fits (RCV-13).
         bytes_max: u64,
-        /// How long to wait for the first message; zero never waits (RCV-10).
+        /// Maximum time to wait for the first message; zero never waits (RCV-10).
         wait: TimeSpan,
     },
-    /// As [`super::Command::ReceiveDeferred`]; the messages must be of the session (DEF-08).
+    /// Receives as [`super::Command::ReceiveDeferred`] does; the messages must belong to the
+    /// session (DEF-08).
     ReceiveDeferred {
         /// The numbers.
         sequences: Vec<SequenceNumber>,
@@ -35,23 +37,24 @@ pub enum SessionCommand {
         /// The new state.
         state: Option<Bytes>,
     },
-    /// As [`super::Command::DeleteBatch`], in the session (DEL-07). Answer: [`super::Outcome::Deleted`].
+    /// Deletes as [`super::Command::DeleteBatch`] does, in the session (DEL-07). Answer:
+    /// [`super::Outcome::Deleted`].
     DeleteBatch {
-        /// At most this many.
+        /// Maximum number of messages.
         count_max: u32,
         /// Only messages enqueued before this instant; `None` is now (DEL-03).
         enqueued_before: Option<Timestamp>,
     },
 }
 
-/// Which sessions are listed (SES-29).
+/// Selection of sessions for a list (SES-29).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionFilter {
-    /// All that exist (SES-04).
+    /// All existing sessions (SES-04).
     All,
-    /// Those that have active messages.
+    /// Sessions with active messages.
     WithActiveMessages,
-    /// Those whose state was set after this instant; with the last of all instants those that have active messages or a
-    /// state.
+    /// Sessions whose state was set after this instant. The last possible instant selects sessions
+    /// with active messages or a state.
     StateSetAfter(Timestamp),
 }

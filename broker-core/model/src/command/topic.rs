@@ -1,4 +1,5 @@
-//! What only topics are asked: about themselves, their subscriptions, and the rules of those.
+//! Commands that only topics accept: about the topic, its subscriptions, and the rules of its
+//! subscriptions.
 
 use super::{Command, InboundMessage};
 use crate::description::{SubscriptionDescription, TopicDescription};
@@ -6,37 +7,38 @@ use crate::ids::EntityId;
 use crate::rule::RuleDescription;
 use crate::time::Timestamp;
 
-/// What only topics are asked: about themselves, and about their subscriptions.
+/// A command that only topics accept.
 #[derive(Clone, Debug)]
 pub enum TopicCommand {
     /// Replaces the description of the topic; it was validated before (ENT-17). Answer: [`super::Outcome::Done`].
     Update {
         /// The new description.
         description: Box<TopicDescription>,
-        /// Fails with `UpdateConflict` unless the description is of this instant (ENT-17).
+        /// Fails with `UpdateConflict` unless the current description was written at this instant
+        /// (ENT-17).
         read_at: Option<Timestamp>,
     },
-    /// Stores a new subscription with its rules, which are judged here (TOP-17); for the namespace, which
-    /// has given it its identity. Answer: [`super::Outcome::Done`].
+    /// Stores a new subscription and compiles its rules (TOP-17). Issued by the namespace, which
+    /// gave the subscription its id. Answer: [`super::Outcome::Done`].
     CreateSubscription {
         /// Its identity.
         id: EntityId,
-        /// Its description, validated before.
+        /// Its validated description.
         description: Box<SubscriptionDescription>,
         /// Its rules; with none it gets `$Default` (TOP-12).
         rules: Vec<RuleDescription>,
     },
-    /// Removes a subscription with everything in it (ENT-14); for the namespace, which has retired it.
-    /// Answer: [`super::Outcome::Done`].
+    /// Removes a subscription with all its messages (ENT-14). Issued by the namespace, which has
+    /// retired the subscription. Answer: [`super::Outcome::Done`].
     RemoveSubscription {
         /// Its identity.
         id: EntityId,
     },
-    /// Asked about the rules of one of its subscriptions.
+    /// A command about the rules of a subscription.
     InSubscription {
         /// The subscription.
         subscription: EntityId,
-        /// What is asked.
+        /// The command.
         command: RuleCommand,
     },
 }
@@ -47,7 +49,7 @@ impl From<TopicCommand> for Command {
     }
 }
 
-/// What can be asked about the rules of a subscription.
+/// A command about the rules of a subscription.
 #[derive(Clone, Debug)]
 pub enum RuleCommand {
     /// Adds a rule (TOP-13). Answer: [`super::Outcome::Done`].
@@ -60,19 +62,20 @@ pub enum RuleCommand {
     Get(Box<str>),
     /// Reads rules in the order of their names (ENT-30). Answer: [`super::Outcome::Rules`].
     List {
-        /// So many of the first are left out.
+        /// Number of rules to skip at the start.
         skip: usize,
-        /// At most this many, and never more than [`RuleCommand::LISTED_MAX`]; fewer where they are more than
-        /// [`RuleCommand::LISTED_BYTES_MAX`], none only behind the last.
+        /// Maximum number of rules, at most [`RuleCommand::LISTED_MAX`]. The list ends earlier at
+        /// [`RuleCommand::LISTED_BYTES_MAX`]; it is empty only after the last rule.
         top: usize,
     },
-    /// Tells which rules select a message, and why; nothing is stored. Answer: [`super::Outcome::Explained`].
+    /// Explains which rules select a message; stores nothing. Answer:
+    /// [`super::Outcome::Explained`].
     Explain(Box<InboundMessage>),
 }
 
 impl RuleCommand {
-    /// Rules that are read at once.
+    /// Maximum number of rules in one list.
     pub const LISTED_MAX: usize = 1_000;
-    /// Their bytes at most, unless the first alone has more.
+    /// Maximum bytes of the rules in one list; a larger first rule is listed by itself.
     pub const LISTED_BYTES_MAX: u64 = 1 << 20;
 }

@@ -1,7 +1,8 @@
-//! Descriptions of entities, written and read by the table of their properties.
+//! Codec of entity descriptions, driven by the table of their properties.
 //!
-//! A description is its version, its names, the values of its first 19 tags in groups by type, and an end. Each version adds
-//! to the end; a description is written in the lowest version that can express it, so older brokers can read it.
+//! A record is a version, the names, the values of the first 19 tags in groups by type, and an end.
+//! Each version adds to the end. A description is written in the lowest version that can express
+//! it, so that older brokers can read it.
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_optional_text, write_text};
@@ -205,7 +206,8 @@ pub(super) fn write_version<D: Description>(description: &D, version: u8, value:
 /// Reads the description of an entity.
 ///
 /// # Errors
-/// What is wrong with it; a property that this entity does not have, since a later version may have written it.
+/// A description of the error in the value. A property that this entity lacks is an error too, since a later
+/// version may have written it.
 pub fn read_description<D: Description>(value: &[u8]) -> Read<D> {
     let mut reader = Reader::new(value);
     let version = reader.version_up_to(TAGGED)?;

@@ -1,4 +1,4 @@
-//! Keys: which record of which entity.
+//! Keys of all records: builders for each record, and the parser for keys of an entity's space.
 
 use super::reader::{Read, Reader};
 use super::record::sub_queue_code;
@@ -18,8 +18,9 @@ pub const SUBSCRIPTION_ENTRY: u8 = 0x12;
 /// The table of policies in it, of the namespace itself and of its queues and topics.
 pub const POLICIES: u8 = 0x20;
 
-/// The space of what is known of the namespace itself. It is no entity's, since ids are given from 1 on, and not
-/// the namespace's own: brokers of version 0.1 refuse what they do not know there, and never look here.
+/// Space of the facts about the namespace itself. It is no entity's space, since ids start at 1. It
+/// is not the namespace's space either: brokers of version 0.1 refuse unknown tables there, and
+/// never read this space.
 const NAMESPACE_FACTS_SPACE: u64 = 1 << 63;
 const FACTS: u8 = 0x01;
 
@@ -32,7 +33,7 @@ const ID: u8 = 0x20;
 const PEER: u8 = 0x21;
 const SESSION_STATE: u8 = 0x30;
 
-/// What a key of an entity's space names.
+/// Record that a key of an entity's space names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKey {
     /// The description.
@@ -58,75 +59,75 @@ pub enum RecordKey {
     SessionState,
 }
 
-/// Where it lies what is known of the namespace itself (CNT-10).
+/// Returns the key of the facts about the namespace itself (CNT-10).
 #[must_use]
 pub fn namespace_facts_key() -> Key {
     Key::of_space(NAMESPACE_FACTS_SPACE).then(&[FACTS])
 }
 
-/// The space of an entity: the prefix of all its keys.
+/// Returns the space of an entity: the prefix of all its keys.
 #[must_use]
 pub fn space_key(id: EntityId) -> Key {
     Key::of_space(id.0)
 }
 
-/// Where the description lies.
+/// Returns the key of the description.
 #[must_use]
 pub fn description_key(id: EntityId) -> Key {
     space_key(id).then(&[DESCRIPTION])
 }
 
-/// Where the counters lie.
+/// Returns the key of the counters.
 #[must_use]
 pub fn counters_key(id: EntityId) -> Key {
     space_key(id).then(&[COUNTERS])
 }
 
-/// Where a rule of a subscription lies, by a keyed hash of its name in lower case: a name can be longer
-/// than a key.
+/// Returns the key of a rule of a subscription. It has a keyed hash of the rule's lower-case name,
+/// because a name can be longer than a key.
 #[must_use]
 pub fn rule_key(subscription: EntityId, name_hash: u128) -> Key {
     space_key(subscription).then(&[RULE]).then(&name_hash.to_be_bytes())
 }
 
-/// Where a message lies.
+/// Returns the key of a message.
 #[must_use]
 pub fn slot_key(id: EntityId, sequence: SequenceNumber) -> Key {
     space_key(id).then(&[SLOT]).then(&sequence.0.to_be_bytes())
 }
 
-/// Where an overlay of a message lies.
+/// Returns the key of an overlay of a message.
 #[must_use]
 pub fn overlay_key(id: EntityId, sequence: SequenceNumber, index: u16) -> Key {
     overlays_key(id, sequence).then(&index.to_be_bytes())
 }
 
-/// The prefix of all overlays of a message.
+/// Returns the prefix of all overlays of a message.
 #[must_use]
 pub fn overlays_key(id: EntityId, sequence: SequenceNumber) -> Key {
     space_key(id).then(&[OVERLAY]).then(&sequence.0.to_be_bytes())
 }
 
-/// Where a message id lies.
+/// Returns the key of a message id for duplicate detection.
 #[must_use]
 pub fn id_key(id: EntityId, bucket: Timestamp, id_hash: u128) -> Key {
     id_bucket_key(id, bucket).then(&id_hash.to_be_bytes())
 }
 
-/// The prefix of all message ids of a bucket.
+/// Returns the prefix of all message ids of a bucket.
 #[must_use]
 pub fn id_bucket_key(id: EntityId, bucket: Timestamp) -> Key {
     space_key(id).then(&[ID]).then(&bucket.ticks().to_be_bytes())
 }
 
-/// Where it lies that a message of another broker was taken, by its place in the ring of its source.
+/// Returns the key of a message taken from another broker, by its place in the ring of its source.
 #[must_use]
 pub fn peer_key(id: EntityId, source: &PeerSource, place: u64) -> Key {
     let place = u16::try_from(place).unwrap_or(u16::MAX);
     peer_source_key(id, source).then(&place.to_be_bytes())
 }
 
-/// The prefix of all messages that were taken of a source.
+/// Returns the prefix of all messages taken from a source.
 #[must_use]
 pub fn peer_source_key(id: EntityId, source: &PeerSource) -> Key {
     space_key(id)
@@ -136,32 +137,33 @@ pub fn peer_source_key(id: EntityId, source: &PeerSource) -> Key {
         .then(&[sub_queue_code(source.sub_queue)])
 }
 
-/// Where the state of a session lies, by a keyed hash of its id: an id can be longer than a key.
+/// Returns the key of a session's state. It has a keyed hash of the session id, because an id can
+/// be longer than a key.
 #[must_use]
 pub fn session_state_key(id: EntityId, session_hash: u128) -> Key {
     space_key(id).then(&[SESSION_STATE]).then(&session_hash.to_be_bytes())
 }
 
-/// Where the namespace notes a queue.
+/// Returns the key of the namespace's entry for a queue.
 #[must_use]
 pub fn queue_entry_key(id: EntityId) -> Key {
     entry_key(QUEUE_ENTRY, id)
 }
 
-/// Where the namespace notes a topic.
+/// Returns the key of the namespace's entry for a topic.
 #[must_use]
 pub fn topic_entry_key(id: EntityId) -> Key {
     entry_key(TOPIC_ENTRY, id)
 }
 
-/// Where the namespace notes a subscription.
+/// Returns the key of the namespace's entry for a subscription.
 #[must_use]
 pub fn subscription_entry_key(id: EntityId) -> Key {
     entry_key(SUBSCRIPTION_ENTRY, id)
 }
 
-/// Where the policies of a queue or topic lie, all in one record; those of the namespace under
-/// [`NAMESPACE_SPACE`].
+/// Returns the key of all policies of a queue or topic; the id [`NAMESPACE_SPACE`] stands for the
+/// namespace itself.
 #[must_use]
 pub fn policies_key(id: EntityId) -> Key {
     entry_key(POLICIES, id)
@@ -171,10 +173,10 @@ fn entry_key(table: u8, id: EntityId) -> Key {
     Key::of_space(NAMESPACE_SPACE).then(&[table]).then(&id.0.to_be_bytes())
 }
 
-/// Takes a key of an entity's space apart.
+/// Parses a key of an entity's space.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the key.
 pub fn read_key(key: &[u8]) -> Read<RecordKey> {
     let mut reader = Reader::new(key.get(SPACE_BYTES..).ok_or("key without space")?);
     let found = match reader.u8()? {

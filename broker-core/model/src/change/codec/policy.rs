@@ -1,4 +1,5 @@
-//! Policies of the namespace, a queue or a topic, and since when a token is asked for.
+//! Codec of policies of the namespace, a queue or a topic, and of the instant from which a token is
+//! required.
 
 use std::fmt;
 
@@ -22,7 +23,7 @@ pub struct PolicyRecord {
 }
 
 impl fmt::Debug for PolicyRecord {
-    /// Without the keys (SEC-22).
+    /// Omits the keys (SEC-22).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyRecord")
             .field("name", &self.name)
@@ -31,7 +32,7 @@ impl fmt::Debug for PolicyRecord {
     }
 }
 
-/// Writes all policies of one entity.
+/// Writes all policies of an entity.
 pub fn write_policies<'a>(
     policies: impl ExactSizeIterator<Item = &'a PolicyRecord>,
     value: &mut Vec<u8>,
@@ -49,10 +50,10 @@ pub fn write_policies<'a>(
     }
 }
 
-/// Reads all policies of one entity.
+/// Reads all policies of an entity.
 ///
 /// # Errors
-/// With what is wrong with the value.
+/// A description of the error in the value.
 pub fn read_policies(value: &[u8]) -> Read<Vec<PolicyRecord>> {
     let mut reader = Reader::new(value);
     reader.version()?;
@@ -76,10 +77,10 @@ pub fn write_instant(at: Timestamp, value: &mut Vec<u8>) {
     value.extend_from_slice(&at.ticks().to_be_bytes());
 }
 
-/// Reads what is an instant and nothing else.
+/// Reads a value that is exactly one instant.
 ///
 /// # Errors
-/// With what is wrong with the value.
+/// A description of the error in the value.
 pub fn read_instant(value: &[u8]) -> Read<Timestamp> {
     let mut reader = Reader::new(value);
     let at = reader.instant()?;

@@ -1,10 +1,10 @@
-//! Fields of a value, and back.
+//! Reader and writers of the fields of a value.
 
 use super::VERSION;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 
-/// What was read, or what is wrong with it.
+/// Result of reading; the error describes the fault of the value.
 pub(crate) type Read<T> = Result<T, &'static str>;
 
 pub(crate) fn write_optional_text(text: Option<&str>, value: &mut Vec<u8>) {
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         if self.u8()? == VERSION { Ok(()) } else { Err("version is not known") }
     }
 
-    /// Whether it is of this later version.
+    /// Reads the version byte; returns whether it is `later` rather than the first version.
     pub(crate) fn version_or(&mut self, later: u8) -> Read<bool> {
         match self.u8()? {
             VERSION => Ok(false),
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Its version, if it is none later than this.
+    /// Reads the version byte, which must be at most `last`.
     pub(super) fn version_up_to(&mut self, last: u8) -> Read<u8> {
         match self.u8()? {
             version if (VERSION..=last).contains(&version) => Ok(version),

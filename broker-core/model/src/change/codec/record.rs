@@ -1,4 +1,5 @@
-//! Small records: counters, ids, what was taken of a peer, states of sessions, entries of the namespace.
+//! Codec of small records: counters, message ids, messages taken from a peer, session states,
+//! entries of the namespace.
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_text};
@@ -7,21 +8,21 @@ use crate::path::SubQueue;
 use crate::time::Timestamp;
 use crate::transfer::peer::Taking;
 
-/// What is stored of a session's state beside its bytes.
+/// Record of a session's state; its content has the bytes of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionStateRecord {
     /// The session.
     pub session: Box<str>,
     /// When the state was set.
     pub set_at: Timestamp,
-    /// How many bytes it has.
+    /// Number of bytes of the state.
     pub size: u64,
 }
 
 /// The counters of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counters {
-    /// The highest number given so far.
+    /// The highest sequence number that was given.
     pub last_sequence: SequenceNumber,
     /// When the entity was created.
     pub created_at: Timestamp,
@@ -31,20 +32,20 @@ pub struct Counters {
     pub last_used_at: Timestamp,
 }
 
-/// What is stored of the namespace itself (CNT-10).
+/// Facts about the namespace itself (CNT-10).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamespaceFacts {
     /// When it was created.
     pub created_at: Timestamp,
-    /// When name or tier were last changed.
+    /// Instant of the last change of name or tier.
     pub modified_at: Timestamp,
-    /// The name since then.
+    /// The name after that change.
     pub name: Box<str>,
-    /// The name of the tier since then.
+    /// The name of the tier after that change.
     pub tier: Box<str>,
 }
 
-/// Writes what is stored of the namespace itself.
+/// Writes the facts about the namespace itself.
 pub fn write_namespace_facts(facts: &NamespaceFacts, value: &mut Vec<u8>) {
     value.push(VERSION);
     for at in [facts.created_at, facts.modified_at] {
@@ -54,10 +55,10 @@ pub fn write_namespace_facts(facts: &NamespaceFacts, value: &mut Vec<u8>) {
     write_text(&facts.tier, value);
 }
 
-/// Reads what is stored of the namespace itself.
+/// Reads the facts about the namespace itself.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_namespace_facts(value: &[u8]) -> Read<NamespaceFacts> {
     let mut reader = Reader::new(value);
     reader.version()?;
@@ -71,17 +72,17 @@ pub fn read_namespace_facts(value: &[u8]) -> Read<NamespaceFacts> {
     Ok(found)
 }
 
-/// Writes what the namespace notes of a subscription.
+/// Writes the namespace's entry for a subscription.
 pub fn write_subscription_entry(topic: EntityId, name: &str, value: &mut Vec<u8>) {
     value.push(VERSION);
     value.extend_from_slice(&topic.0.to_be_bytes());
     write_text(name, value);
 }
 
-/// Reads what the namespace notes of a subscription: its topic and its name.
+/// Reads the namespace's entry for a subscription: its topic and its name.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_subscription_entry(value: &[u8]) -> Read<(EntityId, Box<str>)> {
     let mut reader = Reader::new(value);
     reader.version()?;
@@ -98,7 +99,7 @@ pub(super) const fn sub_queue_code(sub_queue: SubQueue) -> u8 {
     }
 }
 
-/// Writes which message of another broker was taken.
+/// Writes the identity of a message taken from another broker.
 pub fn write_taking(taking: &Taking, value: &mut Vec<u8>) {
     value.push(VERSION);
     value.extend_from_slice(&taking.ordinal.to_be_bytes());
@@ -108,10 +109,10 @@ pub fn write_taking(taking: &Taking, value: &mut Vec<u8>) {
     }
 }
 
-/// Reads which message of another broker was taken.
+/// Reads the identity of a message taken from another broker.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_taking(value: &[u8]) -> Read<Taking> {
     let mut reader = Reader::new(value);
     reader.version()?;
@@ -125,7 +126,7 @@ pub fn read_taking(value: &[u8]) -> Read<Taking> {
     Ok(found)
 }
 
-/// Writes what is stored of a session's state beside its bytes.
+/// Writes the record of a session's state.
 pub fn write_session_state(session: &str, set_at: Timestamp, size: u64, value: &mut Vec<u8>) {
     value.push(VERSION);
     value.extend_from_slice(&set_at.ticks().to_be_bytes());
@@ -133,10 +134,10 @@ pub fn write_session_state(session: &str, set_at: Timestamp, size: u64, value: &
     write_text(session, value);
 }
 
-/// Reads what is stored of a session's state beside its bytes.
+/// Reads the record of a session's state.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_session_state(value: &[u8]) -> Read<SessionStateRecord> {
     let mut reader = Reader::new(value);
     reader.version()?;
@@ -146,17 +147,17 @@ pub fn read_session_state(value: &[u8]) -> Read<SessionStateRecord> {
     Ok(found)
 }
 
-/// Writes when an id was accepted.
+/// Writes the acceptance of a message id.
 pub fn write_acceptance(at: Timestamp, sequence: SequenceNumber, value: &mut Vec<u8>) {
     value.push(VERSION);
     value.extend_from_slice(&at.ticks().to_be_bytes());
     value.extend_from_slice(&sequence.0.to_be_bytes());
 }
 
-/// Reads when an id was accepted.
+/// Reads the acceptance of a message id: its instant, and the number of a scheduled message.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_acceptance(value: &[u8]) -> Read<(Timestamp, SequenceNumber)> {
     let mut reader = Reader::new(value);
     reader.version()?;
@@ -177,7 +178,7 @@ pub fn write_counters(counters: &Counters, value: &mut Vec<u8>) {
 /// Reads the counters.
 ///
 /// # Errors
-/// With what is wrong with them.
+/// A description of the error in the value.
 pub fn read_counters(value: &[u8]) -> Read<Counters> {
     let mut reader = Reader::new(value);
     reader.version()?;

@@ -1,4 +1,4 @@
-//! A rule as a record, version 1, and version 2 for one with something that there is no property for (HTP-17).
+//! Codec of a rule: version 1, or version 2 for a rule with unknown properties (HTP-17).
 //!
 //! ```text
 //!  version 01 | name | created at (8) | filter | has action (1) [ action ]
@@ -10,8 +10,8 @@
 //!  texts have a length of 4 bytes before them, values too; values are AMQP, numbers big-endian
 //! ```
 //!
-//! To change it: give it the next version byte, write only that, and go on reading every earlier
-//! one. Golden records of each version stay in the tests.
+//! To change it, give it the next version byte, write only that version, and keep reading every
+//! earlier one. The tests keep golden records of each version.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use crate::message::Value;
 use crate::rule::sql::Parameters;
 use crate::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 
-/// The version of a rule that ends with its extensions.
+/// Version of a rule that ends with its extensions.
 const EXTENDED: u8 = super::VERSION + 1;
 
 const TRUE: u8 = 0;
@@ -59,7 +59,7 @@ pub fn write_rule(rule: &RuleDescription, value: &mut Vec<u8>) {
 /// Reads a rule.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_rule(value: &[u8]) -> Result<RuleDescription, &'static str> {
     let mut reader = Reader::new(value);
     let is_extended = reader.version_or(EXTENDED)?;
@@ -146,7 +146,7 @@ fn write_pairs(pairs: &[(&str, &Value)], value: &mut Vec<u8>) {
     }
 }
 
-/// What does not fit was refused for its size long before.
+/// Writes a length of 4 bytes. A longer rule was refused for its size before.
 fn write_length(length: usize, value: &mut Vec<u8>) {
     value.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
 }

@@ -1,4 +1,4 @@
-//! Slots of messages.
+//! Codec of slots. `codec.rs` lists the versions.
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_text};
@@ -7,24 +7,25 @@ use crate::change::slot::{Mark, Marks, Slot, SlotState};
 use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
 
-/// The version of a slot whose message belongs to a session.
+/// Version of a slot whose message belongs to a session.
 const VERSION_IN_SESSION: u8 = 2;
-/// The version of a slot whose message waits for its transfer.
+/// Version of a slot whose message waits for its transfer.
 const VERSION_PENDING: u8 = 3;
-/// The version of a slot whose message is never a duplicate, whatever else it is (DUP-14).
+/// Version of a slot whose message is never a duplicate, in any state (DUP-14).
 const VERSION_NEVER_DUPLICATE: u8 = 4;
-/// The version of a slot whose publish has made copies, whatever else it is (FWD-33).
+/// Version of a slot whose publish has made copies, in any state (FWD-33).
 const VERSION_COPIED: u8 = 5;
-/// The version of a slot that is Delayed: until when, and then the slot as it would be without (RTY-01).
+/// Version of a Delayed slot: end of the delay, then the slot in another version (RTY-01).
 const VERSION_DELAYED: u8 = 6;
-/// The state of an active message that was scheduled (PEK-05).
+/// State code of an active message that was scheduled (PEK-05).
 const ACTIVE_AFTER_SCHEDULE: u8 = 4;
-/// What is said of one of that version in a byte.
+/// Bits of the flags in [`VERSION_COPIED`].
 const HAS_TEXT: u8 = 1;
 const IS_NEVER_DUPLICATE: u8 = 2;
 
-/// Writes a slot, and the session its message belongs to; of a pending one, its destination instead; of
-/// one that waits at a topic, the entity in which it was dead-lettered. Its lock does not survive a restart, and what is read was durable.
+/// Writes a slot and its text: the session of its message, the destination of a pending message,
+/// or, for a message that waits at a topic, the entity in which it was dead-lettered. Locks and
+/// in-flight marks are not stored: a lock does not survive a restart, and a stored slot is durable.
 pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     let state = match slot.state {
         SlotState::Scheduled => 0,
@@ -70,32 +71,32 @@ pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     }
 }
 
-/// Writes until when a message is Delayed; its slot follows.
+/// Writes the end of a delay; the slot of the Delayed message follows.
 pub fn write_delay(until: Timestamp, value: &mut Vec<u8>) {
     value.push(VERSION_DELAYED);
     value.extend_from_slice(&until.ticks().to_be_bytes());
 }
 
-/// Until when the message of a slot is Delayed, if it is.
+/// Reads the end of the delay of a slot, if its message is Delayed.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_delay(value: &[u8]) -> Read<Option<Timestamp>> {
     split_delay(value).map(|(until, _)| until)
 }
 
-/// The delay before a slot, and the slot.
+/// Splits a value into the end of its delay and the slot.
 fn split_delay(value: &[u8]) -> Read<(Option<Timestamp>, &[u8])> {
     let Some((&VERSION_DELAYED, rest)) = value.split_first() else { return Ok((None, value)) };
     let (until, rest) = rest.split_first_chunk().ok_or("value too short")?;
     Ok((Some(Timestamp::from_ticks(i64::from_be_bytes(*until))), rest))
 }
 
-/// Reads a slot, and the text beside it that [`write_slot`] was given. One that is Delayed has the mark of
-/// that; until when, [`read_delay`] says.
+/// Reads a slot and the text that [`write_slot`] got. A Delayed slot gets [`Mark::Delayed`];
+/// [`read_delay`] returns the end of its delay.
 ///
 /// # Errors
-/// With what is wrong with it.
+/// A description of the error in the value.
 pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let (until, value) = split_delay(value)?;
     let (mut slot, text) = read_resting(value)?;
@@ -161,7 +162,7 @@ fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     Ok((slot, text))
 }
 
-/// Reads what only a slot of version 5 has, and the text beside it.
+/// Reads the end of a slot of version 5: copies spent, flags and text.
 fn read_copied<'a>(slot: &mut Slot, reader: &mut Reader<'a>) -> Read<Option<&'a str>> {
     slot.copies_spent = reader.u16()?;
     if slot.copies_spent == 0 {

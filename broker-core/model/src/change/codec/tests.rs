@@ -1,4 +1,4 @@
-//! Golden records: what was written once is read for ever.
+//! Golden records: a record that was written once stays readable.
 
 use super::*;
 use crate::change::slot::{Mark, Marks, Slot, SlotState};
@@ -35,7 +35,7 @@ const SLOT_FIELDS: &[u8] = b"\x02\x00\x03\
     \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
     \x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x31\x00\x00\x00\x32\x00\x00\x00\x33\x00\x34";
 
-/// DESIGN D11: a slot of a message without session is of version 1.
+/// DESIGN D11: the slot of a message without session has version 1.
 #[test]
 fn a_slot_of_version_1_stays_readable() {
     let golden = [b"\x01", SLOT_FIELDS].concat();
@@ -45,7 +45,7 @@ fn a_slot_of_version_1_stays_readable() {
     assert_eq!(read_slot(&golden), Ok((slot(), None)));
 }
 
-/// DESIGN D11: one that belongs to a session is of version 2.
+/// DESIGN D11: the slot of a message in a session has version 2.
 #[test]
 fn a_slot_of_version_2_stays_readable() {
     let golden = [b"\x02", SLOT_FIELDS, b"\x00\x00\x00\x05caf\xc3\xa9"].concat();
@@ -55,7 +55,7 @@ fn a_slot_of_version_2_stays_readable() {
     assert_eq!(read_slot(&golden), Ok((slot(), Some("caf\u{e9}"))));
 }
 
-/// DESIGN D11: one that waits for its transfer is of version 3, and no other is.
+/// DESIGN D11: only the slot of a pending message has version 3.
 #[test]
 fn a_slot_of_version_3_stays_readable() {
     let fields = [b"\x03", &SLOT_FIELDS[1..]].concat();
@@ -69,7 +69,8 @@ fn a_slot_of_version_3_stays_readable() {
     assert!(read_slot(&[b"\x03", SLOT_FIELDS, b"\x00\x00\x00\x03a/b"].concat()).is_err());
 }
 
-/// DESIGN D11, DUP-14: one whose sender gave no message id is of version 4, whatever else it is.
+/// DESIGN D11, DUP-14: the slot of a message without an id from its sender has version 4, in any
+/// state.
 #[test]
 fn a_slot_of_version_4_stays_readable() {
     let fresh = Slot { marks: Marks::never_duplicate(true), ..slot() };
@@ -97,7 +98,8 @@ fn a_slot_of_version_4_stays_readable() {
     }
 }
 
-/// DESIGN D11, FWD-33: one whose publish has made copies is of version 5, whatever else it is.
+/// DESIGN D11, FWD-33: the slot of a message whose publish has made copies has version 5, in any
+/// state.
 #[test]
 fn a_slot_of_version_5_stays_readable() {
     let copied = Slot { copies_spent: 0x0142, ..slot() };
@@ -131,7 +133,8 @@ fn a_slot_of_version_5_stays_readable() {
     }
 }
 
-/// DESIGN D11, RTY-06: one that is Delayed is of version 6, which is until when, before whatever it is else.
+/// DESIGN D11, RTY-06: the slot of a Delayed message has version 6: the end of the delay, then a
+/// slot of another version.
 #[test]
 fn a_slot_of_version_6_stays_readable() {
     let until = Timestamp::from_ticks(0x2142_4344_4546_4748);
@@ -204,7 +207,7 @@ fn a_taking_stays_readable() {
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Peer(source)));
 }
 
-/// What is shorter, longer or of another version is not guessed at.
+/// A record that is too short, too long or of an unknown version is rejected.
 #[test]
 fn what_is_not_a_record_is_refused() {
     for value in [&[b"\x03", SLOT_FIELDS].concat()[..], &[b"\x02", SLOT_FIELDS].concat(), b""] {
@@ -243,7 +246,7 @@ fn the_description_of_a_topic_stays_readable() {
     assert_eq!(written, golden);
     assert_eq!(read_description(golden), Ok(description.clone()));
     assert!(read_description::<TopicDescription>(&golden[..golden.len() - 1]).is_err());
-    // HTP-17: with something that there is no property for it is of the second version, and no longer otherwise.
+    // HTP-17: a description with unknown properties has version 2.
     let extended = TopicDescription { extensions: Some("<x/>".into()), ..description };
     let golden = [b"\x02", &golden[1..], b"\x00\x00\x00\x04<x/>"].concat();
     let mut written = Vec::new();
@@ -285,7 +288,7 @@ fn the_description_of_a_subscription_stays_readable() {
     assert_eq!(written, golden);
     assert_eq!(read_description(golden), Ok(description.clone()));
     assert!(read_description::<SubscriptionDescription>(&golden[..golden.len() - 1]).is_err());
-    // TOP-25: a catch-all is of version 4, which ends as version 3 does.
+    // TOP-25: a catch-all has version 4, which ends like version 3.
     let caught = SubscriptionDescription { catch_all: true, ..description.clone() };
     let passing = SubscriptionDescription {
         session_retry_order: SessionRetryOrder::Pass,
@@ -316,8 +319,8 @@ fn the_description_of_a_subscription_stays_readable() {
     assert!(read_description::<QueueDescription>(&catching).is_err(), "a queue is no catch-all");
 }
 
-/// DESIGN D11, RTY-16, RTY-23: a description that says how it retries is of version 3 and says it at its end; one
-/// that does not is as before.
+/// DESIGN D11, RTY-16, RTY-23: a description with a retry policy has version 3 and ends with the
+/// policy; others are written as before.
 #[test]
 fn how_an_entity_retries_stays_readable() {
     let plain = QueueDescription::new("orders", &Limits::default());
@@ -372,8 +375,8 @@ fn how_an_entity_retries_stays_readable() {
     }
 }
 
-/// DESIGN D11: version 5 names each further property by its tag, so that a new property needs no version of its own. It is
-/// not written while an older version will do.
+/// DESIGN D11: version 5 stores each further property with its tag, so that a new property needs no
+/// version of its own. It is written only if no older version can express the description.
 #[test]
 fn a_description_of_version_5_has_tagged_properties() {
     let golden_start = |description: &SubscriptionDescription| {
@@ -423,7 +426,7 @@ fn a_description_of_version_5_has_tagged_properties() {
     }
 }
 
-/// DESIGN D11: where a rule lies.
+/// DESIGN D11: the key of a rule.
 #[test]
 fn the_key_of_a_rule_stays_the_same() {
     let key = rule_key(EntityId(7), 0x0f);
@@ -431,7 +434,7 @@ fn the_key_of_a_rule_stays_the_same() {
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Rule));
 }
 
-/// DESIGN D11, CNT-10: what is known of the namespace itself.
+/// DESIGN D11, CNT-10: the facts of the namespace itself.
 #[test]
 fn the_facts_of_the_namespace_stay_readable() {
     let golden = b"\x01\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
@@ -450,7 +453,7 @@ fn the_facts_of_the_namespace_stay_readable() {
     assert_eq!(namespace_facts_key().as_bytes(), b"\x80\0\0\0\0\0\0\0\x01");
 }
 
-/// DESIGN D11: what the namespace notes of each kind of entity.
+/// DESIGN D11: the namespace's entry for each kind of entity.
 #[test]
 fn the_entries_of_the_namespace_stay_readable() {
     let golden = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x05audit";
@@ -467,7 +470,7 @@ fn the_entries_of_the_namespace_stay_readable() {
     }
 }
 
-/// DESIGN D11: where the policies of an entity lie, and what their record says.
+/// DESIGN D11: the key and the record of the policies of an entity.
 #[test]
 fn policies_stay_readable() {
     let golden =

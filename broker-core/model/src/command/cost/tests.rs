@@ -1,4 +1,4 @@
-//! What commands cost, one of each kind whose cost depends on what it brings.
+//! Costs of commands, one for each kind whose cost depends on its data.
 
 use std::sync::Arc;
 
@@ -51,10 +51,11 @@ fn peek(count_max: u32) -> Command {
     Command::Peek { from: SequenceNumber(0), count_max }
 }
 
-/// A command, its count and bytes, and of what it stores the bytes and how much is published.
+/// A command, its expected count and bytes, and its expected storage: bytes and number of published
+/// messages.
 type Case = (Command, u64, u64, Option<(u64, u64)>);
 
-/// DESIGN D6, D11: count, bytes, and what is stored with which records; `None` where nothing of any size is.
+/// DESIGN D6, D11: cost of each kind of command; `None` where nothing of variable size is stored.
 #[test]
 fn a_command_costs_what_it_brings() {
     let one = u64::from(message(100).envelope.size);
@@ -74,14 +75,14 @@ fn a_command_costs_what_it_brings() {
             3 * one,
             Some((3 * (one + 256), 3)),
         ),
-        // Where it is stored it is not published.
+        // The message is stored in the outbox and published elsewhere.
         (
             Command::SendVia { destination: Arc::from("b"), messages: vec![message(100); 2] },
             2,
             2 * one,
             Some((2 * (one + 256 + 1), 0)),
         ),
-        // A topic publishes what another broker forwards, and remembers it.
+        // A topic publishes messages of another broker, and remembers them.
         (
             Command::TransferFromPeer {
                 source: PeerSource { broker: 1, entity: EntityId(1), sub_queue: SubQueue::Main },
@@ -121,7 +122,7 @@ fn a_command_costs_what_it_brings() {
             one,
             None,
         ),
-        // A rule waits with all that it says, and what that takes in memory.
+        // A waiting rule counts with its texts and their memory.
         (
             Command::OfTopic(TopicCommand::InSubscription {
                 subscription: EntityId(2),
@@ -131,7 +132,7 @@ fn a_command_costs_what_it_brings() {
             rule_bytes,
             None,
         ),
-        // A commit is as many operations as it has, and stores only what is sent.
+        // A commit counts all its operations, and stores only sent messages.
         (
             Command::Commit {
                 parts: vec![
@@ -162,7 +163,8 @@ fn a_command_costs_what_it_brings() {
             Some((5 + 512 + 256, 0)),
         ),
         (Command::Describe, 1, 0, None),
-        // What a peek brings is there before there is room for it: as many messages as one shows at most (PEK-08).
+        // The answer of a peek exists before it has room: at most the maximum of messages per peek counts
+        // (PEK-08).
         (peek(0), 1, 0, None),
         (peek(1), 1, PEEKED_BYTES, None),
         (peek(250), 1, 250 * PEEKED_BYTES, None),

@@ -45,7 +45,7 @@ fn all_values() -> Vec<Value> {
     ]
 }
 
-/// A record of version 1 is read for ever.
+/// Records of version 1 stay readable.
 #[test]
 fn golden_records_are_read_and_written() {
     let correlation =
@@ -82,7 +82,7 @@ fn golden_records_are_read_and_written() {
     }
 }
 
-/// TOP-14: every filter and every type of value comes back.
+/// TOP-14: each filter and each type of value survives a round trip.
 #[test]
 fn every_rule_comes_back() {
     let values = all_values();
@@ -109,7 +109,7 @@ fn every_rule_comes_back() {
     for rule in [action, correlated("Ä", correlation), plain, extended] {
         let bytes = record(&rule);
         assert_eq!(read_rule(&bytes), Ok(rule.clone()));
-        // No shorter, longer or later record is taken for one, and none panics.
+        // A shorter, longer or later record is rejected without a panic.
         for length in 0..bytes.len() {
             assert!(read_rule(&bytes[..length]).is_err(), "{length}");
         }
