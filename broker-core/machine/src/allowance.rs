@@ -1,44 +1,47 @@
-//! How many copies one message becomes at most, over all its hops (FWD-33).
+//! Limit on the copies of a message over all its hops (FWD-33). The topic machine uses it when it
+//! publishes.
 //!
-//! A message does not know the others that its publish has made, so what may still be made is divided among
-//! them when they are made, and each goes on with its part. What is spent is stored with a message, not what is
-//! left: then most have nothing to store, and a limit that is raised holds for all.
+//! A message does not know the other copies of its publish. So the remaining allowance is divided
+//! among the copies when they are made, and each goes on with its share. The store keeps the copies
+//! spent, not the copies left: then most messages have nothing to store, and a raised limit holds
+//! for all.
 
-/// Copies that a message and all that comes of it may still become.
+/// Remaining copies of a message and of all its later copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allowance {
     copy_count_max: u16,
     left: u16,
 }
 
-/// What each copy of a publish has spent.
+/// Value of `copies_spent` for each copy of a publish.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shares {
-    /// One that goes on to another entity.
+    /// For a copy that goes on to another entity.
     pub(crate) going_on: u16,
-    /// One that rests where it is. It may go on later, if it is dead-lettered or its subscription is changed.
+    /// For a copy that stays in its subscription. It may go on later, if it is dead-lettered or its
+    /// subscription is changed.
     pub(crate) resting: u16,
 }
 
 impl Allowance {
-    /// What is left to a message that has spent so many.
+    /// Returns the allowance of a message that has spent `spent` copies.
     pub(crate) const fn of(copy_count_max: u16, spent: u16) -> Self {
         Self { copy_count_max, left: copy_count_max.saturating_sub(spent) }
     }
 
-    /// How many copies may still be made.
+    /// Number of copies that may still be made.
     pub(crate) const fn left(self) -> u16 {
         self.left
     }
 
-    /// Whether so many copies may be made.
+    /// Whether `count` copies may be made.
     pub(crate) fn suffices(self, count: usize) -> bool {
         count <= usize::from(self.left)
     }
 
-    /// Makes so many copies, and divides what is left then: those that go on share one half, those that rest
-    /// the other, and if there are none of a kind, the others share all. A topic with 2,000 subscriptions of
-    /// which one forwards leaves that one 4,000, not 4.
+    /// Makes `going_on` and `resting` copies, and divides the rest: the copies that go on share one
+    /// half, the copies that stay the other. If one kind is missing, the other shares all. A topic with
+    /// 2,000 subscriptions of which one forwards leaves 4,000 copies to that one, not 4.
     pub(crate) fn divide(self, going_on: usize, resting: usize) -> Shares {
         let left = usize::from(self.left).saturating_sub(going_on.saturating_add(resting));
         let to_resting = match (going_on, resting) {
@@ -72,13 +75,13 @@ mod tests {
     #[test]
     fn what_is_left_is_divided_among_the_copies() {
         let whole = Allowance::of(MAX, 0);
-        // A circle of topics with 30 subscriptions each, which all forward.
+        // A circle of topics with 30 subscriptions each, all of which forward.
         let first = whole.divide(30, 0);
         assert_eq!(left(first.going_on), 332);
         let second = Allowance::of(MAX, first.going_on).divide(30, 0);
         assert_eq!(left(second.going_on), 10);
         assert!(!Allowance::of(MAX, second.going_on).suffices(30));
-        // One of many goes on.
+        // One of 2,000 copies goes on.
         let one = whole.divide(1, 1_999);
         assert_eq!((left(one.going_on), left(one.resting)), (8_000 - 2 * 1_999, 2));
         assert_eq!(left(whole.divide(0, 1).resting), 9_999);
@@ -86,7 +89,8 @@ mod tests {
         assert!(whole.suffices(10_000) && !whole.suffices(10_001));
     }
 
-    /// FWD-33: a limit that was lowered leaves nothing to what had spent more, one that was raised leaves more.
+    /// FWD-33: a lowered limit leaves nothing to messages that have spent more; a raised limit
+    /// leaves more.
     #[test]
     fn a_limit_that_is_changed_holds_for_what_is_stored() {
         let spent = Allowance::of(MAX, 0).divide(100, 0).going_on;
@@ -94,8 +98,8 @@ mod tests {
         assert_eq!(Allowance::of(20_000, spent).left(), 10_000 + left(spent));
     }
 
-    /// What a message becomes by a path of publishes, in each of which one of its copies goes on, and the
-    /// others would do the same.
+    /// Number of copies that a message becomes along a path of publishes. At each publish one copy
+    /// goes on, and the other copies would do the same.
     fn copies_of_all(allowance: Allowance, path: &[(usize, usize)]) -> u64 {
         let Some(((going_on, resting), rest)) = path.split_first() else { return 0 };
         if !allowance.suffices(going_on + resting) {
@@ -107,8 +111,8 @@ mod tests {
         (going_on + resting) as u64 + beyond
     }
 
-    /// FWD-33: however topics forward, and whatever rests and goes on later, one message becomes no more
-    /// copies than it may. Some come near to it.
+    /// FWD-33: along every path of forwarding topics and of copies that go on later, a message
+    /// becomes at most the limit of copies. Some paths come close to it.
     #[test]
     fn no_message_becomes_more_copies_than_it_may() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;

@@ -1,4 +1,4 @@
-//! A machine of either kind, so that one actor drives them all.
+//! Machine of either kind, so that one actor type drives queues, subscriptions and topics.
 
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ pub enum AnyMachine {
     Topic(Box<Topic>),
 }
 
-/// The same of either.
+/// Dispatches to the queue or the topic.
 macro_rules! either {
     ($self:expr, $machine:ident => $do:expr) => {
         match $self {
@@ -49,7 +49,8 @@ impl AnyMachine {
         either!(self, machine => machine.size_bytes())
     }
 
-    /// When the oldest message was enqueued that waits for a receiver; a topic has none.
+    /// Instant at which the oldest message was enqueued that waits for a receiver; `None` for a
+    /// topic.
     #[must_use]
     pub fn oldest_available_at(&self) -> Option<Timestamp> {
         match self {
@@ -58,13 +59,13 @@ impl AnyMachine {
         }
     }
 
-    /// Whether a message is locked, or a session.
+    /// Whether a message or a session is locked.
     #[must_use]
     pub fn has_locks(&self) -> bool {
         either!(self, machine => machine.has_locks())
     }
 
-    /// Whether it is due for deletion: reported idle, and not used since.
+    /// Whether the entity is due for deletion: it was reported idle and not used since.
     #[must_use]
     pub fn is_idle(&self, now: Timestamp) -> bool {
         either!(self, machine => machine.is_idle(now))

@@ -1,9 +1,10 @@
-//! What the settings of a namespace mean to a machine.
+//! Settings of a namespace that change the behaviour of a machine. The namespace passes them to
+//! each new machine.
 
 use crate::description::{FailureTarget, OnDestinationFull, Settings};
 use crate::path::SubQueue;
 
-/// What the namespace decides for all its queues.
+/// Settings of the namespace for all its queues.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueConfig {
     /// Whether an orderly detach releases the locks of a link (SET-21).
@@ -14,18 +15,18 @@ pub struct QueueConfig {
     pub expire_whole_sessions: bool,
     /// Key of the hash by which message ids are compared (DUP-01).
     pub duplicate_key: [u8; 16],
-    /// How messages are forwarded.
+    /// Settings of transfers.
     pub forwarding: ForwardingConfig,
 }
 
-/// What the namespace decides about transfers of all its entities.
+/// Settings of the namespace for transfers of all its entities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForwardingConfig {
-    /// Transfers of a message at most (FWD-12).
+    /// Maximum number of transfers of a message (FWD-12).
     pub hop_count_max: u8,
-    /// Copies that one message becomes over all its hops (FWD-33).
+    /// Maximum number of copies of a message over all its hops (FWD-33).
     pub copy_count_max: u16,
-    /// Where messages go that cannot be forwarded (FWD-18).
+    /// Sub-queue for messages that cannot be forwarded (FWD-18).
     pub failures_into: SubQueue,
     /// Whether a message stays while its destination is full (VIA-03).
     pub holds_when_full: bool,
@@ -43,7 +44,7 @@ impl Default for ForwardingConfig {
 }
 
 impl QueueConfig {
-    /// What of the settings the machine of a queue has to know.
+    /// Returns the settings that the machine of a queue needs.
     #[must_use]
     pub const fn of(settings: &Settings, duplicate_key: [u8; 16]) -> Self {
         Self {

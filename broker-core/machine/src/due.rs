@@ -1,31 +1,31 @@
-//! An index of instants at which messages are due: an ordered set, from which an entry is taken when its
-//! message goes. So nothing in it is dead, and it is never made anew, whatever comes and goes (DESIGN D7).
+//! Index of the instants at which messages are due: an ordered set. An entry is removed together
+//! with its message, so the index holds no dead entries and is never rebuilt (DESIGN D7).
 
 use std::collections::BTreeSet;
 
 use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
 
-/// Instants with the messages that are due at them.
+/// Instants, each with the number of the message that is due.
 #[derive(Clone, Debug, Default)]
 pub struct DueIndex(BTreeSet<(Timestamp, SequenceNumber)>);
 
 impl DueIndex {
-    /// Adds an entry, if it is not there. An instant of "never" is not kept.
+    /// Adds an entry, if it is missing. [`Timestamp::NEVER`] is not stored.
     pub fn insert(&mut self, at: Timestamp, sequence: SequenceNumber) {
         if !at.is_never() {
             self.0.insert((at, sequence));
         }
     }
 
-    /// Takes an entry out, if it is there.
+    /// Removes an entry, if it exists.
     pub fn remove(&mut self, at: Timestamp, sequence: SequenceNumber) {
         if !self.0.is_empty() {
             self.0.remove(&(at, sequence));
         }
     }
 
-    /// Whether an entry is there.
+    /// Whether the entry exists.
     #[must_use]
     pub fn contains(&self, at: Timestamp, sequence: SequenceNumber) -> bool {
         self.0.contains(&(at, sequence))
@@ -49,13 +49,13 @@ impl DueIndex {
         self.0.pop_first()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the index is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -66,7 +66,7 @@ impl DueIndex {
 mod tests {
     use super::*;
 
-    /// SCH-07: entries come up by instant, then by number, however they were added.
+    /// SCH-07: entries come up by instant, then by number, in any order of insertion.
     #[test]
     fn entries_come_up_in_order() {
         let mut index = DueIndex::default();
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(index.pop_due(at(2_000)), Some((at(940), SequenceNumber(8))));
     }
 
-    /// Messages that are due at one instant cost no more for what is in the index, while it is emptied and filled.
+    /// Adding messages that are due at the same instant costs the same at any size of the index.
     #[test]
     fn a_full_instant_is_not_sorted_anew_for_each_that_is_added() {
         let mut index = DueIndex::default();

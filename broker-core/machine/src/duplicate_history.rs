@@ -1,5 +1,6 @@
-//! Message ids of the duplicate detection window, as keyed hashes in time buckets that die whole
-//! (DUP-01). A bucket spans an eighth of the window.
+//! History of message ids for duplicate detection, as keyed hashes in time buckets (DUP-01). A
+//! bucket spans an eighth of the window and is forgotten as a whole. Queues and topics own one if
+//! they detect duplicates.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,15 +13,16 @@ use crate::message::Envelope;
 use crate::time::{TimeSpan, Timestamp};
 
 const BUCKETS_PER_WINDOW: i64 = 8;
-/// So many ids of forgotten buckets give their memory back in one step, which takes about a millisecond.
+/// Maximum number of forgotten ids whose memory is freed in one step, which takes about a
+/// millisecond.
 const SHED_PER_STEP: usize = 10_000;
 
-/// The ids accepted within the window, oldest bucket first.
+/// Ids accepted within the window, oldest bucket first.
 #[derive(Debug, Default)]
 pub(crate) struct DuplicateHistory {
     buckets: VecDeque<Bucket>,
     count: usize,
-    /// Ids of buckets that are forgotten, which give their memory back a part at a time.
+    /// Ids of forgotten buckets, whose memory is freed in parts.
     shed: Vec<BTreeMap<u128, Acceptance>>,
 }
 
@@ -35,13 +37,13 @@ struct Bucket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Acceptance {
     at: Timestamp,
-    /// The number it got if it was scheduled, else 0.
+    /// Sequence number of a scheduled message, else 0.
     sequence: SequenceNumber,
 }
 
 impl DuplicateHistory {
-    /// The acceptance that makes an id a duplicate at `now`, if there is one (DUP-05): the number of
-    /// a message that was scheduled, else 0.
+    /// Returns the acceptance that makes an id a duplicate at `now`, if there is one (DUP-05): the
+    /// number of a message that was scheduled, else 0.
     pub(crate) fn find(
         &self,
         id_hash: u128,
@@ -56,7 +58,8 @@ impl DuplicateHistory {
             .map(|acceptance| acceptance.sequence)
     }
 
-    /// What remembers an id that is accepted now; `sequence` is the number of a scheduled message.
+    /// Returns the change that remembers an id accepted now; `sequence` is the number of a
+    /// scheduled message.
     pub(crate) fn remember(
         &self,
         id_hash: u128,
@@ -72,9 +75,9 @@ impl DuplicateHistory {
         }
     }
 
-    /// The number that the sender of a dropped duplicate is told: only who schedules has use for that of
-    /// the message still scheduled, to cancel it (DUP-12). Any other sender is told 0, which says that the
-    /// message was dropped (DUP-02).
+    /// Returns the number for the sender of a dropped duplicate. Only a sender that schedules can
+    /// use the number of the scheduled message, to cancel it (DUP-12). Any other sender gets 0,
+    /// which means that the message was dropped (DUP-02).
     pub(crate) const fn told(envelope: &Envelope, kept: SequenceNumber) -> SequenceNumber {
         match envelope.scheduled_enqueue_time {
             Some(_) => kept,
@@ -82,14 +85,14 @@ impl DuplicateHistory {
         }
     }
 
-    /// What forgets the oldest bucket, if every window has left it.
+    /// Returns the change that forgets the oldest bucket, if it is outside every window.
     pub(crate) fn forget_oldest(&self, now: Timestamp, window: TimeSpan) -> Option<Change> {
         let oldest = self.buckets.front()?;
         (oldest.last_at.plus(window) <= now)
             .then_some(Change::IdsForgotten { bucket: oldest.start })
     }
 
-    /// Refuses messages with an id when the history can take no more of them (DUP-01).
+    /// Refuses messages with an id if the history has reached its limit (DUP-01).
     pub(crate) fn refuse_if_full(
         &self,
         messages: &[InboundMessage],
@@ -124,7 +127,7 @@ impl DuplicateHistory {
         )))
     }
 
-    /// The bucket that an acceptance at `now` belongs to.
+    /// Returns the start of the bucket for an acceptance at `now`.
     fn bucket_for(&self, now: Timestamp, window: TimeSpan) -> Timestamp {
         match self.buckets.back() {
             Some(last) if last.start.plus(window.divided_by(BUCKETS_PER_WINDOW)) > now => {
@@ -154,7 +157,7 @@ impl DuplicateHistory {
         }
     }
 
-    /// Forgets a bucket. What its ids take in memory is given back by [`Self::shed`].
+    /// Forgets a bucket. [`Self::shed`] frees the memory of its ids.
     pub(crate) fn forget(&mut self, start: Timestamp) {
         let Some(place) = self.buckets.iter().position(|bucket| bucket.start == start) else {
             return;
@@ -165,7 +168,7 @@ impl DuplicateHistory {
         }
     }
 
-    /// Gives memory of forgotten buckets back, within the budget of a step.
+    /// Frees memory of forgotten buckets, at most [`SHED_PER_STEP`] ids.
     pub(crate) fn shed(&mut self) {
         let mut left = SHED_PER_STEP;
         while let Some(ids) = self.shed.last_mut() {
@@ -179,7 +182,8 @@ impl DuplicateHistory {
         }
     }
 
-    /// When the oldest bucket is outside the window; at once while memory of forgotten ones is to be given back.
+    /// Instant at which the oldest bucket leaves the window; in the past while memory is still to
+    /// be freed.
     pub(crate) fn next_deadline(&self, window: TimeSpan) -> Option<Timestamp> {
         if !self.shed.is_empty() {
             return Some(Timestamp::NONE);
@@ -215,8 +219,8 @@ mod tests {
         }
     }
 
-    /// DUP-01, DUP-05: a large bucket is forgotten at once, and its memory is given back in steps of which each
-    /// is bounded, while it is asked for one after the other.
+    /// DUP-01, DUP-05: a large bucket is forgotten at once, and its memory is freed in bounded
+    /// steps, each of which the deadline requests.
     #[test]
     fn the_memory_of_a_bucket_is_given_back_in_steps() {
         let mut history = DuplicateHistory::default();
@@ -237,7 +241,8 @@ mod tests {
         assert_eq!(history.next_deadline(WINDOW), Some(at(120)));
     }
 
-    /// DUP-01, DUP-05: whenever ids come and time passes, the history knows those of the window, and no others.
+    /// DUP-01, DUP-05: the history always knows exactly the ids of the window, at any time and in
+    /// any state of freeing memory.
     #[test]
     fn it_knows_the_ids_of_the_window_whenever_memory_is_given_back() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;

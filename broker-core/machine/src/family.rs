@@ -1,8 +1,9 @@
-//! What the machines of one topic's tree know of each other: the topic hands copies over, its
-//! subscriptions tell how they are used (TMP-10, RCV-22) and how copies are to be made for them.
+//! Data that the machines of a topic's tree share. The topic puts copies into the boxes of its
+//! subscriptions. The subscriptions report their use (TMP-10, RCV-22) and the settings for their
+//! copies.
 //!
-//! Nothing of it is stored. It is rebuilt with the machines, and a machine that gives something out gives
-//! out all that the others need.
+//! The data is not stored. It is rebuilt with the machines, and each machine reports everything
+//! that the others need.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,61 +16,61 @@ use crate::ids::{EntityId, SequenceNumber};
 use crate::rule::SubscriptionSettings;
 use crate::time::{TimeSpan, Timestamp};
 
-/// The number of a machine among those of its tree.
+/// Number of a machine in its tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MemberNumber(pub u32);
 
-/// A topic and its subscriptions, as they see each other.
+/// Shared data of a topic and its subscriptions.
 #[derive(Debug)]
 pub struct Family {
     topic: Arc<TopicDescription>,
     subscriptions: BTreeMap<EntityId, Relative>,
-    /// Subscriptions whose settings the topic has not seen yet.
+    /// Subscriptions with settings that the topic has not read yet.
     altered: Vec<EntityId>,
-    /// Members that have to look, beside those of which a stage becomes durable.
+    /// Members to wake, in addition to the members that a durable stage notifies.
     to_wake: Vec<MemberNumber>,
-    /// The last use of any subscription, also of those that are gone.
+    /// Last use of any subscription, removed ones included.
     used_at: Timestamp,
     held_count: usize,
     receiver_count: usize,
-    /// Receivers of the topic's own sub-queue.
+    /// Number of receivers of the topic's own sub-queue.
     topic_receiver_count: usize,
-    /// Bytes of the whole tree, without what is removed and not yet durably so.
+    /// Bytes of the whole tree, without removals that are not durable yet.
     pub size_bytes: u64,
 }
 
-/// What the others know of a subscription.
+/// Data of a subscription for the other members.
 #[derive(Debug, Default)]
 struct Relative {
-    /// Its place in the tree, once its machine is driven.
+    /// Its number in the tree, once a driver runs its machine.
     number: Option<MemberNumber>,
-    /// Copies it has not seen yet.
+    /// Copies that its machine has not taken in yet.
     arrivals: VecDeque<Arrival>,
-    /// The last stage that it gets notice of for its arrivals.
+    /// The last stage whose durability it is notified of for its arrivals.
     marked: StageNumber,
-    /// Whether it is being removed, and takes no more copies in.
+    /// Whether it is being removed and takes in no more copies.
     is_leaving: bool,
     settings: Option<CopySettings>,
     use_of: Use,
-    /// Bytes of copies that it has not told of yet.
+    /// Bytes of copies since its last report of `size_bytes`.
     arrived_bytes: u64,
-    /// When the topic noted a use of it: a new rule (TMP-11).
+    /// Instant at which the topic last added a rule, which counts as use (TMP-11).
     touched_at: Timestamp,
 }
 
-/// How copies are made for a subscription.
+/// Settings for the copies of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopySettings {
-    /// What the rules need to know.
+    /// Settings that the rules need.
     pub rules: SubscriptionSettings,
-    /// Its own ceiling of the time to live (EXP-07).
+    /// Maximum time to live of its messages (EXP-07).
     pub default_message_time_to_live: TimeSpan,
-    /// Whether its messages go on to another entity (FWD-33).
+    /// Whether its messages are forwarded to another entity (FWD-33).
     pub forwards: bool,
 }
 
 impl CopySettings {
-    /// What a description says of it.
+    /// Returns the settings of a description.
     #[must_use]
     pub const fn of(description: &SubscriptionDescription) -> Self {
         let dead_lettering_on_filter_errors =
@@ -87,34 +88,35 @@ impl CopySettings {
     }
 }
 
-/// How a subscription is used.
+/// Use of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Use {
-    /// When it was last used.
+    /// Instant of the last use.
     pub last_at: Timestamp,
-    /// Whether something lasting keeps it in use (TMP-15).
+    /// Whether a permanent reason keeps it in use (TMP-15).
     pub is_held: bool,
-    /// How many receivers it has (RCV-22).
+    /// Number of receivers (RCV-22).
     pub receiver_count: usize,
-    /// Bytes it holds.
+    /// Bytes of its messages.
     pub size_bytes: u64,
 }
 
-/// A copy on its way to a subscription: its records are in the stage, its machine has not seen it yet.
+/// A copy for a subscription. Its records are in the stage, but the subscription's machine has not
+/// taken it in yet.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// The stage that stores it.
+    /// The stage with its records.
     pub stage: StageNumber,
-    /// Its number.
+    /// Its sequence number.
     pub sequence: SequenceNumber,
     /// Its slot.
     pub slot: Slot,
-    /// The session it belongs to.
+    /// Its session.
     pub session: Option<Arc<str>>,
 }
 
 impl Family {
-    /// A topic without subscriptions.
+    /// Returns the family of a topic without subscriptions.
     #[must_use]
     pub fn new(topic: Arc<TopicDescription>) -> Self {
         Self {
@@ -130,37 +132,37 @@ impl Family {
         }
     }
 
-    /// The topic, as far as its subscriptions have to know it.
+    /// The description of the topic.
     #[must_use]
     pub const fn topic(&self) -> &Arc<TopicDescription> {
         &self.topic
     }
 
-    /// The last use of any subscription (TMP-10).
+    /// Instant of the last use of any subscription (TMP-10).
     #[must_use]
     pub const fn used_at(&self) -> Timestamp {
         self.used_at
     }
 
-    /// Whether a subscription is in use all the time (TMP-15).
+    /// Whether a subscription is permanently in use (TMP-15).
     #[must_use]
     pub const fn is_held(&self) -> bool {
         self.held_count > 0
     }
 
-    /// Receivers of the topic and of all subscriptions (RCV-22).
+    /// Number of receivers of the topic and all subscriptions (RCV-22).
     #[must_use]
     pub const fn receiver_count(&self) -> usize {
         self.receiver_count + self.topic_receiver_count
     }
 
-    /// Receivers of all subscriptions.
+    /// Number of receivers of all subscriptions.
     #[must_use]
     pub const fn subscription_receiver_count(&self) -> usize {
         self.receiver_count
     }
 
-    /// The topic tells how many receivers its own sub-queue has.
+    /// Sets the number of receivers of the topic's own sub-queue.
     pub const fn note_topic_receivers(&mut self, count: usize) {
         self.topic_receiver_count = count;
     }
@@ -170,7 +172,7 @@ impl Family {
         self.subscriptions.entry(id).or_default();
     }
 
-    /// A subscription tells how copies are to be made for it and how it is used.
+    /// Records the settings and the use of a subscription, as it reports them.
     pub fn tell(&mut self, id: EntityId, settings: CopySettings, use_of: Use) {
         let Some(relative) = self.subscriptions.get_mut(&id) else { return };
         if relative.settings != Some(settings) {
@@ -186,13 +188,14 @@ impl Family {
         self.used_at = self.used_at.max(use_of.last_at);
     }
 
-    /// The settings that have changed since the last call.
+    /// Takes the settings that have changed since the last call.
     pub fn altered(&mut self) -> impl Iterator<Item = (EntityId, CopySettings)> {
         let altered = std::mem::take(&mut self.altered);
         altered.into_iter().filter_map(|id| Some((id, self.subscriptions.get(&id)?.settings?)))
     }
 
-    /// What has come for a subscription since the last call, and when the topic noted a use of it.
+    /// Takes the copies for a subscription since the last call, with the instant of the last new
+    /// rule.
     pub fn take_arrivals(&mut self, id: EntityId) -> (VecDeque<Arrival>, Timestamp) {
         match self.subscriptions.get_mut(&id) {
             Some(relative) => (std::mem::take(&mut relative.arrivals), relative.touched_at),
@@ -200,8 +203,9 @@ impl Family {
         }
     }
 
-    /// The machine of a subscription is driven from now on. Gives the stages that it needs notice of,
-    /// because they bring what has come already.
+    /// Records that a driver runs the machine of a subscription from now on. Returns the stages
+    /// whose durability it must be notified of, because they contain copies that it has not taken
+    /// in.
     pub fn join(&mut self, id: EntityId, number: MemberNumber) -> Vec<StageNumber> {
         let Some(relative) = self.subscriptions.get_mut(&id) else { return Vec::new() };
         relative.number = Some(number);
@@ -212,8 +216,8 @@ impl Family {
         stages
     }
 
-    /// The machine of a subscription is driven no more, because it is being removed: what comes for it
-    /// is stored, and nobody has to see it.
+    /// Records that a subscription is being removed and its machine no longer runs. Further copies
+    /// are stored, but not put into its box.
     pub fn leave(&mut self, id: EntityId) {
         if let Some(relative) = self.subscriptions.get_mut(&id) {
             relative.is_leaving = true;
@@ -221,8 +225,8 @@ impl Family {
         }
     }
 
-    /// Takes note of what happened to the topic in this stage; names the members that it brings
-    /// something by `mark`. Returns how many bytes are gone with a subscription.
+    /// Applies a change of the topic in this stage, and calls `mark` for each member that gets a
+    /// copy. Returns the bytes that a removed subscription held.
     pub fn learn(
         &mut self,
         change: TopicChange,
@@ -286,12 +290,12 @@ impl Family {
         relative.arrivals.push_back(Arrival { stage, sequence, slot, session });
     }
 
-    /// A member has to look.
+    /// Requests a turn of a member.
     pub fn wake(&mut self, number: MemberNumber) {
         self.to_wake.push(number);
     }
 
-    /// Members that have to look, since the last call.
+    /// Takes the members that requested a turn since the last call.
     pub fn take_to_wake(&mut self) -> Vec<MemberNumber> {
         std::mem::take(&mut self.to_wake)
     }

@@ -1,4 +1,5 @@
-//! What queues and topics do alike when messages come in, in the order of SND-19: status, sizes, room, quota, duplicates.
+//! Checks of incoming messages that queues and topics share, in the order of SND-19: status, sizes,
+//! room, quota, duplicates.
 
 use std::collections::BTreeSet;
 
@@ -15,44 +16,45 @@ use crate::message::Defect;
 use crate::store::Reserved;
 use crate::time::{TimeSpan, Timestamp};
 
-/// The bytes that an entity may hold, and what it is for people: a subscription counts for its topic.
+/// Quota of an entity, with its kind and path for rejections. A subscription uses the quota of its
+/// topic.
 pub(crate) struct Quota<'a> {
     pub(crate) kind: &'static str,
     pub(crate) path: &'a str,
     pub(crate) bytes_max: u64,
 }
 
-/// A machine that messages are sent to.
+/// A machine that accepts messages.
 pub(crate) trait Intake {
     fn quota(&self) -> Quota<'_>;
 
     fn status(&self) -> EntityStatus;
 
-    /// The path, for people.
+    /// Path for rejections and other texts.
     fn name(&self) -> &str;
 
-    /// The ids that were accepted of late, where duplicates are detected.
+    /// History of accepted ids, if duplicates are detected.
     fn history(&self) -> Option<&DuplicateHistory>;
 
-    /// The same, to give memory back.
+    /// Mutable history, to free memory.
     fn history_mut(&mut self) -> Option<&mut DuplicateHistory>;
 
-    /// DuplicateDetectionHistoryTimeWindow.
+    /// Returns DuplicateDetectionHistoryTimeWindow.
     fn window(&self) -> TimeSpan;
 
-    /// Whether a message waits for its instant.
+    /// Whether the message waits for its scheduled instant.
     fn is_scheduled(&self, sequence: SequenceNumber) -> bool;
 
-    /// Whether a message that waits for its instant is known to do so: it can be cancelled.
+    /// Whether the message is scheduled and its number is public, so that it can be cancelled.
     fn is_cancellable(&self, sequence: SequenceNumber) -> bool;
 
-    /// What other brokers have forwarded here of late.
+    /// Messages that other brokers forwarded here recently.
     fn peers(&self) -> &Peers;
 
-    /// Carries a change out and puts it into the step.
+    /// Carries a change out and adds it to the step.
     fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step);
 
-    /// Refuses to take messages while the status says so (ENT-24).
+    /// Refuses messages if the status forbids sending (ENT-24).
     fn refuse_status(&self) -> Result<(), Rejection> {
         if !self.status().allows_send() {
             return Err(Rejection::entity_disabled(self.name(), self.status()));
@@ -60,7 +62,7 @@ pub(crate) trait Intake {
         Ok(())
     }
 
-    /// Refuses more bytes than may be held (SND-24, TOP-10).
+    /// Refuses `bytes` more bytes if they exceed the quota (SND-24, TOP-10).
     fn refuse_over_quota(&self, bytes: u64, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let Quota { kind, path, bytes_max } = self.quota();
         if ctx.stored_bytes.saturating_add(bytes) > bytes_max {
@@ -69,7 +71,7 @@ pub(crate) trait Intake {
         Ok(())
     }
 
-    /// Refuses messages with an id when the history can take no more of them (DUP-01).
+    /// Refuses messages with an id if the history has reached its limit (DUP-01).
     fn refuse_full_history(
         &self,
         messages: &[InboundMessage],
@@ -81,8 +83,8 @@ pub(crate) trait Intake {
         }
     }
 
-    /// Looks an id up. A hit gives the number to answer with: that of the kept message if it is
-    /// still scheduled, else 0 (DUP-12).
+    /// Returns the number to answer with if the id is a duplicate: the number of the earlier
+    /// message if it is still scheduled, else 0 (DUP-12).
     fn find_duplicate(&self, id_hash: Option<u128>, now: Timestamp) -> Option<SequenceNumber> {
         let found = self.history()?.find(id_hash?, now, self.window())?;
         Some(if self.is_scheduled(found) { found } else { SequenceNumber(0) })
@@ -125,8 +127,8 @@ pub(crate) trait Intake {
         Answer::after_commit(Outcome::NumbersSetAside { told, numbers })
     }
 
-    /// Remembers the id of a message that was just accepted, if duplicates are detected; with its number if it
-    /// is scheduled (DUP-01).
+    /// Remembers the id of an accepted message if duplicates are detected; with its number if it is
+    /// scheduled (DUP-01).
     fn remember_id(
         &mut self,
         id_hash: Option<u128>,
@@ -139,7 +141,7 @@ pub(crate) trait Intake {
         self.note(change, Durability::Sync, ctx, step);
     }
 
-    /// Refuses to cancel what is not scheduled, or is named twice (SCH-05).
+    /// Refuses to cancel a message that is not scheduled or is named twice (SCH-05).
     fn check_cancelled(&self, sequences: &[SequenceNumber]) -> Result<(), Rejection> {
         let mut seen = BTreeSet::new();
         let wrong = |sequence: &&SequenceNumber| {
@@ -154,8 +156,8 @@ pub(crate) trait Intake {
         }
     }
 
-    /// Refuses an update that changes what was fixed when the entity was created; each of these, and whether it
-    /// is the same (ENT-16).
+    /// Refuses an update of properties that are fixed at creation. Each entry has the property's
+    /// name and whether it is unchanged (ENT-16).
     fn refuse_fixed(&self, fixed: &[(&str, bool)]) -> Result<(), Rejection> {
         match fixed.iter().find(|(_, same)| !same) {
             Some((property, _)) => Err(Rejection::argument(format!(
@@ -166,8 +168,9 @@ pub(crate) trait Intake {
         }
     }
 
-    /// Records that a message of another broker was taken, so that it is not taken again (FWD-09, FWD-13). Of the
-    /// sources that are known the most silent one makes room for a new one.
+    /// Records a message of another broker as taken, so that it is not taken again (FWD-09,
+    /// FWD-13). If the number of sources is at its limit, a new source replaces the source that was
+    /// silent longest.
     fn record_peer(
         &mut self,
         source: PeerSource,
@@ -183,7 +186,7 @@ pub(crate) trait Intake {
         self.note(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
     }
 
-    /// Drops the buckets of ids that every window has left.
+    /// Forgets the buckets of ids that are outside every window.
     fn forget_ids(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
         let window = self.window();
         while let Some(change) =
@@ -197,8 +200,8 @@ pub(crate) trait Intake {
     }
 }
 
-/// Refuses messages that are too large or not valid; each check covers all messages before the next
-/// begins. Gives the sum of their sizes.
+/// Refuses messages that are too large or invalid. Each check covers all messages before the next
+/// check begins. Returns the sum of their stored sizes.
 pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Result<u64, Rejection> {
     let mut total = 0u64;
     for message in messages {
@@ -219,7 +222,7 @@ pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Resu
     Ok(total)
 }
 
-/// Refuses messages that wait for their instant when the broker keeps as many as it may.
+/// Refuses scheduled messages if the broker has reached its limit of waiting messages.
 pub(crate) fn refuse_too_many_delayed(
     messages: &[InboundMessage],
     ctx: &Ctx<'_>,
@@ -252,7 +255,7 @@ pub(crate) fn too_many_sessions(ctx: &Ctx<'_>) -> Rejection {
     ))
 }
 
-/// Refuses more rules than the broker may keep.
+/// Refuses `count` more rules if they exceed the limit of the broker.
 pub(crate) fn refuse_too_many_rules(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
     if ctx.left.rules >= count as u64 {
         return Ok(());
@@ -275,7 +278,7 @@ pub(crate) fn check_batch_size(
     Ok(())
 }
 
-/// Refuses a batch whose small messages are too much for one atomic step (QUO-07).
+/// Refuses a batch whose small messages exceed the size of an atomic step (QUO-07).
 pub(crate) fn check_atomic_size(
     messages: &[InboundMessage],
     ctx: &Ctx<'_>,
@@ -295,7 +298,7 @@ pub(crate) fn check_atomic_size(
     Ok(())
 }
 
-/// Refuses what the store has no room for (QUO-05).
+/// Refuses messages if the store has no room (QUO-05).
 pub(crate) fn refuse_without_room(ctx: &Ctx<'_>) -> Result<(), Rejection> {
     match ctx.room {
         Reserved::Granted => Ok(()),
@@ -304,7 +307,7 @@ pub(crate) fn refuse_without_room(ctx: &Ctx<'_>) -> Result<(), Rejection> {
     }
 }
 
-/// Refuses so many more messages than the broker may hold, each copy being one.
+/// Refuses `count` more messages if they exceed the limit of the broker. Each copy counts.
 pub(crate) fn refuse_too_many_messages(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
     if count as u64 <= ctx.left.messages {
         return Ok(());
@@ -316,7 +319,7 @@ pub(crate) fn refuse_too_many_messages(count: usize, ctx: &Ctx<'_>) -> Result<()
     )))
 }
 
-/// Refuses to remember one more message that another broker has forwarded.
+/// Refuses a message from another broker if the broker has reached its limit of remembered ids.
 pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
     if ctx.left.duplicate_ids > 0 {
         return Ok(());
@@ -328,7 +331,7 @@ pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
     )))
 }
 
-/// Refuses an abandon that would have its message wait (RTY-32).
+/// Returns the rejection of an abandon whose message would have to wait (RTY-32).
 pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
         "the broker already keeps {} scheduled, deferred and delayed messages, the limit \
@@ -338,7 +341,8 @@ pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
     ))
 }
 
-/// Refuses to set properties on a message, which takes no less memory than a small message (SET-41).
+/// Returns the rejection of a settlement with properties, which need as much memory as a small
+/// message (SET-41).
 pub(crate) fn no_room_for_properties(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
         "the entities of the broker hold {} messages and properties that were set on messages, the \
@@ -347,7 +351,8 @@ pub(crate) fn no_room_for_properties(ctx: &Ctx<'_>) -> Rejection {
     ))
 }
 
-/// Refuses a rule or a description that takes more than before, beyond what all of them may take.
+/// Refuses a rule or description that grows, if the growth exceeds the remaining bytes of the
+/// broker.
 pub(crate) fn refuse_descriptions(
     bytes: u64,
     bytes_before: u64,

@@ -1,8 +1,20 @@
-//! The state machines: pure and synchronous. (Data path, step 3.)
+//! The state machines of queues, subscriptions and topics: pure and synchronous. (Data path, step
+//! 3.)
 //!
-//! Nothing here reads a clock, waits, stores, draws a random number or walks an unordered map: time
-//! and lock tokens come in with [`Ctx`], changes and effects go out with [`Step`]. That is what lets
-//! the model test, the simulator and the actor drive the same code.
+//! A machine never reads a clock, waits, stores, draws a random number or walks an unordered map.
+//! Time and lock tokens come in with [`Ctx`]; changes and effects go out with [`Step`]. So the
+//! model test, the simulator and the actor drive the same code.
+//!
+//! Modules in reading order:
+//!
+//! - [`queue`]: the machine of queues and subscriptions, one file for each operation; `intake` and
+//!   `take_over` have the checks that it shares with topics
+//! - [`topic`]: the machine of topics; [`family`] has the data that it shares with its
+//!   subscriptions, `allowance` the limit of copies
+//! - [`any`]: either machine, for the driver
+//! - [`slot`], [`lock_table`], [`sequence_set`], [`due`], [`peers`], `duplicate_history`: data
+//!   structures
+//! - [`config`], `usage`, `idle`: settings, and the time of the last use
 #![deny(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -41,53 +53,53 @@ use crate::store::{Batch, Key, Reserved};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 
-/// Numbers the stages of a tree; grows by one with every submission.
+/// Number of a stage of a tree; grows by one with every submission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StageNumber(pub u64);
 
-/// What a machine may know beside its own state.
+/// Input of a step in addition to the machine's own state.
 pub struct Ctx<'a> {
-    /// The instant of this step; never earlier than that of the step before.
+    /// Instant of this step; never earlier than the step before.
     pub now: Timestamp,
     /// The stage that will carry the changes of this step.
     pub stage: StageNumber,
     /// Bytes that the whole tree holds, removals that are not yet durable included.
     pub stored_bytes: u64,
-    /// What the store has said to a send that asks for room; a send without room is refused at its
-    /// place in SND-19, with nothing changed (QUO-05).
+    /// Result of the reservation in the store for a command that needs room. A send without room is
+    /// refused at its place in SND-19, and changes nothing (QUO-05).
     pub room: Reserved,
-    /// What the machines of the broker together may keep still.
+    /// Remaining capacity of the broker over all its machines.
     pub left: Left,
-    /// The numbers of the namespace.
+    /// Limits of the namespace.
     pub limits: &'a Limits,
     /// Fresh random bits for lock tokens.
     pub tokens: &'a mut dyn FnMut() -> u64,
 }
 
-/// What is reserved at most for the copies of a command that was not judged ahead. Such a one has not as many rules
-/// to meet that it could become more, whatever number of subscriptions its topic has.
+/// Maximum reservation in bytes for the copies of a command that was not judged ahead. Such a
+/// command meets few rules, so that its copies need less, with any number of subscriptions.
 const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 
-/// What a machine keeps in memory, or all of them together.
+/// Memory that a machine uses, or all machines of a broker together, in units with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
-    /// Messages, and what was set on them, each time by itself (SET-41).
+    /// Messages, and each set of properties that was set on a message (SET-41).
     pub messages: u64,
     /// Sessions.
     pub sessions: u64,
     /// Message ids of duplicate histories.
     pub duplicate_ids: u64,
-    /// Scheduled and deferred messages, and those that are Delayed.
+    /// Scheduled, deferred and Delayed messages.
     pub delayed: u64,
     /// Rules of subscriptions.
     pub rules: u64,
-    /// Bytes of rules, and of what entities say of themselves in texts.
+    /// Bytes of rules, and of texts in descriptions.
     pub described_bytes: u64,
     /// Bytes of copies that were judged and are not stored yet.
     pub judged_bytes: u64,
 }
 
-/// How many of each there may be more, over all machines of a broker.
+/// Remaining capacity of a broker over all its machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
     /// Messages.
@@ -96,18 +108,18 @@ pub struct Left {
     pub sessions: u64,
     /// Message ids of duplicate histories.
     pub duplicate_ids: u64,
-    /// Scheduled and deferred messages, and those that are Delayed.
+    /// Scheduled, deferred and Delayed messages.
     pub delayed: u64,
     /// Rules of subscriptions.
     pub rules: u64,
-    /// Bytes of rules, and of what entities say of themselves in texts.
+    /// Bytes of rules, and of texts in descriptions.
     pub described_bytes: u64,
     /// Bytes of copies that were judged and are not stored yet.
     pub judged_bytes: u64,
 }
 
 impl Left {
-    /// For a machine by itself.
+    /// Unlimited capacity, for a machine outside a broker.
     pub const ALL: Self = Self {
         messages: u64::MAX,
         sessions: u64::MAX,
@@ -119,38 +131,38 @@ impl Left {
     };
 }
 
-/// What a machine is asked to prepare.
+/// Work that a machine can prepare.
 #[derive(Clone, Copy)]
 pub enum Ahead<'c> {
-    /// A command that is to be applied.
+    /// A command that will be applied.
     Command {
-        /// Its name.
+        /// Ticket of the command.
         ticket: Ticket,
-        /// What is asked.
+        /// The command.
         command: &'c Command,
     },
-    /// A content that is to be given to [`Machine::loaded`].
+    /// A content that will be passed to [`Machine::loaded`].
     Loaded {
         /// The number of its message.
         sequence: SequenceNumber,
-        /// What was loaded.
+        /// The loaded content.
         content: &'c Bytes,
     },
 }
 
-/// How many messages a step moves because time has passed (EXP-34, SCH-07). What is left is done by the next
-/// step, which the machine asks for at once.
+/// Maximum number of messages that a step moves because time has passed (EXP-34, SCH-07). The next
+/// step does the rest; the machine requests it at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Moves {
-    /// In a turn among those of other entities.
+    /// For a turn while other entities wait.
     Few,
-    /// In a long turn, or where nobody else waits.
+    /// For a long turn, or if no other entity waits.
     #[default]
     Many,
 }
 
 impl Moves {
-    /// So many.
+    /// Returns the number.
     #[must_use]
     pub const fn max(self) -> usize {
         match self {
@@ -160,31 +172,31 @@ impl Moves {
     }
 }
 
-/// Whether so many messages are more than a turn among those of others moves.
+/// Whether `steps` exceeds the moves of a turn while other entities wait.
 pub(crate) const fn is_long(steps: u64) -> bool {
     steps > Moves::Few.max() as u64
 }
 
-/// What a step gives out. Reused from step to step.
+/// Output of a step. The driver reuses it for the next step.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Durable facts, in order; those of one command are stored together.
+    /// Durable facts, in order; all changes of a command are stored together.
     pub changes: Vec<Change>,
-    /// What follows from them.
+    /// Consequences of the changes.
     pub effects: Vec<Effect>,
-    /// Messages that were moved, whether or not a change tells of it.
+    /// Number of messages that were moved, with or without a change.
     pub moves: u64,
     /// Bytes that count for the quota from now on.
     pub bytes_added: u64,
     /// Bytes that stop counting when the changes are durable.
     pub bytes_freed: u64,
-    /// Bytes that stop counting now: what made them free is durable already.
+    /// Bytes that stop counting at once, because the change that freed them is durable already.
     pub bytes_left: u64,
-    /// The strongest durability that a change of this step asks for.
+    /// The strongest durability that a change of this step requires.
     pub durability: Option<Durability>,
-    /// Deliveries that have ended without a word of their receiver: by the end of a lock, or of a connection.
+    /// Number of deliveries that ended without a settlement, because a lock or a connection ended.
     pub lapsed_count: u64,
-    /// Failures that a retry policy would have delayed, had there been room (RTY-32).
+    /// Number of failures that a retry policy would have delayed if there had been room (RTY-32).
     pub undelayed_count: u64,
 }
 
@@ -195,22 +207,22 @@ impl Step {
     }
 }
 
-/// A record that does not say what its key promises; the store is damaged or of a later version.
+/// A record that the machine cannot read; the store is damaged or was written by a later version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {key:?} cannot be read: {}", .what)]
 pub struct CorruptRecord {
-    /// Where it lies.
+    /// Key of the record.
     pub key: Vec<u8>,
-    /// What is wrong.
+    /// Description of the error.
     pub what: &'static str,
 }
 
-/// The state machine of one entity.
+/// The state machine of an entity.
 pub trait Machine {
-    /// Runs one command against a sub-queue. A rejection has changed nothing.
+    /// Runs one command against a sub-queue. A rejected command has changed nothing.
     ///
     /// # Errors
-    /// With the condition of the first check that fails.
+    /// The condition of the first check that fails.
     fn apply(
         &mut self,
         ticket: Ticket,
@@ -220,90 +232,91 @@ pub trait Machine {
         step: &mut Step,
     ) -> Result<Answer, Rejection>;
 
-    /// Finds out, without altering anything, what a command or a due message needs to have found out before
-    /// it is carried out, for about a millisecond; returns whether that can be done now. Until then the
-    /// machine is asked the same again, and nothing else.
+    /// Prepares a command or a loaded content for about a millisecond, without changing the state:
+    /// a topic judges its rules. Returns whether the command can run now. Until then the driver
+    /// calls only this method again, with the same argument.
     fn go_ahead(&mut self, _ahead: Ahead<'_>, _ctx: &mut Ctx<'_>) -> bool {
         true
     }
 
-    /// Whether [`Machine::go_ahead`] has more to do for this than fits into a turn beside others, or the command has,
-    /// so that it is for a long turn.
+    /// Whether the rest of [`Machine::go_ahead`], or the command itself, exceeds a turn while other
+    /// entities wait, so that it needs a long turn.
     fn is_long(&self, _ahead: Ahead<'_>, _now: Timestamp, _limits: &Limits) -> bool {
         false
     }
 
-    /// How many messages a command moves, shows or copies at most, as things are; at least one.
+    /// Maximum number of messages that a command would move, show or copy now; at least one.
     fn steps_of(&self, _command: &Command, _now: Timestamp, _limits: &Limits) -> u64 {
         1
     }
 
-    /// How many steps were taken to judge since the last call, each about a byte that was looked at.
+    /// Takes the number of steps spent on judging since the last call. A step is about a byte that
+    /// was examined.
     fn take_judged(&mut self) -> u64 {
         0
     }
 
-    /// How many messages [`Machine::advance`] moves at most from now on.
+    /// Sets the maximum number of messages that [`Machine::advance`] moves per step.
     fn pace(&mut self, _moves: Moves) {}
 
-    /// Whether more is due than the last step has moved.
+    /// Whether more work is due than the last step has done.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// Lets time pass up to `ctx.now`: what is due happens, within a budget; the rest leaves
-    /// [`Machine::next_deadline`] at an instant that has passed. Called before every list of commands.
+    /// Lets time pass up to `ctx.now` and does due work, within a budget. If work is left,
+    /// [`Machine::next_deadline`] is in the past. Called before every list of commands.
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step);
 
-    /// Matches demand with what is available. Called once after every list of commands.
+    /// Delivers available messages to waiting receivers. Called once after every list of commands.
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step);
 
-    /// Is told that every stage up to this one is durable.
+    /// Marks every stage up to `stage` durable.
     fn committed(&mut self, stage: StageNumber);
 
-    /// The next instant at which [`Machine::advance`] has something to do.
+    /// Next instant at which [`Machine::advance`] has work to do.
     fn next_deadline(&self) -> Option<Timestamp>;
 
-    /// The same without what is due in sessions that are held, for whom those have drivers of their own.
+    /// Next instant of work outside held sessions, which have drivers of their own.
     fn own_deadline(&self) -> Option<Timestamp> {
         self.next_deadline()
     }
 
-    /// The next instant at which something is due in the session that somebody holds.
+    /// Next instant of work in the session that `holder` holds.
     fn deadline_of(&self, _holder: ReceiverId) -> Option<Timestamp> {
         None
     }
 
-    /// Carries a change out. The only code that alters what is durable.
+    /// Carries a change out. Only this method alters durable state.
     fn enact(&mut self, change: &Change, stage: StageNumber);
 
     /// Appends the absolute value of every key that the change touched.
     fn records(&self, change: &Change, batch: &mut Batch);
 
-    /// Appends the counters that changed since the last call, once per list of commands; returns
-    /// the durability they ask for.
+    /// Appends the counters that changed since the last call, once per list of commands. Returns
+    /// the durability that they require.
     fn checkpoint(&mut self, now: Timestamp, batch: &mut Batch) -> Option<Durability>;
 
-    /// Takes back one record in ascending order of keys.
+    /// Restores one record. Records come in ascending order of keys.
     ///
     /// # Errors
-    /// When the record cannot be understood.
+    /// If the record cannot be read.
     fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord>;
 
-    /// Is told that every record was restored. After it the machine is as it was, without locks
+    /// Completes the restore after the last record. Then the machine is as it was, without locks
     /// and demand (LIF-04).
     fn restored(&mut self, now: Timestamp);
 
-    /// Takes what the other machines of its tree have for it: copies of a topic, and what they know of
-    /// each other. Called before every list of commands, if there are others.
+    /// Takes the data of the other machines of its tree: copies from a topic, settings and use from
+    /// subscriptions. Called before every list of commands, if the tree has other machines.
     fn take_in(&mut self, _family: &mut Family, _now: Timestamp) {}
 
-    /// Tells the other machines of its tree what they need to know. Called after every list of commands,
-    /// if there are others.
+    /// Reports its data to the other machines of its tree. Called after every list of commands, if
+    /// the tree has other machines.
     fn give_out(&self, _family: &mut Family) {}
 
-    /// Gets the contents that it has asked for by [`Effect::Load`], in that order; what the store could
-    /// not read is missing.
+    /// Receives the contents that it requested with [`Effect::Load`], in that order; a content is
+    /// `None` if the store could not read it.
     fn loaded(
         &mut self,
         _contents: Vec<(SequenceNumber, Option<Bytes>)>,
@@ -312,46 +325,47 @@ pub trait Machine {
     ) {
     }
 
-    /// Whether it would carry these parts of a transaction out, which another machine of its tree
-    /// coordinates (TXN-08). Changes nothing; a [`Command::Commit`] of the same parts right after it
-    /// succeeds.
+    /// Checks parts of a transaction that another machine of the tree coordinates (TXN-08). Changes
+    /// nothing; a [`Command::Commit`] of the same parts directly after it succeeds.
     ///
     /// # Errors
-    /// With the condition of the first part that cannot be done.
+    /// The condition of the first part that fails.
     fn check_parts(&self, _parts: Vec<Part>, _ctx: &Ctx<'_>) -> Result<(), Rejection> {
         Err(Rejection::invalid_operation(
             "this entity cannot take part in a transaction of another entity",
         ))
     }
 
-    /// How often properties were set on the message that a part of a transaction settles here: what the part comes to
-    /// beside itself, whoever coordinates it (TXN-08).
+    /// Number of overlays on the message that a part of a transaction settles here; they are work
+    /// in addition to the part itself (TXN-08).
     fn set_on_settled(&self, _part: &Part) -> u64 {
         0
     }
 
-    /// What it keeps in memory of what the broker has a bound for.
+    /// Memory that it uses, in units with a limit.
     fn kept(&self) -> Kept {
         Kept::default()
     }
 
-    /// What a send may need in the store beside its content and one record.
+    /// Bytes that a published message may need in the store in addition to its content and one
+    /// record.
     fn send_overhead(&self) -> u64 {
         0
     }
 
-    /// What the command that was judged last by [`Machine::go_ahead`] needs in the store beside its contents, if
-    /// that is known to the byte.
+    /// Bytes that the command judged last by [`Machine::go_ahead`] needs in the store in addition
+    /// to its contents, if known exactly.
     fn judged_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// If that is not known, the most that rules can set on copies of the command that was judged last.
+    /// Maximum bytes that rules can set on the copies of the command judged last, if
+    /// [`Machine::judged_bytes`] is unknown.
     fn set_bytes(&self) -> u64 {
         0
     }
 
-    /// What a command needs in the store that is to be carried out next: contents, the records beside them, and what
+    /// Bytes that the next command needs in the store: contents, their records, and properties that
     /// rules set on copies.
     fn room_of(&self, stored: Stored) -> u64 {
         let overhead = self.judged_bytes().unwrap_or_else(|| {
@@ -361,14 +375,15 @@ pub trait Machine {
         stored.bytes.saturating_add(overhead)
     }
 
-    /// Where the content of a message lies.
+    /// Key of the content of a message.
     fn content_key(&self, sequence: SequenceNumber) -> Key;
 
-    /// Where the `index`-th overlay of a message lies.
+    /// Key of the `index`-th overlay of a message.
     fn overlay_key(&self, sequence: SequenceNumber, index: u16) -> Key;
 }
 
-// What lies below has the same names in every crate of the core: `crate::error` here is `peeklock_core::error`.
+// The crates below keep their names in every crate of the core: `crate::error` here is
+// `peeklock_core::error` there.
 pub(crate) use peeklock_model::{change, command, effect, transaction, transfer};
 pub(crate) use peeklock_record as store;
 pub(crate) use peeklock_words::{

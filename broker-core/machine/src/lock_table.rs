@@ -1,9 +1,10 @@
 //! All locks of an entity: found by index from their slot, ordered by end, grouped by holder.
 //!
-//! Two doubly linked lists run through one table, so that a million locks cost no more a piece than
-//! one: by end of the lock, and by holder. A lock that ends no sooner than all of the list goes to its
-//! tail, as it is with equal durations. One that ends sooner, because LockDuration was lowered or the
-//! clock set back, is kept in an ordered set beside the list: nobody searches the list for its place.
+//! Two doubly linked lists run through one table, by end and by holder, so each operation has
+//! constant cost with a million locks too. A lock that ends no sooner than all others in the list
+//! goes to the tail of the list; this is the case while durations are equal. A lock that ends
+//! sooner, because LockDuration was lowered or the clock set back, goes to an ordered set instead
+//! of being inserted into the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +12,14 @@ use super::slot::LockIndex;
 use crate::ids::{LockToken, ReceiverId, SequenceNumber};
 use crate::time::Timestamp;
 
-/// One lock on one message.
+/// A lock on one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// The token that settles it.
     pub token: LockToken,
-    /// When it ends.
+    /// Instant of its end.
     pub until: Timestamp,
-    /// Whose end releases it.
+    /// Holder whose end releases it.
     pub holder: Option<ReceiverId>,
 }
 
@@ -30,17 +31,17 @@ impl Lock {
     }
 }
 
-/// The table.
+/// Table of all locks of an entity.
 #[derive(Debug, Default)]
 pub struct LockTable {
     nodes: Vec<Option<Node>>,
     free: Vec<LockIndex>,
     first: Option<LockIndex>,
     last: Option<LockIndex>,
-    /// Those that ended sooner than the last of the list when they came.
+    /// Locks that ended sooner than the tail of the list when they were added.
     sooner: BTreeSet<(Timestamp, LockIndex)>,
     holders: BTreeMap<ReceiverId, Holder>,
-    /// How often a place was looked at.
+    /// Number of places examined, for tests.
     #[cfg(test)]
     looks: std::cell::Cell<usize>,
 }
@@ -55,7 +56,7 @@ struct Node {
     same_next: Option<LockIndex>,
 }
 
-/// The locks of a holder, in the order in which they were given.
+/// Locks of a holder, in the order in which they were taken.
 #[derive(Debug, Clone, Copy)]
 struct Holder {
     first: LockIndex,
@@ -63,24 +64,24 @@ struct Holder {
     count: usize,
 }
 
-/// Where a lock has its place by time.
+/// Structure that orders a lock by its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     List,
     Set,
 }
 
-/// An emptied table keeps at most this many places.
+/// Maximum number of places that an emptied table keeps.
 const IDLE_PLACES_MAX: usize = 256;
 
 impl LockTable {
-    /// How many locks there are.
+    /// Number of locks.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.nodes.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -103,19 +104,19 @@ impl LockTable {
         }
     }
 
-    /// The lock of a holder that was given before all others that it has.
+    /// The lock that a holder took first.
     #[must_use]
     pub fn first_of(&self, holder: ReceiverId) -> Option<&Lock> {
         self.get(self.holders.get(&holder)?.first)
     }
 
-    /// How many locks a holder has.
+    /// Number of locks of a holder.
     #[must_use]
     pub fn len_of(&self, holder: ReceiverId) -> usize {
         self.holders.get(&holder).map_or(0, |holder| holder.count)
     }
 
-    /// Adds a lock; `None` if there are four billion already.
+    /// Adds a lock; returns `None` if the table has four billion locks.
     pub fn insert(&mut self, lock: Lock) -> Option<LockIndex> {
         let node = Node {
             lock,
@@ -176,7 +177,7 @@ impl LockTable {
         Some(node.lock)
     }
 
-    /// Moves the end of a lock.
+    /// Changes the end of a lock.
     pub fn renew(&mut self, index: LockIndex, until: Timestamp) {
         let Some(node) = self.node(index).copied() else { return };
         self.unlink_by_time(index, &node);
@@ -184,7 +185,7 @@ impl LockTable {
         self.link_by_time(index, until);
     }
 
-    /// All locks, in no particular order that a caller may rely on.
+    /// Iterates over all locks, in no guaranteed order.
     pub fn iter(&self) -> impl Iterator<Item = (LockIndex, &Lock)> {
         self.nodes.iter().enumerate().filter_map(move |(place, node)| {
             self.count_look();
@@ -192,7 +193,7 @@ impl LockTable {
         })
     }
 
-    /// What is done to a lock looks at a few places, however many there are: tests count them.
+    /// Counts an examined place. Tests check that operations examine a bounded number of places.
     #[inline]
     fn count_look(&self) {
         #[cfg(test)]
@@ -211,7 +212,7 @@ impl LockTable {
         }
     }
 
-    /// Gives a lock its place: at the tail of the list, or in the set if the tail ends later.
+    /// Links a lock by its end: at the tail of the list, or in the set if the tail ends later.
     fn link_by_time(&mut self, index: LockIndex, until: Timestamp) {
         let last = self.last;
         if last.and_then(|last| self.get(last)).is_some_and(|last| last.until > until) {
@@ -249,8 +250,8 @@ impl LockTable {
 mod tests {
     use super::*;
 
-    /// Ten thousand long locks, then as many short ones, each in turn renewed and ended: whatever is done to a
-    /// lock, it looks at no more than this lock, those beside it, and those at the ends of its lists.
+    /// Ten thousand long locks, then as many short ones, each of which is renewed and ended: every
+    /// operation examines only the lock, its neighbours, and the ends of its lists.
     #[test]
     fn short_locks_behind_long_ones_are_not_searched_for_their_place() {
         const COUNT: u64 = 10_000;
@@ -271,7 +272,7 @@ mod tests {
             looked(&table, "insert");
         }
         for number in 0..COUNT {
-            // Neither the first nor the last of those before.
+            // Neither the first nor the last to end.
             let until = number * 7_919 % COUNT;
             short.push(table.insert(lock(COUNT + number, until)).expect("there is room"));
             looked(&table, "insert behind longer ones");
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(table.len(), 15_000);
     }
 
-    /// Compares both lists with a plain list while locks come, go and move at random.
+    /// Compares both lists with a plain list while locks are added, removed and renewed at random.
     #[test]
     fn agrees_with_a_plain_list() {
         let mut seed = 0x853c_49e6_748f_ea9b_u64;

@@ -1,14 +1,15 @@
-//! Which messages other brokers have forwarded here of late, so that one that is forwarded again is not
-//! stored twice.
+//! Memory of the messages that other brokers forwarded here recently, so that a repeated message is
+//! not stored twice.
 //!
-//! A source offers a message again when it ended, or lost the connection, before it had recorded that the
-//! message is here. That can concern only the last list that it forwarded: it forwards the next when the
-//! removal of the one before is durable. So the last messages of each source are enough, and a ring of
-//! them is kept, wherever they went in the order of numbers: messages that were locked, and dead letters,
-//! come later than higher ones.
+//! A source offers a message again if it stopped or lost its connection before it had recorded the
+//! answer. Only the last list of a source can be affected: it forwards the next list when the
+//! removal of the previous one is durable. So a ring with the last messages of each source is
+//! sufficient, in any order of their numbers: messages that were locked, and dead letters, come
+//! later than higher numbers.
 //!
-//! A message is the same if its number and the instant of its enqueueing are. The instant tells it from
-//! one that got its number again, because the source was set up anew from an older copy of its data.
+//! Two messages are the same if their numbers and the instants of their enqueueing are equal. The
+//! instant distinguishes a message that got the same number after the source was restored from an
+//! older copy of its data.
 
 use std::collections::BTreeMap;
 
@@ -17,49 +18,50 @@ pub use peeklock_model::transfer::peer::{PeerSource, REMEMBERED_MAX, Taking};
 use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
 
-/// Sources of one entity; of more, the one is forgotten that was silent longest.
+/// Maximum number of sources of an entity. A further source replaces the source that was silent
+/// longest.
 pub const SOURCES_MAX: usize = 64;
 
-/// What is remembered of all sources.
+/// Remembered messages of all sources.
 #[derive(Debug, Default)]
 pub struct Peers {
     sources: BTreeMap<PeerSource, Taken>,
-    /// How many messages are in all rings.
+    /// Number of messages in all rings.
     count: usize,
 }
 
-/// What is remembered of one.
+/// Remembered messages of a source.
 #[derive(Debug, Default)]
 struct Taken {
-    /// By place in the ring: the ordinal modulo [`REMEMBERED_MAX`].
+    /// Messages by place in the ring: the ordinal modulo [`REMEMBERED_MAX`].
     ring: BTreeMap<u64, Taking>,
-    /// How often a message is in the ring, by what makes it the same.
+    /// Number of occurrences of a message in the ring, by number and instant.
     known: BTreeMap<(SequenceNumber, Timestamp), u32>,
     next: u64,
     last_at: Timestamp,
 }
 
 impl Peers {
-    /// How many messages are remembered.
+    /// Number of remembered messages.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether none is.
+    /// Whether no message is remembered.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether more are remembered when one more of this source is: its ring is not full.
+    /// Whether another message of this source needs more memory: its ring is not full.
     #[must_use]
     pub fn grows_by(&self, source: &PeerSource) -> bool {
         let remembered = self.sources.get(source).map_or(0, |taken| taken.ring.len());
         (remembered as u64) < REMEMBERED_MAX
     }
 
-    /// Whether a message was taken already.
+    /// Whether the message was taken already.
     #[must_use]
     pub fn knows(
         &self,
@@ -72,7 +74,7 @@ impl Peers {
             .is_some_and(|taken| taken.known.contains_key(&(sequence, enqueued_at)))
     }
 
-    /// The taking of a message that is taken now.
+    /// Returns the record of a message that is taken now.
     #[must_use]
     pub fn taking(
         &self,
@@ -85,7 +87,8 @@ impl Peers {
         Taking { ordinal, sequence, enqueued_at, at }
     }
 
-    /// The source to be forgotten before a new one is taken in, if there are as many as there may be.
+    /// Returns the source to forget before `newcomer` is added, if the number of sources is at its
+    /// limit.
     #[must_use]
     pub fn surplus(&self, newcomer: &PeerSource) -> Option<PeerSource> {
         if self.sources.len() < SOURCES_MAX || self.sources.contains_key(newcomer) {
@@ -95,8 +98,8 @@ impl Peers {
         silent.map(|(source, _)| *source)
     }
 
-    /// Remembers a taking; what was in its place is forgotten. Takings come in any order when they are
-    /// read from the store.
+    /// Remembers a message; the previous message at its place in the ring is forgotten. Messages
+    /// from the store come in any order.
     pub fn remember(&mut self, source: PeerSource, taking: Taking) {
         let taken = self.sources.entry(source).or_default();
         taken.next = taken.next.max(taking.ordinal.saturating_add(1));
@@ -122,7 +125,7 @@ impl Peers {
         }
     }
 
-    /// Everything that is remembered, in the order of sources and places.
+    /// Iterates over all remembered messages, by source and place.
     pub fn iter(&self) -> impl Iterator<Item = (&PeerSource, &Taking)> {
         self.sources
             .iter()
@@ -172,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Its number was given again, after the source was set up from an older copy of its data.
+    /// The source was restored from an older copy of its data and gave the number again.
     #[test]
     fn a_message_of_another_instant_is_another_message() {
         let mut peers = Peers::default();
@@ -206,7 +209,7 @@ mod tests {
         assert!(!knows(&peers, &source(5), 1));
     }
 
-    /// What is read back in the order of keys goes on where it was.
+    /// Records that are read back in the order of keys continue the ring.
     #[test]
     fn what_is_read_back_is_the_same() {
         let mut peers = Peers::default();

@@ -1,26 +1,28 @@
-//! An ordered set of sequence numbers, kept as runs: a backlog in order is one run, whatever its length.
+//! Ordered set of sequence numbers, stored as runs: a backlog without gaps is one run of any
+//! length.
 
 use std::collections::BTreeMap;
 
 use crate::ids::SequenceNumber;
 
-/// Ascending numbers as inclusive runs. The first run is held apart, because most removals are there.
+/// Ascending numbers as inclusive runs. The first run is stored separately, because most removals
+/// are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceSet {
     first: Option<(u64, u64)>,
-    /// Start to end of every run behind the first.
+    /// Start and end of every run after the first.
     rest: BTreeMap<u64, u64>,
     count: u64,
 }
 
 impl SequenceSet {
-    /// How many numbers there are.
+    /// Number of elements.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -32,7 +34,7 @@ impl SequenceSet {
         self.first.map(|(start, _)| SequenceNumber(start))
     }
 
-    /// The lowest number that is not below `from`.
+    /// The lowest number that is at least `from`.
     #[must_use]
     pub fn first_from(&self, from: SequenceNumber) -> Option<SequenceNumber> {
         let from = from.0;
@@ -104,7 +106,7 @@ impl SequenceSet {
         true
     }
 
-    /// Removes a number; returns whether it was there.
+    /// Removes a number; returns whether it was present.
     pub fn remove(&mut self, sequence: SequenceNumber) -> bool {
         let number = sequence.0;
         let Some((start, end)) = self.first else { return false };
@@ -140,7 +142,7 @@ impl SequenceSet {
         true
     }
 
-    /// The numbers from `from` on, ascending.
+    /// Iterates over the numbers from `from` on, in ascending order.
     pub fn iter_from(&self, from: SequenceNumber) -> impl Iterator<Item = SequenceNumber> {
         let mut next = self.first_from(from);
         std::iter::from_fn(move || {

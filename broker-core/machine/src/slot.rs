@@ -1,4 +1,4 @@
-//! The table of all slots of an entity.
+//! Table of all slots of an entity, by sequence number.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::ids::SequenceNumber;
 
 pub use peeklock_model::change::slot::{LockIndex, Mark, Marks, Slot, SlotState, overlay_bytes};
 
-/// Slots a new chunk has room for; doubles from chunk to chunk up to [`CHUNK_SLOTS_MAX`].
+/// Capacity of the first chunk in slots; doubles from chunk to chunk up to [`CHUNK_SLOTS_MAX`].
 const CHUNK_SLOTS_MIN: usize = 4;
 const CHUNK_SLOTS_MAX: usize = 1_024;
-/// The largest chunk that an empty table keeps.
+/// Maximum capacity of the chunk that an empty table keeps.
 const IDLE_SLOTS_MAX: usize = 64;
 
 /// All slots of an entity by sequence number, in chunks of consecutive numbers.
@@ -22,7 +22,7 @@ const IDLE_SLOTS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct SlotTable {
     chunks: BTreeMap<u64, Chunk>,
-    /// The chunk that takes new numbers, held apart from the full ones.
+    /// The chunk that takes new numbers, separate from the full ones.
     last: Option<Chunk>,
     count: usize,
 }
@@ -85,7 +85,7 @@ impl Chunk {
         Some(removed)
     }
 
-    /// The first number behind all that it may have.
+    /// The first number after all numbers that it may contain.
     const fn end(&self) -> u64 {
         match &self.slots {
             Slots::Dense(slots) => self.first + slots.len() as u64,
@@ -93,7 +93,8 @@ impl Chunk {
         }
     }
 
-    /// Puts a slot in the place of its number, if that is one of this chunk's.
+    /// Stores a slot at the place of its number, if the chunk has that place; returns whether it
+    /// did.
     fn put(&mut self, sequence: u64, slot: Slot) -> bool {
         let Some(offset) = sequence.checked_sub(self.first).and_then(|it| usize::try_from(it).ok())
         else {
@@ -121,7 +122,7 @@ impl Chunk {
         true
     }
 
-    /// Turns a chunk of which little is left into a short list.
+    /// Turns a chunk with few slots left into a short list.
     fn thin_out(&mut self) {
         match &mut self.slots {
             Slots::Dense(slots) if self.live * 4 <= slots.capacity() => {
@@ -140,20 +141,20 @@ impl Chunk {
 }
 
 impl SlotTable {
-    /// How many messages there are.
+    /// Number of messages.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a slot under a number that was not used before: above all others, but for one that was set aside
-    /// (TXN-13).
+    /// Adds a slot under an unused number. It is higher than all others, unless it was reserved
+    /// before (TXN-13).
     pub fn insert(&mut self, sequence: SequenceNumber, slot: Slot) {
         if self.last.as_ref().is_none_or(|chunk| sequence.0 >= chunk.end())
             && self.chunks.last_key_value().is_none_or(|(_, chunk)| sequence.0 >= chunk.end())
@@ -168,14 +169,14 @@ impl SlotTable {
         };
         let taken = near.is_some_and(|chunk| chunk.put(number, slot));
         if !taken {
-            // Between two chunks.
+            // No chunk covers the number.
             let alone = Slots::Sparse(vec![(0, slot)]);
             self.chunks.insert(number, Chunk { first: number, live: 1, capacity: 1, slots: alone });
         }
         self.count += 1;
     }
 
-    /// Adds a slot under a number above all that were added before.
+    /// Adds a slot under a number above all earlier numbers.
     fn push(&mut self, sequence: SequenceNumber, slot: Slot) {
         let sequence = sequence.0;
         let (capacity, takes) = match &self.last {
@@ -223,7 +224,7 @@ impl SlotTable {
         self.chunks.range(..=number).next_back()?.1.get(number)
     }
 
-    /// The slot of a message, to change it.
+    /// The mutable slot of a message.
     pub fn get_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Slot> {
         #[cfg(test)]
         looks::count();
@@ -261,8 +262,8 @@ impl SlotTable {
         Some(removed)
     }
 
-    /// Makes an emptied last chunk ready for the next numbers, or frees it if it is large: an idle
-    /// entity keeps little.
+    /// Prepares an emptied last chunk for the next numbers, or frees it if it is large, so that an
+    /// idle entity needs little memory.
     fn restart_last(&mut self) {
         match &mut self.last {
             Some(Chunk { first, capacity, slots: Slots::Dense(slots), .. })
@@ -275,7 +276,7 @@ impl SlotTable {
         }
     }
 
-    /// All messages, ascending by number.
+    /// Iterates over all messages, in ascending order of numbers.
     pub fn iter(&self) -> impl Iterator<Item = (SequenceNumber, &Slot)> {
         self.chunks.values().chain(&self.last).flat_map(|chunk| {
             let (dense, sparse) = match &chunk.slots {
@@ -298,8 +299,8 @@ impl SlotTable {
     }
 }
 
-/// How many slots this thread has looked at, and exits to destinations that senders named: what a step costs, without a
-/// clock.
+/// Number of slots, and of exits to named destinations, that this thread has examined: a measure of
+/// the cost of a step without a clock.
 #[cfg(test)]
 pub(crate) mod looks {
     use std::cell::Cell;
@@ -310,7 +311,7 @@ pub(crate) mod looks {
         COUNT.with(|count| count.set(count.get() + 1));
     }
 
-    /// So many in all.
+    /// Returns the number since the start of the thread.
     pub(crate) fn all() -> u64 {
         COUNT.with(Cell::get)
     }
@@ -325,7 +326,8 @@ mod tests {
         Slot { delivery_count: count, ..Slot::arriving(Timestamp::NONE, 1, 0) }
     }
 
-    /// Compares the table with a plain map while numbers are added with gaps, sometimes late, and removed at random.
+    /// Compares the table with a plain map while numbers are added with gaps, sometimes late, and
+    /// removed at random.
     #[test]
     fn agrees_with_a_plain_map() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -342,7 +344,7 @@ mod tests {
             next += if random(50) == 0 { 1 + random(3_000) } else { 1 };
             table.insert(SequenceNumber(next), slot(round));
             plain.insert(next, round);
-            // One that was set aside.
+            // A number that was reserved before.
             let late = 1 + random(next);
             if random(4) == 0 && !plain.contains_key(&late) {
                 table.insert(SequenceNumber(late), slot(round));

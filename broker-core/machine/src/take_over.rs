@@ -1,25 +1,27 @@
-//! Lists of messages that are taken over from elsewhere, in their order, each by itself. Queues and
-//! topics share it.
+//! Order of taking over lists of messages from another entity or broker. Queues and topics share
+//! it: the destination judges each message in order.
 
 use crate::command::PeerArrival;
 use crate::condition::Condition;
 use crate::error::Rejection;
 use crate::transfer::{Admission, Arrival, WhenFull};
 
-/// What a destination says of a message that it may take.
+/// Decision of a destination to take a message.
 pub(crate) enum Admitted<P> {
-    /// It takes it, by this plan.
+    /// It takes the message now, by this plan.
     Now(P),
-    /// It would be too much for one step together with those before it: it comes again, with all behind it.
+    /// The message exceeds the step together with the messages before it. The source offers it
+    /// again, with all messages after it.
     Later,
 }
 
-/// Takes messages of another entity over: `admit` judges one, `take` takes what was admitted.
+/// Takes over messages of another entity: `admit` judges a message, `take` stores an admitted one.
 ///
-/// Nothing is taken behind one that was refused: the source stores first that it keeps that one for good.
-/// Else, if the answer were lost, it would be offered again behind those that came after it, and might be
-/// taken then (FWD-10). What is refused too does not wait. For want of room the list ends at once, if it
-/// is to stop there.
+/// After a refused message, no later message is taken until the source has stored that it keeps the
+/// refused one. Otherwise, if the answer were lost, the source would offer the refused message
+/// again after later ones, and the destination might take it then (FWD-10). Later messages are
+/// still judged, and refused ones are reported. If the quota is exceeded and `when_full` is
+/// [`WhenFull::Stop`], the list ends at once.
 pub(crate) fn arrivals<D, P>(
     destination: &mut D,
     messages: Vec<Arrival>,
@@ -55,8 +57,9 @@ pub(crate) fn arrivals<D, P>(
     admissions
 }
 
-/// Takes messages of another broker over. Ends at the first that is not taken, as above: the other broker
-/// stores first that it keeps that one (FWD-10). Of one that is to come again nothing is said.
+/// Takes over messages of another broker. Ends at the first refused message, because the other
+/// broker stores first that it keeps that message (FWD-10). A message that is postponed has no
+/// result.
 pub(crate) fn arrivals_of_peer(
     messages: Vec<PeerArrival>,
     mut take: impl FnMut(PeerArrival) -> Result<Admitted<()>, Rejection>,
@@ -77,7 +80,7 @@ pub(crate) fn arrivals_of_peer(
     results
 }
 
-/// Refuses a message that has made more hops than it may (FWD-12).
+/// Refuses a message that exceeds the limit of hops (FWD-12).
 pub(crate) fn refuse_hops(hops: u8, hops_max: u8) -> Result<(), Rejection> {
     if hops <= hops_max {
         return Ok(());
@@ -94,8 +97,9 @@ mod tests {
     use crate::message::{Message, PropertyLimits};
     use crate::transfer::Origin;
 
-    /// A list in which `x` is refused, `f` finds no room, `l` is too much, and everything else is taken: what was taken,
-    /// and what was said of each (`+` accepted, `-` refused, `.` not tried).
+    /// Runs a list in which `x` is refused, `f` finds no room, `l` exceeds the step, and all others
+    /// are taken. Returns the messages taken, and the answers (`+` accepted, `-` refused, `.` not
+    /// tried).
     fn judged(list: &str, when_full: WhenFull) -> (String, String) {
         let content = Message::new("").with_message_id("m").encode();
         let envelope = content.envelope(&PropertyLimits::default(), &[0; 16]);
@@ -131,8 +135,8 @@ mod tests {
         (taken, said.collect())
     }
 
-    /// FWD-10, FWD-15: nothing is taken behind one that is refused, before its source has stored that it
-    /// keeps that one. What is refused too is told at once.
+    /// FWD-10, FWD-15: no message after a refused one is taken before its source has stored that it
+    /// keeps that one. Other refusals are reported at once.
     #[test]
     fn nothing_is_taken_behind_one_that_is_refused() {
         for (list, taken, said) in [
@@ -148,7 +152,7 @@ mod tests {
         }
     }
 
-    /// VIA-03: where messages are held up, the first without room ends the list.
+    /// VIA-03: with `WhenFull::Stop`, the first message without room ends the list.
     #[test]
     fn the_first_without_room_ends_a_list_that_is_held_up() {
         for (list, taken, said) in [("afxfb", "a", "+-..."), ("axfb", "a", "+--.")] {

@@ -1,35 +1,35 @@
-//! When an entity was created, described anew and used, and when it has not been used for long enough to
-//! be deleted (TMP-07, TMP-08).
+//! Instants of an entity's creation, last update and last use, and the deadline of its idle
+//! deletion (TMP-07, TMP-08).
 
 use crate::change::codec::Counters;
 use crate::ids::SequenceNumber;
 use crate::time::{TimeSpan, Timestamp};
 
-/// After a start nothing is deleted for this long (TMP-08).
+/// Time after a start during which no entity is deleted (TMP-08).
 const GRACE_AFTER_START: TimeSpan = TimeSpan::from_minutes(5);
-/// How often an entity that is due for deletion says so again.
+/// Interval at which an entity due for deletion is reported again.
 const REPORT_INTERVAL: TimeSpan = TimeSpan::from_seconds(30);
-/// The last use on disk is at most this old; half of what TMP-08 allows.
+/// Maximum age of the last use in the store; half of the time that TMP-08 allows.
 const STORED_EVERY: TimeSpan = TimeSpan::from_seconds(30);
 
-/// When an entity was used.
+/// Instants of the use of an entity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// When the entity was created.
+    /// Instant of creation.
     pub(crate) created_at: Timestamp,
-    /// The last change of its description.
+    /// Instant of the last change of its description.
     pub(crate) updated_at: Timestamp,
-    /// The last use, [`Timestamp::NONE`] if there was none.
+    /// Instant of the last use; [`Timestamp::NONE`] if there was none.
     pub(crate) last_at: Timestamp,
-    /// What the store has of it.
+    /// The last use as stored.
     stored_at: Timestamp,
-    /// When this broker took the entity over.
+    /// Instant at which this broker opened the entity.
     started_at: Timestamp,
     reported_at: Option<Timestamp>,
 }
 
 impl Usage {
-    /// Of an entity that is created now.
+    /// Returns the usage of an entity that is created now.
     pub(crate) const fn starting(now: Timestamp) -> Self {
         Self {
             created_at: now,
@@ -41,12 +41,12 @@ impl Usage {
         }
     }
 
-    /// Begins anew after a restart: the last use is as it was, the grace starts now.
+    /// Restarts the grace period after a start; the last use stays.
     pub(crate) const fn restart(&mut self, now: Timestamp) {
         self.started_at = now;
     }
 
-    /// What the store is to have of an entity that was used so and gave this number last.
+    /// Returns the counters to store, with the sequence number given last.
     pub(crate) const fn counters(&self, last_sequence: SequenceNumber) -> Counters {
         Counters {
             last_sequence,
@@ -56,7 +56,7 @@ impl Usage {
         }
     }
 
-    /// Takes back what the store has.
+    /// Restores the stored counters.
     pub(crate) const fn restore(&mut self, counters: &Counters) {
         self.created_at = counters.created_at;
         self.updated_at = counters.updated_at;
@@ -64,7 +64,7 @@ impl Usage {
         self.stored_at = counters.last_used_at;
     }
 
-    /// The last use of any kind: to be created and to be described anew are uses, too.
+    /// Instant of the last use of any kind. Creation and updates count as uses.
     pub(crate) fn last_of_any_kind(&self) -> Timestamp {
         self.last_at.max(self.created_at).max(self.updated_at)
     }
@@ -75,30 +75,29 @@ impl Usage {
         self.reported_at = None;
     }
 
-    /// Whether the last use on disk is half a minute old.
+    /// Whether the last use is newer than the store's, which is older than [`STORED_EVERY`].
     pub(crate) fn wants_storing(&self, now: Timestamp) -> bool {
         self.last_at > self.stored_at && now >= self.stored_at.plus(STORED_EVERY)
     }
 
-    /// Takes note that the last use is in the store.
+    /// Records that the last use was stored.
     pub(crate) const fn stored(&mut self) {
         self.stored_at = self.last_at;
     }
 
-    /// When the entity will have been idle for as long as it may; `last_at` is its last use of any
-    /// kind.
+    /// Instant at which AutoDeleteOnIdle has passed since `last_at`, the last use of any kind.
     pub(crate) fn deadline(&self, last_at: Timestamp, allowed: TimeSpan) -> Timestamp {
         let grace = self.started_at.plus(GRACE_AFTER_START.min(allowed));
         let due = last_at.plus(allowed).max(grace);
         self.reported_at.map_or(due, |at| due.max(at.plus(REPORT_INTERVAL)))
     }
 
-    /// Whether the entity has said that it is idle, and was not used since.
+    /// Whether the entity was reported idle and not used since.
     pub(crate) const fn is_reported(&self) -> bool {
         self.reported_at.is_some()
     }
 
-    /// Notes that it has said so.
+    /// Records the report.
     pub(crate) const fn report(&mut self, now: Timestamp) {
         self.reported_at = Some(now);
     }
