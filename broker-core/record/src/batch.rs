@@ -1,4 +1,5 @@
-//! A batch of records in one flat buffer: keys and values are written once and read in place.
+//! Batches of records in one flat buffer: keys and values are written once and read in place.
+//! Machines fill a batch, the shell submits it, and the store applies it.
 
 use bytes::Bytes;
 
@@ -35,7 +36,7 @@ enum Kind {
     DeletePrefix,
 }
 
-/// One record, borrowed from its batch.
+/// A record, borrowed from its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// Sets the value of a key.
@@ -59,16 +60,16 @@ pub enum Record<'a> {
     },
 }
 
-/// What a put says about content.
+/// Content of a record that is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentOp<'a> {
-    /// The key has none.
+    /// No content.
     None,
-    /// These bytes.
+    /// New content.
     New(&'a Bytes),
-    /// What the key has already.
+    /// The existing content of the key.
     Keep,
-    /// The content that another key has after the records before this one, shared with it.
+    /// The content of another key at this point of the batch, shared with it.
     Of(&'a [u8]),
 }
 
@@ -130,7 +131,7 @@ impl Batch {
         });
     }
 
-    /// The records in the order in which they were added.
+    /// Iterates over the records in the order in which they were added.
     #[inline]
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.heads.iter().filter_map(|head| self.record(head))
@@ -155,13 +156,13 @@ impl Batch {
         })
     }
 
-    /// How many records there are.
+    /// Number of records.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Whether there are none.
+    /// Whether the batch is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.heads.is_empty()
@@ -173,7 +174,8 @@ impl Batch {
         self.buffer.len() as u64 + self.content_bytes
     }
 
-    /// Marks the batch as one that answers wait for; without it the store may delay the sync.
+    /// Requires a sync, because an answer waits for the batch. Without it the store may delay the
+    /// sync.
     pub const fn require_sync(&mut self) {
         self.synced = true;
     }
@@ -184,23 +186,23 @@ impl Batch {
         self.synced
     }
 
-    /// Adds to the reservation that this batch gives back when it completes.
+    /// Adds `bytes` to the reservation that the store releases when this batch completes.
     pub const fn carry_reservation(&mut self, bytes: u64) {
         self.reserved += bytes;
     }
 
-    /// Takes something off the reservation again.
+    /// Subtracts `bytes` from the reservation.
     pub const fn drop_reservation(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
 
-    /// The same records without the reservation, for a store that submits to another.
+    /// Returns the same records without the reservation, for a store that submits to another store.
     #[must_use]
     pub fn without_reservation(&self) -> Self {
         Self { reserved: 0, ..self.clone() }
     }
 
-    /// The bytes set aside for this batch.
+    /// Bytes reserved for this batch.
     #[must_use]
     pub const fn reserved(&self) -> u64 {
         self.reserved

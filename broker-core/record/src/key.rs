@@ -1,14 +1,14 @@
-//! Keys: bytes in the order in which a store keeps them.
+//! Keys of records: bytes, in the order in which a store keeps them.
 
 use std::fmt;
 
-/// How many bytes at the head of a key name its space.
+/// Number of bytes at the start of a key that name its space.
 pub const SPACE_BYTES: usize = 8;
 
-/// The longest key a store must take, in bytes.
+/// Maximum length in bytes of a key that a store must accept.
 pub const KEY_BYTES_MAX: usize = 40;
 
-/// A key of at most [`KEY_BYTES_MAX`] bytes, compared as bytes. Starts with its space.
+/// A key of at most [`KEY_BYTES_MAX`] bytes, compared as bytes. It starts with its space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     length: u8,
@@ -16,7 +16,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key of one space, continued by [`Key::then`].
+    /// Returns a key with only its space, to be continued by [`Key::then`].
     #[must_use]
     pub fn of_space(space: u64) -> Self {
         let mut key = Self { length: 0, bytes: [0; KEY_BYTES_MAX] };
@@ -24,7 +24,7 @@ impl Key {
         key
     }
 
-    /// A copy of the bytes of a key; `None` if there are too many.
+    /// Copies a key from its bytes; returns `None` if there are more than [`KEY_BYTES_MAX`].
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut key = Self { length: u8::try_from(bytes.len()).ok()?, bytes: [0; KEY_BYTES_MAX] };
@@ -32,7 +32,8 @@ impl Key {
         Some(key)
     }
 
-    /// The key with more bytes at its end; what does not fit is a mistake of the caller and dropped.
+    /// Appends bytes. If the key would exceed [`KEY_BYTES_MAX`], which is an error of the caller,
+    /// they are dropped; debug builds panic.
     #[must_use]
     pub fn then(mut self, more: &[u8]) -> Self {
         self.push(more);
@@ -48,13 +49,13 @@ impl Key {
         }
     }
 
-    /// The key cut to so many bytes.
+    /// Returns the first `length` bytes of the key.
     #[must_use]
     pub fn cut(self, length: usize) -> Self {
         Self::from_bytes(self.as_bytes().get(..length).unwrap_or(self.as_bytes())).unwrap_or(self)
     }
 
-    /// The bytes.
+    /// The bytes of the key.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or(&self.bytes)

@@ -1,9 +1,11 @@
-//! What a machine writes and a store keeps: keys, records under them, and batches of records that are
-//! stored together. The one thing that both know (DESIGN D11).
+//! Keys, records and batches: the values that a machine writes and a store keeps, and everything
+//! that these two share (DESIGN D11).
 //!
-//! Values are absolute, so the last one of a key wins. The first [`SPACE_BYTES`] bytes of a key name its
-//! space; everything in a space can be dropped at once. What keys and values mean is known to
-//! `peeklock-model`'s `change/codec.rs` alone.
+//! Values are absolute, so the last value of a key wins. The first [`SPACE_BYTES`] bytes of a key
+//! name its space, which can be deleted as a whole. Only `change/codec.rs` of `peeklock-model`
+//! knows the meaning of keys and values.
+//!
+//! Modules in reading order: `key`, `batch`, `reserved`.
 
 mod batch;
 mod key;

@@ -1,12 +1,13 @@
-//! What a store says when it is asked for room, and a machine acts on.
+//! Answer of a store to a reservation of space, on which the machine acts.
 
 /// The answer to a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserved {
-    /// The bytes are set aside until the batch that carries them completes.
+    /// The bytes are reserved until their batch completes.
     Granted,
-    /// No room just now; the waker is called when there may be.
+    /// No space now; the store calls the waker when there may be space.
     Busy,
-    /// The medium is under its floor of free space; the waker is called when it is not (QUO-05).
+    /// The free space of the medium is below its minimum; the store calls the waker when it is not
+    /// (QUO-05).
     Full,
 }
