@@ -220,7 +220,8 @@ pub enum Command {
         /// The ticket of the call to withdraw.
         call: crate::ids::Ticket,
     },
-    /// Takes deferred messages by number, all or none (DEF-03, DEF-11). Answer: [`Outcome::Received`].
+    /// Takes deferred messages by number, all or none (DEF-03, DEF-11). Answer:
+    /// [`Outcome::Received`].
     ReceiveDeferred {
         /// Peek-lock or receive-and-delete.
         mode: ReceiveMode,

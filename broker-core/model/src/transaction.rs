@@ -113,8 +113,8 @@ impl Operation {
         }
     }
 
-    /// Whether a command that names a transaction is carried out immediately, outside the transaction: it only reads,
-    /// or it renews a lock that may expire before the commit (TXN-02).
+    /// Whether a command that names a transaction is carried out immediately, outside the
+    /// transaction: it only reads, or it renews a lock that may expire before the commit (TXN-02).
     #[must_use]
     pub const fn is_outside(command: &Command) -> bool {
         matches!(

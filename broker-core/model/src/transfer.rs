@@ -1,4 +1,5 @@
-//! Transfers: the messages and answers between two entities of this broker (DESIGN D9, file 10 of the spec).
+//! Transfers: the messages and answers between two entities of this broker (DESIGN D9, file 10 of
+//! the spec).
 //!
 //! ```text
 //!   source                                              destination

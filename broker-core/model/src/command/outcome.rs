@@ -21,12 +21,13 @@ use crate::transfer::Admission;
 pub enum Outcome<M, S, W> {
     /// Done, without a result.
     Done,
-    /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or, if it
-    /// was to be scheduled, the number of the scheduled message that it repeats (DUP-12).
+    /// The message is stored under this number; 0 for a silently dropped duplicate (DUP-02), or, if
+    /// it was to be scheduled, the number of the scheduled message that it repeats (DUP-12).
     Accepted(SequenceNumber),
     /// The numbers of a batch, in its order, each as in [`Outcome::Accepted`].
     AcceptedBatch(Vec<SequenceNumber>),
-    /// The entity would store the messages of a transaction, and has reserved numbers for the scheduled ones (SCH-13).
+    /// The entity would store the messages of a transaction, and has reserved numbers for the
+    /// scheduled ones (SCH-13).
     NumbersSetAside {
         /// The number to return to the client for each message, as in [`Outcome::Accepted`]; 0 if
         /// it gets its number at the commit.

@@ -10,7 +10,8 @@ use crate::time::Timestamp;
 /// A command that only topics accept.
 #[derive(Clone, Debug)]
 pub enum TopicCommand {
-    /// Replaces the description of the topic; it was validated before (ENT-17). Answer: [`super::Outcome::Done`].
+    /// Replaces the description of the topic; it was validated before (ENT-17). Answer:
+    /// [`super::Outcome::Done`].
     Update {
         /// The new description.
         description: Box<TopicDescription>,

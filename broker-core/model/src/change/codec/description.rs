@@ -14,12 +14,13 @@ use crate::limits::Limits;
 
 /// The version of a description that ends with its unknown properties.
 const EXTENDED: u8 = VERSION + 1;
-/// The version that ends with unknown properties, if there are some, and with retries (RTY-16, RTY-23).
+/// The version that ends with unknown properties, if there are some, and with retries (RTY-16,
+/// RTY-23).
 const RETRYING: u8 = EXTENDED + 1;
 /// The version of a catch-all subscription (TOP-25). It ends as the version before.
 const CATCH_ALL: u8 = RETRYING + 1;
-/// The version that ends with unknown properties, if there are some, and with tag, length and value of each further
-/// property that differs from its default.
+/// The version that ends with unknown properties, if there are some, and with tag, length and value
+/// of each further property that differs from its default.
 const TAGGED: u8 = CATCH_ALL + 1;
 
 /// The greatest tag of the properties in groups.

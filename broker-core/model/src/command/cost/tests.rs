@@ -163,8 +163,8 @@ fn a_command_costs_what_it_brings() {
             Some((5 + 512 + 256, 0)),
         ),
         (Command::Describe, 1, 0, None),
-        // The answer of a peek exists before it has room: at most the maximum of messages per peek counts
-        // (PEK-08).
+        // The answer of a peek exists before it has room: at most the maximum of messages per peek
+        // counts (PEK-08).
         (peek(0), 1, 0, None),
         (peek(1), 1, PEEKED_BYTES, None),
         (peek(250), 1, 250 * PEEKED_BYTES, None),
