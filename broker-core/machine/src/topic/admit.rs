@@ -1,5 +1,5 @@
-//! Whether a topic takes messages: the checks of SND-19 that are its own, and the copies that each would become, since
-//! the quota counts them (TOP-10).
+//! Admission of messages to a topic: its checks of SND-19, and the copies that each message would
+//! become, since the quota counts them (TOP-10).
 
 use std::collections::BTreeSet;
 
@@ -21,17 +21,16 @@ use crate::rule::{Excess, Facts, Published, Selection};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step, intake};
 
-/// What is to become of an admitted message.
+/// Result of an admission.
 pub(super) enum Plan {
-    /// It waits for its instant.
+    /// The message waits for its instant.
     Schedule(Timestamp),
-    /// It is published now.
+    /// The message is published now.
     Publish(Selection),
 }
 
 impl Topic {
-    /// The checks for a message that is one of a list, each by itself; `bytes_added` is what those before
-    /// it have added.
+    /// Checks one message of a list by itself. `bytes_added` is the size of the messages before it.
     pub(super) fn admit_one(
         &self,
         message: &InboundMessage,
@@ -45,7 +44,7 @@ impl Topic {
         Ok(plan)
     }
 
-    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    /// Checks a batch, which may be empty (SND-30, SND-34).
     pub(super) fn admit_batch(
         &self,
         messages: &[InboundMessage],
@@ -61,8 +60,8 @@ impl Topic {
         Ok(plans)
     }
 
-    /// The checks of SND-19 that are the topic's; each covers all messages before the next begins. The
-    /// quota needs to know the copies (TOP-10), so this finds them.
+    /// Makes the checks of SND-19 that belong to the topic. Each check covers all messages before
+    /// the next begins. The quota counts the copies (TOP-10), so this selects them.
     pub(super) fn admit(
         &self,
         messages: &[InboundMessage],
@@ -73,7 +72,7 @@ impl Topic {
         self.admit_after(messages, &Journey::default(), ctx)
     }
 
-    /// The same for messages that have the same behind them.
+    /// Checks messages that share one journey.
     fn admit_after(
         &self,
         messages: &[InboundMessage],
@@ -105,8 +104,8 @@ impl Topic {
         Ok(plans)
     }
 
-    /// Refuses what the broker keeps as many of as it may. Whether the sessions of copies are new, only their
-    /// subscriptions know: at the bound none is taken.
+    /// Refuses messages that exceed a limit of the broker. Only the subscriptions know whether the
+    /// sessions of copies are new, so at the limit of sessions no message in a session is admitted.
     pub(super) fn refuse_beyond_broker(
         &self,
         messages: &[InboundMessage],
@@ -129,7 +128,7 @@ impl Topic {
         Ok(())
     }
 
-    /// What is to become of a message.
+    /// Plans a message: schedules it, or selects its copies.
     pub(super) fn plan(
         &self,
         message: &InboundMessage,
@@ -143,7 +142,7 @@ impl Topic {
         }
     }
 
-    /// Whether a message of a batch gets a number of its own, so that its rules can see it (SQL-09).
+    /// Whether a message of a batch gets a number of its own, which its rules can see (SQL-09).
     fn is_new(&self, message: &InboundMessage, ids: &mut BTreeSet<u128>, now: Timestamp) -> bool {
         let (Some(_), Some(id_hash)) = (&self.duplicates, message.envelope.message_id_hash) else {
             return true;
@@ -151,7 +150,7 @@ impl Topic {
         self.find_duplicate(Some(id_hash), now).is_none() && ids.insert(id_hash)
     }
 
-    /// The copies of a message that is enqueued now.
+    /// Selects the copies of a message that is enqueued now.
     pub(super) fn select(
         &self,
         content: &Content,
@@ -166,7 +165,7 @@ impl Topic {
         self.matcher.publish(content, &published, ctx.limits, &mut *ctx.tokens)
     }
 
-    /// A message as the rules see it.
+    /// Returns a message as the rules see it.
     pub(super) fn published<'c>(
         &self,
         content: &'c Content,
@@ -193,8 +192,8 @@ impl Topic {
         Published::new(view, facts)
     }
 
-    /// Refuses a message that would become more copies than it may over all its hops (FWD-33): one that comes
-    /// from another entity, so that it rests there, and one that a client sends.
+    /// Refuses a message that would exceed the limit of copies over all its hops (FWD-33): a
+    /// message from another entity stays there, a client's send is rejected.
     pub(super) fn refuse_copies(&self, plans: &[Plan], journey: &Journey) -> Result<(), Rejection> {
         let counts = plans.iter().filter_map(|plan| match plan {
             Plan::Publish(selection) => Some(selection.copies.len()),
@@ -268,14 +267,15 @@ impl Intake for Topic {
 }
 
 impl Plan {
-    /// What a message adds to the stored size: one content per copy (TOP-10).
+    /// Bytes that a message adds to the stored size: the content once per copy (TOP-10).
     pub(super) fn size_bytes(&self, message: &InboundMessage, journey: &Journey) -> u64 {
         let size = u64::from(message.envelope.size);
         match self {
             Self::Schedule(_) => size,
             Self::Publish(selection) => {
                 let of_copies = selection.copies.iter().map(|copy| {
-                    // What is set on a copy has a record, and why it was refused another (SET-41).
+                    // The overlay of a copy has a record, and so has the reason of a refusal
+                    // (SET-41).
                     let is_set = journey.changes.is_some() || copy.changed.is_some();
                     let records = u64::from(is_set) + u64::from(copy.refusal.is_some());
                     size + overlay_bytes(copy) + records * u64::from(OVERLAY_BYTES)
@@ -285,7 +285,7 @@ impl Plan {
         }
     }
 
-    /// What it becomes.
+    /// Returns the copies of the message and their bytes.
     pub(super) fn staged(&self, journey: &Journey) -> Staged {
         match self {
             Self::Schedule(_) => Staged::default(),
@@ -294,7 +294,7 @@ impl Plan {
     }
 }
 
-/// Refuses what would be too much for one atomic step (TOP-07, QUO-07).
+/// Refuses messages that exceed an atomic step (TOP-07, QUO-07).
 pub(super) fn refuse_beyond(staged: Staged, ctx: &Ctx<'_>) -> Result<(), Rejection> {
     match staged.beyond(ctx.limits) {
         Some(beyond) => Err(beyond.refusal(ctx.limits)),
@@ -302,7 +302,8 @@ pub(super) fn refuse_beyond(staged: Staged, ctx: &Ctx<'_>) -> Result<(), Rejecti
     }
 }
 
-/// Refuses what rules were stopped at, and more copies than may be made at once.
+/// Refuses messages whose rules were stopped at a limit, and messages with more copies than one
+/// step may make.
 pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejection> {
     let limits = ctx.limits;
     let selections = plans.iter().filter_map(|plan| match plan {

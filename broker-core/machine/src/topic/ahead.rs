@@ -1,5 +1,5 @@
-//! Judging ahead: what rules make of the messages of a command is found out before the command is applied,
-//! in slices, in which the other entities of the arbiter have their turn.
+//! Judging ahead: before a slow command is applied, its rules are evaluated in slices, between
+//! which other entities of the arbiter have their turns.
 //!
 //! ```text
 //!  command ──► little work? ──yes──────────────────────────────► applied, judged on the way
@@ -8,13 +8,13 @@
 //!                          └── the shell takes no other command ──┘
 //! ```
 //!
-//! It alters nothing, and nothing comes in between, so the command is still one atomic step, and in its
-//! order. What was found is forgotten with the next command that is judged.
+//! Judging changes no state, and no other command comes in between, so the command is still one
+//! atomic step in its order. The next judged command drops the results.
 //!
-//! What is found stays in memory until then. So it ends where it is more than one step may store, or where all topics
-//! together have found as much as they may: what is sent is refused then, of a list from elsewhere the rest comes
-//! again. So it does where a list from another entity takes longer than a publish may: the broker has its contents in
-//! memory meanwhile, in room that others want (decision 34).
+//! The results stay in memory until then. So judging ends at the bytes of an atomic step, and at
+//! the limit of judged bytes of all topics. Then a send is refused, and the rest of a list from
+//! another entity comes again. Judging a list also ends after the time of a publish: the broker
+//! holds the list's contents in memory meanwhile, in room that others need (decision 34).
 
 use std::collections::BTreeMap;
 
@@ -39,51 +39,51 @@ use crate::transaction::{Operation, Part};
 use crate::transfer::Arrival;
 use crate::{Ahead, Ctx, intake};
 
-/// A slice takes about a millisecond.
+/// Steps of a slice, which take about a millisecond.
 const SLICE_STEPS: u64 = 1 << 20;
-/// So many rules of a new subscription are judged in one slice; each takes some ten microseconds.
+/// Number of rules of a new subscription in a slice; each takes some ten microseconds.
 const SLICE_RULES: usize = 64;
-/// What it takes for each byte to see a message with what was set on it since: properties of both are looked up.
+/// Steps per byte to apply overlays to a message: properties of both are looked up.
 const CHANGED_STEPS_PER_BYTE: u64 = 8;
-/// So much is found for one command whatever all topics together have found.
+/// Bytes of results that a command may always have, even at the limit of all topics.
 const ALWAYS_KEPT_BYTES: u64 = 64 << 10;
 
-/// What is judged ahead.
+/// State of judging ahead.
 pub(super) struct JudgedAhead {
     whose: Whose,
     selections: BTreeMap<Known, Selection>,
-    /// How many messages are judged, and the next one.
+    /// Number of judged messages, and the state of the next one.
     count: usize,
     judging: Judging,
-    /// What was found so far.
+    /// Copies of all judged messages.
     staged: Staged,
     cut_short: Option<CutShort>,
-    /// Steps that were taken since this was asked, and all of them.
+    /// Steps since the last report to the topic, and all steps.
     taken: u64,
     steps: u64,
     explained: Vec<Explanation>,
-    /// The rules of a subscription that is to be created, or what is wrong with one of them.
+    /// Compiled rules of a subscription to create, or the rejection of an invalid one.
     rules: Result<Vec<Rule>, Rejection>,
-    /// The instant and the number that rules see.
+    /// Instant and number that the rules see.
     now: Timestamp,
     sequence: SequenceNumber,
 }
 
-/// A command, or a message that was scheduled.
+/// The command, or the scheduled message, that is judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Command(Ticket),
     Scheduled(SequenceNumber),
 }
 
-/// Why the rest of a command is not judged.
+/// Reason for which the rest of a command is not judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CutShort {
-    /// It is more than one step may store.
+    /// The limit of an atomic step is exceeded.
     Step(Beyond),
-    /// All topics together have found as much as they may.
+    /// All topics together have reached the limit of judged bytes.
     Broker,
-    /// It is a list from another entity, and has taken as long as a publish may.
+    /// A list from another entity has taken the time of a publish.
     List,
 }
 
@@ -98,7 +98,7 @@ enum Coming<'c> {
     FromPeer(&'c PeerArrival),
 }
 
-/// A message of what is judged, with what it has behind it.
+/// The next message to judge, with its journey.
 struct Next<'c> {
     content: &'c Content,
     journey: Journey,
@@ -106,7 +106,7 @@ struct Next<'c> {
 }
 
 impl JudgedAhead {
-    /// What the copies need in the store beside the contents.
+    /// Bytes that the copies need in the store in addition to the contents.
     pub(super) fn staged_bytes(&self, may_be_in_sessions: bool) -> u64 {
         let found = self.selections.iter();
         found
@@ -116,24 +116,24 @@ impl JudgedAhead {
             .sum()
     }
 
-    /// What it takes in memory.
+    /// Bytes of the results in memory.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.staged.bytes().saturating_add(self.judging.changed_bytes())
     }
 
-    /// Whether it is a list from another entity that has taken more than a publish may.
+    /// Whether a list from another entity has taken more steps than a publish may.
     const fn is_long_list(&self, command: &Command, limits: &Limits) -> bool {
         matches!(command, Command::TransferIn { .. }) && self.steps > limits.publish_step_count_max
     }
 
-    /// Whether it may take no more, since all topics together have found as much as they may.
+    /// Whether judging must end because all topics together have reached the limit of judged bytes.
     fn is_too_much(&self, ctx: &Ctx<'_>) -> bool {
         ctx.left.judged_bytes == 0 && self.kept_bytes() > ALWAYS_KEPT_BYTES
     }
 }
 
 impl Topic {
-    /// Whether that takes more than a slice.
+    /// Whether judging takes more than a slice.
     pub(super) fn is_long_to_judge(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
         let (bytes, viewed) = match ahead {
             Ahead::Command { command, .. } => {
@@ -153,8 +153,8 @@ impl Topic {
         bytes > 0 && self.matcher.steps_of(bytes).saturating_add(viewed) > SLICE_STEPS
     }
 
-    /// Goes on with what a command or a due message needs to have judged, for one slice; returns whether it
-    /// can be carried out now.
+    /// Judges a command or a loaded message for one slice; returns whether it can be carried out
+    /// now.
     pub(super) fn judge_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
         match ahead {
             Ahead::Command { ticket, command } => self.judge_command(ticket, command, ctx),
@@ -162,35 +162,35 @@ impl Topic {
         }
     }
 
-    /// What was found out about a message that is to be published now.
+    /// Returns the copies found ahead for a message that is published now.
     pub(super) fn found_ahead(&self, content: &Content, journey: &Journey) -> Option<Selection> {
         let ahead = self.ahead.as_ref()?;
         ahead.selections.get(&Known::of(content, journey)).cloned()
     }
 
-    /// What was found out about the rules that an explanation is asked of.
+    /// Takes the explanations found ahead.
     pub(super) fn explained_ahead(&mut self, ticket: Ticket) -> Option<Vec<Explanation>> {
         let ahead = self.ahead.take_if(|ahead| ahead.whose == Whose::Command(ticket))?;
         Some(ahead.explained).filter(|explained| !explained.is_empty())
     }
 
-    /// What was found out about the rules of a subscription that is to be created.
+    /// Takes the rules compiled ahead for a subscription to create.
     pub(super) fn rules_ahead(&mut self, ticket: Ticket) -> Option<Result<Vec<Rule>, Rejection>> {
         let ahead = self.ahead.take_if(|ahead| ahead.whose == Whose::Command(ticket))?;
         Some(ahead.rules)
     }
 
-    /// Refuses what was not judged to its end.
+    /// Refuses a command whose judging ended at a limit.
     pub(super) fn refuse_cut_short(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         match self.ahead.as_ref().and_then(|ahead| ahead.cut_short) {
-            // What somebody sends is no list from another entity.
+            // A client's send is not a list from another entity.
             None | Some(CutShort::List) => Ok(()),
             Some(CutShort::Step(beyond)) => Err(beyond.refusal(ctx.limits)),
             Some(CutShort::Broker) => Err(Rejection::too_much_judged(ctx.limits)),
         }
     }
 
-    /// Whether a message of a list was not judged, because the list was not judged to its end.
+    /// Whether a message of a list was not judged, because judging ended at a limit.
     pub(super) fn is_left_out(&self, message: &InboundMessage, journey: &Journey) -> bool {
         let Some(ahead) = self.ahead.as_ref().filter(|ahead| ahead.cut_short.is_some()) else {
             return false;
@@ -199,7 +199,7 @@ impl Topic {
             && !ahead.selections.contains_key(&Known::of(&message.content, journey))
     }
 
-    /// Whether a scheduled message that is due was not judged.
+    /// Whether a due scheduled message was not judged, because judging ended at a limit.
     pub(super) fn is_due_left_out(&self) -> bool {
         self.ahead.as_ref().is_some_and(|ahead| ahead.cut_short.is_some())
     }
@@ -222,7 +222,7 @@ impl Topic {
         let steps = if bytes == 0 { 0 } else { weighed.saturating_add(view_steps_of(command)) };
         if steps <= SLICE_STEPS {
             self.ahead = None;
-            // A byte that a rule sets takes two steps.
+            // Each byte that a rule sets takes two steps.
             self.set_bytes = if self.matcher.action_count() > 0 { weighed / 2 } else { 0 };
             self.judged_steps += steps;
             return true;
@@ -233,13 +233,13 @@ impl Topic {
         is_over
     }
 
-    /// Keeps what was found until it is asked for again.
+    /// Keeps the results until the next call.
     fn keep(&mut self, mut ahead: Box<JudgedAhead>) {
         self.judged_steps += std::mem::take(&mut ahead.taken);
         self.ahead = Some(ahead);
     }
 
-    /// Goes on with what is judged for somebody, or begins it.
+    /// Continues the judging of `whose`, or begins it.
     fn begin(&mut self, whose: Whose, now: Timestamp) -> Box<JudgedAhead> {
         match self.ahead.take() {
             Some(ahead) if ahead.whose == whose => ahead,
@@ -265,7 +265,7 @@ impl Topic {
         if ahead.cut_short.is_some() {
             return true;
         }
-        // Those of before are passed over, which is nothing beside a slice.
+        // Skipping the judged messages takes little time compared with a slice.
         for coming in messages_of(command).skip(ahead.count) {
             let Some(next) = self.next(coming, ahead.now) else {
                 ahead.count += 1;
@@ -305,7 +305,7 @@ impl Topic {
         let before = ahead.judging.steps();
         let is_over = self.matcher.go_on(&mut ahead.judging, &message, *steps, &mut *ctx.tokens);
         let judged = ahead.judging.steps() - before;
-        // To see the message takes its time in each slice, of those behind it; for the message it counts once.
+        // Reading the message takes time in every slice, but counts only once for the message.
         let viewed = view_steps(next.content, next.journey.set_bytes());
         let taken = judged + if before == 0 { viewed } else { 0 };
         ahead.taken += taken;
@@ -319,7 +319,7 @@ impl Topic {
         is_over
     }
 
-    /// A message that is to be judged; none if no rule sees it.
+    /// Returns the message to judge; `None` if no rule sees it.
     fn next<'c>(&self, coming: Coming<'c>, now: Timestamp) -> Option<Next<'c>> {
         let message = coming.message();
         if is_for_later(message, now) {
@@ -355,7 +355,8 @@ impl Topic {
         is_over
     }
 
-    /// Some rules a slice, if there are many. It ends at the first that is wrong, or too much beside the others.
+    /// Compiles the rules of a new subscription in slices, if there are many. Ends at the first
+    /// invalid rule, or at the limit of bytes.
     fn judge_rules_ahead(
         &mut self,
         whose: Whose,
@@ -387,7 +388,8 @@ impl Topic {
         is_over
     }
 
-    /// One rule a slice, if they are heavy. That is none if the message does not reach them.
+    /// Explains rules in slices, if they are slow. No rule is explained if the message does not
+    /// reach the subscription.
     fn explain_ahead(
         &mut self,
         whose: Whose,
@@ -403,7 +405,7 @@ impl Topic {
         }
         let mut ahead = self.begin(whose, ctx.now);
         let mut left = SLICE_STEPS;
-        // Whether a catch-all is asked rests on all other rules of the topic (TOP-30).
+        // Whether a catch-all is asked depends on all other rules of the topic (TOP-30).
         if self.is_catch_all(subscription) && ahead.selections.is_empty() {
             let next =
                 Next { content: &message.content, journey: Journey::default(), is_new: true };
@@ -437,7 +439,7 @@ impl Topic {
 }
 
 impl<'c> Coming<'c> {
-    /// The bytes that were set on it since it was sent.
+    /// Bytes of the overlays on the message.
     fn set_bytes(self) -> u64 {
         match self {
             Self::Arrived(arrival) => {
@@ -456,17 +458,17 @@ impl<'c> Coming<'c> {
     }
 }
 
-/// Bytes of properties that the rules may have to look at.
+/// Bytes of properties that the rules may have to read.
 fn property_bytes(command: &Command, now: Timestamp) -> u64 {
     let bytes = |message: &InboundMessage| match is_for_later(message, now) {
         true => 0,
-        // Each begins anew with all rules.
+        // Each message starts again with all rules.
         false => u64::from(message.envelope.header_size) + 1_024,
     };
     messages_of(command).map(|coming| bytes(coming.message())).sum()
 }
 
-/// What it takes to see a message on which so many bytes were set.
+/// Steps to read a message with `set_bytes` bytes of overlays.
 fn view_steps(content: &Content, set_bytes: u64) -> u64 {
     let own = u64::from(content.header_size());
     match set_bytes {
@@ -475,7 +477,8 @@ fn view_steps(content: &Content, set_bytes: u64) -> u64 {
     }
 }
 
-/// What it takes to see the messages of a command on which something was set. The others are weighed by their bytes.
+/// Steps to read the messages of a command that have overlays. The property bytes of the others
+/// count already.
 fn view_steps_of(command: &Command) -> u64 {
     let steps = messages_of(command).map(|coming| match coming.set_bytes() {
         0 => 0,
@@ -484,7 +487,7 @@ fn view_steps_of(command: &Command) -> u64 {
     steps.fold(0, u64::saturating_add)
 }
 
-/// The messages of a command that are published, in their order.
+/// Iterates over the messages of a command that are published, in their order.
 fn messages_of(command: &Command) -> impl Iterator<Item = Coming<'_>> {
     let mut sent: &[InboundMessage] = &[];
     let mut parts: &[Part] = &[];
@@ -509,7 +512,7 @@ fn messages_of(command: &Command) -> impl Iterator<Item = Coming<'_>> {
     sent.chain(arrived).chain(of_peers.iter().map(Coming::FromPeer))
 }
 
-/// The messages of an operation that are published.
+/// Returns the messages of an operation that are published.
 const fn published_by(operation: &Operation) -> &[InboundMessage] {
     match operation {
         Operation::Send { .. } | Operation::SendBatch { .. } => operation.messages(),
@@ -521,14 +524,14 @@ const fn published_by(operation: &Operation) -> &[InboundMessage] {
     }
 }
 
-/// Whether a message is to be scheduled, so that no rule sees it now.
+/// Whether a message is scheduled, so that no rule sees it now.
 fn is_for_later(message: &InboundMessage, now: Timestamp) -> bool {
     message.envelope.scheduled_enqueue_time.is_some_and(|at| at > now)
 }
 
-/// What tells one message of a command from another, as far as rules see it: where its content lies, which
-/// stays there for as long as the command waits, and what it has behind it. Copies of one publish share their
-/// content, and differ in what rules have set on them.
+/// Identity of a message in a command, for its rules: the address of its content, which is constant
+/// while the command waits, and its journey. Copies of a publish share their content, and differ
+/// in the properties set by rules.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Known {
     content: (usize, usize),
@@ -564,8 +567,9 @@ mod tests {
         Some(Overlay::encode(&[("p".to_owned(), text.into())]).unwrap())
     }
 
-    /// What was judged ahead is found again for a message by its content, its first number and what was set on it.
-    /// Copies that share their content are told apart by the other two: rules see both (SQL-09).
+    /// Results of judging ahead are found by content, first number and overlays of a message.
+    /// Copies that share their content are distinguished by the other two, which rules can see
+    /// (SQL-09).
     #[test]
     fn messages_that_are_judged_ahead_are_told_apart() {
         let content = Message::new("x").encode();
@@ -576,7 +580,7 @@ mod tests {
             Known::of(&content, &journey(8, None)),
             Known::of(&content, &journey(7, set("a"))),
             Known::of(&content, &journey(7, set("b"))),
-            // Equal bytes elsewhere are another message.
+            // Equal bytes at another address are another message.
             Known::of(&other, &journey(7, set("a"))),
         ];
         for (place, known) in all.iter().enumerate() {
@@ -591,7 +595,8 @@ mod tests {
         }
     }
 
-    /// The same message is found, whatever holds its bytes now, and whatever its rules do not see.
+    /// The same message is found in any holder of its bytes, with any fields that its rules do not
+    /// see.
     #[test]
     fn the_same_message_is_found_again() {
         let content = Message::new("x").encode();

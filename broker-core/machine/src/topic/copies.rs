@@ -1,5 +1,5 @@
-//! The copies that a message becomes in the subscriptions: numbered, each with its slot, and what they need in the
-//! store (TOP-05, EXP-07, FWD-33).
+//! Copies of a published message in the subscriptions: their numbers and slots, and their need of
+//! storage (TOP-05, EXP-07, FWD-33).
 
 use std::sync::Arc;
 
@@ -17,33 +17,34 @@ use crate::rule::{Cause, Copy, Refusal, Selection};
 use crate::slot::Slot;
 use crate::time::{TimeSpan, Timestamp};
 
-/// What the record of one copy needs in the store.
+/// Bytes of the record of a copy in the store.
 const COPY_RECORD_BYTES: u64 = 128;
-/// What it says of why it is a dead letter, if a rule fails or makes it too large.
+/// Additional bytes for the reason of a refusal, if a rule fails or makes the header too large.
 const REFUSAL_BYTES: u64 = 640;
-/// What it needs in addition in a session: an id of as many letters as it may have, or why it has none.
+/// Additional bytes for a copy in a session: a session id of maximum length, or the reason of its
+/// absence.
 const SESSION_TEXT_BYTES: u64 = 160;
 
-/// What the records of so many copies need in the store, of which so many are in sessions.
+/// Bytes of the records of `count` copies, `in_session_count` of which are in sessions.
 pub(super) fn copies_bytes(count: usize, in_session_count: usize) -> u64 {
     let in_sessions = SESSION_TEXT_BYTES.saturating_mul(in_session_count as u64);
     COPY_RECORD_BYTES.saturating_mul(count as u64).saturating_add(in_sessions)
 }
 
-/// The properties of a published message that its copies inherit, with all changes made on its way.
+/// Properties that copies inherit from the published message, with all changes made on its way.
 pub(super) struct Inherited {
     time_to_live: Option<TimeSpan>,
     session: Option<Arc<str>>,
 }
 
 impl Inherited {
-    /// The properties as the sender set them.
+    /// Returns the properties as the sender set them.
     pub(super) fn of_content(content: &Content) -> Self {
         let view = content.property_view();
         Self { time_to_live: view.time_to_live(), session: view.session_id().map(Arc::from) }
     }
 
-    /// The properties that the envelope of an arriving message has.
+    /// Returns the properties in the envelope of an arriving message.
     pub(super) fn of_envelope(envelope: &Envelope) -> Self {
         let session = envelope.session_id.as_deref().map(Arc::from);
         Self { time_to_live: envelope.time_to_live, session }
@@ -51,8 +52,9 @@ impl Inherited {
 }
 
 impl Topic {
-    /// What the copies of one message may need in the store beside its content, and beside what rules set on them. A
-    /// subscription gets one more than it has actions, and one of all says which rule has failed.
+    /// Maximum bytes that the copies of a message need in the store in addition to its content
+    /// and to properties set by rules. A subscription gets at most one copy more than it has
+    /// actions, and at most one copy of all has the reason of a failed rule.
     pub(super) fn overhead_bytes(&self) -> u64 {
         let rules = self.matcher.sql_rule_count() + self.matcher.action_count();
         let refused = rules.min(self.subscriptions.len()) + self.matcher.action_count();
@@ -61,7 +63,7 @@ impl Topic {
             .saturating_add(REFUSAL_BYTES.saturating_mul(refused as u64))
     }
 
-    /// Numbers the copies, subscription by subscription (TOP-05), and gives each its slot.
+    /// Numbers the copies by subscription (TOP-05), and creates their slots.
     pub(super) fn copies(
         &self,
         (content, inherited): (&Content, &Inherited),
@@ -93,7 +95,7 @@ impl Topic {
                 .default_message_time_to_live
                 .min(self.description.default_message_time_to_live);
             let mut slot = Slot {
-                // The lowest of the three counts, from enqueueing in the subscription (EXP-07).
+                // The shortest of the three, from the enqueueing in the subscription (EXP-07).
                 expires_at: own.map_or(Timestamp::NEVER, |own| ctx.now.plus(own.min(ceiling))),
                 enqueued_sequence: first,
                 hops: journey.hops,
@@ -102,7 +104,7 @@ impl Topic {
                 ..Slot::arriving(ctx.now, content.size(), content.header_size())
             };
             slot.add_overlay(changes.as_ref());
-            // What a rule adds was judged with it.
+            // The rule that changed the copy has checked its own properties.
             let refusal = refusal.or_else(|| {
                 let changes = changes.as_ref().filter(|_| journey.changes.is_some())?;
                 before.header_refusal((set.as_ref(), changes), &slot, ctx)
@@ -127,8 +129,8 @@ impl Topic {
         copies
     }
 
-    /// Leaves each copy its part of the copies that may still be made (FWD-33). Those that go on are marked
-    /// with a 1.
+    /// Divides the remaining copies among the copies (FWD-33). On entry, `copies_spent` is 1 for
+    /// each copy that goes on.
     fn divide_allowance(&self, copies: &mut [SubscriptionCopy], journey: &Journey) {
         let going_on = copies.iter().filter(|copy| copy.slot.copies_spent > 0).count();
         let shares = self.allowance(journey).divide(going_on, copies.len() - going_on);
@@ -142,14 +144,14 @@ impl Topic {
         Allowance::of(self.config.forwarding.copy_count_max, journey.copies_spent)
     }
 
-    /// Whether a message may become all these copies.
+    /// Whether the message may become all these copies.
     pub(super) fn may_become(&self, selection: &Selection, journey: &Journey) -> bool {
         self.allowance(journey).suffices(selection.copies.len())
     }
 }
 
-/// What the copies of one message need in the store beside its content, if so many bytes were set on it before: those
-/// are written for each copy.
+/// Bytes that the copies of a message need in the store in addition to its content. `set_bytes`
+/// were set on the message before, and are written for each copy.
 pub(super) fn staged_bytes(selection: &Selection, set_bytes: u64, may_be_in_sessions: bool) -> u64 {
     let count = selection.copies.len();
     let records = copies_bytes(count, if may_be_in_sessions { count } else { 0 });
@@ -157,15 +159,15 @@ pub(super) fn staged_bytes(selection: &Selection, set_bytes: u64, may_be_in_sess
     records.saturating_add(set).saturating_add(selection.copies.iter().map(overlay_bytes).sum())
 }
 
-/// What messages become together in one atomic step.
+/// Copies of some messages in one atomic step.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Staged {
     copy_count: usize,
-    /// What is stored of them beside the contents.
+    /// Bytes in the store in addition to the contents.
     bytes: u64,
 }
 
-/// Of what there is more than one atomic step may have.
+/// Limit of an atomic step that is exceeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beyond {
     Copies,
@@ -173,7 +175,7 @@ pub(super) enum Beyond {
 }
 
 impl Staged {
-    /// The copies of one message.
+    /// Returns the copies of a message.
     pub(super) fn of(selection: &Selection, journey: &Journey) -> Self {
         Self {
             copy_count: selection.copies.len(),
@@ -181,7 +183,7 @@ impl Staged {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub(super) const fn and(self, other: Self) -> Self {
         Self {
             copy_count: self.copy_count.saturating_add(other.copy_count),
@@ -193,7 +195,7 @@ impl Staged {
         self.bytes
     }
 
-    /// Why it is too much, if it is.
+    /// Returns the limit that is exceeded, if any.
     pub(super) const fn beyond(self, limits: &Limits) -> Option<Beyond> {
         if self.copy_count > limits.publish_copy_count_max {
             return Some(Beyond::Copies);
@@ -206,7 +208,8 @@ impl Staged {
 }
 
 impl Beyond {
-    /// The refusal, which names the limit: what the rules of a topic cause is nobody's fault who sends.
+    /// Returns the rejection, which names the limit: the sender did not cause it, but the rules of
+    /// the topic.
     pub(super) fn refusal(self, limits: &Limits) -> Rejection {
         Rejection::quota_exceeded(match self {
             Self::Copies => format!(
@@ -228,8 +231,9 @@ pub(super) fn overlay_bytes(copy: &Copy) -> u64 {
     u64::from(changed) + u64::from(verdict.map_or(0, |verdict| verdict.size_bytes()))
 }
 
-/// What all copies of one message have behind them. What it takes to put something on top of that, and to measure it,
-/// is found out when the first of them needs it, and is the same for thousands.
+/// Shared state of all copies of a message with earlier overlays. The merge of overlays and the
+/// measurement of the header are prepared for the first copy that needs them, and reused for
+/// thousands.
 struct Before<'m> {
     content: &'m Content,
     set: Option<&'m Overlay>,
@@ -237,11 +241,12 @@ struct Before<'m> {
     measured: Option<Measured>,
 }
 
-/// How large the header is with what was set before.
+/// Size of the header with the earlier overlays.
 struct Measured {
-    /// None if no message can have the properties.
+    /// `None` if no message can have these properties.
     sizes: Option<HeaderSizes>,
-    /// Where it was dead-lettered is no property of the message, and counts in full.
+    /// The entity where it was dead-lettered is not a property of the message, so it counts in
+    /// full.
     source_bytes: u32,
 }
 
@@ -250,7 +255,7 @@ impl<'m> Before<'m> {
         Self { content, set: journey.changes.as_ref(), beneath: None, measured: None }
     }
 
-    /// All that is set on a copy on which a rule has set this.
+    /// Returns all overlays of a copy as one, with `set` from a rule on top.
     fn with(&mut self, set: Option<&Overlay>) -> Option<Overlay> {
         let (Some(set), Some(before)) = (set, self.set) else {
             return set.or(self.set).cloned();
@@ -258,8 +263,8 @@ impl<'m> Before<'m> {
         Some(self.beneath.get_or_insert_with(|| before.beneath()).with(set))
     }
 
-    /// DLQ-20: what a transfer brings may make a header too large. It fits if all that was ever set fits beside
-    /// it, as in a queue; what it has really become is only then looked at.
+    /// DLQ-20: the overlays of a transfer may make the header too large. As in a queue, the header
+    /// fits if the sum of all overlays fits; only otherwise the real size is computed.
     fn header_refusal(
         &mut self,
         (set, all): (Option<&Overlay>, &Overlay),

@@ -1,4 +1,4 @@
-//! What a change does to the topic. It is the only code that alters what is durable.
+//! Effects of a change on the topic. Only this module alters durable state.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::slot::{Mark, Slot};
 use crate::{Machine as _, StageNumber};
 
 impl Topic {
-    /// Carries a change out. What it changes stays with nobody until the stage is durable (DESIGN D5).
+    /// Carries a change out. A scheduled message cannot become due before the stage is durable
+    /// (DESIGN D5).
     pub(super) fn enact_change(&mut self, change: &Change, stage: StageNumber) {
         match change {
             Change::Accepted { sequence, slot, dead_letter_source, .. } => {
@@ -45,7 +46,7 @@ impl Topic {
             | Change::Departed { .. } => {
                 self.with_outbox(self.usage.created_at, |outbox| outbox.enact(change, stage));
             }
-            // A topic makes no others.
+            // A topic makes no other changes.
             Change::Materialised { .. }
             | Change::SessionStateSet { .. }
             | Change::Arrived { .. }
@@ -93,13 +94,13 @@ impl Topic {
                 self.matcher.restore_rule(*subscription, (**rule).clone());
             }
             TopicChange::RuleRemoved { subscription, name } => {
-                // It was there when the change was made.
+                // The rule existed when the change was made.
                 self.matcher.remove_rule(*subscription, name).ok();
             }
         }
     }
 
-    /// Adds a scheduled message, and where it was dead-lettered.
+    /// Adds a scheduled message, with the entity in which it was dead-lettered.
     pub(super) fn insert(
         &mut self,
         sequence: SequenceNumber,
@@ -107,7 +108,7 @@ impl Topic {
         source: Option<Arc<str>>,
     ) {
         if let Some(source) = source {
-            // Messages from one place share its path.
+            // Messages from the same entity share its path.
             let known = self.sources.last_key_value().map(|(_, last)| last);
             let source = known.filter(|last| **last == source).map_or(source, Arc::clone);
             self.sources.insert(sequence, source);
@@ -118,7 +119,7 @@ impl Topic {
         self.last_sequence = self.last_sequence.max(sequence);
     }
 
-    /// Takes a scheduled message out.
+    /// Removes a scheduled message.
     fn take(&mut self, sequence: SequenceNumber) {
         self.sources.remove(&sequence);
         if let Some(slot) = self.slots.remove(sequence) {

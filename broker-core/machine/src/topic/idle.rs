@@ -1,5 +1,5 @@
-//! Idleness: no sends, no updates, no scheduled messages and none on their way, no use of the transfer
-//! dead-letter queue or of any subscription (TMP-10, TMP-14, TMP-16).
+//! Use of a topic, for its idle deletion: sends, updates, scheduled messages and messages in
+//! transfer, the transfer dead-letter queue, and all subscriptions (TMP-10, TMP-14, TMP-16).
 
 use super::Topic;
 use crate::idle::Idles;
@@ -27,7 +27,7 @@ impl Idles for Topic {
         !self.slots.is_empty() || self.is_outbox_in_use()
     }
 
-    /// A subscription that is in use all the time.
+    /// Whether a subscription is permanently in use.
     fn is_held_by_others(&self) -> bool {
         self.relatives.is_held
     }

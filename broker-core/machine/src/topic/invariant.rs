@@ -1,4 +1,4 @@
-//! What must hold after every step. Checked by the model test.
+//! Invariants of a topic after every step. The model test checks them.
 
 use super::{Topic, sessions_of};
 use crate::path::SubQueue;
@@ -9,7 +9,7 @@ impl Topic {
     /// Checks the whole state against itself, in time linear in its size.
     ///
     /// # Errors
-    /// With the first invariant that does not hold.
+    /// The first invariant that does not hold.
     pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
         let broken = |what: String| Err(BrokenInvariant(what));
         let mut bytes = 0;

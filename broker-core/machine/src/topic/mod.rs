@@ -10,13 +10,14 @@
 //!                 the family's boxes of arrivals ──► subscriptions, each a queue of its own
 //! ```
 //!
-//! It holds nothing but scheduled messages; what is published is in the subscriptions at once (DLQ-32).
-//! What is sent to another entity by way of it waits in a queue of its own (`outbox.rs`, VIA-01).
-//! It alone numbers what arrives there, and writes it: so acceptance of a publish and storing of all its
-//! copies is one change (TOP-07). Rules are its own too, since it evaluates them.
+//! A topic holds only scheduled messages; a published message is in the subscriptions at once
+//! (DLQ-32). Messages that are sent to another entity via the topic wait in an inner queue
+//! (`outbox.rs`, VIA-01). Only the topic numbers and writes the messages of its subscriptions, so
+//! that the acceptance of a publish and all its copies are one change (TOP-07). It also has the
+//! rules, since it evaluates them.
 //!
-//! Absent on purpose: receiving. The files beside this one are its operations; `records` makes records of
-//! changes and back.
+//! A topic deliberately cannot receive. The other files of this folder are its operations;
+//! `records` converts changes to records and back.
 
 mod admit;
 mod ahead;
@@ -72,59 +73,62 @@ use crate::store::{Batch, Key};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 
-/// The state of one topic.
+/// State of a topic.
 pub struct Topic {
     id: EntityId,
     description: Arc<TopicDescription>,
     config: QueueConfig,
     /// Scheduled messages.
     slots: SlotTable,
-    /// Where those of them were dead-lettered that come from a dead-letter queue (FWD-26).
+    /// The entity in which a scheduled message was dead-lettered, if it comes from a dead-letter
+    /// queue (FWD-26).
     sources: BTreeMap<SequenceNumber, Arc<str>>,
-    /// The sum of their sizes.
+    /// Sum of the sizes of scheduled messages.
     scheduled_bytes: u64,
-    /// The highest number given so far, and what the store has of it.
+    /// The highest number that was given, and the highest number in the store.
     last_sequence: SequenceNumber,
     stored_sequence: SequenceNumber,
     schedule: DueIndex,
-    /// Messages that are due, and whose contents were asked for and have not come.
+    /// Due messages whose contents were requested and have not arrived.
     loading: VecDeque<SequenceNumber>,
     duplicates: Option<Box<DuplicateHistory>>,
-    /// What other brokers have forwarded here of late.
+    /// Messages that other brokers forwarded here recently.
     peers: Peers,
-    /// What is sent by way of the topic, once there was something.
+    /// Messages sent via the topic; created with the first one.
     outbox: Option<Box<Queue>>,
-    /// Messages with a synced change that is not yet durable, by the stage that carries it.
+    /// Messages with a synced change that is not yet durable, by its stage.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     matcher: Matcher,
-    /// What was judged ahead for the next command.
+    /// Results of judging ahead for the next command.
     ahead: Option<Box<ahead::JudgedAhead>>,
-    /// If nothing was, the most that rules can set on the copies of the next command.
+    /// Without such results: the maximum bytes that rules can set on the copies of the next
+    /// command.
     set_bytes: u64,
-    /// Steps that were taken to judge, or that what is light may take, since they were asked for.
+    /// Steps spent on judging, or estimated for light commands, since the last
+    /// [`Machine::take_judged`].
     judged_steps: u64,
-    /// How many messages of its outbox time moves in one step.
+    /// Maximum number of messages of the outbox that time moves in a step.
     moves: Moves,
     subscriptions: BTreeMap<EntityId, Subscription>,
-    /// How many of them require sessions.
+    /// Number of subscriptions that require sessions.
     session_subscription_count: usize,
     usage: Usage,
-    /// What the subscriptions have told: their last use, whether one is in use all the time, and the
+    /// Data from the subscriptions: their last use, whether one is permanently in use, and the
     /// bytes of the whole tree.
     relatives: Relatives,
 }
 
-/// What a topic keeps of a subscription.
+/// Data of a subscription that the topic needs.
 #[derive(Debug)]
 struct Subscription {
-    /// As it was created, for who asks why a catch-all was not asked (TOP-30).
+    /// Name as given at creation, for explanations of a catch-all that was not asked (TOP-30).
     name: Box<str>,
-    /// The highest number given there so far.
+    /// The highest number that was given there.
     last_sequence: SequenceNumber,
     settings: CopySettings,
 }
 
-/// What counts of a subscription for [`Topic::session_subscription_count`].
+/// Returns 1 if the subscription counts for [`Topic::session_subscription_count`], else 0.
 fn sessions_of(subscription: Option<&Subscription>) -> usize {
     subscription.map_or(0, |one| usize::from(one.settings.rules.requires_session))
 }
@@ -134,12 +138,12 @@ struct Relatives {
     used_at: Timestamp,
     is_held: bool,
     receiver_count: usize,
-    /// As of the last list, with what this one has done.
+    /// Bytes at the last list of commands, with the changes of the current list.
     size_bytes: u64,
 }
 
 impl Topic {
-    /// A topic without subscriptions.
+    /// Returns a topic without subscriptions.
     #[must_use]
     pub fn new(
         id: EntityId,
@@ -175,7 +179,7 @@ impl Topic {
         }
     }
 
-    /// The identity.
+    /// Id of the topic.
     #[must_use]
     pub const fn id(&self) -> EntityId {
         self.id
@@ -187,26 +191,27 @@ impl Topic {
         &self.description
     }
 
-    /// Message counts: the topic's are scheduled ones, and those of its outbox (CNT-04, VIA-06).
+    /// Message counts: scheduled messages, and the messages of the outbox (CNT-04, VIA-06).
     #[must_use]
     pub fn counts(&self) -> Counts {
         let sent_on = self.outbox.as_ref().map(|outbox| outbox.counts()).unwrap_or_default();
         Counts { scheduled: self.slots.len() as u64, ..sent_on }
     }
 
-    /// Sum of the stored sizes of its own messages; those of subscriptions come in addition.
+    /// Sum of the stored sizes of its own messages, without its subscriptions.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.scheduled_bytes + self.outbox.as_ref().map_or(0, |outbox| outbox.size_bytes())
     }
 
-    /// Whether a message of its transfer dead-letter queue is locked; its subscriptions have locks of their own.
+    /// Whether a message of its transfer dead-letter queue is locked. Subscriptions have locks of
+    /// their own.
     #[must_use]
     pub fn has_locks(&self) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| outbox.has_locks())
     }
 
-    /// The rules of all subscriptions.
+    /// Rules of all subscriptions.
     #[must_use]
     pub const fn matcher(&self) -> &Matcher {
         &self.matcher
@@ -216,10 +221,11 @@ impl Topic {
         &self.description.path
     }
 
-    /// Carries a change out and puts it into the step.
+    /// Carries a change out and adds it to the step.
     #[inline]
     fn change(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
-        // Made where it stays: a change is large, and this is most of what the machine copies.
+        // The change is built in its final place: it is large, and most copying of the machine is
+        // here.
         step.changes.push(change);
         if let Some(change) = step.changes.last() {
             self.enact(change, ctx.stage);
@@ -227,7 +233,7 @@ impl Topic {
         step.require(durability);
     }
 
-    /// The keyed hash under which a rule lies.
+    /// Keyed hash that identifies the record of a rule.
     fn rule_hash(&self, name: &str) -> u128 {
         let name = name.to_ascii_lowercase();
         SipHasher24::new_with_key(&self.config.duplicate_key).hash(name.as_bytes()).as_u128()
@@ -253,7 +259,8 @@ impl Topic {
         }
     }
 
-    /// A topic has no dead-letter queue (ADR-14, DLQ-32); its transfer dead-letter queue is the outbox's.
+    /// Refuses the dead-letter queue, which a topic does not have (ADR-14, DLQ-32). The outbox has
+    /// the transfer dead-letter queue.
     fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
             SubQueue::Main | SubQueue::TransferDeadLetter => Ok(()),
@@ -264,9 +271,9 @@ impl Topic {
         }
     }
 
-    /// A topic holds nothing that could be received or looked at (RCV-30, PEK-11). Types do not tell: the sub-queue
-    /// of a topic takes the same commands ([`Topic::is_for_outbox`]), by the same handle and inbox, and which of
-    /// the two is meant is known here first.
+    /// Returns the rejection of a receive or peek: a topic holds no messages for receivers (RCV-30,
+    /// PEK-11). Types cannot express this, since the transfer dead-letter queue of a topic accepts
+    /// the same commands over the same handle and inlet ([`Topic::is_for_outbox`]).
     fn refuse_receiving(&self) -> Rejection {
         Rejection::invalid_operation(format!(
             "`{}` is a topic: receive its messages from a subscription",
@@ -302,7 +309,7 @@ impl Machine for Topic {
             Command::Describe => {
                 Ok(Answer::after_commit(Outcome::TopicDescribed(Box::new(self.describe()))))
             }
-            // Without an outbox it has nobody who could be detached, and no call that waits.
+            // Without an outbox the topic has no receivers and no waiting calls.
             Command::Detach { .. } => Ok(Answer::after_commit(Outcome::Done)),
             Command::CancelReceive { .. } => Ok(Answer::Now(Outcome::Done, Gate::Open)),
             Command::TransferFromPeer { source, messages } => {
@@ -333,7 +340,7 @@ impl Machine for Topic {
             | Command::Peek { .. }
             | Command::DeleteBatch { .. }
             | Command::DeleteDeferred { .. }
-            // These two are the outbox's, whatever the sub-queue.
+            // The outbox handles these two in any sub-queue.
             | Command::SendVia { .. }
             | Command::TransferOut { .. } => Err(self.refuse_receiving()),
         };
@@ -361,7 +368,7 @@ impl Machine for Topic {
     fn set_on_settled(&self, part: &Part) -> u64 {
         match (&self.outbox, part.member) {
             (Some(outbox), None) => outbox.set_on_settled(part),
-            // Numbers of a subscription are its own.
+            // The numbers of a subscription's messages are not known here.
             _ => 0,
         }
     }
@@ -452,7 +459,7 @@ impl Machine for Topic {
                 self.matcher.restore_subscription(id, settings.rules);
             }
         }
-        // One that is in use all the time is used now (TMP-15).
+        // A subscription that is permanently in use is in use now (TMP-15).
         let used_at = if family.is_held() { now } else { family.used_at() };
         self.relatives = Relatives {
             used_at: self.relatives.used_at.max(used_at),
@@ -533,7 +540,7 @@ impl Topic {
         }
     }
 
-    /// Whether a scheduled message is there and can be cancelled.
+    /// Whether a scheduled message exists and can be cancelled.
     fn is_waiting(&self, sequence: SequenceNumber) -> bool {
         self.slots
             .get(sequence)

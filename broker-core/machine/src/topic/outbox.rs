@@ -1,8 +1,9 @@
-//! Send-via: what is sent by way of the topic is stored there until it is transferred, and rests in the
-//! topic's transfer dead-letter queue if it cannot be (VIA-01, VIA-03, VIA-05).
+//! Send-via: messages that are sent via the topic are stored until they are transferred. A message
+//! that cannot be transferred goes to the topic's transfer dead-letter queue (VIA-01, VIA-03,
+//! VIA-05).
 //!
-//! All of it is done by a queue inside the topic. It is made at first need, gives its numbers from the
-//! topic's own row, and its records lie in the topic's space: a topic without it has none of its cost.
+//! A queue inside the topic does all of this. It is created at first need, takes its numbers from
+//! the topic's sequence, and has its records in the topic's space. A topic without it has no cost.
 
 use super::Topic;
 use crate::command::Command;
@@ -14,22 +15,22 @@ use crate::slot::{Slot, SlotState};
 use crate::time::Timestamp;
 use crate::{Ctx, Machine, Step};
 
-/// Whether a message that is stored in the space of a topic is one of its outbox.
+/// Whether a stored message in the space of a topic belongs to its outbox.
 pub(super) const fn is_in_outbox(slot: &Slot) -> bool {
     matches!(slot.state, SlotState::Pending)
         || matches!(slot.sub_queue, SubQueue::TransferDeadLetter)
 }
 
 impl Topic {
-    /// Whether a command is one for the outbox: all that is asked of the transfer dead-letter queue, and
-    /// what concerns messages on their way.
+    /// Whether the outbox handles a command: all commands to the transfer dead-letter queue, and
+    /// commands about messages in transfer.
     pub(super) const fn is_for_outbox(&self, sub_queue: SubQueue, command: &Command) -> bool {
         match sub_queue {
             // A commit names the sub-queue of each part.
             SubQueue::TransferDeadLetter => !matches!(command, Command::Commit { .. }),
             SubQueue::DeadLetter => false,
             SubQueue::Main => {
-                // Who receives from the transfer dead-letter queue ends by the last two.
+                // Receivers of the transfer dead-letter queue end with the last two commands.
                 matches!(command, Command::SendVia { .. } | Command::TransferOut { .. })
                     || (self.outbox.is_some()
                         && matches!(
@@ -40,7 +41,7 @@ impl Topic {
         }
     }
 
-    /// Does something with the outbox, which is made for it if there is none.
+    /// Runs `run` with the outbox, which is created if it does not exist.
     pub(super) fn with_outbox<T>(
         &mut self,
         now: Timestamp,
@@ -57,7 +58,7 @@ impl Topic {
         self.last_sequence = self.last_sequence.max(outbox.last_sequence());
         self.relatives.size_bytes =
             (self.relatives.size_bytes + outbox.size_bytes()).saturating_sub(size_before);
-        // Sends by way of the topic are its own, and its sub-queue counts for it (TMP-16).
+        // Sends via the topic and use of its sub-queue count as use of the topic (TMP-16).
         if outbox.used_at() > self.usage.last_at {
             self.usage.touch(outbox.used_at());
         }
@@ -65,27 +66,27 @@ impl Topic {
         result
     }
 
-    /// Lets time pass in the outbox, if there is one.
+    /// Lets time pass in the outbox, if it exists.
     pub(super) fn advance_outbox(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         if self.outbox.is_some() {
             self.with_outbox(ctx.now, |outbox| outbox.advance(ctx, step));
         }
     }
 
-    /// Hands messages over, and matches demand for those that rest.
+    /// Hands messages over, and serves receivers of the transfer dead-letter queue.
     pub(super) fn serve_outbox(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         if self.outbox.is_some() {
             self.with_outbox(ctx.now, |outbox| outbox.serve(ctx, step));
         }
     }
 
-    /// Whether something lasting in the outbox keeps the topic from being idle: messages on their way,
-    /// a receive that waits (TMP-15, TMP-16).
+    /// Whether the outbox permanently keeps the topic in use: messages in transfer, a waiting
+    /// receive (TMP-15, TMP-16).
     pub(super) fn is_outbox_in_use(&self) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| outbox.is_held())
     }
 
-    /// Whether a message is the outbox's.
+    /// Whether a message belongs to the outbox.
     pub(super) fn is_outbox_message(&self, sequence: SequenceNumber) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| outbox.holds(sequence))
     }

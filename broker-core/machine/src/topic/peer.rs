@@ -1,5 +1,5 @@
-//! Messages that another broker forwards to a topic: each is published, and a record of it is kept in the
-//! same batch as its copies, so that one whose answer was lost is not published twice (FWD-09, FWD-13).
+//! Messages that another broker forwards to a topic: each is published and remembered in the batch
+//! of its copies, so that a message whose answer was lost is not published twice (FWD-09, FWD-13).
 
 use super::Topic;
 use super::copies::Staged;
@@ -14,9 +14,9 @@ use crate::take_over::{self, Admitted};
 use crate::{Ctx, Step, intake};
 
 impl Topic {
-    /// Publishes messages in their order, each by itself. What was taken before is taken. Ends at the
-    /// first that is refused, so that none overtakes it (FWD-10), or with which it would be too much for one step
-    /// (QUO-10).
+    /// Publishes messages in their order, each as a unit of its own. A message that was taken
+    /// before counts as accepted. Ends at the first refused message, so that no later message
+    /// overtakes it (FWD-10), and before a message that would exceed an atomic step (QUO-10).
     pub(super) fn transfer_from_peer(
         &mut self,
         source: PeerSource,
@@ -66,7 +66,7 @@ impl Topic {
     }
 }
 
-/// What a message of another broker has behind it.
+/// Returns the journey of a message from another broker.
 pub(super) fn journey_of_peer(arrival: &PeerArrival) -> Journey {
     Journey {
         hops: arrival.hops,

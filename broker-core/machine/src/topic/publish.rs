@@ -18,19 +18,20 @@ use crate::slot::{Marks, Slot, SlotState};
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
-/// What a message has behind it that comes from another entity; nothing for one that a client sends.
+/// Earlier transfers of a message from another entity; the default for a client's send.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journey {
-    /// Transfers so far; the way to the subscriptions is none (FWD-13).
+    /// Number of transfers; the way to the subscriptions does not count (FWD-13).
     pub(super) hops: u8,
-    /// Of the copies that one message may become, those that are not its own to make any more (FWD-33).
+    /// Copies that the original message has made already, or that other copies may still make
+    /// (FWD-33).
     pub(super) copies_spent: u16,
-    /// The number it was first given, 0 if that is the topic's (MSG-15).
+    /// Number at its original point of submission; 0 if that is the topic (MSG-15).
     pub(super) first: SequenceNumber,
-    /// What was set on it since it was sent, and where it was dead-lettered (FWD-26).
+    /// Properties set since it was sent, and the entity in which it was dead-lettered (FWD-26).
     pub(super) changes: Option<Overlay>,
-    /// Whether it is never a duplicate (DUP-14), as its envelope says, and whether it was scheduled (PEK-05); for its
-    /// copies.
+    /// Marks of its copies: whether it is never a duplicate (DUP-14), as its envelope says, and
+    /// whether it was scheduled (PEK-05).
     pub(super) marks: Marks,
 }
 
@@ -69,8 +70,8 @@ impl Topic {
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
-    /// Gives an admitted message its number and its copies, or drops it as a duplicate and returns 0, or for
-    /// one that is to be scheduled the number of the scheduled message that it repeats (DUP-02, DUP-12).
+    /// Numbers an admitted message and makes its copies. A duplicate is dropped: returns 0, or, for
+    /// a scheduled duplicate, the number of the scheduled message that it repeats (DUP-02, DUP-12).
     pub(super) fn accept(
         &mut self,
         message: InboundMessage,
@@ -82,7 +83,7 @@ impl Topic {
         self.accept_as(message, plan, journey, None, ctx, step)
     }
 
-    /// The same with a number that was set aside for it, if it is scheduled still.
+    /// Accepts a message under a reserved number if it is still scheduled.
     pub(super) fn accept_as(
         &mut self,
         message: InboundMessage,
@@ -100,7 +101,7 @@ impl Topic {
         let next = self.last_sequence.next();
         let is_scheduled = matches!(plan, Plan::Schedule(_));
         let sequence = set_aside.filter(|_| is_scheduled).unwrap_or(next);
-        // Rules have seen the messages behind it with the numbers that they get if it takes one, too.
+        // The rules judged later messages with numbers that assume that this message takes one too.
         self.last_sequence = next;
         let scheduled = is_scheduled.then_some(sequence);
         match plan {
@@ -136,7 +137,7 @@ impl Topic {
         sequence
     }
 
-    /// Makes the one change that a publish is.
+    /// Makes the change of a publish.
     pub(super) fn publish(
         &mut self,
         sequence: SequenceNumber,
@@ -157,7 +158,7 @@ impl Journey {
         Overlay::source_of(self.changes.iter())
     }
 
-    /// The bytes of what was set on it.
+    /// Bytes of the properties set on it.
     pub(super) fn set_bytes(&self) -> u64 {
         self.changes.as_ref().map_or(0, |changes| u64::from(changes.size_bytes()))
     }

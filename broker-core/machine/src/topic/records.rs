@@ -1,5 +1,5 @@
-//! Changes to records and back: the absolute value of every key that a change touched, in the topic's
-//! space and in those of its subscriptions.
+//! Conversion of changes to records and back: the absolute value of every key that a change
+//! touched, in the spaces of the topic and its subscriptions.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Topic {
                     outbox.records(change, batch);
                 }
             }
-            // A topic makes no others.
+            // A topic makes no other changes.
             Change::Materialised { .. }
             | Change::SessionStateSet { .. }
             | Change::Arrived { .. }
@@ -104,7 +104,7 @@ impl Topic {
         }
     }
 
-    /// The records that make a subscription exist, for the namespace and for itself (TOP-17).
+    /// Writes the records of a new subscription, for the namespace and for itself (TOP-17).
     fn write_subscription(
         &self,
         id: EntityId,
@@ -138,9 +138,9 @@ impl Topic {
         });
     }
 
-    /// Writes the counters if a number was given since, so that none is ever given twice, or if the
-    /// last use on disk is half a minute old. Those of subscriptions are written by themselves: a copy
-    /// that goes is taken in before, and with it the number that it had.
+    /// Writes the counters if a number was given since, so that no number is given twice, or if the
+    /// stored last use is older than 30 s. Subscriptions write their own counters: a subscription
+    /// takes a copy in before the copy can leave, and learns its number then.
     pub(super) fn write_counters(
         &mut self,
         now: Timestamp,
@@ -153,12 +153,12 @@ impl Topic {
         self.stored_sequence = self.last_sequence;
         self.usage.stored();
         self.put_counters(batch);
-        // A number that was told to a sender must not be given again, even if nothing selected its
-        // message; the change that gave it asks for the sync.
+        // A number that a sender received must not be given again, even if no subscription selected
+        // its message. The change that gave the number requires the sync.
         Some(Durability::Lazy)
     }
 
-    /// The records that make a new topic exist.
+    /// Writes the records of a new topic.
     pub fn write_creation(&self, batch: &mut Batch) {
         batch.put(&codec::description_key(self.id), |value| {
             codec::write_description(&*self.description, value);
@@ -197,7 +197,7 @@ impl Topic {
                     history.record(bucket, id_hash, at, sequence);
                 }
             }
-            // Overlays are content; the slot counts them.
+            // Overlays are contents; the slot has their count.
             RecordKey::Overlay => {}
             RecordKey::Peer(source) => {
                 let taking = codec::read_taking(value).map_err(corrupt)?;
@@ -211,13 +211,14 @@ impl Topic {
     }
 }
 
-/// Where the copies have their content from.
+/// Source of the copies' content.
 enum Source<'a> {
     New(&'a Content),
     Of(Key),
 }
 
-/// Writes the copies: the content once, then by reference; what differs as overlays (DESIGN D8).
+/// Writes the copies: the content once, then references to it, with differences as overlays (DESIGN
+/// D8).
 fn write_copies(copies: &[SubscriptionCopy], mut source: Source<'_>, batch: &mut Batch) {
     for copy in copies {
         let key = codec::slot_key(copy.subscription, copy.sequence);

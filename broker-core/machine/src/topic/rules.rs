@@ -1,4 +1,4 @@
-//! Rules of subscriptions: created, replaced, removed, read, explained (TOP-13 to TOP-24).
+//! Rules of subscriptions: create, replace, remove, read, explain (TOP-13 to TOP-24).
 
 use super::Topic;
 use super::publish::Journey;
@@ -12,7 +12,7 @@ use crate::rule::{Rule, RuleDescription};
 use crate::{Ctx, Step, intake};
 
 impl Topic {
-    /// Carries out what is asked about the rules of a subscription.
+    /// Carries out a command about the rules of a subscription.
     pub(super) fn in_subscription(
         &mut self,
         ticket: Ticket,
@@ -77,7 +77,8 @@ impl Topic {
         }
     }
 
-    /// The name of the subscription for whose selection a message does not reach this one, a catch-all (TOP-30).
+    /// Name of the subscription whose selection keeps a message from this one, a catch-all
+    /// (TOP-30).
     fn passed_over(&self, id: EntityId, content: &Content, ctx: &mut Ctx<'_>) -> Option<&str> {
         if !self.is_catch_all(id) {
             return None;
@@ -91,7 +92,7 @@ impl Topic {
         self.matcher.settings(id).is_some_and(|settings| settings.catch_all)
     }
 
-    /// Stores a rule that the matcher has judged. Rules apply to what is accepted afterwards (TOP-09).
+    /// Stores a compiled rule. Rules apply to messages that are accepted afterwards (TOP-09).
     fn set(
         &mut self,
         subscription: EntityId,
@@ -106,7 +107,7 @@ impl Topic {
     }
 }
 
-/// The first of some rules, as many and as large as one answer has them (ENT-30).
+/// Returns the first rules, within the count and bytes of a list (ENT-30).
 fn listed<'a>(rules: impl Iterator<Item = &'a Rule>, top: usize) -> Vec<RuleDescription> {
     let mut listed = Vec::new();
     let mut bytes = 0;

@@ -1,8 +1,8 @@
-//! Scheduled messages: they wait at the topic, and meet the rules when their instant is reached
-//! (SCH-10).
+//! Scheduled messages: they wait at the topic, and are judged by the rules when their instant is
+//! reached (SCH-10).
 //!
-//! The topic keeps no contents, so it asks for those of messages that are due, a bounded number at a
-//! time, and publishes them when they are there.
+//! The topic keeps no contents in memory. So it requests the contents of due messages, a bounded
+//! number at a time, and publishes each message when its content arrives.
 
 use bytes::Bytes;
 
@@ -20,10 +20,11 @@ use crate::slot::{Mark, Marks};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step, intake};
 
-/// So many messages are loaded at once, and none beyond so many bytes but the first.
+/// Maximum number of messages loaded at once. A load also ends at [`LOAD_BYTES_MAX`].
 const LOAD_COUNT_MAX: usize = 256;
 const LOAD_BYTES_MAX: u64 = 4 << 20;
-/// When to try again with a message whose content could not be read, or that would become too much at once.
+/// Delay before the next attempt with a message whose content could not be read, or that would
+/// exceed a limit now.
 const LOAD_AGAIN_AFTER: TimeSpan = TimeSpan::from_minutes(1);
 
 impl Topic {
@@ -40,7 +41,7 @@ impl Topic {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// Removes scheduled messages of which it was checked that they can be.
+    /// Removes scheduled messages after [`Intake::check_cancelled`].
     pub(super) fn cancel(&mut self, sequences: &[SequenceNumber], ctx: &Ctx<'_>, step: &mut Step) {
         for sequence in sequences {
             let Some(slot) = self.slots.get(*sequence) else { continue };
@@ -54,13 +55,13 @@ impl Topic {
         }
     }
 
-    /// Remembers when a scheduled message is due.
+    /// Adds a scheduled message to the index of due instants.
     pub(super) fn watch_schedule(&mut self, sequence: SequenceNumber, at: Timestamp) {
         self.schedule.insert(at, sequence);
     }
 
-    /// Asks for the contents of what is due, by instant, then by number (SCH-07), unless it waits for
-    /// some already.
+    /// Requests the contents of due messages, by instant, then by number (SCH-07), unless a load is
+    /// in progress.
     pub(super) fn ask_for_due(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
         if !self.loading.is_empty() {
             return;
@@ -80,7 +81,7 @@ impl Topic {
         }
     }
 
-    /// What a scheduled message has behind it.
+    /// Returns the journey of a scheduled message.
     pub(super) fn journey_of_scheduled(&self, from: SequenceNumber) -> Option<Journey> {
         let slot = self.slots.get(from)?;
         Some(Journey {
@@ -92,7 +93,7 @@ impl Topic {
         })
     }
 
-    /// Publishes what was due, as if it were sent now (SCH-03), by the rules that are in force now
+    /// Publishes due messages as if they were sent now (SCH-03), by the rules in force now
     /// (TOP-09).
     pub(super) fn materialise(
         &mut self,
@@ -101,11 +102,12 @@ impl Topic {
         step: &mut Step,
     ) {
         for (from, bytes) in contents {
-            // The others are still on their way: until they have come, no more is asked for.
+            // Contents of other messages are still being loaded; until they arrive, no further load
+            // begins.
             if let Some(place) = self.loading.iter().position(|one| *one == from) {
                 self.loading.remove(place);
             }
-            // It may have been cancelled meanwhile.
+            // The message may have been cancelled meanwhile.
             let Some(slot) = self.slots.get(from).copied() else { continue };
             let Some(content) = bytes.and_then(|bytes| Content::parse(bytes).ok()) else {
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
@@ -123,7 +125,7 @@ impl Topic {
                 || !self.may_become(&selection, &journey)
                 || intake::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
             {
-                // It waits until its rules or the limits allow it; nothing of it may be lost.
+                // It waits until its rules or the limits allow it, since no message may be lost.
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
                 continue;
             }

@@ -1,5 +1,6 @@
-//! How much a command is for others on its arbiter, known before it is carried out: a message that is published is as
-//! many copies as there are subscriptions, at most. What is more than a turn holds is left to a long turn (DESIGN D6).
+//! Number of steps of a command to a topic, known before it runs: a published message becomes at
+//! most one copy for each subscription. A command that exceeds a turn needs a long turn, so that it
+//! does not delay other entities of its arbiter (DESIGN D6).
 
 use super::Topic;
 use super::transaction::is_published;
@@ -11,34 +12,34 @@ use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
 use crate::transfer::Arrival;
 
-/// So many rules that are only passed over on the way to a page of them are a step.
+/// Number of skipped rules that count as one step.
 const PASSED_PER_STEP: usize = 16;
-/// So many rules that are shown are one: each is copied, and meets no message.
+/// Number of listed rules that count as one step: each is copied, and judges no message.
 const SHOWN_PER_STEP: usize = 4;
 
-/// What a command asks of a topic, as far as it tells what that costs. [`Asked::of`] alone names every command, so that
-/// a new one has to say it.
+/// Commands by the kind of their cost. The match in [`Asked::of`] names every command, so that a
+/// new one must define its cost.
 #[derive(Clone, Copy)]
 pub(super) enum Asked<'c> {
-    /// To publish what a client sends.
+    /// Publishes messages of a client.
     Publish(&'c [InboundMessage]),
-    /// To say whether that would be done.
+    /// Checks an operation of a transaction.
     Check(&'c Operation),
-    /// To carry out a transaction.
+    /// Commits a transaction.
     Commit(&'c [Part]),
-    /// To publish what comes from another entity.
+    /// Publishes messages of another entity.
     TakeIn(&'c [Arrival]),
-    /// To publish what comes from another broker.
+    /// Publishes messages of another broker.
     TakeFromPeer(&'c [PeerArrival]),
-    /// To take so many scheduled messages out.
+    /// Cancels this number of scheduled messages.
     Cancel(usize),
-    /// To send so many messages on, which meet no rule.
+    /// Sends this number of messages via the topic, without rules.
     SendOn(usize),
-    /// To show a page of the rules of a subscription.
+    /// Lists rules of a subscription.
     Rules { subscription: EntityId, skip: usize, top: usize },
-    /// What is one step whatever there is.
+    /// One step in any state.
     Plain,
-    /// Something of the outbox.
+    /// A command of the outbox.
     OfOutbox,
 }
 
@@ -82,7 +83,7 @@ impl<'c> Asked<'c> {
 }
 
 impl Topic {
-    /// So many messages, a command at least one.
+    /// Returns the number of steps, at least 1.
     pub(super) fn steps_of_command(
         &self,
         command: &Command,
@@ -92,16 +93,17 @@ impl Topic {
         let published = 2 + self.subscriptions.len() as u64;
         let steps = match Asked::of(command) {
             Asked::Publish(messages) => published * messages.len() as u64,
-            // What was set on one becomes part of it, and goes where it was.
+            // The overlays of a message become part of it, and are removed at the source.
             Asked::TakeIn(messages) => {
                 messages.iter().map(|one| published + one.overlays.len() as u64).sum::<u64>()
             }
-            // And with what is remembered of it, for which another source may be forgotten.
+            // In addition, the message is remembered, and another source may be forgotten for it.
             Asked::TakeFromPeer(messages) => (published + 2) * messages.len() as u64,
             Asked::Commit(parts) => {
                 let steps_of = |part: &Part| match is_published(part) {
                     true => published * part.operation.count(),
-                    // As of a queue. What is set on messages of a subscription is looked up there, by who drives both.
+                    // As in a queue. The driver of the tree looks overlays of a subscription's
+                    // messages up there.
                     false => 2 * part.operation.count() + self.set_on_settled(part),
                 };
                 parts.iter().map(steps_of).sum::<u64>()

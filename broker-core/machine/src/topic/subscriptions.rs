@@ -1,4 +1,5 @@
-//! Subscriptions come and go, as the namespace decides; the topic stores them (TOP-12, TOP-17).
+//! Creation and removal of subscriptions, as the namespace decides; the topic stores them (TOP-12,
+//! TOP-17).
 
 use super::{Subscription, Topic, sessions_of};
 use crate::change::{Change, Durability, TopicChange};
@@ -12,7 +13,7 @@ use crate::rule::{Rule, RuleDescription};
 use crate::{Ctx, Step, intake};
 
 impl Topic {
-    /// Stores a subscription with its rules, or nothing if one of them is not valid (TOP-17).
+    /// Stores a subscription with its rules, or nothing if a rule is invalid (TOP-17).
     pub(super) fn create_subscription(
         &mut self,
         ticket: Ticket,
@@ -22,7 +23,7 @@ impl Topic {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        // With none it gets one.
+        // Without rules it gets `$Default`.
         intake::refuse_too_many_rules(rules.len().max(1), ctx)?;
         let count_max = ctx.limits.subscription_count_max;
         if self.subscriptions.len() >= count_max {
@@ -47,8 +48,7 @@ impl Topic {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// Removes a subscription with everything in it. What it held is counted out by the family, which
-    /// knows it.
+    /// Removes a subscription with all its messages. The family subtracts their bytes.
     pub(super) fn remove_subscription(
         &mut self,
         id: EntityId,
@@ -58,7 +58,7 @@ impl Topic {
         if !self.subscriptions.contains_key(&id) {
             return Err(self.no_subscription());
         }
-        // What it was used last is no longer known by itself (TMP-10).
+        // Its last use is no longer known separately (TMP-10).
         self.usage.touch(self.relatives.used_at);
         let change = TopicChange::SubscriptionRemoved { id };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
@@ -83,8 +83,8 @@ impl Topic {
         self.session_subscription_count -= sessions_of(before.as_ref());
     }
 
-    /// Takes back a subscription that the store has, with its rules. Part of opening, after the
-    /// subscription's own machine was restored, which knows the highest number given there.
+    /// Restores a subscription with its rules from the store. Called after its own machine was
+    /// restored, which knows the highest number given there.
     pub fn adopt(
         &mut self,
         id: EntityId,
@@ -98,7 +98,7 @@ impl Topic {
         }
     }
 
-    /// The subscriptions, ascending.
+    /// Iterates over the ids of the subscriptions, in ascending order.
     pub fn subscription_ids(&self) -> impl Iterator<Item = EntityId> {
         self.subscriptions.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! What the machine of a topic makes of commands, by itself.
+//! Commands to the machine of a topic, without a broker.
 
 mod ahead;
 mod publish;
@@ -28,7 +28,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// A topic with so many subscriptions that get everything.
+    /// Returns a topic with this number of subscriptions, each of which gets all messages.
     fn new(subscriptions: u64) -> Self {
         let limits = Limits::of(Tier::Premium);
         let now = Timestamp::from_unix_ms(1_800_000_000_000);
@@ -77,7 +77,7 @@ impl Stand {
         result.map(|answer| (answer, step))
     }
 
-    /// One slice of what is judged of a command before it is applied; whether it can be applied now.
+    /// Runs one slice of judging ahead; returns whether the command can be applied now.
     fn go_ahead(&mut self, command: &Command) -> bool {
         let mut ctx = Ctx {
             now: self.now,
@@ -110,7 +110,7 @@ impl Stand {
         run(&mut self.topic, &mut ctx)
     }
 
-    /// How many slices it takes until a command can be applied.
+    /// Number of slices until a command can be applied.
     fn slices(&mut self, command: &Command) -> usize {
         let ahead = Ahead::Command { ticket: Ticket(1), command };
         (1..100_000)
@@ -118,12 +118,13 @@ impl Stand {
             .expect("it comes to an end")
     }
 
-    /// So many rules on the first subscription, each of which looks at 32,000 characters for long.
+    /// Returns a topic whose first subscription has `count` rules, each of which takes long for
+    /// 32,000 characters.
     fn with_heavy_rules(count: usize) -> Self {
         Self::with_heavy_rules_that(count, "SET x = 1")
     }
 
-    /// The same with an action for what those make that select the message.
+    /// As [`Self::with_heavy_rules`], with this action in the rules.
     fn with_heavy_rules_that(count: usize, action: &str) -> Self {
         let mut stand = Self::new(1);
         stand.topic.description = Arc::new(TopicDescription {
@@ -131,7 +132,7 @@ impl Stand {
             ..(*stand.topic.description).clone()
         });
         for number in 0..count {
-            // They differ in what they ask for: half of them select the message.
+            // The rules differ: every second rule selects the message.
             let end = if number % 2 == 0 { 'a' } else { 'b' };
             let text = format!("p LIKE '%{}_{end}%'", "a".repeat(950));
             let rule = RuleDescription::new(format!("r{number}"), Filter::sql(&*text), stand.now)
@@ -155,7 +156,7 @@ impl Stand {
         InboundMessage { content, envelope }
     }
 
-    /// Adds a catch-all that gets everything else.
+    /// Adds a catch-all, which gets all messages that no other subscription selects.
     fn add_catch_all(&mut self, id: u64) {
         let description = Box::new(SubscriptionDescription {
             catch_all: true,

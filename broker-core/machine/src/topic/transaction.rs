@@ -1,6 +1,6 @@
-//! Transactions: what is sent in one is published at its commit, what goes by way of the topic is
-//! entrusted to its outbox, and its transfer dead-letter queue is settled in; all of it or nothing
-//! (TXN-01, TXN-08, TXN-09, TXN-14).
+//! Transactions at a topic: sent messages are published at the commit, messages via the topic go to
+//! its outbox, and settlements concern its transfer dead-letter queue. All parts happen, or
+//! nothing (TXN-01, TXN-08, TXN-09, TXN-14).
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,13 @@ use crate::{Ctx, Step, intake};
 /// A part with its number in the transaction.
 type Numbered = (usize, Part);
 
-/// Whose part of a transaction something is.
+/// Owner of a part of a transaction.
 enum Kind {
-    /// The topic's own: it is published.
+    /// The topic publishes it.
     Published,
-    /// The topic's own: it cancels scheduled messages.
+    /// The topic cancels scheduled messages.
     Cancelled,
-    /// The outbox's.
+    /// The outbox carries it out.
     Outbox,
 }
 
@@ -39,15 +39,15 @@ impl Kind {
     }
 }
 
-/// Whether a part is published.
+/// Whether a part publishes messages.
 pub(super) const fn is_published(part: &Part) -> bool {
     matches!(part.sub_queue, SubQueue::Main)
         && matches!(part.operation, Operation::Send { .. } | Operation::SendBatch { .. })
 }
 
 impl Topic {
-    /// Says whether an operation would be carried out now, with the error that it would give itself (TXN-07), and sets
-    /// numbers aside for messages that are to be scheduled (SCH-13).
+    /// Checks whether an operation could be carried out now; the rejection is the same as for the
+    /// operation itself (TXN-07). Reserves numbers for scheduled messages (SCH-13).
     pub(super) fn check(
         &mut self,
         operation: Operation,
@@ -64,8 +64,8 @@ impl Topic {
         Ok(self.reserve_numbers(messages, self.last_sequence, ctx, step))
     }
 
-    /// Carries all parts out, or none. The messages that are published get consecutive numbers
-    /// (TXN-13); those that only pass through come after them.
+    /// Carries all parts out, or none. Published messages get consecutive numbers (TXN-13);
+    /// messages via the topic come after them.
     pub(super) fn commit(
         &mut self,
         parts: Vec<Part>,
@@ -108,7 +108,7 @@ impl Topic {
             true => Vec::new(),
             false => self.with_outbox(ctx.now, |outbox| outbox.plan_all(others, ctx))?,
         };
-        // Nothing is refused from here on.
+        // From here on nothing can be refused.
         let mut accepted =
             self.publish_all(published, messages.into_iter().zip(plans), ctx, step).into_iter();
         let mut carried_out = self.carry_out(planned, ctx, step).into_iter();
@@ -124,15 +124,15 @@ impl Topic {
         Ok(Answer::after_commit(Outcome::Committed(in_order.collect())))
     }
 
-    /// The checks of what is published and of what passes through, each by itself and both together:
-    /// the quota is one, and so is the atomic step (TXN-07, QUO-07).
+    /// Checks published messages and messages via the topic, separately and together: they share
+    /// the quota and the atomic step (TXN-07, QUO-07).
     fn plan_together(
         &self,
         published: &[InboundMessage],
         passing: &[InboundMessage],
         ctx: &mut Ctx<'_>,
     ) -> Result<Vec<Plan>, Rejection> {
-        // Their contents are shared, not copied.
+        // The contents of cloned messages are shared.
         intake::check_atomic_size(&[published, passing].concat(), ctx)?;
         if published.is_empty() {
             return Ok(Vec::new());

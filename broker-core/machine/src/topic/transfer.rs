@@ -1,5 +1,5 @@
-//! Messages that come to a topic from another entity of the broker: each is published by the rules of a
-//! transfer, and its records at the source go in the same batch (FWD-09, FND-03).
+//! Messages that come to a topic from another entity of the broker: each is published by the rules
+//! of a transfer, and its records at the source are deleted in the same batch (FWD-09, FND-03).
 
 use super::Topic;
 use super::admit::{Plan, refuse_beyond, refuse_excess};
@@ -16,12 +16,14 @@ use crate::take_over::{self, Admitted};
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step};
 
-/// The headers that are written anew in one step have so many bytes, or there is one: it takes about a millisecond.
+/// Maximum bytes of headers that are rewritten in one step, which takes about a millisecond. A
+/// larger header is rewritten by itself.
 const REWRITTEN_BYTES_MAX: u64 = 128 << 10;
 
 impl Topic {
-    /// Publishes messages in the order of their source, each by itself, up to the first behind one that
-    /// is refused (FWD-10), or with which it would be too much for one step (QUO-10), or take too long.
+    /// Publishes messages in the order of their source, each as a unit of its own. Ends after a
+    /// refused message (FWD-10), and before a message that would exceed an atomic step (QUO-10) or
+    /// the time of a step.
     pub(super) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,
@@ -63,8 +65,8 @@ impl Topic {
         Answer::after_commit(Outcome::Admitted(admissions))
     }
 
-    /// Gives an admitted message its number and its copies, or drops it as a duplicate; either removes
-    /// it from where it was (FWD-22).
+    /// Numbers an admitted message and makes its copies, or drops it as a duplicate. Both remove it
+    /// from its source (FWD-22).
     fn arrive(
         &mut self,
         arrival: Arrival,
@@ -81,8 +83,8 @@ impl Topic {
         }
         match plan {
             Plan::Schedule(_) => {
-                // What waits for its instant has no overlays: they become part of its content, but for
-                // what is no property of a message.
+                // A scheduled message has no overlays: they become part of its content, except the
+                // dead-letter source, which is not a property of a message.
                 let message = with_changes(message, journey.changes.as_ref());
                 self.accept(message, plan, journey, ctx, step);
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
@@ -98,7 +100,7 @@ impl Topic {
         }
     }
 
-    /// The checks of SND-19 that concern a transfer: status, size, quota, ids.
+    /// Makes the checks of SND-19 that concern a transfer: status, size, quota, ids.
     fn admit_arrival(
         &self,
         message: &InboundMessage,
@@ -124,8 +126,8 @@ impl Topic {
     }
 }
 
-/// What a message has behind it: all that was set on it since it was sent, and where it was dead-lettered,
-/// are one overlay.
+/// Returns the journey of a message: all properties set since it was sent, and its dead-letter
+/// source, as one overlay.
 pub(super) fn journey_of(arrival: &Arrival) -> Journey {
     let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
     let set = Overlay::together(&arrival.overlays);
@@ -143,7 +145,7 @@ pub(super) fn journey_of(arrival: &Arrival) -> Journey {
     }
 }
 
-/// What is written anew of a message that waits for its instant, of its header and what was set on it.
+/// Bytes of header and overlays to rewrite for a message that is scheduled.
 fn rewritten_bytes(message: &InboundMessage, plan: &Plan, journey: &Journey) -> u64 {
     match (plan, journey.set_bytes()) {
         (Plan::Publish(_), _) | (Plan::Schedule(_), 0) => 0,
@@ -151,7 +153,7 @@ fn rewritten_bytes(message: &InboundMessage, plan: &Plan, journey: &Journey) -> 
     }
 }
 
-/// The same message with changed properties; as it was if its content cannot be read.
+/// Returns the message with changed properties; unchanged if its content cannot be read.
 fn with_changes(message: InboundMessage, changes: Option<&Overlay>) -> InboundMessage {
     let Some(changes) = changes else { return message };
     let Ok(mut changed) = message.content.decode() else { return message };

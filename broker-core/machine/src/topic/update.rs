@@ -11,8 +11,9 @@ use crate::time::Timestamp;
 use crate::{Ctx, Step, intake};
 
 impl Topic {
-    /// Replaces the description. Scheduled messages stay (ENT-19, ENT-26); a changed default TTL applies
-    /// to messages without own TTL in the subscriptions at once (EXP-06, EXP-13).
+    /// Replaces the description. Scheduled messages stay (ENT-19, ENT-26). A new default TTL
+    /// applies at once to messages in the subscriptions without a TTL of their own (EXP-06,
+    /// EXP-13).
     pub(super) fn update(
         &mut self,
         description: Box<TopicDescription>,

@@ -1,10 +1,11 @@
-//! What is judged of a command before it is applied, in slices.
+//! Judging a command ahead, in slices.
 
 use super::*;
 use crate::rule::CorrelationFilter;
 
-/// SQL-41, QUO-09: a publish that one correlation filter takes long for goes on in slices. They are counted by the
-/// steps that they come to, four for each property of the message and each that the filter looks up.
+/// SQL-41, QUO-09: a publish with one slow correlation filter is judged in slices. Their number
+/// follows from the steps: four for each property of the message and for each property of the
+/// filter.
 #[test]
 fn one_correlation_filter_is_judged_in_slices() {
     let mut stand = Stand::new(1);
@@ -27,14 +28,14 @@ fn one_correlation_filter_is_judged_in_slices() {
     while !stand.go_ahead(&command) {
         slices += 1;
     }
-    // Looked up, and compared: 2 x 256 x 4 x 7,000 steps in slices of 2^20.
+    // Lookup and comparison: 2 x 256 x 4 x 7,000 steps in slices of 2^20.
     assert!((13..=18).contains(&slices), "{slices} slices");
     let (_, step) = stand.apply(command).unwrap();
     assert_eq!(copies(&step).len(), 1);
 }
 
-/// TOP-17, QUO-09: the rules of a new subscription are judged in slices, if there are many, and it is created with
-/// all of them, or not at all if one is wrong.
+/// TOP-17, QUO-09: many rules of a new subscription are judged in slices. The subscription is
+/// created with all its rules, or not at all if one is invalid.
 #[test]
 fn many_rules_of_a_new_subscription_are_judged_in_slices() {
     let mut stand = Stand::new(0);
@@ -74,7 +75,7 @@ fn many_rules_of_a_new_subscription_are_judged_in_slices() {
         }
     }
     assert_eq!(stand.topic.kept().rules, 1_100);
-    // However many are asked for, one list is not all there are.
+    // A list is bounded, for any requested number.
     let command = RuleCommand::List { skip: 50, top: usize::MAX };
     let list = TopicCommand::InSubscription { subscription: EntityId(2), command };
     match stand.apply(Command::OfTopic(list)).unwrap().0 {
@@ -83,8 +84,8 @@ fn many_rules_of_a_new_subscription_are_judged_in_slices() {
     }
 }
 
-/// TOP-05, TOP-07: what takes long is judged in slices, and what comes of it is the one change that it is
-/// when it is judged at once.
+/// TOP-05, TOP-07: a slow publish is judged in slices, and results in the same single change as
+/// without slices.
 #[test]
 fn a_heavy_publish_is_judged_in_slices_and_is_one_change() {
     let mut stand = Stand::with_heavy_rules(12);
@@ -105,7 +106,7 @@ fn a_heavy_publish_is_judged_in_slices_and_is_one_change() {
     assert!(stand.topic.ahead.is_none());
 }
 
-/// TOP-07, SND-29: also the messages of a batch, of which one waits and is judged later.
+/// TOP-07, SND-29: the same for a batch, with one scheduled message that is judged later.
 #[test]
 fn a_heavy_batch_is_judged_in_slices_and_is_one_change() {
     let mut stand = Stand::with_heavy_rules(4);
@@ -118,7 +119,8 @@ fn a_heavy_batch_is_judged_in_slices_and_is_one_change() {
     assert_eq!((step.changes.len(), count), (3, 2));
 }
 
-/// TOP-25, TOP-30: where rules take long, a catch-all is asked, and explained, in slices, with the same result.
+/// TOP-25, TOP-30: with slow rules a catch-all is selected and explained in slices, with the same
+/// result.
 #[test]
 fn a_catch_all_behind_heavy_rules_is_judged_in_slices() {
     let mut stand = Stand::with_heavy_rules(12);
@@ -138,7 +140,7 @@ fn a_catch_all_behind_heavy_rules_is_judged_in_slices() {
         assert!(stand.slices(&send) >= 6);
         let (_, step) = stand.apply(send).unwrap();
         assert_eq!(copies(&step).iter().any(|copy| copy.subscription.0 == 9), !selects);
-        // From now on no rule of the other subscription selects it.
+        // From now on no rule of the other subscription selects the message.
         for number in 0..12 {
             let name = format!("r{number}");
             let text = format!("p LIKE '%{}_c%'", "a".repeat(950));
@@ -149,7 +151,7 @@ fn a_catch_all_behind_heavy_rules_is_judged_in_slices() {
     }
 }
 
-/// What takes little is not judged ahead.
+/// A light publish is not judged ahead.
 #[test]
 fn a_light_publish_is_judged_when_it_is_applied() {
     let mut stand = Stand::new(3);
@@ -160,8 +162,8 @@ fn a_light_publish_is_judged_when_it_is_applied() {
     assert!(stand.topic.ahead.is_none());
 }
 
-/// What would become too many copies, or take too many steps, is refused whole, with the name of
-/// the limit.
+/// A publish with too many copies or steps is refused completely, and the rejection names the
+/// limit.
 #[test]
 fn a_publish_beyond_its_bounds_is_refused_and_names_the_limit() {
     let mut stand = Stand::with_heavy_rules(4);
@@ -180,7 +182,8 @@ fn a_publish_beyond_its_bounds_is_refused_and_names_the_limit() {
     stand.apply(send).unwrap();
 }
 
-/// QUO-10: a batch is not judged beyond what one step may store, and is refused with the name of the limit.
+/// QUO-10: a batch is judged only up to the bytes of one atomic step, and the rejection names the
+/// limit.
 #[test]
 fn a_batch_is_not_judged_beyond_what_one_step_may_store() {
     let mut stand = Stand::with_heavy_rules(4);
@@ -211,10 +214,11 @@ fn a_batch_is_not_judged_beyond_what_one_step_may_store() {
     stand.apply(batch).unwrap();
 }
 
-/// QUO-10: what is being judged when all topics have judged as much as they may is refused, for now, unless it is little.
+/// QUO-10: when all topics together have reached the limit of judged bytes, further judging is
+/// refused unless it is small.
 #[test]
 fn what_all_topics_have_judged_has_a_bound() {
-    // Each message becomes two copies on which 32,000 bytes are set, and one as it is.
+    // Each message becomes two copies with 32,000 bytes of properties, and one unchanged copy.
     let mut stand = Stand::with_heavy_rules_that(4, "SET x = p");
     let batch = Command::SendBatch { messages: vec![stand.heavy(), stand.heavy(), stand.heavy()] };
     stand.left.judged_bytes = 1;

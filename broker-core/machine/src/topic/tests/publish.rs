@@ -1,10 +1,10 @@
-//! What a publish becomes.
+//! Results of a publish.
 
 use super::*;
 use crate::store::{ContentOp, Record};
 
-/// TOP-07, TOP-10, DESIGN D8: one change, whose records hold the content once and whose account counts it
-/// for each copy.
+/// TOP-07, TOP-10, DESIGN D8: a publish is one change. Its records have the content once, and the
+/// quota counts it for each copy.
 #[test]
 fn a_publish_is_one_change_with_its_content_once() {
     let mut stand = Stand::new(3);
@@ -26,8 +26,8 @@ fn a_publish_is_one_change_with_its_content_once() {
     assert!(batch.bytes() < 1_000 + 3 * 100);
 }
 
-/// TOP-10, QUO-03, QUO-07: what would be too much for the quota, or for one atomic step, is refused and has
-/// changed nothing.
+/// TOP-10, QUO-03, QUO-07: a publish that exceeds the quota or an atomic step is refused and
+/// changes nothing.
 #[test]
 fn a_publish_that_is_too_much_is_refused_whole() {
     let mut stand = Stand::new(3);
@@ -41,7 +41,7 @@ fn a_publish_that_is_too_much_is_refused_whole() {
     assert!(matches!(answer, Answer::Now(Outcome::Accepted(SequenceNumber(1)), Gate::Commit)));
 }
 
-/// TOP-09, TOP-24: a rule applies to what comes after it.
+/// TOP-09, TOP-24: a rule applies to messages published after it.
 #[test]
 fn a_rule_applies_to_what_is_published_afterwards() {
     let mut stand = Stand::new(1);
@@ -58,7 +58,8 @@ fn a_rule_applies_to_what_is_published_afterwards() {
     assert_eq!((copies(&before).len(), copies(&after).len()), (1, 0));
 }
 
-/// TOP-29, TOP-07, TOP-10: what a catch-all gets is stored by the one change that the publish is, and counted.
+/// TOP-29, TOP-07, TOP-10: the copy of a catch-all is stored by the change of the publish, and
+/// counted.
 #[test]
 fn a_catch_all_gets_its_copy_by_the_same_change() {
     let mut stand = Stand::new(1);

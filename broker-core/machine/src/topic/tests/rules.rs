@@ -3,8 +3,8 @@
 use super::*;
 use crate::rule::CorrelationFilter;
 
-/// ENT-30, DESIGN D6: rules that are read at once have so many bytes together, however many are asked for; one that has more
-/// is read alone.
+/// ENT-30, DESIGN D6: a list of rules ends at its limit of bytes, for any requested number. A
+/// larger rule is listed by itself.
 #[test]
 fn a_list_of_rules_ends_with_its_bytes() {
     let mut stand = Stand::new(1);
@@ -18,7 +18,7 @@ fn a_list_of_rules_ends_with_its_bytes() {
         }
     };
     for number in 0..12 {
-        // Each of 180 KB, and the last of 1.2 MB.
+        // 180 KB each, and 1.2 MB for the last.
         let count = if number == 11 { 40 } else { 6 };
         let filter = (0..count).fold(CorrelationFilter::default(), |filter, place| {
             filter.and_property(format!("p{place}"), "v".repeat(30_000))
@@ -41,19 +41,19 @@ fn a_list_of_rules_ends_with_its_bytes() {
         let bytes: u64 = rules.iter().map(RuleDescription::bytes).sum();
         assert!(bytes <= RuleCommand::LISTED_BYTES_MAX || rules.len() == 1, "{bytes}");
     }
-    // `$Default` is before them.
+    // `$Default` is listed first.
     assert_eq!(pages, [6, 5, 1, 1, 0]);
 }
 
-/// DESIGN D6: a page of rules takes what lies before it and what it shows, so that a far one is for a long turn; one
-/// that is asked for beyond the last rule takes no more than there are.
+/// DESIGN D6: the steps of a list count its skipped and its listed rules, so that a distant page
+/// needs a long turn. A page after the last rule counts only the existing rules.
 #[test]
 fn a_page_of_rules_counts_what_is_passed_over() {
     let mut stand = Stand::new(1);
     let subscription = EntityId(2);
     let of_rules =
         |command| Command::OfTopic(TopicCommand::InSubscription { subscription, command });
-    // And `$Default`.
+    // In addition to `$Default`.
     for number in 1..800 {
         let filter = CorrelationFilter { subject: Some("x".into()), ..Default::default() };
         let filter = Filter::Correlation(filter);

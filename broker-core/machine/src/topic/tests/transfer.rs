@@ -4,10 +4,10 @@ use super::*;
 use crate::message::Overlay;
 use crate::transfer::{Admission, Arrival, Origin, WhenFull};
 
-/// What is set on each message of [`list`].
+/// Bytes set on each message of [`list`].
 const SET_BYTES: usize = 10_000;
 
-/// So many messages of another entity, with so much set on each.
+/// Returns a list of `count` messages from another entity, each with [`SET_BYTES`] of overlays.
 fn list(count: u64) -> Command {
     let text = "x".repeat(SET_BYTES);
     let overlay = Overlay::encode(&[("set".to_owned(), text.into())]).unwrap();
@@ -24,7 +24,7 @@ fn list(count: u64) -> Command {
     }
 }
 
-/// A message of another entity, that has this number there.
+/// Returns a message from another entity, with its number there.
 fn arrival(number: u64, message: InboundMessage) -> Arrival {
     Arrival {
         message,
@@ -42,7 +42,8 @@ fn arrival(number: u64, message: InboundMessage) -> Arrival {
 }
 
 impl Stand {
-    /// What was said of each message of a list: `+` accepted, `-` refused, `.` not tried; and why one was refused.
+    /// Runs a list; returns the answer for each message (`+` accepted, `-` refused, `.` not tried)
+    /// and the reason of a refusal.
     fn admitted(&mut self, list: Command) -> (String, String) {
         let Answer::Now(Outcome::Admitted(admissions), _) = self.apply(list).unwrap().0 else {
             panic!("a list is answered for each of its messages")
@@ -61,8 +62,9 @@ impl Stand {
     }
 }
 
-/// QUO-10: what was set on a message on its way is written for each of its copies, and counts so. Of a list as much is
-/// taken as one step may store; the rest comes again. A message that is too much by itself is refused.
+/// QUO-10: the overlays of a transferred message are written for each copy, and count for the
+/// atomic step. A list is taken as far as one step allows; the rest comes again. A message that
+/// exceeds the step by itself is refused.
 #[test]
 fn of_a_list_as_much_is_taken_as_one_step_may_store() {
     let mut stand = Stand::new(3);
@@ -80,8 +82,8 @@ fn of_a_list_as_much_is_taken_as_one_step_may_store() {
     assert_eq!(stand.admitted(list(4)), ("++++".to_owned(), String::new()));
 }
 
-/// DESIGN D6: to see a message with what was set on it takes time, whatever its rules look at: a list of such messages
-/// is judged in slices also where nothing but a true filter sees them.
+/// DESIGN D6: applying the overlays of a message takes time with any rules, so a list of such
+/// messages is judged in slices even if only true filters see them.
 #[test]
 fn to_see_what_was_set_on_messages_counts_for_their_slices() {
     let mut stand = Stand::new(1);
@@ -93,8 +95,8 @@ fn to_see_what_was_set_on_messages_counts_for_their_slices() {
     assert_eq!(stand.admitted(list).0, "+".repeat(64));
 }
 
-/// DESIGN D6, FWD-09: what was set on messages that wait for their instant becomes part of their contents, of as many
-/// in a step as do not hold up others; the rest comes again.
+/// DESIGN D6, FWD-09: overlays of scheduled messages become part of their contents, within the time
+/// of a step; the rest of the list comes again.
 #[test]
 fn of_a_list_as_many_contents_are_written_anew_as_one_step_has_time_for() {
     let mut stand = Stand::new(1);
@@ -107,8 +109,9 @@ fn of_a_list_as_many_contents_are_written_anew_as_one_step_has_time_for() {
     assert_eq!(stand.admitted(list).0, format!("{}{}", "+".repeat(13), ".".repeat(7)));
 }
 
-/// QUO-09, DESIGN D6: a list is judged until it has taken as long as a publish may, and no message of it is begun then:
-/// the rest comes again, so that no topic keeps its contents for long. A batch of a client is judged to its end.
+/// QUO-09, DESIGN D6: a list is judged until it has taken the time of a publish, and no further
+/// message is begun; the rest comes again, so that no topic keeps its contents long. A client's
+/// batch is judged completely.
 #[test]
 fn a_list_is_not_judged_for_longer_than_a_publish() {
     let mut stand = Stand::with_heavy_rules(4);

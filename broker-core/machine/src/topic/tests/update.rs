@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// ENT-16: whoever makes the description, it keeps what is fixed at creation.
+/// ENT-16: an update keeps the properties that are fixed at creation.
 #[test]
 fn an_update_keeps_what_is_fixed_at_creation() {
     let mut stand = Stand::new(0);
