@@ -40,8 +40,8 @@ impl Allowance {
     }
 
     /// Makes `going_on` and `resting` copies, and divides the rest: the copies that go on share one
-    /// half, the copies that stay the other. If one kind is missing, the other shares all. A topic with
-    /// 2,000 subscriptions of which one forwards leaves 4,000 copies to that one, not 4.
+    /// half, the copies that stay the other. If one kind is missing, the other shares all. A topic
+    /// with 2,000 subscriptions of which one forwards leaves 4,000 copies to that one, not 4.
     pub(crate) fn divide(self, going_on: usize, resting: usize) -> Shares {
         let left = usize::from(self.left).saturating_sub(going_on.saturating_add(resting));
         let to_resting = match (going_on, resting) {

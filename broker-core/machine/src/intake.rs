@@ -90,9 +90,9 @@ pub(crate) trait Intake {
         Some(if self.is_scheduled(found) { found } else { SequenceNumber(0) })
     }
 
-    /// Answers the check of an operation that sends messages in a transaction. Reserves sequence numbers after `last` for
-    /// scheduled messages (SCH-13). A duplicate gets no number; its sender gets the same answer as without a transaction
-    /// (DUP-12).
+    /// Answers the check of an operation that sends messages in a transaction. Reserves sequence
+    /// numbers after `last` for scheduled messages (SCH-13). A duplicate gets no number; its sender
+    /// gets the same answer as without a transaction (DUP-12).
     fn reserve_numbers(
         &mut self,
         messages: &[InboundMessage],

@@ -1,4 +1,4 @@
-//! Peek and batch delete: what an operator does without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
+//! Peek and batch delete: operations without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
 
 use super::demand::Lane;
 use super::{MOVES_PER_STEP, Queue, Shown};
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
 impl Queue {
-    /// Shows messages from a number on, whatever their state (PEK-03), within the bounds of PEK-08.
+    /// Returns messages in any state from a number on (PEK-03), within the bounds of PEK-08.
     pub(super) fn peek(
         &mut self,
         sub_queue: SubQueue,
@@ -27,7 +27,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Peeked(messages)))
     }
 
-    /// What a browser sees of messages, within the bounds of PEK-08.
+    /// Returns the facts of messages for a browser, within the bounds of PEK-08.
     pub(super) fn look_at(
         &self,
         sequences: impl Iterator<Item = SequenceNumber>,
@@ -56,8 +56,8 @@ impl Queue {
         Ok(messages)
     }
 
-    /// Removes available and Delayed messages enqueued before an instant, lowest numbers first (DEL-03,
-    /// DEL-04, RTY-13).
+    /// Removes available and Delayed messages enqueued before an instant, lowest numbers first
+    /// (DEL-03, DEL-04, RTY-13).
     pub(super) fn delete_batch(
         &mut self,
         sub_queue: SubQueue,
@@ -70,7 +70,8 @@ impl Queue {
         self.refuse_receive()?;
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
-        // Enqueue times ascend with the numbers, so the first that is too young ends the search.
+        // Enqueue times ascend with the numbers, so the first message that is too young ends the
+        // search.
         let first_of = |all: &SequenceSet| -> Vec<SequenceNumber> {
             all.iter_from(SequenceNumber(0))
                 .take_while(|sequence| self.is_enqueued_before(*sequence, before))
@@ -93,7 +94,8 @@ impl Queue {
         Ok(self.delete_all(&doomed, ctx, step))
     }
 
-    /// Removes messages, and tells how many: fewer if they have more set on them than one step removes.
+    /// Removes messages and answers with their number. It removes fewer if their overlays exceed
+    /// the moves of a step.
     pub(super) fn delete_all(
         &mut self,
         doomed: &[SequenceNumber],

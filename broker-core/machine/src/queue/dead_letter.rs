@@ -1,7 +1,7 @@
 //! Moves into the dead-letter queue that the broker decides, with their exact reasons (DLQ-16).
 //!
-//! The reason is an overlay like one that a receiver sets, because it must stay as it was when the
-//! message was moved: the count in its text grows no further, and a later abandon may overwrite it.
+//! The reason is an overlay, like a reason from a receiver. It must stay as it was at the move: the
+//! count in its text no longer grows, and a later abandon may overwrite it.
 
 use super::Queue;
 use super::settle::overlay_bytes;
@@ -17,7 +17,7 @@ const TTL_EXPIRED: &str = "TTLExpiredException";
 const MAX_DELIVERY_COUNT_EXCEEDED: &str = "MaxDeliveryCountExceeded";
 
 impl Queue {
-    /// Moves a message that has failed as often as it may (SET-34 to SET-36).
+    /// Moves a message whose delivery count has reached the maximum (SET-34 to SET-36).
     pub(super) fn dead_letter_failed(
         &mut self,
         sequence: SequenceNumber,
@@ -42,7 +42,8 @@ impl Queue {
         );
     }
 
-    /// Drops an expired message, or moves it if the queue keeps expired ones (EXP-21, EXP-22).
+    /// Removes an expired message, or moves it if the queue dead-letters expired messages (EXP-21,
+    /// EXP-22).
     pub(super) fn remove_expired(
         &mut self,
         sequence: SequenceNumber,
@@ -93,7 +94,7 @@ impl Queue {
     }
 }
 
-/// The two properties that tell why (DLQ-14); texts of this length always fit.
+/// Returns the two properties with the reason (DLQ-14). Texts of this length always fit.
 pub(super) fn verdict(reason: &str, description: &str) -> Option<Overlay> {
     Overlay::dead_letter(Some(reason), Some(description), &[]).ok()
 }

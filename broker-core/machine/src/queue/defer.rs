@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
 impl Queue {
-    /// Takes deferred messages by number, all or none (DEF-03).
+    /// Receives deferred messages by number, all or none (DEF-03).
     pub(super) fn receive_deferred(
         &mut self,
         sub_queue: SubQueue,
@@ -39,7 +39,7 @@ impl Queue {
         Ok(self.hand_out_deferred(mode, sequences, holder, ctx, step))
     }
 
-    /// Takes deferred messages of a session for its holder (DEF-08).
+    /// Receives deferred messages of a session for its holder (DEF-08).
     pub(super) fn receive_deferred_of(
         &mut self,
         index: SessionIndex,
@@ -62,8 +62,8 @@ impl Queue {
         Ok(self.hand_out_deferred(mode, sequences, Some(receiver), ctx, step))
     }
 
-    /// Refuses numbers of which one cannot be received (DEF-03), or whose messages are more than one answer has
-    /// (DEF-11).
+    /// Refuses a list with a number that cannot be received (DEF-03), or with more bytes than the
+    /// limit of an answer (DEF-11).
     fn check_deferred(
         &self,
         sub_queue: SubQueue,
@@ -107,7 +107,7 @@ impl Queue {
         Answer::Now(Outcome::Received(messages), gate_of(mode))
     }
 
-    /// Removes a deferred message that may be beyond receiving, or one that is Delayed (DEL-09, RTY-13).
+    /// Removes a deferred message, expired or not, or a Delayed message (DEL-09, RTY-13).
     pub(super) fn delete_deferred(
         &mut self,
         sub_queue: SubQueue,

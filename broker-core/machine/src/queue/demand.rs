@@ -1,10 +1,11 @@
-//! Demand: who waits for messages, and in which order they are served (RCV-16 to RCV-18).
+//! Demand: waiting receivers and the order in which they get messages (RCV-16 to RCV-18).
 //!
-//! Each sub-queue has one ring of turns, and so has each session that is held. A receive call is served
-//! whole in its turn; a link gets up to 16 messages or 64 KiB and goes to the back. A link without credit
-//! or without room in its connection is not in the ring: it is skipped, not served and locked.
+//! Each sub-queue has a ring of turns, and so has each held session. A receive call is served
+//! completely in its turn. A link gets up to 16 messages or 64 KiB and goes to the back of the
+//! ring. A link without credit, or without room in its connection, is not in the ring: it is
+//! skipped, so no message is locked for it.
 //!
-//! Calls and links for a sub-queue are the queue's, those for a session are in what is held of that.
+//! The queue has the calls and links of its sub-queues; a held session has its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,21 +20,21 @@ use crate::path::SubQueue;
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
-/// One who waits in a ring.
+/// A waiting receiver in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
     Call(Ticket),
     Link(ReceiverId),
 }
 
-/// What one waits for: messages of a sub-queue, or of the session that one holds.
+/// Source of messages for a receiver: a sub-queue, or the session that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     SubQueue(SubQueue),
     Session(SessionIndex),
 }
 
-/// Who waits, in order of turns (RCV-17).
+/// Waiting receivers in the order of their turns (RCV-17).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
     turns: BTreeMap<u64, Demand>,
@@ -53,7 +54,7 @@ impl Ring {
         self.turns.first_key_value().map(|(turn, demand)| (*turn, *demand))
     }
 
-    /// Puts somebody at the back.
+    /// Adds a receiver at the back; returns its turn.
     fn take_turn(&mut self, demand: Demand) -> u64 {
         let turn = self.next_turn;
         self.next_turn += 1;
@@ -62,7 +63,7 @@ impl Ring {
     }
 }
 
-/// A receive call that is not answered yet.
+/// A receive call that waits for its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) lane: Lane,
@@ -74,12 +75,12 @@ pub(super) struct Call {
     pub(super) deadline: Timestamp,
 }
 
-/// Receive calls that are not answered yet.
+/// All receive calls that wait for their answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     waiting: BTreeMap<Ticket, Call>,
     deadlines: BTreeSet<(Timestamp, Ticket)>,
-    /// Those that have a holder.
+    /// Calls that have a holder.
     by_holder: BTreeSet<(ReceiverId, Ticket)>,
 }
 
@@ -115,18 +116,18 @@ impl Calls {
         Some(call)
     }
 
-    /// Those of a holder.
+    /// Returns the calls of a holder.
     pub(super) fn of(&self, holder: ReceiverId) -> impl Iterator<Item = Ticket> {
         let all = (holder, Ticket(u64::MIN))..=(holder, Ticket(u64::MAX));
         self.by_holder.range(all).map(|(_, ticket)| *ticket)
     }
 
-    /// The one whose time is over first.
+    /// Returns the call with the earliest deadline.
     pub(super) fn first_deadline(&self) -> Option<(Timestamp, Ticket)> {
         self.deadlines.first().copied()
     }
 
-    /// Whether each has its own deadline and no other, and is found by its holder and by nobody else.
+    /// Whether every call has exactly one deadline and is found exactly by its holder.
     pub(super) fn is_whole(&self) -> bool {
         let deadlines = self.iter().map(|(ticket, call)| (call.deadline, ticket));
         let held = self.iter().filter_map(|(ticket, call)| Some((call.holder?, ticket)));
@@ -135,7 +136,7 @@ impl Calls {
     }
 }
 
-/// How far a link may be sent from now on.
+/// Limits of a link as its receiver sets them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     pub(super) delivery_limit: u64,
@@ -148,19 +149,19 @@ pub(super) struct Grant {
 pub(super) struct Link {
     pub(super) lane: Lane,
     pub(super) mode: ReceiveMode,
-    /// What it was sent since the attach, and how far it may be sent.
+    /// Messages delivered since the attach, and the limit.
     pub(super) delivered: u64,
     pub(super) delivery_limit: u64,
     pub(super) delivered_bytes: u64,
     pub(super) byte_limit: u64,
-    /// Its place in the ring, while it can be served.
+    /// Its turn in the ring, if it can be served.
     pub(super) turn: Option<u64>,
-    /// The drain to answer when what is available has been delivered.
+    /// Ticket of a drain to answer after the available messages have been delivered.
     pub(super) drain: Option<Ticket>,
 }
 
 impl Link {
-    /// A link that has not been granted anything yet.
+    /// Returns a link without credit.
     pub(super) const fn new(lane: Lane, mode: ReceiveMode) -> Self {
         Self {
             lane,
@@ -174,20 +175,20 @@ impl Link {
         }
     }
 
-    /// Messages it may be sent now.
+    /// Number of messages that may be delivered now.
     pub(super) const fn credit(&self) -> u64 {
         self.delivery_limit.saturating_sub(self.delivered)
     }
 
-    /// Whether it has credit and its connection has room.
+    /// Whether it has credit, and room in its connection.
     pub(super) const fn can_be_served(&self) -> bool {
         self.delivered < self.delivery_limit && self.delivered_bytes < self.byte_limit
     }
 }
 
 impl Queue {
-    /// Sets how far a link may be sent (AMQP 2.6.7). A drain before it in the same list is carried
-    /// out first, so that a list means what its commands mean one by one.
+    /// Sets the limits of a link (AMQP 2.6.7). An earlier drain in the same list of commands is
+    /// completed first, so that a list has the same result as its commands one by one.
     pub(super) fn grant(
         &mut self,
         ticket: Ticket,
@@ -221,15 +222,15 @@ impl Queue {
             }
         };
         self.seat(receiver);
-        // A link that is open without credit is no use (TMP-15), whatever is said about it.
+        // An open link without credit does not count as use (TMP-15).
         if is_use {
             self.touch(ctx.now);
         }
         Ok(answer)
     }
 
-    /// Gives a link a turn at the back of the ring if it can be served, and takes it away if not; takes note of
-    /// whether it has credit.
+    /// Gives a link a turn at the back of the ring if it can be served, or removes its turn
+    /// otherwise. Also updates the set of links with credit.
     fn seat(&mut self, receiver: ReceiverId) {
         let Some(link) = self.link(receiver) else { return };
         let (lane, turn, has_credit) = (link.lane, link.turn, link.credit() > 0);
@@ -254,7 +255,7 @@ impl Queue {
         }
     }
 
-    /// A link: of a sub-queue, or of the holder of a session.
+    /// Returns a link of a sub-queue or of a session's holder.
     pub(super) fn link(&self, receiver: ReceiverId) -> Option<&Link> {
         self.links.get(&receiver).or_else(|| self.sessions.as_ref()?.link(receiver))
     }
@@ -266,7 +267,7 @@ impl Queue {
         }
     }
 
-    /// Removes a link from ring and table, and from those that have credit.
+    /// Removes a link from its ring, its table and the set of links with credit.
     pub(super) fn unseat(&mut self, receiver: ReceiverId) -> Option<Link> {
         let link = match self.links.remove(&receiver) {
             Some(link) => link,
@@ -281,7 +282,7 @@ impl Queue {
         Some(link)
     }
 
-    /// Puts somebody at the back of a ring.
+    /// Adds a receiver at the back of a ring.
     pub(super) fn take_turn(&mut self, lane: Lane, demand: Demand) -> u64 {
         match lane {
             Lane::SubQueue(which) => self.sub_queue_mut(which).ring.take_turn(demand),
@@ -293,7 +294,7 @@ impl Queue {
         }
     }
 
-    /// Takes a turn out of a ring.
+    /// Removes a turn from a ring.
     pub(super) fn give_turn_up(&mut self, lane: Lane, turn: u64) {
         let ring = match lane {
             Lane::SubQueue(which) => Some(&mut self.sub_queue_mut(which).ring),
@@ -315,7 +316,7 @@ impl Queue {
         }
     }
 
-    /// Whether somebody pulls from the main queue (file 01, "active receiver"; EXP-32).
+    /// Whether a receiver pulls from the main queue (file 01, "active receiver"; EXP-32).
     pub(super) fn has_active_receiver(&self) -> bool {
         if let Some(sessions) = &self.sessions {
             return sessions.has_receiver();
@@ -326,7 +327,7 @@ impl Queue {
         !self.main.ring.is_empty() || !self.main.credited.is_empty()
     }
 
-    /// Serves the sessions whose demand may meet a message.
+    /// Serves the sessions that may have both demand and messages.
     pub(super) fn match_sessions(&mut self, left: &mut usize, ctx: &mut Ctx<'_>, step: &mut Step) {
         if self.sessions.is_none() || self.is_session_behind(ctx.now) {
             return;
@@ -346,7 +347,7 @@ impl Queue {
         }
     }
 
-    /// Serves a ring until demand or supply is used up, or what this step may serve.
+    /// Serves a ring until its demand or its messages run out, or the budget of this step ends.
     pub(super) fn match_demand(
         &mut self,
         lane: Lane,
@@ -376,17 +377,19 @@ impl Queue {
         }
     }
 
-    /// Whether nobody knows what sessions have to give: what has expired in them, or what holds others up.
+    /// Whether the messages that sessions may offer are unknown: expired messages are not removed
+    /// yet, or a new retry order is not applied yet.
     pub(super) fn is_session_behind(&self, now: Timestamp) -> bool {
         self.is_order_behind() || self.is_expiry_behind(now)
     }
 
-    /// The lowest available message that is not expired. Expired ones at the front are behind the
-    /// budget of this step; they stop the matching, and the next step removes them (EXP-34).
+    /// Returns the lowest available message, unless it is expired. Expired messages at the front
+    /// exceed the budget of this step; they stop the matching, and the next step removes them
+    /// (EXP-34).
     fn next_available(&self, lane: Lane, ctx: &Ctx<'_>) -> Option<SequenceNumber> {
         let sequence = match lane {
             Lane::SubQueue(which) => self.sub_queue(which).available.first()?,
-            // The expired one may be any message of the session (EXP-45).
+            // Any message of the session may be expired (EXP-45).
             Lane::Session(_) if self.is_session_behind(ctx.now) => return None,
             Lane::Session(index) => self.sessions.as_ref()?.next_message(index)?,
         };
@@ -394,7 +397,8 @@ impl Queue {
         (!self.is_expired(slot, ctx.now)).then_some(sequence)
     }
 
-    /// Answers a call with everything available up to its bounds (RCV-12, RCV-13); returns how many steps that was.
+    /// Answers a call with the available messages within its bounds (RCV-12, RCV-13). Returns the
+    /// number of steps.
     fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
         let Some(call) = self.remove_call(ticket) else { return 0 };
         let room = self.available_count(call.lane).min(u64::from(call.count_max));
@@ -434,7 +438,7 @@ impl Queue {
         }
     }
 
-    /// Gives a link its turn: at most 16 messages or 64 KiB; returns how many steps that was.
+    /// Serves a link for one turn: at most 16 messages or 64 KiB. Returns the number of steps.
     fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
         let Some(link) = self.link(receiver) else { return 0 };
         let (lane, mode) = (link.lane, link.mode);
@@ -463,7 +467,7 @@ impl Queue {
         steps
     }
 
-    /// Takes one available message for a receiver: under a lock, or out of the queue.
+    /// Hands an available message to a receiver: locks it, or removes it from the queue.
     pub(super) fn hand_out(
         &mut self,
         sequence: SequenceNumber,
@@ -486,7 +490,7 @@ impl Queue {
         Some(facts)
     }
 
-    /// Gives back the credit of links that are drained (RCV-18).
+    /// Returns the credit of draining links (RCV-18).
     pub(super) fn end_drains(&mut self, step: &mut Step) {
         for receiver in std::mem::take(&mut self.draining) {
             self.end_drain(receiver, step);

@@ -1,4 +1,4 @@
-//! What a queue tells of itself: counts, sizes, its description, what it keeps in memory.
+//! Facts about a queue: counts, sizes, description, memory.
 
 use super::Queue;
 use crate::Kept;
@@ -19,8 +19,9 @@ impl Queue {
         self.tally.size_bytes
     }
 
-    /// When the oldest message was enqueued that waits for a receiver: one that is available, and in a session that
-    /// nobody holds. In constant time but for the logarithm of their number.
+    /// Instant at which the oldest message was enqueued that waits for a receiver: an available
+    /// message, or one in a session without a holder. Takes logarithmic time in the number of
+    /// messages.
     #[must_use]
     pub fn oldest_available_at(&self) -> Option<Timestamp> {
         let first = match &self.sessions {
@@ -30,14 +31,14 @@ impl Queue {
         Some(self.slots.get(first?)?.enqueued_at)
     }
 
-    /// How many links and waiting calls there are.
+    /// Number of links and waiting calls.
     #[must_use]
     pub fn receiver_count(&self) -> usize {
         let of_sessions = self.sessions.as_ref().map_or(0, |sessions| sessions.receiver_count());
         self.links.len() + self.calls.len() + of_sessions
     }
 
-    /// Whether a message is locked, or a session.
+    /// Whether a message or a session is locked.
     #[must_use]
     pub fn has_locks(&self) -> bool {
         let are_sessions_held =
@@ -45,7 +46,7 @@ impl Queue {
         !self.locks.is_empty() || are_sessions_held
     }
 
-    /// Its description with what is told beside it (CNT-01).
+    /// Returns the description with runtime facts (CNT-01).
     pub(super) fn describe(&self) -> Described {
         Described {
             description: (*self.description).clone(),
@@ -59,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// What it keeps in memory of what the broker has a bound for (QUO-08).
+    /// Memory in units that the broker limits (QUO-08).
     pub(super) fn kept_in_memory(&self) -> Kept {
         Kept {
             messages: self.slots.len() as u64 + self.tally.overlay_count,

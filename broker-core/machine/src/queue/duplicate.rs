@@ -1,4 +1,4 @@
-//! Taking messages in, as a queue: duplicate detection, quota, status (DUP-02, SND-24).
+//! Intake of a queue: its quota, status and duplicate detection (DUP-02, SND-24).
 
 use super::Queue;
 use crate::change::{Change, Durability};

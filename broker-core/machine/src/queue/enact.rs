@@ -1,4 +1,5 @@
-//! What a change does to the queue. With the moves of `place` it is the only code that alters what is durable.
+//! Effects of a change on the queue. Together with the moves of `place`, only this module alters
+//! durable state.
 
 use super::Queue;
 use super::transfer::FORWARDED;
@@ -7,7 +8,7 @@ use crate::change::Change;
 use crate::slot::{Mark, Slot, SlotState};
 
 impl Queue {
-    /// Carries a change out. What it changes stays with nobody until the stage is durable (DESIGN D5).
+    /// Carries a change out. No receiver gets the message before the stage is durable (DESIGN D5).
     pub(super) fn enact_change(&mut self, change: &Change, stage: StageNumber) {
         match change {
             Change::Accepted { sequence, slot, session, .. }
@@ -41,7 +42,8 @@ impl Queue {
             Change::Counted { sequence, delivery_count, delayed_until } => {
                 self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
                 self.delay(*sequence, *delayed_until);
-                // The batch of a destination removes the record; this one must not come after it.
+                // The batch of the destination deletes the record, so this record must not be
+                // written after it.
                 let leaves = |slot: &Slot| slot.state == SlotState::Pending || self.leaves(slot);
                 if self.slots.get(*sequence).is_some_and(leaves) {
                     self.hold_back(*sequence, stage);
@@ -129,7 +131,7 @@ impl Queue {
                 self.stored_sequence = *last;
                 self.transfers.prove(*last, stage);
             }
-            // Of its topic.
+            // The topic carries it out.
             Change::OfTopic(_) => {}
         }
     }

@@ -1,8 +1,9 @@
-//! Expiration: lazily, while somebody receives, or at once when a lock on an expired message ends
+//! Expiration: lazily while a receiver is active, or at once when a lock on an expired message ends
 //! (EXP-20 to EXP-39).
 //!
-//! A message without a TTL of its own expires by the default that is in force when that is asked (EXP-13). So
-//! its entry says when it was enqueued, and a description that is replaced touches no entry.
+//! A message without a TTL of its own expires by the default that is in force at the time of the
+//! check (EXP-13). So its entry has the instant of enqueueing, and a new description changes no
+//! entry.
 
 use super::Queue;
 use crate::due::DueIndex;
@@ -13,27 +14,28 @@ use crate::slot::{Slot, SlotState, SlotTable};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
 
-/// When messages of the main queue are to be looked at because they may have expired. Each that is on offer has
-/// its entry, in exactly one of the three.
+/// Instants at which messages of the main queue may expire. Each available message has an entry in
+/// exactly one of the three indexes.
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
-    /// By the TTL that was stored with them.
+    /// Entries by the stored TTL.
     own: DueIndex,
-    /// By the default, in the order of their numbers: it is that in which they were enqueued.
+    /// Entries by the default TTL, in the order of numbers, which is the order of enqueueing.
     in_order: SequenceSet,
-    /// By the default, those that were enqueued before one with a lower number, since the clock was set back
-    /// while the broker was down; by the instant at which they were.
+    /// Entries by the default TTL for messages in [`Self::set_back`], by their instant of
+    /// enqueueing.
     earlier: DueIndex,
-    /// Which those are, on offer or not.
+    /// Messages with an earlier instant than a message with a lower number, because the clock was
+    /// set back while the broker was down; available or not.
     set_back: SequenceSet,
-    /// The latest instant at which one was enqueued.
+    /// The latest instant of enqueueing.
     latest_at: Timestamp,
 }
 
 impl Expiry {
-    /// Takes note of a message that is new here; its number is the highest.
+    /// Records a new message; its number is the highest.
     pub(super) fn note(&mut self, sequence: SequenceNumber, slot: &Slot) {
-        // The instant of one that is scheduled lies ahead; it gets another number with it.
+        // The instant of a scheduled message lies in the future; then it gets another number.
         if slot.state == SlotState::Scheduled {
             return;
         }
@@ -43,7 +45,7 @@ impl Expiry {
         self.latest_at = self.latest_at.max(slot.enqueued_at);
     }
 
-    /// Takes note that a message is gone.
+    /// Removes all data about a message.
     pub(super) fn forget(&mut self, sequence: SequenceNumber, slot: &Slot) {
         self.unwatch(sequence, slot);
         self.set_back.remove(sequence);
@@ -59,7 +61,7 @@ impl Expiry {
         }
     }
 
-    /// Takes the entry of a message out, if it has one.
+    /// Removes the entry of a message, if it has one.
     pub(super) fn unwatch(&mut self, sequence: SequenceNumber, slot: &Slot) {
         if !slot.expires_at.is_never() {
             self.own.remove(slot.expires_at, sequence);
@@ -68,7 +70,7 @@ impl Expiry {
         }
     }
 
-    /// The entry that is due first, by instant, then by number.
+    /// Returns the entry that is due first, by instant, then by number.
     fn first(
         &self,
         slots: &SlotTable,
@@ -93,7 +95,7 @@ impl Expiry {
             || self.earlier.contains(slot.enqueued_at, sequence)
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> u64 {
         (self.own.len() + self.earlier.len()) as u64 + self.in_order.len()
     }
@@ -106,7 +108,8 @@ impl Expiry {
 }
 
 impl Queue {
-    /// When a message expires: by its own TTL as stored, else by the default in force now (EXP-13).
+    /// Instant at which a message expires: by its own stored TTL, else by the default in force
+    /// (EXP-13).
     pub(super) fn expires_at(&self, slot: &Slot) -> Timestamp {
         if slot.expires_at.is_never() {
             slot.enqueued_at.plus(self.description.default_message_time_to_live)
@@ -115,8 +118,8 @@ impl Queue {
         }
     }
 
-    /// Whether a message is expired (EXP-15). Scheduled ones and those in a sub-queue never are
-    /// (EXP-19, EXP-39).
+    /// Whether a message is expired (EXP-15). Scheduled messages and messages in a sub-queue never
+    /// are (EXP-19, EXP-39).
     pub(super) fn is_expired(&self, slot: &Slot, now: Timestamp) -> bool {
         slot.sub_queue == SubQueue::Main
             && !matches!(slot.state, SlotState::Scheduled | SlotState::Pending)
@@ -124,17 +127,17 @@ impl Queue {
             && self.expires_at(slot) <= now
     }
 
-    /// Remembers when an available message of the main queue is due.
+    /// Adds the entry of an available message of the main queue.
     pub(super) fn watch_expiry(&mut self, sequence: SequenceNumber, slot: &Slot) {
         self.expiry.watch(sequence, slot);
     }
 
-    /// When the first is due, whoever receives.
+    /// Returns the first entry, with or without an active receiver.
     fn first_expiry(&self) -> Option<(Timestamp, SequenceNumber)> {
         self.expiry.first(&self.slots, self.description.default_message_time_to_live)
     }
 
-    /// When something expires; nothing does while nobody receives.
+    /// Instant of the next expiration; `None` without an active receiver.
     pub(super) fn expiry_deadline(&self) -> Option<Timestamp> {
         if !self.has_active_receiver() {
             return None;
@@ -142,12 +145,12 @@ impl Queue {
         self.first_expiry().map(|(at, _)| at)
     }
 
-    /// Whether messages have expired that are still there, because a step moves only so many.
+    /// Whether expired messages are still present because of the budget of a step.
     pub(super) fn is_expiry_behind(&self, now: Timestamp) -> bool {
         self.expiry_deadline().is_some_and(|at| at <= now)
     }
 
-    /// Drops or dead-letters what is expired and unlocked, oldest first, while there is an active
+    /// Removes or dead-letters expired, unlocked messages, oldest first, while there is an active
     /// receiver (EXP-31, EXP-34).
     pub(super) fn expire(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
         self.remove_doomed(moves, ctx, step);
@@ -160,7 +163,7 @@ impl Queue {
                 return;
             }
             *moves -= 1;
-            // A message that is locked or in flight comes back to the index when it is offered.
+            // A locked or in-flight message gets an entry again when it is offered.
             self.expiry.remove(&self.slots, sequence);
             let due = (self.is_available(sequence, SubQueue::Main) || self.is_resting(sequence))
                 && self.slots.get(sequence).is_some_and(|slot| self.is_expired(slot, ctx.now));
@@ -178,8 +181,8 @@ impl Queue {
         }
     }
 
-    /// Empties the sessions that have expired (EXP-41, EXP-44). Their messages are offered to nobody
-    /// from the instant at which the first of them expired, however many steps this takes (EXP-45).
+    /// Empties expired sessions (EXP-41, EXP-44). Their messages are not available from the instant
+    /// at which the first message expired, in however many steps they are removed (EXP-45).
     fn remove_doomed(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
         while *moves > 0
             && let Some(doomed) =
@@ -199,7 +202,7 @@ impl Queue {
         }
     }
 
-    /// How many records beside its own a message has, which go with it.
+    /// Number of overlays of a message, which are removed with it.
     pub(super) fn overlay_count(&self, sequence: SequenceNumber) -> usize {
         self.slots.get(sequence).map_or(0, |slot| usize::from(slot.overlay_count))
     }

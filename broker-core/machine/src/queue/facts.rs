@@ -1,4 +1,4 @@
-//! What is told of a message, to who receives it and to who only looks.
+//! Facts about a message as receivers and browsers see them.
 
 use super::Queue;
 use crate::command::{MessageFacts, MessageState};
@@ -6,7 +6,7 @@ use crate::ids::SequenceNumber;
 use crate::slot::{Slot, SlotState};
 use crate::time::TimeSpan;
 
-/// Which view of a message is asked for (EXP-14).
+/// View of a message (EXP-14).
 #[derive(Clone, Copy)]
 pub(super) enum Shown {
     Received,
@@ -14,7 +14,7 @@ pub(super) enum Shown {
 }
 
 impl Queue {
-    /// What a receiver or a browser is shown of a message, without its lock.
+    /// Returns the facts about a message, without its lock.
     pub(super) fn facts(
         &self,
         sequence: SequenceNumber,

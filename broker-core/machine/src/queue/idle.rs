@@ -1,5 +1,4 @@
-//! Idleness: when the queue has not been used for long enough to be deleted (TMP-07, TMP-09, TMP-14 to
-//! TMP-17).
+//! Use of a queue, for its idle deletion (TMP-07, TMP-09, TMP-14 to TMP-17).
 
 use super::Queue;
 use crate::idle::Idles;
@@ -8,8 +7,8 @@ use crate::time::{TimeSpan, Timestamp};
 use crate::usage::Usage;
 
 impl Queue {
-    /// Notes an activity that ends idleness. Rejected operations and reads of descriptions and
-    /// counts are none (TMP-17).
+    /// Records an activity that ends idleness. Rejected operations and reads of descriptions and
+    /// counts are not activities (TMP-17).
     pub(super) fn touch(&mut self, now: Timestamp) {
         self.usage.touch(now);
     }
@@ -32,8 +31,9 @@ impl Idles for Queue {
         self.usage.last_of_any_kind()
     }
 
-    /// Forwarding (TMP-12), scheduled messages (TMP-14) and those that wait for their transfer, a waiting call, a link
-    /// with credit, a session that is held or waited for (TMP-15).
+    /// Forwarding (TMP-12), scheduled messages (TMP-14), messages that wait for a transfer, a
+    /// waiting call, a link with credit, and a session that is held or requested (TMP-15) keep the
+    /// queue in use.
     fn is_held(&self) -> bool {
         self.description.forward_to.is_some()
             || self.tally.counts.scheduled > 0

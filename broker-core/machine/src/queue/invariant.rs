@@ -1,4 +1,4 @@
-//! What must hold after every step. Checked by the model test and the simulator.
+//! Invariants of a queue after every step. The model test and the simulator check them.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ impl Queue {
     /// Checks the whole state against itself, in time linear in its size.
     ///
     /// # Errors
-    /// With the first invariant that does not hold.
+    /// The first invariant that does not hold.
     pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
         let broken = |what: String| Err(BrokenInvariant(what));
         let mut tally = Tally::default();
@@ -122,7 +122,7 @@ impl Queue {
         self.check_demand()
     }
 
-    /// Messages of sessions that have expired and are not emptied yet.
+    /// Messages of expired sessions that are not removed yet.
     fn doomed(&self) -> BTreeSet<SequenceNumber> {
         self.sessions
             .iter()
@@ -134,7 +134,8 @@ impl Queue {
             .collect()
     }
 
-    /// LIF-05: what is transferring is on exactly one list, what waits at an exit is to leave by it.
+    /// LIF-05: a message in transfer is on exactly one list, and a message that waits at an exit
+    /// will leave by it.
     fn check_transfers(&self) -> Result<(), BrokenInvariant> {
         let broken = |what: String| Err(BrokenInvariant(what));
         self.transfers.check().map_err(BrokenInvariant)?;
@@ -145,7 +146,7 @@ impl Queue {
             }
         }
         for (sequence, slot) in self.slots.iter() {
-            // A list may name messages that are gone; a frozen one is on a list.
+            // A list may name messages that were removed; a frozen message is on a list.
             if slot.is_transferring() && !under_way.contains(&sequence) {
                 return broken(format!("{sequence} is transferring and on no list"));
             }

@@ -1,33 +1,34 @@
-//! How often properties were set on how many messages, kept so that what so many of them come to at most is known
-//! without a look at them (DESIGN D6).
+//! Histogram of overlays per message. It bounds the number of overlays on any set of messages
+//! without examining them (DESIGN D6).
 
-/// So many powers of two a count of overlays can have reached.
+/// Number of powers of two that a count of overlays can reach.
 const LEVELS: usize = u16::BITS as usize;
 
-/// Messages on which properties were set, by the logarithm of how often. What it says of them is less than twice what
-/// is so, and is forgotten with them: one on which much was set makes those that come after it no dearer.
+/// Number of messages with overlays, by the logarithm of their overlay count. The bound is less
+/// than twice the true value. Removed messages no longer count, so a message with many overlays
+/// does not raise the cost of later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Laden {
-    /// At n those on which properties were set from 2^n to 2^(n + 1) - 1 times.
+    /// At index n, the number of messages with 2^n to 2^(n + 1) - 1 overlays.
     counts: [u32; LEVELS],
 }
 
 impl Laden {
-    /// Counts a message in.
+    /// Adds a message.
     pub(super) fn add(&mut self, overlay_count: u16) {
         if let Some(count) = self.level(overlay_count) {
             *count = count.saturating_add(1);
         }
     }
 
-    /// Counts a message out.
+    /// Subtracts a message.
     pub(super) fn subtract(&mut self, overlay_count: u16) {
         if let Some(count) = self.level(overlay_count) {
             *count = count.saturating_sub(1);
         }
     }
 
-    /// How often properties were set on so many messages at most: on those on which they were set most often.
+    /// Upper bound on the overlays of any `count` messages.
     pub(super) fn most_on(&self, count: u64) -> u64 {
         let (mut left, mut most) = (count, 0);
         for (level, there) in self.counts.iter().enumerate().rev() {
@@ -47,8 +48,8 @@ impl Laden {
 mod tests {
     use super::*;
 
-    /// DESIGN D6, SET-41: what is said of so many messages is at least what is set on those on which most is, and less
-    /// than twice that; and of those that are gone nothing is left.
+    /// DESIGN D6, SET-41: the bound for `count` messages is at least the overlays of the messages
+    /// with the most overlays, and less than twice that. Removed messages do not count.
     #[test]
     fn what_so_many_messages_come_to_is_known_without_a_look_at_them() {
         let mut there: Vec<u16> = vec![0, 1, 1, 2, 3, 4, 7, 8, 100, 100, 4_095, 10_000, u16::MAX];

@@ -1,4 +1,5 @@
-//! Message locks: given with a delivery, prolonged on request, ended by time or with their holder (SET-15 to SET-20).
+//! Message locks: taken with a delivery, renewed on request, ended by time or with their holder
+//! (SET-15 to SET-20).
 
 use super::Queue;
 use crate::command::{LinkEnd, Outcome};
@@ -11,7 +12,7 @@ use crate::slot::{LockIndex, Slot};
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
-/// A lock that was looked up and is in force: whoever has it may settle.
+/// A lock that was looked up and is in force, so its owner may settle.
 #[derive(Clone, Copy)]
 pub(crate) struct HeldLock {
     pub(super) token: LockToken,
@@ -32,7 +33,7 @@ impl Queue {
         let slot = self.slots.get_mut(sequence)?;
         let which = slot.sub_queue;
         if let (Some(sessions), SubQueue::Main) = (&mut self.sessions, which) {
-            // The lock of the session is the umbrella of its messages' (SES-14): they end with it.
+            // The lock of the session covers its messages (SES-14): their locks end with it.
             let held = sessions.held_mut(sessions.of(sequence)?)?;
             let token = LockToken::in_session(sequence, held.epoch, random);
             let until = held.until;
@@ -48,7 +49,7 @@ impl Queue {
         Some((token, until))
     }
 
-    /// Looks up a lock of this sub-queue that is still in force (SET-20).
+    /// Returns a lock of this sub-queue that is still in force (SET-20).
     pub(super) fn held(
         &self,
         sub_queue: SubQueue,
@@ -66,8 +67,8 @@ impl Queue {
                 && self.parted(lock.holder).is_none();
             in_force.then_some(HeldLock { token, index, sequence, slot })
         };
-        // With its session lock a token is lost as a whole; one that is used twice is not (SES-15,
-        // SET-13).
+        // After the end of a session lock, its tokens fail with `SessionLockLost`; a token that is
+        // used twice fails as lost message lock (SES-15, SET-13).
         if let (Some(sessions), SubQueue::Main) = (&self.sessions, sub_queue)
             && !sessions.is_in_force(token.epoch(), now)
         {
@@ -78,7 +79,7 @@ impl Queue {
         held().ok_or_else(|| Rejection::message_lock_lost(token))
     }
 
-    /// Sets the end of a lock to now plus LockDuration; token and count stay (SET-18).
+    /// Sets the end of a lock to now plus LockDuration; token and delivery count stay (SET-18).
     pub(super) fn renew_lock(
         &mut self,
         sub_queue: SubQueue,
@@ -91,7 +92,7 @@ impl Queue {
         Ok(Answer::Now(Outcome::Renewed(until), Gate::Open))
     }
 
-    /// The lock that is to be renewed, if it can be.
+    /// Returns the lock to renew, if it can be renewed.
     pub(super) fn renewable(
         &self,
         sub_queue: SubQueue,
@@ -107,7 +108,7 @@ impl Queue {
         self.held(sub_queue, token, ctx.now)
     }
 
-    /// Renews a lock that [`Queue::renewable`] has let pass; returns its new end.
+    /// Renews a lock that [`Queue::renewable`] returned; returns its new end.
     pub(super) fn renew_held(&mut self, held: &HeldLock, ctx: &Ctx<'_>) -> Timestamp {
         let until = ctx.now.plus(self.description.lock_duration);
         self.locks.renew(held.index, until);
@@ -127,8 +128,8 @@ impl Queue {
         }
     }
 
-    /// Ends a lock whose time is over, or whose holder is gone: what was delivered under it has failed, unless it was the
-    /// broker that ended the link (SET-31).
+    /// Ends a lock whose time is over or whose holder is gone. Its delivery has failed, unless the
+    /// broker ended the link (SET-31).
     pub(super) fn end_lock(&mut self, lock: &Lock, end: LinkEnd, ctx: &Ctx<'_>, step: &mut Step) {
         match end {
             LinkEnd::Orderly | LinkEnd::Broken | LinkEnd::Lost => {
@@ -138,7 +139,8 @@ impl Queue {
         }
     }
 
-    /// How many moves it is to end the lock of a message: what is set on it goes with it if it has expired (EXP-28).
+    /// Number of moves to end the lock of a message: an expired message is removed with its
+    /// overlays (EXP-28).
     pub(super) fn moves_to_end(&self, sequence: SequenceNumber, now: Timestamp) -> usize {
         if self.tally.overlay_count == 0 {
             return 1;

@@ -11,22 +11,24 @@
 //!                              with a delay or a retry policy Active later (`retry.rs`)
 //! ```
 //!
-//! Dead-letter and transfer dead-letter queue are sub-queues of the same machine: moving there
-//! changes one slot. The files beside this one are the operations of the protocol, and what they stand on:
-//! `place` says where a message is, `enact` carries changes out with it, `records` makes records of them and
-//! back, `tally` counts, `demand` has who waits, `describe` what is told of it all.
+//! The dead-letter and the transfer dead-letter queue are sub-queues of the same machine: a move
+//! changes one slot. The other files of this folder are the operations of the protocol, and the
+//! modules that they share: `place` keeps the location of each message, `enact` carries
+//! changes out, `records` converts changes to records and back, `tally` counts, `demand` has the
+//! waiting receivers, `describe` reports counts and sizes.
 //!
-//! In a queue that requires sessions, each session has what it offers, its lock and its demand of its
-//! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.
+//! In a queue that requires sessions, each session has its own available messages, lock and demand
+//! (`session/`). Numbers, slots, schedules and the dead-letter queues belong to the queue.
 //!
-//! A subscription of a topic is the same machine in another role (`subscription.rs`): nobody sends to it,
-//! its topic numbers and stores what arrives. What is sent by way of a topic waits in a third role
-//! (`outbox.rs`).
+//! A subscription of a topic is the same machine in another role (`subscription.rs`): clients
+//! cannot send to it, and its topic numbers and stores its messages. Messages sent via a topic wait
+//! in a third role (`outbox.rs`).
 //!
-//! A transaction meets the queue at its end only: one command carries all its operations out.
+//! A transaction reaches the queue only at its end, when one command carries all its operations
+//! out.
 //!
-//! Messages leave for another entity, and come from one, by transfers (`transfer/`): while it is under
-//! way, a message is frozen.
+//! Transfers move messages to and from other entities (`transfer/`). A message is frozen while it
+//! is on its way.
 
 mod browse;
 mod dead_letter;
@@ -102,74 +104,74 @@ pub use self::invariant::BrokenInvariant;
 pub(crate) use self::transaction::Planned;
 pub use crate::config::{ForwardingConfig, QueueConfig};
 
-/// How many messages a command moves at most beside those that it names.
+/// Maximum number of messages that a command moves in addition to the messages that it names.
 const MOVES_PER_STEP: usize = Moves::Many.max();
 
-/// How many messages one step hands out, but for the last receive call that it serves, which gets all that it
-/// asks for; and how many sessions it grants. The next step goes on at once.
+/// Maximum number of messages that one step hands out, and of sessions that it grants. The last
+/// receive call of a step is still served completely. The next step continues at once.
 const SERVED_PER_STEP: usize = 1_024;
 
-/// The state of one queue.
+/// The state of a queue.
 pub struct Queue {
     id: EntityId,
     description: Box<QueueDescription>,
     config: QueueConfig,
     slots: SlotTable,
-    /// The highest number given so far, and what the store has of it.
+    /// The highest number that was given, and the highest number in the store.
     last_sequence: SequenceNumber,
     stored_sequence: SequenceNumber,
     main: SubQueueState,
     dead_letter: SubQueueState,
     transfer_dead_letter: SubQueueState,
-    /// Locks on messages that are in no session.
+    /// Locks on messages outside sessions.
     locks: LockTable,
-    /// Holders that are gone, with locks that are still to be ended, and how their links ended.
+    /// Holders that are gone with locks that are not ended yet, and how their links ended.
     parting: BTreeMap<ReceiverId, LinkEnd>,
-    /// What there is of sessions, in a queue that requires them.
+    /// Sessions, in a queue that requires them.
     sessions: Option<Box<Sessions>>,
     schedule: DueIndex,
     expiry: Expiry,
     delays: Delays,
     duplicates: Option<Box<DuplicateHistory>>,
-    /// What other brokers have forwarded here of late.
+    /// Messages that other brokers forwarded here recently.
     peers: Peers,
-    /// Messages with a synced change that is not yet durable, by the stage that carries it.
+    /// Messages with a synced change that is not yet durable, by its stage.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
-    /// Links to sub-queues; that of a session is with its holder's lock, and so are its calls.
+    /// Links to sub-queues. The link and the calls of a session's holder are in the held session.
     links: BTreeMap<ReceiverId, Link>,
-    /// Links whose drain is to be answered at the end of the list.
+    /// Links whose drain is answered at the end of the list of commands.
     draining: Vec<ReceiverId>,
     calls: Calls,
-    /// How many messages time moves in one step, and whether that was too few for what was due.
+    /// Maximum number of messages that time moves in a step, and whether the last step reached it.
     moves: Moves,
     is_behind: bool,
-    /// Whether there may be demand and supply that have not met, because one step serves only so many.
+    /// Whether unmatched demand and messages may exist, because a step serves a limited number.
     is_demand_behind: bool,
-    /// What leaves for another entity.
+    /// Messages that leave for other entities.
     transfers: Transfers,
     tally: Tally,
     usage: Usage,
-    /// What it is beside a queue, as a subscription of a topic.
+    /// Its role as a subscription of a topic.
     subscription: Option<Box<SubscriptionRole>>,
-    /// What it is beside a queue, as the outbox of a topic.
+    /// Its role as the outbox of a topic.
     outbox: Option<OutboxRole>,
 }
 
-/// What a queue keeps of each of its sub-queues; an empty one allocates nothing.
+/// State of a sub-queue. An empty one allocates nothing.
 #[derive(Default)]
 struct SubQueueState {
     /// All its messages.
     members: SequenceSet,
-    /// Those a receiver can get: active, unlocked, durable.
+    /// Messages for receivers: active, unlocked, durable.
     available: SequenceSet,
-    /// Who waits.
+    /// Waiting receivers.
     ring: Ring,
-    /// Links that have credit, those too whose connections have no room.
+    /// Links with credit, including links whose connections have no room.
     credited: BTreeSet<ReceiverId>,
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Returns an empty queue.
     #[must_use]
     pub fn new(
         id: EntityId,
@@ -218,7 +220,7 @@ impl Queue {
         &self.description
     }
 
-    /// The identity.
+    /// Id of the entity.
     #[must_use]
     pub const fn id(&self) -> EntityId {
         self.id
@@ -244,7 +246,7 @@ impl Queue {
         }
     }
 
-    /// A sub-queue is managed with its parent only (DLQ-02).
+    /// Refuses to manage a sub-queue, which is managed with its parent only (DLQ-02).
     fn refuse_management(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
             SubQueue::Main => Ok(()),
@@ -258,10 +260,11 @@ impl Queue {
         }
     }
 
-    /// Carries a change out and puts it into the step.
+    /// Carries a change out and adds it to the step.
     #[inline]
     fn change(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
-        // Made where it stays: a change is large, and this is most of what the machine copies.
+        // The change is built in its final place: it is large, and most copying of the machine is
+        // here.
         step.changes.push(change);
         if let Some(change) = step.changes.last() {
             self.enact(change, ctx.stage);
@@ -269,8 +272,8 @@ impl Queue {
         step.require(durability);
     }
 
-    /// A session that has expired and is not emptied yet, or whose hold has ended and that is not given back,
-    /// is due at once.
+    /// Deadline in the past if a session has expired and is not emptied yet, or its hold has ended
+    /// and is not returned yet.
     fn doom_deadline(&self) -> Option<Timestamp> {
         let is_behind = self
             .sessions
@@ -280,8 +283,8 @@ impl Queue {
     }
 }
 
-/// When the answer to a receive may leave: a message under a lock is durable and stays; a removed
-/// one must first be gone for good.
+/// Gate for the answer to a receive. A message under a lock is durable and stays; a removed message
+/// leaves after its removal is durable.
 const fn gate_of(mode: ReceiveMode) -> Gate {
     match mode {
         ReceiveMode::PeekLock => Gate::Open,
@@ -427,7 +430,7 @@ impl Machine for Queue {
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        // One budget for all of it; what is left over is due at once.
+        // All of these share one budget. Work that is left is due at once.
         let mut moves = self.moves.max();
         self.sort_anew(&mut moves);
         self.reorder_delayed(&mut moves);
@@ -446,7 +449,7 @@ impl Machine for Queue {
         let mut moves = self.moves.max();
         self.expire(&mut moves, ctx, step);
         self.is_behind |= moves == 0;
-        // What is left for the next step does not hold up who asks something meanwhile.
+        // Work that is left for the next step does not delay other commands.
         self.hand_over(&mut moves, ctx, step);
         step.moves += (self.moves.max() - moves) as u64;
         let mut left = SERVED_PER_STEP;
@@ -456,7 +459,8 @@ impl Machine for Queue {
             self.match_demand(Lane::SubQueue(which), &mut left, ctx, step);
         }
         self.is_demand_behind = left == 0;
-        // Whose turn has not come is told nothing yet, nor is who waits for what a long turn moves.
+        // Receivers whose turn has not come, or whose messages a long turn moves, get no answer
+        // yet.
         if !(self.is_demand_behind || self.is_behind && self.moves == Moves::Few) {
             self.end_calls(ctx, step);
             self.end_accepts(ctx, step);

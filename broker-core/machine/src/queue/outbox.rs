@@ -1,9 +1,9 @@
-//! The role of an outbox: the queue inside a topic that holds what is sent by way of the topic until it
-//! is transferred, and its transfer dead-letter queue (VIA-01, VIA-05).
+//! Role of an outbox: a queue inside a topic. It holds the messages that are sent via the topic
+//! until they are transferred, and it is the topic's transfer dead-letter queue (VIA-01, VIA-05).
 //!
-//! What differs: it lives in the space of its topic and shares the numbers there, its quota is the
-//! topic's, and what cannot be transferred stays here whatever the namespace has chosen, since a topic
-//! has no dead-letter queue (DLQ-32). Its description as a queue is made from the topic's.
+//! Differences to a queue: it uses the space, the numbers and the quota of its topic. A message
+//! that cannot be transferred stays here, for any setting of the namespace, since a topic has no
+//! dead-letter queue (DLQ-32). Its description as a queue is derived from the topic's.
 
 use super::{Queue, QueueConfig};
 use crate::Step;
@@ -12,14 +12,14 @@ use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 
-/// A topic has no LockDuration: a lock in its transfer dead-letter queue lasts as long as one of a queue
-/// that was created without it (ENT-06).
+/// A topic has no LockDuration. Locks in its transfer dead-letter queue last as long as the default
+/// of a queue (ENT-06).
 const LOCK_DURATION: TimeSpan = TimeSpan::from_minutes(1);
 /// Has no effect: the transfer dead-letter queue has no maximum (SET-38), and no forwarder is a
 /// destination here.
 const DELIVERY_COUNT_MAX: u32 = 10;
 
-/// What an outbox is beside a queue.
+/// State of an outbox in addition to its queue.
 #[derive(Debug, Default)]
 pub(super) struct OutboxRole {
     /// Receivers of the subscriptions (RCV-22).
@@ -27,7 +27,7 @@ pub(super) struct OutboxRole {
 }
 
 impl Queue {
-    /// An empty outbox of this topic.
+    /// Returns an empty outbox of a topic.
     #[must_use]
     pub(crate) fn outbox(
         id: EntityId,
@@ -39,37 +39,37 @@ impl Queue {
         Self { outbox: Some(OutboxRole::default()), ..Self::new(id, as_queue(topic), config, now) }
     }
 
-    /// Takes over what the topic's description says.
+    /// Applies a new description of the topic.
     pub(crate) fn follow(&mut self, topic: &TopicDescription) {
         *self.description = as_queue(topic);
     }
 
-    /// Tells those who wait for messages that the status lets nobody receive (ENT-24, ENT-29).
+    /// Fails waiting receivers if the status forbids receiving (ENT-24, ENT-29).
     pub(crate) fn heed_status(&mut self, step: &mut Step) {
         if !self.description.status.allows_receive() {
             self.turn_receivers_away(step);
         }
     }
 
-    /// The next number that is given here comes after this one.
+    /// Raises the last number, so that the next number is higher than `last`.
     pub(crate) fn number_after(&mut self, last: SequenceNumber) {
         self.last_sequence = self.last_sequence.max(last);
     }
 
-    /// The topic has so many other receivers (RCV-22).
+    /// Sets the number of the topic's other receivers (RCV-22).
     pub(crate) const fn note_other_receivers(&mut self, count: usize) {
         if let Some(role) = &mut self.outbox {
             role.other_receivers = count;
         }
     }
 
-    /// Receivers that count together with the own ones (RCV-22).
+    /// Number of receivers that count together with the queue's own (RCV-22).
     pub(super) fn other_receivers(&self) -> usize {
         let of_outbox = self.outbox.as_ref().map_or(0, |role| role.other_receivers);
         self.subscription.as_ref().map_or(of_outbox, |role| role.other_receivers)
     }
 
-    /// When it was last used, [`Timestamp::NONE`] if never.
+    /// Instant of the last use; [`Timestamp::NONE`] if never used.
     pub(crate) const fn used_at(&self) -> Timestamp {
         self.usage.last_at
     }
@@ -80,14 +80,14 @@ impl Queue {
     }
 }
 
-/// A topic as the queue that holds what is sent by way of it.
+/// Returns the description of a queue for messages sent via the topic.
 fn as_queue(topic: &TopicDescription) -> QueueDescription {
     QueueDescription {
         lock_duration: LOCK_DURATION,
-        // Duplicates, sessions and time to live are the concern of the destination.
+        // The destination handles duplicates, sessions and time to live.
         default_message_time_to_live: TimeSpan::MAX,
         max_delivery_count: DELIVERY_COUNT_MAX,
-        // It is never idle by itself; its use counts for the topic (TMP-16).
+        // The outbox is never idle by itself; its use counts for the topic (TMP-16).
         auto_delete_on_idle: TimeSpan::MAX,
         ..QueueDescription::within(topic.path.clone(), topic)
     }

@@ -1,5 +1,5 @@
-//! Where a message stands: in the table, its sub-queue, its session, under a lock, on offer. Every operation
-//! moves messages with these, and removes them by the one change at the head.
+//! Location of a message: slot table, sub-queue, session, lock, availability. Every operation moves
+//! messages with these functions, and removes them with [`Queue::remove_message`].
 
 use super::Queue;
 use crate::change::{Change, Durability, Removal};
@@ -11,7 +11,7 @@ use crate::slot::{LockIndex, Mark, Slot, SlotState};
 use crate::{Ctx, StageNumber, Step};
 
 impl Queue {
-    /// Removes a message for good; its bytes are free when that is durable.
+    /// Removes a message permanently. Its bytes are freed when the removal is durable.
     pub(super) fn remove_message(
         &mut self,
         sequence: SequenceNumber,
@@ -44,7 +44,7 @@ impl Queue {
         self.last_sequence = self.last_sequence.max(sequence);
     }
 
-    /// Takes a message out of the table, its sub-queue, its session, its lock and the tally.
+    /// Removes a message from the table, its sub-queue, its session, its lock and the tally.
     pub(super) fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
         let mut slot = self.slots.remove(sequence)?;
         self.tally.subtract(&slot);
@@ -70,7 +70,8 @@ impl Queue {
         Some(Slot { lock: None, ..slot })
     }
 
-    /// Changes a message: it leaves its lock or its delay and is offered to nobody until the caller says so.
+    /// Changes a message. It loses its lock or delay, and is not available until the caller offers
+    /// it.
     pub(super) fn alter(&mut self, sequence: SequenceNumber, change: impl FnOnce(&mut Slot)) {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
         self.tally.subtract(slot);
@@ -100,12 +101,13 @@ impl Queue {
         }
     }
 
-    /// Keeps a message from everybody until the stage that carries its change is durable (DESIGN D5).
+    /// Makes a message unavailable until the stage of its change is durable (DESIGN D5).
     pub(super) fn hold_back(&mut self, sequence: SequenceNumber, stage: StageNumber) {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
         slot.marks.set(Mark::InFlight);
         let is_active = slot.state == SlotState::Active;
-        // Those behind it may pass it while it is Delayed, and so on its way there (RTY-23).
+        // Later messages may pass it while it is Delayed, so they may also pass it before that is
+        // durable (RTY-23).
         let is_passed =
             slot.is_delayed() && self.description.session_retry_order == SessionRetryOrder::Pass;
         self.in_flight.push_back((stage, sequence));
@@ -117,7 +119,7 @@ impl Queue {
         }
     }
 
-    /// Puts a durable, unlocked message where its state belongs.
+    /// Makes a durable, unlocked message available according to its state.
     pub(super) fn offer(&mut self, sequence: SequenceNumber) {
         let Some(slot) = self.slots.get(sequence).copied() else { return };
         if slot.is_in_flight() {
@@ -144,7 +146,8 @@ impl Queue {
         }
     }
 
-    /// Whether a message can be handed out, or over, as far as it is concerned itself.
+    /// Whether a message can be handed out or handed over, apart from the state of its session or
+    /// exit.
     pub(super) fn is_available(&self, sequence: SequenceNumber, which: SubQueue) -> bool {
         if self.transfers.is_waiting(sequence, which) {
             return true;
@@ -160,7 +163,7 @@ impl Queue {
         self.sessions.as_ref()?.name_of(sequence)
     }
 
-    /// Where the lock on a message is, if it has one: with that of its session, or with the queue.
+    /// Table that has the lock of a message: the table of its session, or of the queue.
     pub(super) fn lock_table(
         &self,
         sequence: SequenceNumber,
@@ -174,7 +177,7 @@ impl Queue {
         }
     }
 
-    /// Ends a lock; the message must still be where it was locked.
+    /// Ends a lock. The message must still be in the sub-queue where it was locked.
     pub(super) fn drop_lock(&mut self, sequence: SequenceNumber, which: SubQueue, lock: LockIndex) {
         match (&mut self.sessions, which) {
             (Some(sessions), SubQueue::Main) => {

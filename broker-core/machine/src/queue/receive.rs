@@ -1,4 +1,4 @@
-//! Receive: calls that wait (RCV-10 to RCV-14), and links that come and go.
+//! Receive: waiting calls (RCV-10 to RCV-14), and the begin and end of links.
 
 use super::demand::{Call, Demand, Lane, Link};
 use super::{MOVES_PER_STEP, Queue};
@@ -11,8 +11,8 @@ use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
 
 impl Queue {
-    /// Registers the demand of a call. It is matched with the rest of its list; a call that may not
-    /// wait is answered then, with what there was.
+    /// Registers a call. It is matched with messages at the end of the list of commands; a call
+    /// that may not wait is answered then with the available messages.
     pub(super) fn receive(
         &mut self,
         ticket: Ticket,
@@ -27,7 +27,7 @@ impl Queue {
         self.wait_for_messages(ticket, call, wait, ctx)
     }
 
-    /// Registers the demand of a call in its lane.
+    /// Registers a call in its lane.
     pub(super) fn wait_for_messages(
         &mut self,
         ticket: Ticket,
@@ -53,7 +53,7 @@ impl Queue {
         Ok(Answer::Later)
     }
 
-    /// Withdraws a waiting call: it takes no lock (RCV-14).
+    /// Withdraws a waiting call; it takes no lock (RCV-14).
     pub(super) fn cancel_receive(
         &mut self,
         call: Ticket,
@@ -65,7 +65,7 @@ impl Queue {
         Ok(Answer::Now(Outcome::Done, Gate::Open))
     }
 
-    /// Ends a waiting call with nothing.
+    /// Answers a waiting call with no messages.
     fn withdraw(&mut self, call: Ticket, ctx: &Ctx<'_>, step: &mut Step) {
         if self.remove_call(call).is_some() {
             self.touch(ctx.now);
@@ -77,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// Takes a call out of ring and table.
+    /// Removes a call from its ring and table.
     pub(super) fn remove_call(&mut self, ticket: Ticket) -> Option<Call> {
         let call = match self.calls.remove(ticket) {
             Some(call) => call,
@@ -87,8 +87,8 @@ impl Queue {
         Some(call)
     }
 
-    /// Answers the calls whose time is over with nothing (RCV-11). One that has just moved expired
-    /// messages waits until that is durable (EXP-34).
+    /// Answers expired calls with no messages (RCV-11). The answer waits until moves of expired
+    /// messages are durable (EXP-34).
     pub(super) fn end_calls(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
         while let Some(ticket) = self.first_call_over(ctx.now) {
             self.remove_call(ticket);
@@ -101,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// A call whose time is over.
+    /// Returns a call whose deadline has passed.
     fn first_call_over(&self, now: Timestamp) -> Option<Ticket> {
         let of_queue = self.calls.first_deadline().filter(|(deadline, _)| *deadline <= now);
         match of_queue {
@@ -152,7 +152,7 @@ impl Queue {
                 });
             }
         }
-        // A call of a holder that is gone would lock messages for nobody (RCV-14).
+        // A call of a holder that is gone would lock messages for no client (RCV-14).
         for call in self.calls_of(receiver) {
             self.withdraw(call, ctx, step);
         }
@@ -175,8 +175,9 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// Ends locks of holders that are gone, in the order in which they were given: at most so many in a step.
-    /// They are in force no more from the end of the link on, whenever their turn comes (SET-21).
+    /// Ends locks of holders that are gone, in the order in which they were taken, within the
+    /// budget of a step. The locks are not in force from the end of the link on, even before their
+    /// turn (SET-21).
     pub(super) fn end_parted(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
         while let Some((receiver, end)) = self.parting.first_key_value() {
             let (receiver, end) = (*receiver, *end);
@@ -192,17 +193,18 @@ impl Queue {
         }
     }
 
-    /// How the link of a holder ended whose locks are still to be, if it is gone.
+    /// How the link of a holder ended, if the holder is gone and some of its locks are not ended
+    /// yet.
     pub(super) fn parted(&self, holder: Option<ReceiverId>) -> Option<LinkEnd> {
         self.parting.get(&holder?).copied()
     }
 
-    /// Locks of a holder that is gone are to be ended at once.
+    /// Deadline in the past while locks of gone holders must be ended.
     pub(super) fn parting_deadline(&self) -> Option<Timestamp> {
         (!self.parting.is_empty()).then_some(Timestamp::NONE)
     }
 
-    /// A holder that is gone takes nothing more, as long as it has locks that are to be ended.
+    /// Refuses commands of a holder that is gone while its locks are being ended.
     pub(super) fn refuse_parted(&self, holder: Option<ReceiverId>) -> Result<(), Rejection> {
         match (self.parted(holder), holder) {
             (Some(_), Some(holder)) => Err(Rejection::invalid_operation(format!(
@@ -213,15 +215,15 @@ impl Queue {
         }
     }
 
-    /// The waiting calls of a holder.
+    /// Returns the waiting calls of a holder.
     pub(super) fn calls_of(&self, receiver: ReceiverId) -> Vec<Ticket> {
         let held = self.sessions.as_ref().and_then(|sessions| sessions.held_of(receiver));
         let of_session = held.into_iter().flat_map(|held| held.calls.of(receiver));
         self.calls.of(receiver).chain(of_session).collect()
     }
 
-    /// Fails everybody who waits, because the status no longer lets anybody receive (ENT-24).
-    /// Locks that are held stay (ENT-25).
+    /// Fails all waiting receivers, because the status forbids receiving (ENT-24). Held locks stay
+    /// (ENT-25).
     pub(super) fn turn_receivers_away(&mut self, step: &mut Step) {
         let reason = Rejection::entity_disabled(self.path(), self.description.status);
         self.turn_accepts_away(&reason, step);
@@ -245,7 +247,7 @@ impl Queue {
         }
     }
 
-    /// A call that waits in a lane.
+    /// Returns a waiting call of a lane.
     pub(super) fn call(&self, lane: Lane, ticket: Ticket) -> Option<&Call> {
         match lane {
             Lane::SubQueue(_) => self.calls.get(ticket),
@@ -253,20 +255,20 @@ impl Queue {
         }
     }
 
-    /// All calls that wait, those for sessions too.
+    /// Returns all waiting calls, calls of sessions included.
     pub(super) fn all_calls(&self) -> Vec<Ticket> {
         let of_sessions = self.sessions.iter().flat_map(|sessions| sessions.calls());
         self.calls.iter().map(|(ticket, _)| ticket).chain(of_sessions).collect()
     }
 
-    /// All links, those to sessions too.
+    /// Returns all links, links to sessions included.
     pub(super) fn all_links(&self) -> Vec<ReceiverId> {
         let of_sessions = self.sessions.iter().flat_map(|sessions| sessions.links());
         self.links.keys().copied().chain(of_sessions).collect()
     }
 
-    /// Fails everybody who waits for messages of a sub-queue, because they are forwarded from now on
-    /// (RCV-29, FWD-27). Locks that are held stay (MAT-03).
+    /// Fails all receivers that wait for messages of a sub-queue, because it forwards from now on
+    /// (RCV-29, FWD-27). Held locks stay (MAT-03).
     pub(super) fn turn_away_from(&mut self, which: SubQueue, step: &mut Step) {
         let reason = self.forwarded(which);
         let lane = Lane::SubQueue(which);
@@ -303,7 +305,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Messages of a queue that requires sessions are received by session only (RCV-28).
+    /// Refuses to receive without a session if the queue requires sessions (RCV-28).
     pub(super) fn refuse_sessionless(&self, lane: Lane) -> Result<(), Rejection> {
         if lane == Lane::SubQueue(SubQueue::Main) && self.sessions.is_some() {
             return Err(Rejection::invalid_operation(format!(
@@ -317,8 +319,9 @@ impl Queue {
         Ok(())
     }
 
-    /// The same for deleting many at once: what stands in sessions is emptied by their holders, or where
-    /// nobody holds them (DEL-07).
+    /// Refuses to delete many messages without a session if the queue requires sessions: the holder
+    /// of a session deletes its messages, or delete-unlocked does in sessions without a holder
+    /// (DEL-07).
     pub(super) fn refuse_sessionless_delete(&self, lane: Lane) -> Result<(), Rejection> {
         self.refuse_sessionless(lane).map_err(|_| {
             Rejection::invalid_operation(format!(

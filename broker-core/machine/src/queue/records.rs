@@ -1,4 +1,5 @@
-//! Changes to records and back: the absolute value of every key that a change touched.
+//! Conversion of changes to records and back: the absolute value of every key that a change
+//! touched.
 
 use super::Queue;
 use crate::CorruptRecord;
@@ -41,7 +42,7 @@ impl Queue {
                 self.write_arrival(*sequence, came, added, batch);
             }
             Change::Absorbed { origin } => origin.delete(batch),
-            // The batch of its destination has removed it.
+            // The batch of the destination has deleted it.
             Change::Departed { .. } => {}
             Change::Materialised { from, to, .. } => {
                 let source = slot_key(self.id, *from);
@@ -50,7 +51,7 @@ impl Queue {
                     batch.put_content_of(&slot_key(self.id, *to), &source, |value| {
                         codec::write_slot(slot, session, value);
                     });
-                    // One that came from another entity may have been changed on its way (SCH-12).
+                    // A message from another entity may have overlays already (SCH-12).
                     for index in 0..slot.overlay_count {
                         let overlay = overlay_key(self.id, *from, index);
                         let moved = overlay_key(self.id, *to, index);
@@ -106,12 +107,12 @@ impl Queue {
                 self.write_creation(batch);
             }
             Change::Numbered { .. } => self.put_counters(batch),
-            // Of its topic, which writes them.
+            // The topic writes the records.
             Change::OfTopic(_) => {}
         }
     }
 
-    /// Writes a slot and the overlays that the change has just added to it.
+    /// Writes a slot and the overlays that the change has just added.
     fn write_slot(
         &self,
         sequence: SequenceNumber,
@@ -137,7 +138,8 @@ impl Queue {
         }
     }
 
-    /// Both halves of a transfer: the records here, with the contents they had there, and there none.
+    /// Writes both halves of a transfer: the records here with the contents of the source, and
+    /// their deletion at the source.
     fn write_arrival(
         &self,
         sequence: SequenceNumber,
@@ -173,7 +175,7 @@ impl Queue {
     }
 
     fn put_counters(&self, batch: &mut Batch) {
-        // Those of an outbox are its topic's.
+        // The topic writes the counters of its outbox.
         if self.outbox.is_some() {
             return;
         }
@@ -182,14 +184,15 @@ impl Queue {
         });
     }
 
-    /// Writes the counters if the last use on disk is half a minute old, and, where messages leave for
-    /// other entities, if a number was given since.
+    /// Writes the counters if the stored last use is older than 30 s. A queue whose messages leave
+    /// for other entities also writes them if a number was given since.
     ///
-    /// So that no number is ever given twice, the store needs to know the last one. While its message is
-    /// there, the slot says it; with the removal of that slot the counters are written, in one unit. A
-    /// slot that another entity takes over goes with a batch of that one, perhaps in another shard: its
-    /// number has to be stored before, here with the message itself. Copies come to a subscription with
-    /// a batch of its topic: there it is a change of its own ([`Change::Numbered`]).
+    /// A number must never be given twice, so the store must know the last one. While the last
+    /// message exists, its slot has the number; a batch that removes that slot writes the counters
+    /// too. But when another entity takes a message over, its batch deletes the slot, perhaps in
+    /// another shard. So the number must be stored before, here together with the message. Copies
+    /// come to a subscription in a batch of its topic, so there the number is a change of its own
+    /// ([`Change::Numbered`]).
     pub(super) fn write_counters(
         &mut self,
         now: Timestamp,
@@ -207,7 +210,7 @@ impl Queue {
         Some(Durability::Lazy)
     }
 
-    /// The records that make a new queue exist.
+    /// Writes the records of a new queue.
     pub fn write_creation(&self, batch: &mut Batch) {
         batch.put(&codec::description_key(self.id), |value| match &self.subscription {
             Some(subscription) => codec::write_description(subscription.description(), value),
@@ -261,7 +264,7 @@ impl Queue {
                 }
                 self.insert(sequence, slot, session);
             }
-            // Overlays are content; the slot counts them.
+            // Overlays are contents; the slot has their count.
             RecordKey::Overlay => {}
             RecordKey::Id { bucket, id_hash } => {
                 let (at, sequence) = codec::read_acceptance(value).map_err(corrupt)?;

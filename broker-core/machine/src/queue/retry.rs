@@ -1,9 +1,9 @@
-//! Retry with a delay: a message whose delivery has failed comes again later, when its receiver or the
-//! entity's policy says so (RTY-01 to RTY-25).
+//! Retry with a delay: a message whose delivery has failed becomes available later, if its receiver
+//! or the entity's policy requires it (RTY-01 to RTY-25).
 //!
-//! A message that is Delayed is active and stays in its place: it has a mark in its slot, and here is until
-//! when. Its record has the instant, too; that it has come is stored nowhere, since the clock says it. So an
-//! instant that has passed while the broker was down has come when it is up again.
+//! A Delayed message is active and keeps its place. Its slot has a mark, and this module has the
+//! end of its delay. Its record has the instant too. The end of a delay is not stored, since the
+//! clock shows it: a delay that ended while the broker was down is over when the broker starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +16,23 @@ use crate::slot::{Mark, Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
 
-/// Messages that are Delayed. Adding, removing and finding one takes a time that grows with the logarithm of
-/// their number.
+/// Delayed messages. Insert, remove and lookup take logarithmic time.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
     by_message: BTreeMap<(SubQueue, SequenceNumber), Timestamp>,
     by_instant: BTreeSet<(Timestamp, SequenceNumber)>,
-    /// From which number on those of sessions have yet to heed a new SessionRetryOrder.
+    /// Number from which Delayed messages of sessions do not follow the current SessionRetryOrder
+    /// yet.
     unordered_from: Option<SequenceNumber>,
 }
 
 impl Delays {
-    /// How many there are.
+    /// Number of Delayed messages.
     pub(super) fn len(&self) -> usize {
         self.by_message.len()
     }
 
-    /// Whether each is found both ways.
+    /// Whether each message is found in both indexes.
     pub(super) fn is_whole(&self) -> bool {
         self.by_message.len() == self.by_instant.len()
             && self
@@ -41,17 +41,17 @@ impl Delays {
                 .all(|((_, sequence), until)| self.by_instant.contains(&(*until, *sequence)))
     }
 
-    /// The first instant.
+    /// The first end of a delay.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.by_instant.first().map(|(until, _)| *until)
     }
 
-    /// Until when a message is Delayed.
+    /// Returns the end of the delay of a message.
     pub(super) fn until(&self, which: SubQueue, sequence: SequenceNumber) -> Option<Timestamp> {
         self.by_message.get(&(which, sequence)).copied()
     }
 
-    /// Those of a sub-queue from a number on, ascending.
+    /// Iterates over the messages of a sub-queue from a number on, in ascending order.
     pub(super) fn iter_from(
         &self,
         which: SubQueue,
@@ -61,7 +61,7 @@ impl Delays {
         all.map(|((_, sequence), _)| *sequence)
     }
 
-    /// The first whose instant has come, by instant, then by number.
+    /// Returns the first message whose delay has ended, by instant, then by number.
     fn first_due(&self, now: Timestamp) -> Option<SequenceNumber> {
         let (until, sequence) = self.by_instant.first()?;
         (*until <= now).then_some(*sequence)
@@ -81,7 +81,7 @@ impl Delays {
 }
 
 impl Queue {
-    /// Refuses a delay other than zero that an abandon may not have (RTY-02, RTY-08).
+    /// Refuses a delay that an abandon may not have (RTY-02, RTY-08).
     pub(super) fn refuse_delay(
         &self,
         slot: &Slot,
@@ -104,17 +104,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether the next failure of a message is delayed by the policy, which holds in the main queue only and
-    /// not for deferred messages (RTY-17, RTY-19).
+    /// Whether the policy delays the next failure of a message: only in the main queue, and not for
+    /// deferred messages (RTY-17, RTY-19).
     pub(super) fn has_policy_for(&self, slot: &Slot) -> bool {
         self.description.retry_policy.is_some()
             && slot.sub_queue == SubQueue::Main
             && slot.state == SlotState::Active
     }
 
-    /// Until when a message is Delayed whose delivery has failed for the `failures`-th time: by the delay that
-    /// was asked for, else by the policy (RTY-17). Beyond what the broker has room for it is not: a failure that
-    /// nobody can refuse is told by the step instead (RTY-32).
+    /// Returns the end of the delay after failure number `failures`: by the requested delay, else
+    /// by the policy (RTY-17). If the broker has reached its limit of delayed messages, a failure
+    /// without a requested delay is not delayed, and the step counts it (RTY-32).
     pub(super) fn delayed_until(
         &self,
         sequence: SequenceNumber,
@@ -142,7 +142,7 @@ impl Queue {
         (delay > TimeSpan::ZERO).then(|| ctx.now.plus(delay))
     }
 
-    /// Marks an unlocked message as Delayed; it is offered to nobody yet.
+    /// Marks an unlocked message as Delayed, without offering it.
     pub(super) fn delay(&mut self, sequence: SequenceNumber, until: Option<Timestamp>) {
         let Some(until) = until else { return };
         let Some(slot) = self.slots.get_mut(sequence) else { return };
@@ -152,7 +152,8 @@ impl Queue {
         self.delays.insert(slot.sub_queue, sequence, until);
     }
 
-    /// Lets a durable Delayed message rest: nobody gets it, but it expires like an available one (RTY-07).
+    /// Registers a durable Delayed message: it is not available, but expires like an available one
+    /// (RTY-07).
     pub(super) fn rest(&mut self, sequence: SequenceNumber, slot: &Slot) {
         if slot.sub_queue != SubQueue::Main {
             return;
@@ -176,7 +177,8 @@ impl Queue {
         }
     }
 
-    /// Makes those available again whose instant has come, each at its place by number (RTY-03, RTY-04).
+    /// Makes the messages available whose delay has ended, each at its place by number (RTY-03,
+    /// RTY-04).
     pub(super) fn end_delays(&mut self, moves: &mut usize, ctx: &Ctx<'_>) {
         while *moves > 0 {
             let Some(sequence) = self.delays.first_due(ctx.now) else { return };
@@ -188,13 +190,14 @@ impl Queue {
             } else if let (Some(sessions), true) = (&mut self.sessions, slot.is_in_flight())
                 && slot.sub_queue == SubQueue::Main
             {
-                // Those behind it wait now until it is durable, whether or not they might pass it before.
+                // Later messages wait now until it is durable, even if they might have passed it
+                // before.
                 sessions.hold_back(sequence);
             }
         }
     }
 
-    /// Takes the delay off a message, and returns its slot.
+    /// Removes the delay of a message, and returns its slot.
     fn take_delay(&mut self, sequence: SequenceNumber) -> Option<Slot> {
         let slot = self.slots.get_mut(sequence)?;
         self.tally.subtract(slot);
@@ -205,7 +208,8 @@ impl Queue {
         Some(slot)
     }
 
-    /// After a restart: what came due meanwhile is available like the rest (RTY-04).
+    /// Ends the delays that passed before a restart; their messages are available like all others
+    /// (RTY-04).
     pub(super) fn forget_past_delays(&mut self, now: Timestamp) {
         while let Some(sequence) = self.delays.first_due(now) {
             if self.take_delay(sequence).is_none() {
@@ -214,8 +218,8 @@ impl Queue {
         }
     }
 
-    /// Lets Delayed messages of sessions hold up others, or no longer, after the description was replaced
-    /// (RTY-23): at once if they are few, else at most so many in a step.
+    /// Applies a new SessionRetryOrder to the Delayed messages of sessions (RTY-23): at once if
+    /// they are few, else within the budget of a step.
     pub(super) fn begin_to_reorder(&mut self, before: SessionRetryOrder) {
         if self.description.session_retry_order != before && self.sessions.is_some() {
             self.delays.unordered_from = Some(SequenceNumber(0));
@@ -223,24 +227,25 @@ impl Queue {
         }
     }
 
-    /// Whether sessions offer yet what a Delayed message is to hold up: then none of them gives anything.
+    /// Whether sessions may still offer messages that a Delayed message must hold up. Until then no
+    /// session offers any message.
     pub(super) fn is_order_behind(&self) -> bool {
         self.delays.unordered_from.is_some()
             && self.description.session_retry_order == SessionRetryOrder::Hold
     }
 
-    /// What does not heed the order yet is to do so at once.
+    /// Deadline in the past while Delayed messages do not follow the current order.
     pub(super) fn reorder_deadline(&self) -> Option<Timestamp> {
         self.delays.unordered_from.map(|_| Timestamp::NONE)
     }
 
-    /// Has more of them heed the order that is in force.
+    /// Applies the current order to more Delayed messages.
     pub(super) fn reorder_delayed(&mut self, moves: &mut usize) {
         let Some(from) = self.delays.unordered_from else { return };
         let holds = self.description.session_retry_order == SessionRetryOrder::Hold;
         let mut delayed: Vec<SequenceNumber> =
             self.delays.iter_from(SubQueue::Main, from).take(*moves + 1).collect();
-        // The one too many is where the next step begins.
+        // The surplus number is the start of the next step.
         self.delays.unordered_from = if delayed.len() > *moves { delayed.pop() } else { None };
         *moves -= delayed.len();
         for sequence in delayed {
@@ -258,8 +263,8 @@ impl Queue {
     }
 }
 
-/// Bits that look random and are the same for the same words: what a machine decides depends on its state
-/// alone.
+/// Returns pseudorandom bits that are equal for equal words, so that the decisions of a machine
+/// depend only on its state.
 fn scattered(words: [u64; 3]) -> u64 {
     words.into_iter().fold(0x9e37_79b9_7f4a_7c15, |bits: u64, word| {
         let mut bits = (bits ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);

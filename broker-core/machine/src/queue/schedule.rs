@@ -1,4 +1,5 @@
-//! Scheduled messages: they wait for their instant, and then are appended as if sent at it.
+//! Scheduled messages: they wait for their instant and are enqueued then, as if they had been sent
+//! at that time.
 
 use super::Queue;
 use crate::change::{Change, Durability, Removal};
@@ -26,7 +27,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// Refuses sequence numbers that name no scheduled message of the queue.
+    /// Refuses sequence numbers that do not name a scheduled message of the queue.
     pub(super) fn cancellable(
         &self,
         sub_queue: SubQueue,
@@ -45,7 +46,7 @@ impl Queue {
         self.check_cancelled(sequences)
     }
 
-    /// Removes scheduled messages that [`Queue::cancellable`] has let pass.
+    /// Removes scheduled messages that [`Queue::cancellable`] has accepted.
     pub(super) fn cancel(&mut self, sequences: &[SequenceNumber], ctx: &Ctx<'_>, step: &mut Step) {
         for sequence in sequences {
             self.remove_message(*sequence, Removal::Cancelled, ctx, step);
@@ -58,12 +59,12 @@ impl Queue {
             .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.is_in_flight())
     }
 
-    /// Remembers when a scheduled message is due.
+    /// Adds a scheduled message to the index of due instants.
     pub(super) fn watch_schedule(&mut self, sequence: SequenceNumber, slot: &Slot) {
         self.schedule.insert(slot.enqueued_at, sequence);
     }
 
-    /// Enqueues what is due, by instant, then by number (SCH-03, SCH-07).
+    /// Enqueues the due messages, by instant, then by number (SCH-03, SCH-07).
     pub(super) fn materialise(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
         while *moves > 0 {
             let Some((_, from)) = self.schedule.pop_due(ctx.now) else { return };
@@ -72,10 +73,10 @@ impl Queue {
                 continue;
             }
             let Some(slot) = self.slots.get(from) else { continue };
-            // What was set on it goes with it.
+            // Its overlays move with it.
             *moves = moves.saturating_sub(usize::from(slot.overlay_count));
-            // While scheduled, a slot's instants are those of an enqueue on time; the TTL is what
-            // lies between them, and its ceiling is the default in force now (EXP-05, EXP-17).
+            // The instants of a scheduled slot assume an enqueue on time. Their difference is the
+            // TTL, whose maximum is the default in force now (EXP-05, EXP-17).
             let expires_at = if slot.expires_at.is_never() {
                 slot.expires_at
             } else {

@@ -1,4 +1,4 @@
-//! Send: the admission checks in their order (SND-19), then a number and a slot for each message.
+//! Send: the admission checks in the order of SND-19, then a number and a slot for each message.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
-    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    /// Checks a batch, which may be empty (SND-30, SND-34).
     pub(super) fn admit_batch(
         &self,
         sub_queue: SubQueue,
@@ -67,9 +67,9 @@ impl Queue {
         intake::check_atomic_size(messages, ctx)
     }
 
-    /// The checks of all messages of one transaction, of which some are the queue's own and others pass
-    /// through: quota on their sum, and the bound on what is stored as one unit (TXN-07, QUO-07). The
-    /// limit of a batch is not theirs.
+    /// Checks all messages of a transaction: `own` stay in the queue, the others of `all` go to
+    /// another entity. The quota applies to their sum, and so does the bound of an atomic unit
+    /// (TXN-07, QUO-07). The limit of a batch does not apply.
     pub(super) fn admit_together(
         &self,
         own: &[InboundMessage],
@@ -84,7 +84,7 @@ impl Queue {
         intake::check_atomic_size(all, ctx)
     }
 
-    /// The checks of SND-19 for messages that only pass through.
+    /// Checks messages that go to another entity, in the order of SND-19.
     pub(super) fn admit_via(
         &self,
         sub_queue: SubQueue,
@@ -93,7 +93,7 @@ impl Queue {
     ) -> Result<(), Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
-        // One by itself is no batch (SND-22, SND-30).
+        // A single message is not a batch (SND-22, SND-30).
         if messages.len() > 1 {
             intake::check_batch_size(messages, ctx)?;
         }
@@ -104,7 +104,8 @@ impl Queue {
         intake::check_atomic_size(messages, ctx)
     }
 
-    /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
+    /// Makes the checks of SND-19 that belong to the entity. Each check covers all messages before
+    /// the next begins.
     pub(super) fn admit(
         &self,
         sub_queue: SubQueue,
@@ -123,7 +124,7 @@ impl Queue {
         self.refuse_full_history(messages, ctx)
     }
 
-    /// Refuses messages without session id where sessions are required (SND-25, DLQ-21).
+    /// Refuses messages without a session id if the queue requires sessions (SND-25, DLQ-21).
     pub(super) fn refuse_without_session(
         &self,
         messages: &[InboundMessage],
@@ -136,7 +137,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Refuses messages of new sessions when the broker keeps as many sessions as it may.
+    /// Refuses messages of new sessions if they exceed the broker's limit of sessions.
     pub(super) fn refuse_too_many_sessions(
         &self,
         messages: &[InboundMessage],
@@ -154,7 +155,7 @@ impl Queue {
         Err(intake::too_many_sessions(ctx))
     }
 
-    /// Refuses to take messages where nobody sends to (SND-20, VIA-01).
+    /// Refuses messages for a sub-queue or a subscription, which accept no sends (SND-20, VIA-01).
     pub(super) fn refuse_sub_queue(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
         match sub_queue {
             SubQueue::Main if self.subscription.is_some() => Err(self.refuse_sending(sub_queue)),
@@ -169,13 +170,14 @@ impl Queue {
         }
     }
 
-    /// The largest message the queue takes, in bytes (SND-22).
+    /// Maximum size of a message in bytes (SND-22).
     pub(super) fn message_bytes_max(&self) -> u64 {
         self.description.max_message_size_in_kilobytes.saturating_mul(1_024)
     }
 
-    /// Gives an admitted message its number, or drops it as a duplicate and returns 0, or for one that
-    /// is to be scheduled the number of the scheduled message that it repeats (DUP-02, DUP-12).
+    /// Stores an admitted message and returns its number. A duplicate is dropped: returns 0, or,
+    /// for a scheduled duplicate, the number of the scheduled message that it repeats (DUP-02,
+    /// DUP-12).
     pub(super) fn accept(
         &mut self,
         message: InboundMessage,
@@ -185,7 +187,8 @@ impl Queue {
         self.accept_as(message, None, ctx, step)
     }
 
-    /// Accepts a message under a reserved number if it is still scheduled; an enqueued message gets a new one (SCH-03).
+    /// Accepts a message under a reserved number if it is still scheduled; an enqueued message gets
+    /// a new number (SCH-03).
     pub(super) fn accept_as(
         &mut self,
         message: InboundMessage,
@@ -229,8 +232,8 @@ impl Queue {
         sequence
     }
 
-    /// When a message expires by its own TTL, lowered to the default of the entity (EXP-05).
-    /// For a scheduled message the ceiling is applied when it materialises (EXP-17).
+    /// Instant at which a message expires by its own TTL, lowered to the default of the entity
+    /// (EXP-05). A scheduled message is lowered when it is enqueued (EXP-17).
     pub(super) fn own_expiry(
         &self,
         time_to_live: Option<crate::time::TimeSpan>,

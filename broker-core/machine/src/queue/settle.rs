@@ -1,5 +1,5 @@
-//! Settlement: a receiver decides what becomes of a message it holds (SET-01 to SET-13), and what a
-//! delivery that did not complete it leads to (SET-28 to SET-38).
+//! Settlement: decisions of a receiver about a message that it holds (SET-01 to SET-13), and the
+//! results of failed deliveries (SET-28 to SET-38).
 
 use super::Queue;
 use super::lock::HeldLock;
@@ -15,18 +15,18 @@ use crate::slot::{self, Slot, SlotState};
 use crate::time::TimeSpan;
 use crate::{Ctx, Step, intake};
 
-/// What a failed delivery leads to.
+/// Result of a failed delivery.
 enum Failure {
-    /// It expired while it was locked, and that takes effect now (EXP-26, EXP-28).
+    /// The message expired while it was locked; it is removed now (EXP-26, EXP-28).
     Expired,
-    /// It has failed as often as it may (SET-35).
+    /// The delivery count has reached its maximum (SET-35).
     TooManyDeliveries { delivery_count: u32 },
-    /// It is there again, where it was before, or will be.
+    /// The message is available again, now or after a delay, or deferred as before.
     Returned { delivery_count: u32 },
 }
 
 impl Queue {
-    /// Carries a settlement out, or rejects it and leaves the lock as it is (SET-20).
+    /// Carries a settlement out, or rejects it and keeps the lock (SET-20).
     pub(super) fn settle(
         &mut self,
         sub_queue: SubQueue,
@@ -41,7 +41,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// The lock that a settlement is for, if it can be carried out.
+    /// Returns the lock to settle, if the settlement can be carried out.
     pub(super) fn settleable(
         &self,
         sub_queue: SubQueue,
@@ -89,7 +89,7 @@ impl Queue {
         Ok(held)
     }
 
-    /// Carries out a settlement that [`Queue::settleable`] has let pass.
+    /// Carries out a settlement that [`Queue::settleable`] has accepted.
     pub(super) fn settle_held(
         &mut self,
         held: &HeldLock,
@@ -122,7 +122,7 @@ impl Queue {
         }
     }
 
-    /// Sets a message aside; its delivery counts, and may be one too many (SET-33).
+    /// Defers a message. The delivery counts, and may reach the maximum (SET-33).
     fn defer(
         &mut self,
         sequence: SequenceNumber,
@@ -140,7 +140,8 @@ impl Queue {
         self.change(change, Durability::Sync, ctx, step);
     }
 
-    /// Gives a message back after a failure that the receiver reported, at once or later (SET-03, RTY-01).
+    /// Returns a message after a failure that the receiver reported, at once or after a delay
+    /// (SET-03, RTY-01).
     fn abandon(
         &mut self,
         sequence: SequenceNumber,
@@ -170,8 +171,8 @@ impl Queue {
         }
     }
 
-    /// Ends a delivery whose lock ran out or whose receiver broke off. The count is durable within a
-    /// second; nothing waits for it (SET-27).
+    /// Ends a delivery whose lock ran out or whose receiver disconnected. The count is durable
+    /// within a second; no answer waits for it (SET-27).
     pub(super) fn fail_delivery(
         &mut self,
         sequence: SequenceNumber,
@@ -181,7 +182,7 @@ impl Queue {
         let Some(slot) = self.slots.get(sequence).copied() else { return };
         step.lapsed_count += 1;
         if slot.sub_queue != SubQueue::Main {
-            // A sub-queue counts no delivery, so there is nothing to store (SET-38).
+            // A sub-queue counts no deliveries, so nothing is stored (SET-38).
             return self.release(sequence);
         }
         match self.failure(&slot, ctx) {
@@ -198,9 +199,9 @@ impl Queue {
         }
     }
 
-    /// Decides what a failed delivery leads to. Expiry wins over the delivery count (EXP-28); a
-    /// deferred message does not expire, it goes back to deferred (EXP-38, DEF-05); in a sub-queue
-    /// nothing is counted (SET-38).
+    /// Decides the result of a failed delivery. Expiry takes precedence over the delivery count
+    /// (EXP-28). A deferred message does not expire, but is deferred again (EXP-38, DEF-05). In a
+    /// sub-queue no delivery counts (SET-38).
     fn failure(&self, slot: &Slot, ctx: &Ctx<'_>) -> Failure {
         let is_main = slot.sub_queue == SubQueue::Main;
         if is_main && slot.state == SlotState::Active && self.is_expired(slot, ctx.now) {
@@ -212,7 +213,7 @@ impl Queue {
         }
     }
 
-    /// The count of a message with one delivery more, if that is as many as it may have (SET-35).
+    /// Returns the count after one more delivery, if that reaches the maximum (SET-35).
     fn count_is_beyond(&self, slot: &Slot) -> Option<u32> {
         let delivery_count = counted(slot);
         let is_beyond = slot.sub_queue == SubQueue::Main
@@ -221,7 +222,7 @@ impl Queue {
     }
 }
 
-/// The count of a message with one delivery more; in a sub-queue it does not grow (SET-38).
+/// Count after one more delivery; in a sub-queue it does not grow (SET-38).
 const fn counted(slot: &Slot) -> u32 {
     match slot.sub_queue {
         SubQueue::Main => slot.delivery_count.saturating_add(1),
@@ -229,8 +230,8 @@ const fn counted(slot: &Slot) -> u32 {
     }
 }
 
-/// Refuses properties that no message may have, or that would push the header over its limit; they count in
-/// full beside what is there (SET-10, MSG-26).
+/// Refuses properties that no message may have, or that exceed the limit of the header. They count
+/// in full in addition to the existing header (SET-10, MSG-26).
 fn refuse_large_header(
     slot: &Slot,
     properties: Option<&Overlay>,
@@ -251,9 +252,9 @@ fn refuse_large_header(
     Ok(())
 }
 
-/// Refuses to set properties on a message once more than it may be, and once more than there is memory for: what is
-/// set is kept by itself until the message goes (SET-41, QUO-08). To dead-letter is always possible, since that is once
-/// for each queue.
+/// Refuses to set properties on a message that has reached its limit of overlays, or when the
+/// broker has reached its limit of messages: each overlay is kept until the message is removed
+/// (SET-41, QUO-08). Dead-lettering is always possible, since it happens once per queue.
 fn refuse_too_often_set(slot: &Slot, ctx: &Ctx<'_>) -> Result<(), Rejection> {
     let count_max = ctx.limits.message_overlay_count_max;
     if usize::from(slot.overlay_count) >= count_max {
@@ -273,7 +274,7 @@ fn refuse_too_often_set(slot: &Slot, ctx: &Ctx<'_>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// The bytes an overlay adds to the stored size.
+/// Bytes that an overlay adds to the stored size.
 pub(super) fn overlay_bytes(overlay: Option<&Overlay>) -> u64 {
     overlay.map_or(0, |overlay| u64::from(slot::overlay_bytes(overlay)))
 }

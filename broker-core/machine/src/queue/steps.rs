@@ -1,5 +1,6 @@
-//! How much a command is for others on its arbiter, known before it is carried out: the messages that it moves or shows
-//! at most, and what is set on them, as things are. What is more than a turn holds is left to a long turn (DESIGN D6).
+//! Number of steps of a command, known before it runs: the maximum of messages that it moves or
+//! shows, with their overlays. A command that exceeds a turn needs a long turn, so that it does not
+//! delay other entities of its arbiter (DESIGN D6).
 
 use super::{MOVES_PER_STEP, Queue, SERVED_PER_STEP};
 use crate::command::{Command, ReceiveMode, SessionCommand};
@@ -9,11 +10,12 @@ use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
 use crate::transfer::Departure;
 
-/// So many messages that are only passed over, because they are on their way to the store, are a step.
+/// Number of in-flight messages that count as one step when a command skips them.
 const PASSED_PER_STEP: u64 = 16;
 
 impl Queue {
-    /// So many messages, a command at least one. Names every command, so that a new one has to say it.
+    /// Returns the number of steps, at least 1. The match names every command, so that a new one
+    /// must define it.
     pub(super) fn steps_of_command(
         &self,
         command: &Command,
@@ -29,18 +31,18 @@ impl Queue {
         let ended = |locks: usize| locks.min(MOVES_PER_STEP) as u64 + set_on(locks as u64);
         let passed_over = || self.in_flight.len() as u64 / PASSED_PER_STEP;
         let steps = match command {
-            // Each with its id.
+            // One for the message, one for its id.
             Command::Send { .. } => 2,
             Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
                 2 * messages.len() as u64
             }
-            // What is set on one is moved, too.
+            // The overlays of a message move too.
             Command::TransferIn { messages, .. } => {
                 2 * messages.iter().map(|one| 1 + one.overlays.len() as u64).sum::<u64>()
             }
-            // And with what is remembered of it, for which another source may be forgotten.
+            // In addition, the message is remembered, and another source may be forgotten for it.
             Command::TransferFromPeer { messages, .. } => 4 * messages.len() as u64,
-            // Within the broker it is who takes a message that removes what is set on it here.
+            // Within the broker the destination removes the overlays here.
             Command::TransferOut { departures, .. } => {
                 let delivered = departures.iter().filter(|one| matches!(one, Departure::Delivered));
                 departures.len() as u64 + set_on(delivered.count() as u64)
@@ -49,12 +51,12 @@ impl Queue {
             Command::ReceiveDeferred { mode, sequences, .. } => {
                 times_taken(*mode) * self.steps_with_set(sequences)
             }
-            // Messages themselves count once more as they are delivered.
+            // The messages count once more when they are delivered.
             Command::Receive { mode, count_max, .. } => {
                 let count = there(u64::from(*count_max));
                 count + times_taken(*mode) * set_on(count)
             }
-            // In whatever mode the session is held.
+            // The mode of the session is not known here, so the larger count applies.
             Command::InSession { command, .. } => match command {
                 SessionCommand::Receive { count_max, .. } => {
                     let count = there(u64::from(*count_max));
@@ -69,7 +71,7 @@ impl Queue {
                 | SessionCommand::GetState
                 | SessionCommand::SetState { .. } => 1,
             },
-            // A drain before it is carried out first.
+            // An unfinished drain is completed first.
             Command::Grant { receiver, .. } => {
                 match self.link(*receiver).is_some_and(|link| link.drain.is_some()) {
                     true => {
@@ -99,7 +101,8 @@ impl Queue {
             Command::DeleteBatchUnlocked { count_max, .. } => with_set(deleted(*count_max)),
             Command::Settle { token, .. } => self.steps_with_set(&[token.sequence()]),
             Command::DeleteDeferred { sequence } => self.steps_with_set(&[*sequence]),
-            // A new destination or order is for all of these, and who receives may be turned away.
+            // A new destination or retry order applies to all of these, and waiting receivers may
+            // be rejected.
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 let dead_letters = self.dead_letter.members.len();
                 let delayed = self.delays.len() as u64;
@@ -112,7 +115,7 @@ impl Queue {
                 };
                 parts.iter().map(steps_of).sum::<u64>()
             }
-            // A list is a matter of how many sessions there are ([`super::session`]).
+            // The length of a list depends on the number of sessions ([`super::session`]).
             Command::ListSessions { .. }
             | Command::CancelReceive { .. }
             | Command::Attach { .. }
@@ -124,12 +127,12 @@ impl Queue {
         steps.max(1)
     }
 
-    /// These messages, and how often properties were set on them, which is shown or goes with them.
+    /// Number of these messages and of their overlays, which are shown or removed with them.
     fn steps_with_set(&self, sequences: &[SequenceNumber]) -> u64 {
         sequences.len() as u64 + self.set_on_these(sequences)
     }
 
-    /// How often properties were set on the messages that an operation of a transaction settles or cancels.
+    /// Number of overlays on the messages that an operation of a transaction settles or cancels.
     pub(super) fn set_on_message_of(&self, operation: &Operation) -> u64 {
         match operation {
             Operation::Settle { token, .. } => self.set_on_these(&[token.sequence()]),
@@ -142,7 +145,8 @@ impl Queue {
         }
     }
 
-    /// How often properties were set on these messages. Where nothing is set on any message, none is looked up.
+    /// Number of overlays on these messages. Without any overlay in the queue, no message is looked
+    /// up.
     fn set_on_these(&self, sequences: &[SequenceNumber]) -> u64 {
         if self.tally.overlay_count == 0 {
             return 0;
@@ -150,7 +154,8 @@ impl Queue {
         sequences.iter().map(|sequence| self.overlay_count(*sequence) as u64).sum()
     }
 
-    /// Whether a command is for a long turn. What the holder of a session asks is carried out in the turns of that.
+    /// Whether a command needs a long turn. Commands of a session's holder run in the turns of that
+    /// session.
     pub(super) fn is_long_command(
         &self,
         command: &Command,
@@ -167,7 +172,7 @@ impl Queue {
     }
 }
 
-/// How often what is set on a message counts when it is received: it is shown, and removed if the message is.
+/// Factor for overlays of received messages: they are shown, and removed if the message is.
 const fn times_taken(mode: ReceiveMode) -> u64 {
     match mode {
         ReceiveMode::PeekLock => 1,

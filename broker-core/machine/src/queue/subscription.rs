@@ -1,9 +1,9 @@
-//! The role of a subscription: a queue whose messages are copies that its topic has numbered and stored
+//! Role of a subscription: a queue whose messages are copies that its topic has numbered and stored
 //! (TOP-01, TOP-08).
 //!
-//! What differs: nobody sends to it or schedules in it, ids are the topic's concern, the quota is the
-//! topic's, and the lower time to live counts. Its description as a queue is made from its own and
-//! the topic's.
+//! Differences to a queue: clients cannot send to it or schedule in it, its topic detects
+//! duplicates and has the quota, and the lower time to live applies. Its description as a queue is
+//! derived from its own description and the topic's.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::queue::QueueConfig;
 use crate::time::Timestamp;
 use crate::{Ctx, Step, intake};
 
-/// What a subscription is beside a queue.
+/// State of a subscription in addition to its queue.
 #[derive(Debug)]
 pub(super) struct SubscriptionRole {
     description: SubscriptionDescription,
     topic: Arc<TopicDescription>,
-    /// Receivers of the other subscriptions (RCV-22).
+    /// Number of receivers of the other subscriptions (RCV-22).
     pub(super) other_receivers: usize,
 }
 
@@ -36,7 +36,7 @@ impl SubscriptionRole {
         &self.description
     }
 
-    /// Takes a new description; gives what it means for the queue.
+    /// Sets a new description; returns the derived description of the queue.
     pub(super) fn describe_anew(
         &mut self,
         description: SubscriptionDescription,
@@ -47,7 +47,7 @@ impl SubscriptionRole {
 }
 
 impl Queue {
-    /// An empty subscription.
+    /// Returns an empty subscription.
     #[must_use]
     pub fn subscription(
         id: EntityId,
@@ -61,13 +61,13 @@ impl Queue {
         Self { subscription: Some(Box::new(role)), ..Self::new(id, as_queue, config, now) }
     }
 
-    /// The properties as a subscription, if it is one.
+    /// The properties of the subscription; `None` for a queue.
     #[must_use]
     pub fn subscription_description(&self) -> Option<&SubscriptionDescription> {
         self.subscription.as_ref().map(|role| role.description())
     }
 
-    /// The highest number given so far.
+    /// The highest sequence number that was given.
     #[must_use]
     pub const fn last_sequence(&self) -> SequenceNumber {
         self.last_sequence
@@ -82,14 +82,14 @@ impl Queue {
             last_sequence: self.last_sequence,
             created_at: self.usage.created_at,
             updated_at: self.usage.updated_at,
-            // To be created is to be accessed, as clients of the cloud know it.
+            // Creation counts as access, as clients of the cloud service know it.
             accessed_at: self.usage.last_at.max(self.usage.created_at),
             sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
         })
     }
 
-    /// Takes what the topic has stored for it: copies, in the order of their numbers and each once, and
-    /// what is the topic's to say.
+    /// Takes the data of the topic: its description, the number of receivers, and copies, each once
+    /// and in the order of their numbers.
     pub(super) fn take_arrivals(&mut self, family: &mut Family, now: Timestamp) {
         let own_receivers = self.receiver_count();
         let Some(role) = &mut self.subscription else { return };
@@ -103,7 +103,7 @@ impl Queue {
             self.touch(touched_at.min(now));
         }
         for arrival in arrivals {
-            // What was restored from the store with its number is here already.
+            // A copy that was restored from the store is present already.
             if arrival.sequence <= self.last_sequence {
                 continue;
             }
@@ -112,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// Tells how copies are to be made for it, and how it is used.
+    /// Reports the settings for its copies and its use.
     pub(super) fn tell_family(&self, family: &mut Family) {
         let Some(role) = &self.subscription else { return };
         let settings = CopySettings::of(&role.description);
@@ -163,7 +163,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// Nobody sends to a subscription, and nothing is scheduled in it (SND-20, SND-21).
+    /// Returns the rejection of a send or schedule to a subscription (SND-20, SND-21).
     pub(super) fn refuse_sending(&self, sub_queue: SubQueue) -> Rejection {
         Rejection::invalid_operation(format!(
             "cannot send to `{}{}`: it is a subscription; send to its topic",
@@ -172,12 +172,12 @@ impl Queue {
         ))
     }
 
-    /// What only topics can be asked.
+    /// Returns the rejection of a command that only topics accept.
     pub(super) fn refuse_as_topic(&self) -> Rejection {
         Rejection::invalid_operation(format!("`{}` is not a topic", self.path()))
     }
 
-    /// A subscription has the properties of one, not those of a queue.
+    /// Refuses the properties of a queue for a subscription.
     pub(super) fn refuse_as_queue(&self) -> Result<(), Rejection> {
         match &self.subscription {
             Some(_) => Err(Rejection::invalid_operation(format!(
@@ -188,7 +188,7 @@ impl Queue {
         }
     }
 
-    /// What the quota is that of, for people.
+    /// Kind and path of the entity whose quota applies, for rejections.
     pub(super) fn quota_of(&self) -> (&'static str, &str) {
         match &self.subscription {
             Some(role) => ("topic", &role.description.topic),

@@ -1,16 +1,17 @@
-//! Counts and sizes, kept in step with the slots so that reading them is O(1) (CNT-07).
+//! Counts and sizes of a queue, updated with every change of a slot, so that reading them takes
+//! constant time (CNT-07).
 
 use super::laden::Laden;
 use crate::command::Counts;
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
 
-/// Running totals over all slots.
+/// Totals over all slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) counts: Counts,
     pub(super) size_bytes: u64,
-    /// How often properties were set on them in all, and on how many how often.
+    /// Number of overlays on all messages; the next field has their distribution.
     pub(super) overlay_count: u64,
     laden: Laden,
 }
@@ -41,7 +42,7 @@ impl Tally {
         }
     }
 
-    /// How often properties were set on so many of them, at most.
+    /// Upper bound on the overlays of any `count` messages.
     pub(super) fn set_on(&self, count: u64) -> u64 {
         match self.overlay_count {
             0 => 0,
@@ -50,7 +51,7 @@ impl Tally {
     }
 
     const fn count_of(&mut self, slot: &Slot) -> &mut u64 {
-        // What is on its way to another entity counts as that, wherever it was (LIF-05).
+        // A message on its way to another entity counts as `transfer` in any state (LIF-05).
         if slot.is_transferring() {
             return &mut self.counts.transfer;
         }
@@ -65,8 +66,8 @@ impl Tally {
     }
 }
 
-/// Whether an active message of the main queue is Delayed; in a sub-queue it counts as a dead letter only
-/// (RTY-11).
+/// Whether an active message of the main queue is Delayed. In a sub-queue it counts only as a dead
+/// letter (RTY-11).
 const fn is_counted_as_delayed(slot: &Slot) -> bool {
     slot.is_delayed() && matches!(slot.sub_queue, SubQueue::Main)
 }

@@ -1,8 +1,8 @@
 //! Transactions: one command that carries many operations out, or none (TXN-01 to TXN-14).
 //!
-//! Before the commit nothing of a transaction is here: whoever began it keeps its operations, and has
-//! each of them checked when it is issued (TXN-07). So messages that it sends are nowhere to be seen,
-//! those that it settles stay locked (TXN-03), and a rollback has nothing to undo (TXN-04).
+//! Before the commit the queue holds nothing of a transaction. Its owner keeps the operations, and
+//! has each checked when it is issued (TXN-07). So its sent messages are not visible, its
+//! settled messages stay locked (TXN-03), and a rollback has nothing to undo (TXN-04).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::path::SubQueue;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
 use crate::{Ctx, Step};
 
-/// A part of which it is certain that it can be carried out.
+/// A part that was checked and can be carried out.
 pub(crate) enum Planned {
     Send(InboundMessage, Option<SequenceNumber>),
     SendBatch(Vec<InboundMessage>, Vec<SequenceNumber>),
@@ -33,9 +33,9 @@ pub(crate) enum Planned {
 }
 
 impl Queue {
-    /// Says whether an operation would be carried out now, with the error that it would give itself. Promises nothing:
-    /// the commit decides (TXN-07). Its only effect is to reserve numbers for scheduled messages, so that their sender can
-    /// cancel them (SCH-13).
+    /// Checks whether an operation could be carried out now; the rejection is the same as for the
+    /// operation itself. The commit decides again (TXN-07). The only effect is to reserve numbers
+    /// for scheduled messages, so that their sender can cancel them (SCH-13).
     pub(crate) fn check(
         &mut self,
         sub_queue: SubQueue,
@@ -57,13 +57,13 @@ impl Queue {
         Ok(self.reserve_numbers(messages, self.last_sequence, ctx, step))
     }
 
-    /// Says whether all parts would be carried out, for a topic that coordinates (TXN-08).
+    /// Checks all parts for a topic that coordinates the transaction (TXN-08).
     pub(super) fn check_all(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         self.plan_all((1..).zip(parts), ctx).map(drop)
     }
 
-    /// Carries all parts out in their order, or none of them; messages get consecutive numbers
-    /// (TXN-01, TXN-13).
+    /// Carries all parts out in their order, or none. Messages get consecutive numbers (TXN-01,
+    /// TXN-13).
     pub(super) fn commit(
         &mut self,
         parts: Vec<Part>,
@@ -75,7 +75,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Committed(outcomes)))
     }
 
-    /// Carries out what was planned in this very step.
+    /// Carries out parts that were planned in the same step.
     pub(crate) fn carry_all_out(
         &mut self,
         planned: Vec<Planned>,
@@ -87,15 +87,15 @@ impl Queue {
         outcomes
     }
 
-    /// Checks everything, so that nothing can fail when it is carried out: each part by itself, each
-    /// lock settled once, and all messages as one batch. Parts come with their number in the transaction.
+    /// Checks everything, so that carrying it out cannot fail: each part by itself, each lock
+    /// settled once, and all messages together. Each part comes with its number in the transaction.
     pub(crate) fn plan_all(
         &self,
         parts: impl IntoIterator<Item = (usize, Part)>,
         ctx: &Ctx<'_>,
     ) -> Result<Vec<Planned>, Rejection> {
         let parts: Vec<(usize, Part)> = parts.into_iter().collect();
-        // Their contents are shared, not copied.
+        // The contents of cloned messages are shared.
         let messages: Vec<InboundMessage> =
             parts.iter().flat_map(|(_, part)| part.operation.messages()).cloned().collect();
         let own = parts

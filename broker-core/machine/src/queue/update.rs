@@ -11,8 +11,8 @@ use crate::time::Timestamp;
 use crate::{Ctx, Step, intake};
 
 impl Queue {
-    /// Replaces the description. Locks in force keep their end (ENT-18), stored messages stay
-    /// (ENT-19); a changed default TTL applies to messages without own TTL at once (EXP-13).
+    /// Replaces the description. Locks in force keep their end (ENT-18), and stored messages stay
+    /// (ENT-19). A new default TTL applies at once to messages without a TTL of their own (EXP-13).
     pub(super) fn update(
         &mut self,
         description: Box<QueueDescription>,
@@ -63,7 +63,7 @@ mod tests {
     use crate::store::Reserved;
     use crate::{Machine as _, StageNumber, Ticket};
 
-    /// ENT-16: whoever makes the description, it keeps what is fixed at creation.
+    /// ENT-16: an update keeps the properties that are fixed at creation.
     #[test]
     fn an_update_keeps_what_is_fixed_at_creation() {
         let limits = Limits::of(Tier::Premium);

@@ -1,5 +1,5 @@
-//! Each command there is, over queues and topics that have something in them: its cost says how many operations it is and
-//! what it brings, and one that is carried out however full the store is stores little.
+//! Every kind of command, over queues and topics with messages: the predicted cost matches the
+//! operations and bytes, and a command without a reservation stores little.
 
 mod drawn;
 mod via;
@@ -20,14 +20,15 @@ use peeklock_words::rule::{Filter, RuleDescription};
 use self::drawn::{QUEUE_KINDS, topic_command};
 use super::*;
 
-/// What an operation that the store is not asked for may write beside what it brings: a record that changes.
+/// Maximum bytes that an operation without a reservation may write in addition to its data: a
+/// changed record.
 const RECORD_BYTES_MAX: u64 = 1_024;
-/// Of locks and numbers the latest are asked about: most others are gone.
+/// Maximum number of recent locks and numbers to use; most earlier ones are gone.
 const KNOWN_MAX: usize = 40;
-/// A description, with all that a client may write into it, or a rule.
+/// Maximum bytes of a rule, or of a description with all texts that a client may write.
 const DESCRIPTION_BYTES_MAX: u64 = 16 << 10;
 
-/// The name of a command. Names every one, so that a new one has to be drawn, too.
+/// Name of a command. The match names every command, so that a new one must be drawn too.
 fn name(command: &Command) -> &'static str {
     match command {
         Command::Send { .. } => "Send",
@@ -128,7 +129,8 @@ const NAMES: [&str; 43] = [
     "Describe",
 ];
 
-/// How many operations a command is, and the bytes of messages, properties and states that come with it, counted by hand.
+/// Number of operations of a command, and bytes of its messages, properties and states, computed
+/// independently.
 fn counted(command: &Command) -> (u64, u64) {
     let message = |message: &InboundMessage| message.content.as_bytes().len() as u64;
     let overlay = |settlement: &Settlement| match settlement {
@@ -151,10 +153,10 @@ fn counted(command: &Command) -> (u64, u64) {
             (1, state.as_ref().map_or(0, |state| state.len() as u64))
         }
     };
-    // Those here select everything.
+    // The filters of these rules select everything.
     let rule = |rule: &RuleDescription| {
         assert_eq!((&rule.filter, &rule.action), (&Filter::True, &None));
-        // And the allocations of what one may have.
+        // In addition to the allocations of the rule.
         rule.name.len() as u64 + 96
     };
     let (count, bytes) = match command {
@@ -162,7 +164,7 @@ fn counted(command: &Command) -> (u64, u64) {
         Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
             (messages.len() as u64, messages.iter().map(message).sum())
         }
-        // What describes each message that may be shown.
+        // Memory for the facts of each message that may be shown.
         Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
             (1, 384 * u64::from(*count_max).min(250))
         }
@@ -203,29 +205,29 @@ fn counted(command: &Command) -> (u64, u64) {
     (count.max(1), bytes)
 }
 
-/// A machine, and what is known of what is in it.
+/// A machine, and the known facts about its content.
 struct World<'a, M> {
     machine: M,
     limits: &'a Limits,
     tickets: u64,
     locks: Vec<LockToken>,
-    /// How many locks there were.
+    /// Number of locks taken.
     locked: u64,
-    /// Numbers of messages, whatever became of them.
+    /// Numbers of messages, removed ones included.
     numbers: Vec<SequenceNumber>,
-    /// Of those that were deferred.
+    /// Numbers of deferred messages.
     deferred: Vec<SequenceNumber>,
     lists: Vec<(ListNumber, usize)>,
-    /// How often each command was carried out, and refused.
+    /// Number of times that each command was carried out, and refused.
     done: BTreeMap<&'static str, u64>,
     refused: BTreeMap<&'static str, String>,
-    /// The most that one has moved.
+    /// The largest number of steps of a command.
     most_steps: u64,
-    /// How often properties were set on what was shown and removed.
+    /// Number of overlays on shown and removed messages.
     set: u64,
 }
 
-/// The messages that an answer shows.
+/// Returns the messages in an answer.
 fn shown(answer: &Result<Answer, peeklock_words::error::Rejection>) -> &[MessageFacts] {
     match answer {
         Ok(Answer::Now(Outcome::Received(shown) | Outcome::Peeked(shown), _)) => shown,
@@ -233,7 +235,7 @@ fn shown(answer: &Result<Answer, peeklock_words::error::Rejection>) -> &[Message
     }
 }
 
-/// How often properties were set on what a command hands out beside its answer.
+/// Number of overlays on a message that a command delivers outside its answer.
 fn set_on_delivered(effect: &Effect) -> u64 {
     let all = match effect {
         Effect::Answer { result: Ok(Outcome::Received(all)), .. } => all.as_slice(),
@@ -261,12 +263,12 @@ impl<'a, M: Machine> World<'a, M> {
         }
     }
 
-    /// Asks it, and compares what it wrote with what it was said to cost.
+    /// Runs a command, and compares its writes with its predicted cost.
     fn ask(&mut self, command: Command) {
         self.ask_in(SubQueue::Main, command);
     }
 
-    /// The same of one of its sub-queues.
+    /// Runs a command against a sub-queue.
     fn ask_in(&mut self, sub_queue: SubQueue, command: Command) {
         let (cost, name, told) = (command.cost(), name(&command), format!("{command:?}"));
         assert_eq!((cost.count, cost.bytes), counted(&command), "{told}");
@@ -274,8 +276,8 @@ impl<'a, M: Machine> World<'a, M> {
             command,
             Command::Update { .. } | Command::UpdateSubscription { .. } | Command::OfTopic(_)
         );
-        // What a transaction settles is stored however full the store is, as by itself; and so are the failed
-        // deliveries of who goes.
+        // A settlement in a transaction is stored even if the store is full, as outside a
+        // transaction; so are the failed deliveries of a detached holder.
         let settled: u64 = match &command {
             Command::Detach { .. } => RECORD_BYTES_MAX * self.locked,
             Command::Commit { parts } => {
@@ -309,7 +311,7 @@ impl<'a, M: Machine> World<'a, M> {
         let steps_max = self.machine.steps_of(&command, now(), self.limits);
         let answer =
             self.machine.apply(Ticket(self.tickets), sub_queue, command, &mut ctx, &mut step);
-        // As a turn weighs it.
+        // As the shell weighs a turn.
         let steps = step.moves.max(step.changes.iter().map(Change::steps).sum())
             + shown(&answer).iter().map(|facts| facts.steps() as u64).sum::<u64>()
             + step.effects.iter().map(set_on_delivered).sum::<u64>();
@@ -388,7 +390,7 @@ impl<'a, M: Machine> World<'a, M> {
     }
 }
 
-/// What a settlement or renewal may store.
+/// Bytes that a settlement or renewal may store.
 fn settled_bytes(operation: &Operation) -> u64 {
     match operation {
         Operation::Settle { settlement, .. } => settlement.bytes() + RECORD_BYTES_MAX,
@@ -400,7 +402,7 @@ fn settled_bytes(operation: &Operation) -> u64 {
     }
 }
 
-/// The bytes that a record stores.
+/// Bytes that a record stores.
 fn put(record: Record<'_>) -> u64 {
     match record {
         Record::Put { key, value, content } => {
@@ -411,9 +413,9 @@ fn put(record: Record<'_>) -> u64 {
     }
 }
 
-/// DESIGN D6, D11, SET-41: the cost of each command there is says how many operations it is and what it brings; what it
-/// moves, shows and removes, with what is set on messages, is within the steps that it was said to be, what it stores
-/// within what is reserved for it, and little where nothing is.
+/// DESIGN D6, D11, SET-41: for every kind of command, the cost has its operations and bytes. Moved,
+/// shown and removed messages with their overlays are within the predicted steps, and stored bytes
+/// within the reservation, or few without one.
 #[test]
 fn each_command_costs_what_was_predicted() {
     let limits = Limits::default();
@@ -446,7 +448,7 @@ fn each_command_costs_what_was_predicted() {
             let command = random.asked(&world, kind);
             world.ask(command);
         }
-        // The link of a session that is held is closed, and opened again.
+        // The link of a held session is closed, and opened again.
         let receiver = ReceiverId(90);
         world.ask(Command::AcceptSession {
             session: Some("another".into()),

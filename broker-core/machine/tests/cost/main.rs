@@ -1,5 +1,5 @@
-//! What a command costs is said before it is carried out. Here random commands are carried out, by queues of every
-//! kind and by topics, and what they then bring and store is compared with what was said.
+//! Predicted costs of commands: random commands run against all kinds of queues and against topics,
+//! and their bytes and stored records are compared with the prediction.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -43,7 +43,7 @@ impl Random {
         self.below(count) == 0
     }
 
-    /// A text of 1 to so many characters, often as long as it may be.
+    /// Returns a text of 1 to `chars_max` characters, often of maximum length.
     fn text(&mut self, chars_max: u64) -> String {
         let chars = if self.one_in(2) { chars_max } else { 1 + self.below(chars_max) };
         (0..chars).map(|_| char::from(b'a' + u8::try_from(self.below(26)).unwrap())).collect()
@@ -131,7 +131,7 @@ fn config() -> QueueConfig {
     }
 }
 
-/// Carries a command out; what it writes, if it was not refused.
+/// Runs a command; returns its records unless it was refused.
 fn written(machine: &mut impl Machine, command: Command, limits: &Limits) -> Option<Batch> {
     let mut step = Step::default();
     let mut ctx = Ctx {
@@ -151,7 +151,7 @@ fn written(machine: &mut impl Machine, command: Command, limits: &Limits) -> Opt
     Some(batch)
 }
 
-/// The bytes of contents that come with a command.
+/// Bytes of the contents in a command.
 fn brought(command: &Command) -> u64 {
     let of = |message: &InboundMessage| message.content.as_bytes().len() as u64;
     match command {
@@ -172,8 +172,8 @@ fn brought(command: &Command) -> u64 {
     }
 }
 
-/// Has a machine carry out random commands; how many of them it did, and how near the nearest came to what it
-/// was said to cost.
+/// Runs random commands against a machine; returns the number carried out, and the largest ratio of
+/// stored to reserved bytes.
 fn judge(machine: &mut impl Machine, limits: &Limits, random: &mut Random) -> (usize, f64) {
     let (mut carried_out, mut nearest) = (0, 0.0_f64);
     for _ in 0..300 {
@@ -190,7 +190,8 @@ fn judge(machine: &mut impl Machine, limits: &Limits, random: &mut Random) -> (u
     (carried_out, nearest)
 }
 
-/// DESIGN D6, D11: what a command brings is what it costs, and what a queue stores of it is within what is reserved.
+/// DESIGN D6, D11: the cost of a command has its bytes, and a queue stores at most the reserved
+/// bytes.
 #[test]
 fn what_a_queue_stores_was_predicted() {
     let limits = Limits::default();
@@ -219,7 +220,8 @@ fn what_a_queue_stores_was_predicted() {
     }
 }
 
-/// DESIGN D6, D11, TOP-10: the same of a topic, whose copies are in what each message takes beside its content.
+/// DESIGN D6, D11, TOP-10: the same for a topic, where the copies are part of the prediction for
+/// each message.
 #[test]
 fn what_a_topic_stores_was_predicted() {
     let limits = Limits::default();

@@ -1,4 +1,4 @@
-//! What a publish stores is reserved for it, with all that rules set on its copies.
+//! Reservation for a publish, with all properties that rules set on its copies.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use peeklock_words::rule::{CorrelationFilter, Filter, RuleDescription};
 use super::*;
 
 impl Random {
-    /// A rule that changes nothing, a little, or as much as a header can take.
+    /// Returns a rule whose action sets nothing, a little, or the maximum of a header.
     fn rule(&mut self, number: u64) -> RuleDescription {
         let filter = match self.below(4) {
             0 => Filter::sql("p LIKE '%a_b%' OR 1 = 1"),
@@ -47,7 +47,7 @@ impl Random {
     }
 }
 
-/// Has a machine judge a command as a shell does before it is applied; how many slices that took.
+/// Judges a command ahead as a shell does; returns the number of slices.
 fn judged(machine: &mut impl Machine, command: &Command, limits: &Limits) -> usize {
     let mut slices = 1;
     loop {
@@ -67,8 +67,8 @@ fn judged(machine: &mut impl Machine, command: &Command, limits: &Limits) -> usi
     }
 }
 
-/// DESIGN D11, QUO-07: what rules set on copies is reserved before it is stored, however many subscriptions there are;
-/// and not very much more.
+/// DESIGN D11, QUO-07: properties that rules set on copies are reserved before they are stored,
+/// with any number of subscriptions, and the reservation is not much larger.
 #[test]
 fn what_rules_set_on_copies_was_reserved() {
     let limits = Limits::default();
@@ -116,8 +116,8 @@ fn what_rules_set_on_copies_was_reserved() {
     assert!(nearest > 0.8, "{nearest}: too much is reserved");
 }
 
-/// QUO-08, QUO-09: what a rule may take in memory follows from what may be said in one, whatever it says: what the
-/// census counts for it is at most so many times that.
+/// QUO-08, QUO-09: the memory of a rule is bounded by its text, for any text: the census counts at
+/// most a fixed multiple.
 #[test]
 fn what_a_rule_takes_follows_from_what_it_says() {
     let limits = Limits::default();
@@ -154,6 +154,6 @@ fn what_a_rule_takes_follows_from_what_it_says() {
         let taken = topic.kept().described_bytes - before;
         most = most.max(taken as f64 / (bytes + 256) as f64);
     }
-    // A character of a pattern with `_` is kept with its places.
+    // A character of a pattern with `_` is stored with its positions.
     assert!(most < 20.0, "a rule takes {most} times what it says");
 }

@@ -1,4 +1,5 @@
-//! Accepting a session: by its id at once, or the next available one, in the order of the calls (SES-05 to SES-10).
+//! Accepting a session: by its id at once, or the next available one in the order of calls (SES-05
+//! to SES-10).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(in crate::queue) struct Accept {
     pub(in crate::queue) deadline: Timestamp,
 }
 
-/// Those calls, in order of arrival (SES-08).
+/// Waiting calls in the order of arrival (SES-08).
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     turns: BTreeMap<u64, Accept>,
@@ -74,7 +75,7 @@ impl Waiting {
 }
 
 impl Queue {
-    /// Locks a session, or lets the call wait for one.
+    /// Locks a session, or registers the call as waiting.
     pub(in crate::queue) fn accept_session(
         &mut self,
         sub_queue: SubQueue,
@@ -115,7 +116,7 @@ impl Queue {
         Ok(answer)
     }
 
-    /// Locks the named session, also when it has no message yet (SES-05).
+    /// Locks the named session, which may have no message yet (SES-05).
     fn accept_by_id(
         &mut self,
         name: &str,
@@ -138,7 +139,8 @@ impl Queue {
         });
         if let Some((index, until, locked)) = held {
             let moves_max = locked as u64 + self.tally.set_on(locked as u64);
-            // So many are given back as time passes, before the session is anybody's.
+            // That many moves exceed a step, so `end_session_locks` makes them before the session
+            // is free.
             if until > ctx.now || moves_max >= MOVES_PER_STEP as u64 {
                 return Err(Rejection::session_cannot_be_locked(name));
             }
@@ -178,8 +180,8 @@ impl Queue {
         Outcome::SessionAccepted { session, receiver, locked_until, way: () }
     }
 
-    /// Gives sessions to waiting calls, the oldest call first (SES-07, SES-08, decision 38). While expiration is behind,
-    /// the sessions that will have messages are unknown (EXP-45).
+    /// Grants sessions to waiting calls, the oldest call first (SES-07, SES-08, decision 38). While
+    /// expiration is behind, the sessions that will have messages are unknown (EXP-45).
     pub(in crate::queue) fn match_accepts(
         &mut self,
         left: &mut usize,
@@ -207,8 +209,8 @@ impl Queue {
         }
     }
 
-    /// Fails the calls whose time is over (SES-08). One that has just moved expired messages waits
-    /// until that is durable.
+    /// Fails the calls whose time is over (SES-08). The answer waits until moves of expired
+    /// messages are durable.
     pub(in crate::queue) fn end_accepts(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
         while let Some(sessions) = &mut self.sessions
             && let Some((deadline, turn)) = sessions.waiting.deadlines.first().copied()
@@ -224,7 +226,7 @@ impl Queue {
         }
     }
 
-    /// The next instant at which a call for a session has waited long enough.
+    /// Next deadline of a call that waits for a session.
     pub(in crate::queue) fn accept_deadline(&self) -> Option<Timestamp> {
         let sessions = self.sessions.as_ref()?;
         sessions.waiting.deadlines.first().map(|(deadline, _)| *deadline)
@@ -249,7 +251,7 @@ impl Queue {
         }
     }
 
-    /// Withdraws the calls of a receiver that is gone: a grant would lock a session for nobody.
+    /// Withdraws the call of a receiver that is gone: a grant would lock a session for no client.
     pub(in crate::queue) fn withdraw_accepts_of(
         &mut self,
         receiver: ReceiverId,
@@ -265,7 +267,7 @@ impl Queue {
         }
     }
 
-    /// Fails all who wait for a session (ENT-24).
+    /// Fails all calls that wait for a session (ENT-24).
     pub(in crate::queue) fn turn_accepts_away(&mut self, reason: &Rejection, step: &mut Step) {
         let Some(sessions) = &mut self.sessions else { return };
         while let Some(turn) = sessions.waiting.first() {
@@ -278,7 +280,8 @@ impl Queue {
         }
     }
 
-    /// Sessions are of the main queue of an entity that requires them (SES-09, MAT-04).
+    /// Refuses commands about sessions unless they address the main queue of an entity with
+    /// sessions (SES-09, MAT-04).
     pub(in crate::queue) fn refuse_without_sessions(
         &self,
         sub_queue: SubQueue,

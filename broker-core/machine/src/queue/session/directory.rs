@@ -1,9 +1,8 @@
-//! The directory of a queue's sessions: by id, by message, by holder, by lock, and those that can be
-//! accepted by their lowest available number. Every look-up takes a time that grows with the logarithm
-//! of their number.
+//! Directory of a queue's sessions: by id, by message, by holder, by lock, and, for sessions that
+//! can be accepted, by their lowest available number. Lookups take logarithmic time.
 //!
-//! Here is how a session is found, comes into being and ends; beside it what is done with its messages (`members`), by its
-//! holder (`holders`), and what must hold of it all (`check`).
+//! This file finds, creates and removes sessions. `members` handles their messages, `holders` their
+//! locks, and `check` has the invariants of the directory.
 
 mod check;
 mod holders;
@@ -24,24 +23,25 @@ use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch, Ticket};
 use crate::sequence_set::SequenceSet;
 use crate::time::Timestamp;
 
-/// Messages of one session that expired together, on their way out (EXP-41).
+/// Messages of a session that expired together and are being removed (EXP-41).
 #[derive(Debug)]
 pub(in crate::queue) struct Doomed {
-    /// All but the one that has expired by its own time to live.
+    /// Available messages, without [`Self::cause`].
     pub(in crate::queue) others: SequenceSet,
-    /// Those that were Delayed, but it.
+    /// Delayed messages, without [`Self::cause`].
     pub(in crate::queue) delayed: SequenceSet,
-    /// That one. It goes last: if the broker ends before, it is still there and expires the rest.
+    /// The message that expired by its time to live. It is removed last: if the broker stops
+    /// before, the message still exists and expires the rest.
     pub(in crate::queue) cause: SequenceNumber,
 }
 
-/// Durable Delayed messages of one session.
+/// Durable Delayed messages of a session.
 #[derive(Debug, Default)]
 struct Resting {
     all: SequenceSet,
-    /// Those that hold up the ones behind them, apart, so that all at once can be let go.
+    /// Messages that hold up later ones; a separate set, so that all can be released at once.
     holding: SequenceSet,
-    /// Under which of them the session is found by who looks for Delayed messages, while nobody holds it.
+    /// Key of the session in `open_resting`, while it has no holder.
     found_by: Option<SequenceNumber>,
 }
 
@@ -54,31 +54,31 @@ pub(in crate::queue) struct Sessions {
     by_message: BTreeMap<SequenceNumber, SessionIndex>,
     by_receiver: BTreeMap<ReceiverId, SessionIndex>,
     by_epoch: BTreeMap<SessionEpoch, SessionIndex>,
-    /// Unlocked sessions with a message to hand out, by the number of that (SES-07).
+    /// Unlocked sessions with an available message, by the lowest number (SES-07).
     open: BTreeMap<SequenceNumber, SessionIndex>,
     /// Ends of session locks.
     ends: BTreeSet<(Timestamp, SessionIndex)>,
-    /// Sessions whose hold has ended, with locks under it that are still to be ended.
+    /// Sessions whose hold has ended, with locks under it that are not ended yet.
     ending: BTreeSet<SessionIndex>,
-    /// The calls of holders that wait, and for each session that has some the end of the first.
+    /// Sessions of the holders' waiting calls.
     by_call: BTreeMap<Ticket, SessionIndex>,
     waits: BTreeSet<(Timestamp, SessionIndex)>,
-    /// How many holders have their link.
+    /// Number of holders with an open link.
     link_count: usize,
-    /// Held sessions whose demand may meet a message.
+    /// Held sessions that may have both demand and messages.
     busy: BTreeSet<SessionIndex>,
-    /// Durable Delayed messages, by session (RTY-22).
+    /// Sessions with durable Delayed messages (RTY-22).
     resting: BTreeMap<SessionIndex, Resting>,
-    /// Unlocked sessions that have some, by the lowest number of those (RTY-13).
+    /// Unlocked sessions with Delayed messages, by their lowest number (RTY-13).
     open_resting: BTreeMap<SequenceNumber, SessionIndex>,
-    /// How many sessions have a state.
+    /// Number of sessions with a state.
     state_count: usize,
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
-    /// The list that is being put together.
+    /// The list that is being built.
     pub(super) listing: Option<Box<Listing>>,
-    /// Who waits for a session.
+    /// Calls that wait for a session.
     pub(super) waiting: Waiting,
-    /// Sessions that expire; their messages are offered to nobody any more.
+    /// Sessions that expire. Their messages are no longer available.
     pub(in crate::queue) doomed: VecDeque<Doomed>,
 }
 
@@ -91,17 +91,17 @@ impl Sessions {
         self.places.get_mut(index.0 as usize)?.as_mut()
     }
 
-    /// The session of that id.
+    /// Returns the session with this id.
     pub(in crate::queue) fn named(&self, name: &str) -> Option<SessionIndex> {
         self.by_name.get(name).copied()
     }
 
-    /// The session that a message belongs to.
+    /// Returns the session of a message.
     pub(in crate::queue) fn of(&self, sequence: SequenceNumber) -> Option<SessionIndex> {
         self.by_message.get(&sequence).copied()
     }
 
-    /// The id of the session that a message belongs to.
+    /// Returns the id of the session of a message.
     pub(in crate::queue) fn name_of(&self, sequence: SequenceNumber) -> Option<&Arc<str>> {
         Some(self.get(self.of(sequence)?)?.name())
     }
@@ -110,23 +110,23 @@ impl Sessions {
         SessionCounts { existing: self.by_name.len() as u64, locked: self.by_receiver.len() as u64 }
     }
 
-    /// How many sessions have a state.
+    /// Number of sessions with a state.
     pub(super) const fn state_count(&self) -> usize {
         self.state_count
     }
 
-    /// Whether somebody holds a session or waits for one (file 01, "active receiver"; TMP-15).
+    /// Whether a receiver holds a session or waits for one (file 01, "active receiver"; TMP-15).
     pub(in crate::queue) fn has_receiver(&self) -> bool {
         !self.by_receiver.is_empty() || !self.waiting.is_empty()
     }
 
-    /// How many links and calls holders have, and how many calls wait for a session.
+    /// Number of links and calls of holders, and of calls that wait for a session.
     pub(in crate::queue) fn receiver_count(&self) -> usize {
         self.link_count + self.by_call.len() + self.waiting.len()
     }
 
-    /// The message of a session that comes next: the lowest available number, unless a lower one is on its way back or
-    /// holds up those behind it (SES-19, SES-20, RTY-22).
+    /// Returns the next message of a session: the lowest available number, unless a lower one is
+    /// being returned or holds up later messages (SES-19, SES-20, RTY-22).
     pub(in crate::queue) fn next_message(&self, index: SessionIndex) -> Option<SequenceNumber> {
         let session = self.get(index)?;
         let first = session.available.first()?;
@@ -137,34 +137,34 @@ impl Sessions {
         }
     }
 
-    /// The unlocked session whose next message has the lowest number (SES-07).
+    /// Returns the unlocked session whose next message has the lowest number (SES-07).
     pub(in crate::queue) fn first_open(&self) -> Option<(SequenceNumber, SessionIndex)> {
         self.open.first_key_value().map(|(sequence, index)| (*sequence, *index))
     }
 
-    /// The lowest Delayed message of all unlocked sessions.
+    /// Returns the lowest Delayed message of all unlocked sessions.
     pub(super) fn first_open_resting(&self) -> Option<SequenceNumber> {
         self.open_resting.first_key_value().map(|(sequence, _)| *sequence)
     }
 
-    /// The next instant at which a session that is held has something to do.
+    /// Next instant at which a held session has work to do.
     pub(in crate::queue) fn first_due(&self) -> Option<Timestamp> {
         let firsts = [self.ends.first(), self.waits.first()];
         firsts.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
-    /// The sessions from an id on, ascending.
+    /// Iterates over the sessions from an id on, in ascending order.
     pub(super) fn iter_from(&self, from: Bound<&str>) -> impl Iterator<Item = &Session> {
         let range = self.by_name.range::<str, _>((from, Bound::Unbounded));
         range.filter_map(|(_, index)| self.get(*index))
     }
 
-    /// All sessions, ascending by id.
+    /// Iterates over all sessions, in ascending order of ids.
     pub(in crate::queue) fn iter(&self) -> impl Iterator<Item = (SessionIndex, &Session)> {
         self.by_name.values().filter_map(|index| Some((*index, self.get(*index)?)))
     }
 
-    /// The session of that id; comes into being if it is not there (SES-02).
+    /// Returns the session with this id; creates it if it does not exist (SES-02).
     pub(super) fn found(&mut self, name: &str) -> SessionIndex {
         if let Some(index) = self.named(name) {
             return index;
@@ -177,7 +177,7 @@ impl Sessions {
             }
             index
         } else {
-            // A session is far larger than the four billionth part of any memory.
+            // Memory cannot hold four billion sessions.
             let index = SessionIndex(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
             self.places.push(Some(session));
             index
@@ -186,7 +186,7 @@ impl Sessions {
         index
     }
 
-    /// Sets or clears the state of a session; returns how many bytes the one before had.
+    /// Sets or clears the state of a session; returns the size of the previous state in bytes.
     pub(in crate::queue) fn set_state(
         &mut self,
         name: &str,
@@ -209,7 +209,7 @@ impl Sessions {
         before.map_or(0, |state| state.size)
     }
 
-    /// Takes back what is stored of a state.
+    /// Restores the stored facts about a state.
     pub(in crate::queue) fn restore_state(&mut self, name: &str, size: u64, set_at: Timestamp) {
         let index = self.found(name);
         if let Some(session) = self.get_mut(index) {
@@ -218,7 +218,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets the bytes of states that the store has by now.
+    /// Drops the bytes of states that are durable.
     pub(in crate::queue) fn committed(&mut self, stage: StageNumber) {
         while let Some((carried_by, index)) = self.states_in_flight.front().copied()
             && carried_by <= stage
@@ -233,7 +233,8 @@ impl Sessions {
         }
     }
 
-    /// Puts a session where its lock and its messages belong; ends one that owns nothing (SES-04).
+    /// Updates the indexes of a session after a change; removes a session that owns nothing
+    /// (SES-04).
     fn put_in_place(&mut self, index: SessionIndex) {
         let next = self.next_message(index);
         let Some(session) = self.get_mut(index) else { return };

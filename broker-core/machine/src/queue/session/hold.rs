@@ -1,4 +1,4 @@
-//! Holding a session: what its holder may do, and how the lock ends (SES-11 to SES-18, SES-30 to
+//! Holding a session: commands of its holder, and the end of the lock (SES-11 to SES-18, SES-30 to
 //! SES-33).
 
 use super::SessionIndex;
@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
 impl Queue {
-    /// Carries out what the holder of a session asks; refuses it without the lock (SES-15).
+    /// Carries out a command of a session's holder; refuses it without the lock (SES-15).
     pub(in crate::queue) fn in_session(
         &mut self,
         ticket: Ticket,
@@ -57,7 +57,8 @@ impl Queue {
         }
     }
 
-    /// Opens the link of a holder that was turned away while it held its session.
+    /// Opens the link of a holder again, after the entity closed it and left the session to the
+    /// holder.
     fn attach_again(
         &mut self,
         index: SessionIndex,
@@ -79,7 +80,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// The session that a receiver holds, while its lock is in force.
+    /// Returns the session that a receiver holds, while its lock is in force.
     pub(in crate::queue) fn session_held_by(
         &self,
         receiver: ReceiverId,
@@ -94,7 +95,7 @@ impl Queue {
         held().ok_or_else(|| lost(receiver))
     }
 
-    /// Whether a message is in the session that a receiver holds.
+    /// Whether a message belongs to the session.
     pub(in crate::queue) fn is_in_session(
         &self,
         index: SessionIndex,
@@ -128,8 +129,8 @@ impl Queue {
         }
     }
 
-    /// Ends a session lock that ran out: what was delivered under it counts as failed (SES-30), and
-    /// its receiver is told (SES-15). Goes on with one that has ended before.
+    /// Ends a session lock that ran out. Deliveries under it count as failed (SES-30), and its
+    /// receiver is notified (SES-15). Continues an end that has begun before.
     pub(super) fn lose_session(
         &mut self,
         index: SessionIndex,
@@ -159,10 +160,11 @@ impl Queue {
         self.unlock_session(index, LinkEnd::Broken, moves, ctx, step);
     }
 
-    /// Gives the messages of a holder back and ends its lock. Closed in order, even messages in
-    /// flight come back uncounted, because the order is the point of sessions (SES-31); a lock that
-    /// ran out or whose connection broke counts (SES-30, SES-33). Within the budget of a step: the holder has
-    /// lost its session from the first on, and who comes next gets it with the last.
+    /// Returns the messages of a holder and ends its lock. After an orderly close, even messages in
+    /// flight return uncounted, because sessions must keep their order (SES-31). If the lock ran
+    /// out or the connection broke, deliveries count (SES-30, SES-33). Works within the budget of a
+    /// step: the holder loses its session at the first step, and the next receiver can get it after
+    /// the last.
     pub(in crate::queue) fn unlock_session(
         &mut self,
         index: SessionIndex,
@@ -193,7 +195,7 @@ impl Queue {
         }
     }
 
-    /// A lock that is still to be ended under a hold that has, and how that did.
+    /// Returns a lock that must still be ended under an ended hold, and how the hold ended.
     fn first_under(&self, index: SessionIndex) -> Option<(Lock, LinkEnd)> {
         let held = self.sessions.as_ref()?.get(index)?.held()?;
         Some((*held.locks.first()?, held.ended?))

@@ -1,5 +1,4 @@
-//! Looking at sessions from outside: their names, their messages, and the removal of messages (SES-29,
-//! PEK-07, DEL-07).
+//! Access to sessions without their lock: lists, peek and deletion (SES-29, PEK-07, DEL-07).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,30 +15,30 @@ use crate::sequence_set::SequenceSet;
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
-/// So many sessions are looked at in a slice, which takes about a millisecond.
+/// Number of sessions examined in a slice, which takes about a millisecond.
 const SLICE_SESSIONS: usize = 10_000;
 
-/// A list of sessions that is asked for (SES-29).
+/// A requested list of sessions (SES-29).
 #[derive(Clone, Copy)]
 pub(in crate::queue) struct Wanted<'a> {
     pub(in crate::queue) which: SessionFilter,
-    /// Only those behind this name.
+    /// Lists only sessions after this id.
     pub(in crate::queue) behind: Option<&'a str>,
-    /// So many of the first are left out.
+    /// Number of matching sessions to skip at the start.
     pub(in crate::queue) skip: u64,
-    /// At most this many; the limit for lists caps it.
+    /// Maximum number of sessions, capped by the limit for lists.
     pub(in crate::queue) top: u32,
 }
 
-/// A list of sessions that is being put together. Where it goes on is a name, so that it does whatever becomes of
-/// sessions in between.
+/// A list of sessions that is being built. Its position is an id, so that sessions may be created
+/// and removed in between.
 #[derive(Debug)]
 pub(super) struct Listing {
     ticket: Ticket,
     which: SessionFilter,
-    /// The last session that was looked at, or the name behind which the list begins.
+    /// The last session examined, or the id after which the list begins.
     behind: Option<Arc<str>>,
-    /// Matching sessions that are yet to be left out, and to be named.
+    /// Number of matching sessions that are still to be skipped, and to be listed.
     skip: u64,
     top: usize,
     names: Vec<Arc<str>>,
@@ -65,7 +64,7 @@ impl Listing {
         }
     }
 
-    /// Looks at so many further sessions; returns whether the list is complete.
+    /// Examines at most `count_max` further sessions; returns whether the list is complete.
     fn go_on(&mut self, sessions: &Sessions, count_max: usize) -> bool {
         let behind = self.behind.take();
         let from = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -88,14 +87,14 @@ impl Listing {
 }
 
 impl Sessions {
-    /// Whether a list of them may be more than one slice.
+    /// Whether a list of all sessions may exceed a slice.
     pub(in crate::queue) fn is_long_to_list(&self) -> bool {
         self.counts().existing > SLICE_SESSIONS as u64
     }
 }
 
 impl Queue {
-    /// Looks at a slice of the sessions that a list is to name; returns whether it can be given now.
+    /// Examines a slice of the sessions; returns whether the list is complete.
     pub(in crate::queue) fn list_ahead(
         &mut self,
         ticket: Ticket,
@@ -112,7 +111,7 @@ impl Queue {
         is_over
     }
 
-    /// Names sessions, ascending by id: those that were found ahead, if this was asked ahead.
+    /// Returns session ids in ascending order, from the list that was built ahead, if there is one.
     pub(in crate::queue) fn list_sessions(
         &mut self,
         ticket: Ticket,
@@ -133,7 +132,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Sessions(listing.names)))
     }
 
-    /// Shows messages of one session, whoever holds it (PEK-07).
+    /// Returns messages of a session, locked or not, without changing them (PEK-07).
     pub(in crate::queue) fn peek_session(
         &mut self,
         sub_queue: SubQueue,
@@ -185,7 +184,8 @@ impl Queue {
         Ok(self.delete_all(&doomed, ctx, step))
     }
 
-    /// Removes available and Delayed messages of all unlocked sessions, lowest numbers first (DEL-07, RTY-13).
+    /// Removes available and Delayed messages of all unlocked sessions, lowest numbers first
+    /// (DEL-07, RTY-13).
     pub(in crate::queue) fn delete_batch_unlocked(
         &mut self,
         sub_queue: SubQueue,
@@ -235,8 +235,8 @@ mod tests {
         matching.skip(skip).take(top).map(|one| Arc::clone(one.name())).collect()
     }
 
-    /// SES-29: a list that is put together in slices, of whatever size, is the list, and no slice looks at more
-    /// sessions than it may.
+    /// SES-29: a list built in slices of any size equals a list built at once, and no slice
+    /// examines more sessions than its limit.
     #[test]
     fn what_is_listed_in_slices_is_what_is_listed_at_once() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -281,7 +281,8 @@ mod tests {
         }
     }
 
-    /// SES-29, AMQP-85: the maximal instant lists sessions with active messages and those that have a state alone.
+    /// SES-29, AMQP-85: the maximal instant lists sessions with active messages and sessions that
+    /// only have a state.
     #[test]
     fn sessions_with_a_state_alone_are_listed_with_the_active_ones() {
         let mut sessions = Sessions::default();
@@ -300,7 +301,8 @@ mod tests {
         }
     }
 
-    /// SES-29: of many sessions a slice at a time is looked at, whatever becomes of them in between.
+    /// SES-29: a slice examines a limited number of sessions, while other sessions are created and
+    /// removed.
     #[test]
     fn a_list_of_many_sessions_takes_several_turns() {
         let mut sessions = Sessions::default();
@@ -310,13 +312,13 @@ mod tests {
         let wanted = Wanted { which: SessionFilter::All, behind: None, skip: 20_000, top: 2 };
         let mut listing = listing(wanted);
         assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
-        // The last one that was looked at goes, and one before it comes.
+        // The last examined session is removed, and a session before it is created.
         sessions.remove(SequenceNumber(10_000), SlotState::Active);
         sessions.insert(SequenceNumber(30_000), SlotState::Active, "000000 a");
         assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
         assert!(listing.go_on(&sessions, SLICE_SESSIONS));
         assert_eq!(listing.names, [Arc::from("020000"), Arc::from("020001")]);
-        // Those up to the name behind which a list begins are not looked at.
+        // Sessions up to the id after which the list begins are not examined.
         let wanted = Wanted { behind: Some("024000"), skip: 0, ..wanted };
         let mut listing = Listing::new(Ticket(1), wanted, usize::MAX);
         assert!(listing.go_on(&sessions, 2));

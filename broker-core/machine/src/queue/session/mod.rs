@@ -1,5 +1,5 @@
-//! Sessions: a queue that requires them hands its messages out by session, to one receiver each
-//! (SES-01 to SES-35).
+//! Sessions: a queue that requires them delivers its messages by session, each to one receiver at a
+//! time (SES-01 to SES-35).
 //!
 //! ```text
 //!                    first message, state                 accept by id, accept next
@@ -9,16 +9,16 @@
 //!                                                └─ lock end, broken: messages counted┘
 //! ```
 //!
-//! The queue numbers messages and keeps their slots, as for any other queue. A [`Session`] has what is
-//! its own: which numbers belong to it, which of them can be handed out, and what is known of its state;
-//! while it is held also its lock, the locks on its messages, the link and the waiting calls of its
-//! holder, and their deadlines ([`Held`]). [`directory`] finds sessions by id, by number, by holder, by
-//! what is due and by their lowest available number. Every other file is one operation.
+//! The queue numbers messages and keeps their slots, as for any other queue. A [`Session`] has its
+//! own data: its message numbers, the available ones among them, and facts about its state. A held
+//! session ([`Held`]) also has its lock, the locks on its messages, the link and the waiting calls
+//! of its holder, and their deadlines. [`directory`] finds sessions by id, number, holder, deadline
+//! and lowest available number. Every other file is one operation.
 //!
-//! A session that is held has an actor, which runs what its holder asks; the actor of the queue does
+//! A held session has an actor that runs the commands of its holder; the actor of the queue does
 //! everything else. Both drive this one machine, one at a time.
 //!
-//! The dead-letter queues are sessionless (DLQ-11): a message that moves there leaves its session.
+//! The dead-letter queues have no sessions (DLQ-11): a message that moves there leaves its session.
 
 mod accept;
 mod directory;
@@ -46,38 +46,38 @@ pub(super) use self::list::Wanted;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct SessionIndex(u32);
 
-/// One session. It exists while it has a message, a state or a holder (SES-04).
+/// A session. It exists while it has a message, a state or a holder (SES-04).
 #[derive(Debug)]
 pub(super) struct Session {
     name: Arc<str>,
-    /// All its messages: active, deferred, scheduled.
+    /// All its messages: active, deferred and scheduled.
     members: SequenceSet,
-    /// How many of them are active.
+    /// Number of active messages.
     active: u64,
-    /// Those that its holder can get: active, unlocked, durable.
+    /// Messages that its holder can get: active, unlocked, durable.
     available: SequenceSet,
-    /// Active ones that are on their way back or have just come; those behind them wait, so that the
-    /// order is kept (DESIGN D5, SES-20).
+    /// Active messages that are being returned or have just arrived. Later messages wait for them,
+    /// so that the order is kept (DESIGN D5, SES-20).
     returning: SequenceSet,
-    /// Under which number it stands in the directory of sessions to accept.
+    /// Key of the session in the directory of open sessions.
     offered: Option<SequenceNumber>,
     held: Option<Box<Held>>,
     state: Option<Box<KnownState>>,
 }
 
-/// The lock on a session, with all that its holder has under it.
+/// The lock on a session, with everything that its holder has under it.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) receiver: ReceiverId,
     pub(super) mode: ReceiveMode,
     pub(super) epoch: SessionEpoch,
     pub(super) until: Timestamp,
-    /// Who waits: the link and the calls.
+    /// Turns of the link and the calls.
     pub(super) ring: Ring,
-    /// The link, unless the entity has turned it away (ENT-24).
+    /// The link, unless the entity has closed it (ENT-24).
     link: Option<Link>,
     pub(super) calls: Calls,
-    /// How it ended, if it did and there are locks under it that are still to be ended.
+    /// How the hold ended, while locks under it must still be ended.
     pub(super) ended: Option<LinkEnd>,
     /// Locks on messages of the session, which end with it (SES-14).
     pub(super) locks: LockTable,
@@ -104,19 +104,19 @@ impl Held {
         }
     }
 
-    /// The next instant at which it has something to do: the lock ends, or a call has waited long enough.
+    /// Next instant at which the hold has work to do: the lock or the wait of a call ends.
     pub(super) fn deadline(&self) -> Timestamp {
         let call = self.calls.first_deadline().map(|(deadline, _)| deadline);
         call.map_or(self.until, |deadline| deadline.min(self.until))
     }
 }
 
-/// What is known of a session's state; the bytes are the store's.
+/// Facts about a session's state; the store has the bytes.
 #[derive(Debug)]
 pub(super) struct KnownState {
     pub(super) set_at: Timestamp,
     pub(super) size: u64,
-    /// The bytes, until the stage that carries them is durable.
+    /// The bytes, until their stage is durable.
     fresh: Option<(StageNumber, Bytes)>,
 }
 
@@ -144,17 +144,17 @@ impl Session {
         &self.members
     }
 
-    /// Messages that can be handed out, those too that wait for one before them.
+    /// Available messages, including messages that wait for an earlier one.
     pub(super) const fn available(&self) -> &SequenceSet {
         &self.available
     }
 
-    /// The lock, which may have run out and not been ended yet.
+    /// The hold, whose lock may have run out without being ended yet.
     pub(super) fn held(&self) -> Option<&Held> {
         self.held.as_deref()
     }
 
-    /// What is known of its state.
+    /// Facts about its state.
     pub(super) fn state(&self) -> Option<&KnownState> {
         self.state.as_deref()
     }
@@ -165,7 +165,7 @@ impl Session {
 }
 
 impl KnownState {
-    /// The bytes, while the store does not have them for certain.
+    /// The bytes, while they are not durable.
     pub(super) fn fresh(&self) -> Option<&Bytes> {
         self.fresh.as_ref().map(|(_, bytes)| bytes)
     }

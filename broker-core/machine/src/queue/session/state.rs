@@ -1,4 +1,4 @@
-//! The state of a session: bytes that its holder leaves for the next one (SES-24 to SES-28).
+//! State of a session: bytes that its holder leaves for the next holder (SES-24 to SES-28).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::Key;
 use crate::{Ctx, Step, intake};
 
 impl Queue {
-    /// Tells where the state is (SES-24). Allowed in every status (ENT-25).
+    /// Returns the location of the state (SES-24). Allowed in every status (ENT-25).
     pub(super) fn session_state(&mut self, index: SessionIndex, ctx: &Ctx<'_>) -> Answer {
         let facts = self.sessions.as_ref().and_then(|sessions| {
             let session = sessions.get(index)?;
@@ -45,7 +45,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// The checks of a state (SES-26).
+    /// Checks a new state (SES-26).
     pub(in crate::queue) fn admit_session_state(
         &self,
         index: SessionIndex,
@@ -78,7 +78,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Sets or clears a state that was admitted.
+    /// Sets or clears a state that was checked.
     pub(in crate::queue) fn put_session_state(
         &mut self,
         index: SessionIndex,
@@ -96,7 +96,7 @@ impl Queue {
         self.change(change, Durability::Sync, ctx, step);
     }
 
-    /// Where the state of a session lies.
+    /// Returns the key of a session's state.
     pub(in crate::queue) fn session_state_key(&self, session: &str) -> Key {
         let hash = SipHasher24::new_with_key(&self.config.duplicate_key).hash(session.as_bytes());
         session_state_key(self.id, hash.as_u128())

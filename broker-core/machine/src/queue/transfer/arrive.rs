@@ -1,5 +1,5 @@
-//! Messages that come from another entity: the checks of a send, and one change that says "arrived
-//! here" and "left there" (FND-03, FWD-09).
+//! Arrival of messages from another entity: the checks of a send, and one change that stores a
+//! message here and deletes it there (FND-03, FWD-09).
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::take_over::{self, Admitted};
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step, intake};
 
-/// A message that was admitted, wherever it comes from.
+/// An admitted message from another entity or broker.
 pub(super) struct Newcomer {
     pub(super) envelope: Envelope,
-    /// How many overlays come with it.
+    /// Number of overlays that come with it.
     pub(super) overlay_count: usize,
     pub(super) enqueued_sequence: SequenceNumber,
     pub(super) hops: u8,
@@ -48,7 +48,8 @@ impl From<Arrival> for Newcomer {
 }
 
 impl Queue {
-    /// Takes messages over in their order, each by itself, up to the first behind one that is refused.
+    /// Takes over messages in their order, each as a unit of its own. Messages after a refused one
+    /// are not taken.
     pub(in crate::queue) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,
@@ -71,8 +72,8 @@ impl Queue {
         Answer::after_commit(Outcome::Admitted(admissions))
     }
 
-    /// The checks of SND-19 that concern a transfer: status, size, session, quota. What the sender's client was
-    /// bound to was checked when it was sent.
+    /// Makes the checks of SND-19 that concern a transfer: status, size, session, quota. The limits
+    /// of the sending client were checked when the message was sent.
     pub(super) fn admit_arrival(
         &self,
         message: &InboundMessage,
@@ -94,8 +95,8 @@ impl Queue {
         self.refuse_full_history(message, ctx)
     }
 
-    /// Gives an admitted message its number, or drops it as a duplicate; either removes it from where
-    /// it was in this broker (FWD-22).
+    /// Numbers an admitted message, or drops it as a duplicate. Both remove it from its previous
+    /// entity in this broker (FWD-22).
     pub(super) fn arrive(&mut self, newcomer: Newcomer, ctx: &Ctx<'_>, step: &mut Step) {
         let Newcomer {
             envelope,
@@ -121,7 +122,7 @@ impl Queue {
         let refusal = Refusal::of_header(header_size, ctx.limits.header_bytes_max);
         let is_dead = refusal.is_some();
         added.extend(refusal.and_then(|refusal| refusal.overlay()));
-        // What is set on it comes as it is, each time with what describes that (SET-41).
+        // Its overlays stay separate, each with its own record (SET-41).
         let described = u32::try_from(overlay_count).unwrap_or(u32::MAX);
         let size = envelope.size.saturating_add(described.saturating_mul(OVERLAY_BYTES));
         let mut slot = Slot {

@@ -1,4 +1,4 @@
-//! What becomes of messages that were handed over: gone, kept, or dead-lettered with the exact reason
+//! Results of handed-over messages: each is removed, kept, or dead-lettered with the exact reason
 //! (FWD-12, FWD-15, FWD-23, FWD-28, FWD-32).
 
 use super::{Exit, List};
@@ -15,26 +15,27 @@ use crate::time::TimeSpan;
 use crate::transfer::{Departure, HOPS_EXCEEDED, ListNumber};
 use crate::{Ctx, Machine, Step};
 
-/// When a list is offered again of which nothing became known.
+/// Delay before a list is offered again whose result is unknown.
 const RETRY: TimeSpan = TimeSpan::from_seconds(1);
-/// When dead letters are offered again that were refused (FWD-28).
+/// Delay before refused dead letters are offered again (FWD-28).
 const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
-/// A forwarder that has failed is asked again after one second, then after twice as long each time, up
-/// to this (FWD-32).
+/// Maximum delay after a failure of a forwarder. The delay starts with one second and doubles with
+/// each failure in a row (FWD-32).
 const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(60);
-/// A list is halved so often, to 16 messages, behind one that was cut short by a refusal: the destination
-/// may be nearly full, and refuse again and again.
+/// Number of halvings of the list length, to 16 messages, after a list was cut short by a refusal:
+/// the destination may be nearly full, and refuse repeatedly.
 const HALVINGS: u32 = 4;
 
-/// What a departure asks of its exit.
+/// Effect of a departure on its exit.
 enum Next {
     GoOn,
-    /// Offer the rest later.
+    /// Offer the rest after this delay.
     After(TimeSpan),
 }
 
 impl Queue {
-    /// Carries out what became of a list. One that is not known any more is not of this machine.
+    /// Applies the results of a list. The machine has no such list if it was rebuilt; then nothing
+    /// happens.
     pub(in crate::queue) fn transfer_out(
         &mut self,
         number: ListNumber,
@@ -59,7 +60,8 @@ impl Queue {
             is_cut |= has_refused && !is_tried;
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
                 Next::GoOn => has_left |= !fails,
-                // A forwarder takes a few at a time, or one that was refused was before it.
+                // A forwarder may take only a few messages at a time, or an earlier message was
+                // refused.
                 Next::After(_) if has_left && !is_tried => {}
                 Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }
@@ -76,7 +78,8 @@ impl Queue {
         if let Exit::Pending(destination) = &exit {
             self.transfers.forget_idle(destination);
             if wait.is_none() {
-                // As of scheduled messages, the time of idleness runs when the last one is gone (TMP-14).
+                // As with scheduled messages, idleness begins when the last message has left
+                // (TMP-14).
                 self.touch(ctx.now);
             }
         }
@@ -89,7 +92,8 @@ impl Queue {
         Some((exit, list))
     }
 
-    /// How a destination is named to people. The description may have changed since the list left.
+    /// Name of a destination for texts. The description may have changed since the list was handed
+    /// over.
     fn list_destination(&self, exit: &Exit) -> String {
         let text = match exit {
             Exit::Messages => self.description.forward_to.as_deref(),
@@ -114,7 +118,7 @@ impl Queue {
         };
         match departure {
             Departure::Taken => {
-                // It left in the batch of the destination: its room is free already (FWD-25).
+                // The batch of the destination removed it, so its bytes are free already (FWD-25).
                 step.bytes_left += u64::from(slot.size);
                 let change = Change::Departed { sequence };
                 self.enact(&change, ctx.stage);
@@ -138,7 +142,7 @@ impl Queue {
                     self.keep_for_good(sequence);
                     return Next::GoOn;
                 }
-                // Texts of others have the bounds of clients (SET-11).
+                // Texts of forwarders have the same limits as texts of clients (SET-11).
                 let reason = cut(&reason, ctx.limits.dead_letter_reason_chars_max);
                 let description = cut(&description, ctx.limits.dead_letter_description_chars_max);
                 self.give_up(exit, sequence, reason, description, ctx, step);
@@ -155,7 +159,7 @@ impl Queue {
         }
     }
 
-    /// A destination does not take a message.
+    /// Handles a message that its destination does not admit.
     fn refused(
         &mut self,
         exit: &Exit,
@@ -184,8 +188,9 @@ impl Queue {
             return Next::After(RETRY);
         }
         if *exit == Exit::DeadLetters {
-            // It is dead-lettered already (FWD-28). A destination never takes a message that is too large, would become
-            // too many copies or lacks a session id; the others are not held up by it.
+            // It is a dead letter already (FWD-28). A destination never takes a message that is too
+            // large, would exceed the limit of copies or lacks a session id. So this message stays,
+            // and does not hold up the others.
             if matches!(
                 condition,
                 Condition::MessageSizeExceeded
@@ -204,8 +209,8 @@ impl Queue {
         Next::GoOn
     }
 
-    /// A forwarder did not take a message this time: it counts as a failed delivery, and after as many
-    /// as MaxDeliveryCount says it is given up (FWD-32).
+    /// Handles a message that a forwarder failed to deliver this time. It counts as a failed
+    /// delivery; at MaxDeliveryCount the message is dead-lettered (FWD-32).
     fn failed(
         &mut self,
         exit: &Exit,
@@ -217,7 +222,7 @@ impl Queue {
     ) -> Next {
         let Some(slot) = self.slots.get(sequence).copied() else { return Next::GoOn };
         let delivery_count = slot.delivery_count.saturating_add(1);
-        // In the dead-letter queue the count has no consequence (SET-38).
+        // The delivery count of a dead letter has no effect (SET-38).
         if *exit != Exit::DeadLetters && delivery_count >= self.description.max_delivery_count {
             let description = format!(
                 "the forwarder failed {delivery_count} times, the maximum is {}; last error: {why}",
@@ -240,9 +245,9 @@ impl Queue {
         Next::After(retry_after.unwrap_or(back_off))
     }
 
-    /// A message has made all the hops it may (FWD-12). Others may leave before that is durable: if it were
-    /// lost, the message would come back and be refused again, since the limit is always the same. It can
-    /// never arrive behind them.
+    /// Dead-letters a message that has reached the limit of hops (FWD-12). Others may leave before
+    /// that is durable. If the change were lost, the message would be refused again, since the
+    /// limit is always the same. So it can never arrive after them.
     pub(super) fn refuse_hop(
         &mut self,
         sequence: SequenceNumber,
@@ -257,9 +262,10 @@ impl Queue {
         self.dead_letter_transfer(sequence, HOPS_EXCEEDED, &description, ctx, step);
     }
 
-    /// Leaves a dead letter where it is, for receivers (FWD-28). After a restart it is tried again, and may
-    /// arrive behind later ones: nothing of this is stored, and what its destination may never take is not
-    /// to hold up the others. So order (FWD-10) does not hold for it.
+    /// Keeps a dead letter for receivers (FWD-28). This is not stored: after a restart the dead
+    /// letter is offered again, and may arrive after later ones, since a dead letter that its
+    /// destination may never take must not hold up the others. So order (FWD-10) does not apply to
+    /// it.
     fn keep_for_good(&mut self, sequence: SequenceNumber) {
         self.thaw(sequence);
         if self.transfers.dead_letters.waiting.remove(sequence) {
@@ -267,8 +273,9 @@ impl Queue {
         }
     }
 
-    /// Dead-letters a message that its destination has refused. Nothing leaves by this exit until that is
-    /// durable: if it were lost, the message would be offered again behind what has left (FWD-10).
+    /// Dead-letters a message that its destination has refused. No message leaves by this exit
+    /// until that is durable: if the change were lost, the message would be offered again after
+    /// later ones (FWD-10).
     fn give_up(
         &mut self,
         exit: &Exit,
@@ -282,7 +289,7 @@ impl Queue {
         self.transfers.settle_in(exit, ctx.stage);
     }
 
-    /// Moves a message into the queue of those that cannot be forwarded (FWD-16, FWD-18).
+    /// Moves a message into the queue for messages that cannot be forwarded (FWD-16, FWD-18).
     fn dead_letter_transfer(
         &mut self,
         sequence: SequenceNumber,
@@ -319,7 +326,7 @@ impl Queue {
     }
 }
 
-/// What the metrics count it as.
+/// Returns the cause that the metrics count.
 fn cause_of(reason: &str) -> DeadLetterCause {
     if reason == Condition::MaxTransferCopiesExceeded.reason_code() {
         return DeadLetterCause::CopyCount;
@@ -327,7 +334,7 @@ fn cause_of(reason: &str) -> DeadLetterCause {
     DeadLetterCause::Forwarding
 }
 
-/// The head of a text.
+/// Returns the first `chars_max` characters of a text.
 fn cut(text: &str, chars_max: usize) -> &str {
     text.char_indices().nth(chars_max).map_or(text, |(end, _)| text.get(..end).unwrap_or(text))
 }

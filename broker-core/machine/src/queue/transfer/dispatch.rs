@@ -1,5 +1,5 @@
-//! Handing messages over: in order, a list at a time for each exit (FWD-10, FWD-11), and in one step no more over all
-//! exits than a step moves.
+//! Handing messages over: in order, one list at a time for each exit (FWD-10, FWD-11). All lists of
+//! a step share the step's budget of moves.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use crate::time::Timestamp;
 use crate::transfer::{HandOver, HandedOver, ListNumber, WhenFull};
 use crate::{Ctx, Step};
 
-/// A list has at most this many messages, and no further one once it has this many bytes.
+/// Maximum number of messages of a list. A list also ends at [`LIST_BYTES_MAX`].
 const LIST_COUNT_MAX: usize = 256;
 const LIST_BYTES_MAX: u64 = 4 << 20;
-/// So many destinations get their turn in a step because their instant has come; what is left of it is for lists.
+/// Maximum number of destinations that get a turn in a step because their delay has passed. The
+/// rest of the budget is for lists.
 const CALLED_UP_PER_STEP: usize = 256;
 
 impl Backlog {
@@ -27,8 +28,8 @@ impl Backlog {
 }
 
 impl Queue {
-    /// Hands over what waits, as much as this step may move still. Called once per list of commands, after everything
-    /// that expires.
+    /// Hands over waiting messages, within the remaining moves of this step. Called once per list
+    /// of commands, after all expirations.
     pub(in crate::queue) fn hand_over(
         &mut self,
         moves: &mut usize,
@@ -47,16 +48,16 @@ impl Queue {
         while *moves > 0
             && let Some(destination) = self.transfers.turns.first().cloned()
         {
-            // To look at it is one too, so that this ends whatever is found.
+            // Each examined destination counts as a move, so that the loop ends in any case.
             *moves -= 1;
             self.hand_over_at(&Exit::Pending(destination), moves, ctx, step);
         }
         self.prove_numbers(ctx, step);
     }
 
-    /// Has the last number of a subscription stored, if a message waits for that.
+    /// Stores the last number of a subscription, if a message waits for that.
     fn prove_numbers(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        // A queue stores a number with its message: nothing waits there, whatever destinations there are.
+        // A queue stores a number together with its message, so no message waits there.
         if self.subscription.is_none() || self.transfers.proving.is_some() {
             return;
         }
@@ -68,8 +69,8 @@ impl Queue {
         }
     }
 
-    /// Whether the store knows that this number was given, so that the record may go with a batch of
-    /// another entity (MSG-13). A queue stores it with the message.
+    /// Whether the store has this number, so that another entity may delete the record (MSG-13). A
+    /// queue stores the number together with the message.
     fn may_leave(&self, sequence: SequenceNumber) -> bool {
         self.subscription.is_none() || sequence <= self.transfers.proved
     }
@@ -79,8 +80,8 @@ impl Queue {
             && self.transfers.backlog(exit).is_some_and(|backlog| backlog.is_ready(now))
     }
 
-    /// Whether messages may leave by an exit as far as description and status say (ENT-27). What a
-    /// sender has entrusted to this queue leaves whatever its status is.
+    /// Whether description and status let messages leave by an exit (ENT-27). Messages that a
+    /// sender addressed via this queue leave in any status.
     fn is_open(&self, exit: &Exit) -> bool {
         let first = self.transfers.backlog(exit).and_then(|backlog| backlog.waiting.first());
         let settled =
@@ -88,7 +89,7 @@ impl Queue {
         match exit {
             Exit::Messages => settled && self.has_active_forwarder(),
             Exit::DeadLetters => {
-                // What is not sorted yet may come before what waits here (FWD-10).
+                // An unsorted message may belong before the waiting ones (FWD-10).
                 settled
                     && !self.transfers.is_sorting()
                     && self.is_forwarding(SubQueue::DeadLetter)
@@ -108,7 +109,7 @@ impl Queue {
         }
     }
 
-    /// When something at an exit has to be done; at once if more waits than one step moves.
+    /// Next instant of work at an exit; in the past if more messages wait than one step moves.
     pub(in crate::queue) fn transfer_deadline(&self) -> Option<Timestamp> {
         [Exit::Messages, Exit::DeadLetters]
             .into_iter()
@@ -130,7 +131,8 @@ impl Queue {
             let first = self.transfers.backlog(exit).and_then(|backlog| backlog.waiting.first());
             let Some(sequence) = first.filter(|first| self.may_leave(*first)) else { break };
             let Some(slot) = self.slots.get(sequence).copied() else { break };
-            // An expired one is behind the budget of this step; the next removes it (FWD-06).
+            // An expired message here exceeds the budget of this step; the next step removes it
+            // (FWD-06).
             if *exit == Exit::Messages && self.is_expired(&slot, ctx.now) {
                 break;
             }

@@ -7,11 +7,11 @@
 //!                                  └─── Kept, Failed ──┘       └──────► transfer dead-letter queue
 //! ```
 //!
-//! At each way out waits a backlog, with at most one list under way. So messages of one source arrive at one
-//! destination in their order (FWD-10), whatever becomes of a list; a list takes what has gathered
-//! meanwhile, up to 256 messages or 4 MiB, and costs one append. Behind one that was cut short by a refusal
-//! lists begin with 16 messages, and double. All that is handed over in one step is of one budget, whatever number of
-//! ways out there is; the next step goes on (`turns.rs`).
+//! Each exit has a backlog, with at most one list in transit. So messages from one source arrive at
+//! one destination in their order (FWD-10), for any result of a list. A list takes all messages
+//! that wait meanwhile, up to 256 messages or 4 MiB, and costs one append. After a list that was
+//! cut short by a refusal, lists start with 16 messages and double in length. All lists of a step
+//! share one budget of moves; the next step continues (`turns.rs`).
 
 mod arrive;
 mod depart;
@@ -52,44 +52,44 @@ enum Exit {
     Pending(Arc<str>),
 }
 
-/// What waits at one exit. That of a destination which a sender named begins with the first message that
-/// waits at it, and ends when nothing would be forgotten with it ([`Transfers::forget_idle`]).
+/// Messages that wait at one exit. The backlog of a named destination is created with its first
+/// waiting message, and removed when it has no more data ([`Transfers::forget_idle`]).
 #[derive(Debug, Default)]
 struct Backlog {
-    /// Durable, unlocked, and under way to nobody.
+    /// Durable, unlocked messages that are not on any list.
     waiting: SequenceSet,
-    /// The list that is under way.
+    /// The list in transit.
     list: Option<List>,
-    /// Nothing is handed over before this.
+    /// Instant before which nothing is handed over.
     not_before: Timestamp,
-    /// How often in a row a forwarder has failed.
+    /// Number of failures of the forwarder in a row.
     failures: u32,
-    /// How often the next list is halved, since a destination has refused a message of one before it, and
-    /// looked at nothing that came behind that.
+    /// Number of halvings of the next list, after the destination refused a message of an earlier
+    /// list and did not examine the messages after it.
     halvings: u32,
-    /// The stage with what came of the last list of a forwarder, or with what was given up, until it is
-    /// durable. So what can be offered again although it was delivered is one list, and another broker can
-    /// know it; and what has failed, or is given up, is there again, or for good, before later messages
-    /// leave (FWD-10).
+    /// Stage with the results of a forwarder's last list, or with a dead-lettered message, until it
+    /// is durable. Until then nothing leaves. So at most one list can be offered again after its
+    /// delivery, which another broker can recognise, and a failed or dead-lettered message is in
+    /// its place before later messages leave (FWD-10).
     settled_in: Option<StageNumber>,
-    /// Of a destination that a sender named: where it stands among those that something can leave for.
+    /// Place of a named destination among the destinations with work.
     standing: Option<Standing>,
 }
 
 impl Backlog {
-    /// Whether there is a list to be handed over, as soon as it is time.
+    /// Whether a list can be handed over once its delay has passed.
     fn can_have_list(&self) -> bool {
         self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
     }
 
-    /// Takes note that every stage up to this one is durable.
+    /// Marks all stages up to `stage` durable.
     fn stored(&mut self, stage: StageNumber) {
         if self.settled_in.is_some_and(|carried_by| carried_by <= stage) {
             self.settled_in = None;
         }
     }
 
-    /// Whether nothing would be forgotten with it.
+    /// Whether the backlog has no data to keep.
     fn is_idle(&self) -> bool {
         self.list.is_none() && self.waiting.is_empty() && self.settled_in.is_none()
     }
@@ -101,28 +101,28 @@ struct List {
     sequences: Vec<SequenceNumber>,
 }
 
-/// What a queue keeps of messages that leave it.
+/// Messages of a queue that leave for other entities.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     messages: Backlog,
     dead_letters: Backlog,
     pending: BTreeMap<Arc<str>, Backlog>,
-    /// Those of them that something can leave for.
+    /// Named destinations with work.
     turns: Turns,
-    /// Those of them that wait for a stage ([`Backlog::settled_in`]), in the order of stages.
+    /// Named destinations that wait for a stage ([`Backlog::settled_in`]), in the order of stages.
     settling: VecDeque<(StageNumber, Arc<str>)>,
-    /// The exits of all lists that are under way.
+    /// Exits of all lists in transit.
     lists: BTreeMap<ListNumber, Exit>,
-    /// Where each pending message wants to go.
+    /// Destination of each pending message.
     destinations: BTreeMap<SequenceNumber, Arc<str>>,
     last_list: ListNumber,
-    /// Messages that were on offer, or waited at an exit, when a new description came; where each belongs by
-    /// that is found out a part at a time, and until then nobody gets it.
+    /// Messages that were available, or waited at an exit, when a new description came. They are
+    /// sorted in parts; until then no receiver and no list gets them.
     sorting: VecDeque<SequenceSet>,
-    /// The stage with the description by which messages leave, until it is durable.
+    /// Stage of the description by which messages leave, until it is durable.
     unsettled: Option<StageNumber>,
-    /// Of a subscription: up to which number the store knows that it was given, and up to which it
-    /// will with a stage that is on its way.
+    /// For a subscription: the highest number that the store knows, and the number that it will
+    /// know with a stage in flight.
     proved: SequenceNumber,
     proving: Option<(StageNumber, SequenceNumber)>,
 }
@@ -140,7 +140,7 @@ impl Transfers {
         }
     }
 
-    /// Alters what waits at an exit, and sees to it that it has its turn if something can leave by it.
+    /// Changes the backlog of an exit, and updates its turn.
     fn alter<T>(&mut self, exit: &Exit, alter: impl FnOnce(&mut Backlog) -> T) -> Option<T> {
         match exit {
             Exit::Messages => Some(alter(&mut self.messages)),
@@ -149,8 +149,10 @@ impl Transfers {
         }
     }
 
-    /// Has a list be under way. What came behind its messages may have been given up since they were taken out, and with
-    /// the last of that the backlog is gone ([`Self::forget_idle`]): without it the list would be frozen for good.
+    /// Records a list in transit. The backlog may be gone by now: later messages may have been
+    /// dead-lettered since the messages of the list were taken out, and the last of these removes
+    /// the backlog ([`Self::forget_idle`]). Without its backlog the list would stay frozen
+    /// permanently.
     fn begin_list(&mut self, exit: &Exit, list: List) {
         if let Exit::Pending(destination) = exit {
             self.pending.entry(Arc::clone(destination)).or_default();
@@ -186,7 +188,7 @@ impl Transfers {
         [&self.messages, &self.dead_letters].into_iter().chain(named)
     }
 
-    /// Gives turns to destinations whose instant has come, each of which is a move.
+    /// Gives turns to destinations whose delay has passed. Each is a move.
     fn call_up(&mut self, now: Timestamp, moves: &mut usize) {
         while *moves > 0
             && let Some(destination) = self.turns.first_due(now).cloned()
@@ -196,7 +198,7 @@ impl Transfers {
         }
     }
 
-    /// Takes a message out of whatever waits; it is gone, locked, or somewhere else.
+    /// Removes a message from all waiting sets, because it was removed, locked or moved.
     pub(super) fn withdraw(&mut self, sequence: SequenceNumber) {
         self.messages.waiting.remove(sequence);
         self.dead_letters.waiting.remove(sequence);
@@ -209,15 +211,15 @@ impl Transfers {
         }
     }
 
-    /// Forgets the backlog of a destination at which nothing waits, is under way, or has yet to be stored. It is
-    /// made again for the next message, also for one that is on its way to the store now.
+    /// Removes the backlog of a destination without waiting messages, list or unfinished stage. The
+    /// next message creates it again, including one whose stage is in flight.
     fn forget_idle(&mut self, destination: &str) {
         if self.pending.get(destination).is_some_and(Backlog::is_idle) {
             self.pending.remove(destination);
         }
     }
 
-    /// Lets nothing leave by an exit until a stage is durable.
+    /// Lets no message leave by an exit until a stage is durable.
     fn settle_in(&mut self, exit: &Exit, stage: StageNumber) {
         match exit {
             Exit::Messages => self.messages.settled_in = Some(stage),
@@ -232,7 +234,7 @@ impl Transfers {
         }
     }
 
-    /// Takes a pending message out of what waits; it stays pending.
+    /// Removes a pending message from the waiting set; it stays pending.
     pub(super) fn recall(&mut self, sequence: SequenceNumber) {
         if let Some(destination) = self.destinations.get(&sequence).cloned() {
             self.alter_pending(&destination, |backlog| backlog.waiting.remove(sequence));
@@ -248,7 +250,7 @@ impl Transfers {
         }
     }
 
-    /// What waits at the exit of a sub-queue.
+    /// Messages that wait at the exit of a sub-queue.
     pub(super) const fn waiting_of(&self, which: SubQueue) -> Option<&SequenceSet> {
         match which {
             SubQueue::Main => Some(&self.messages.waiting),
@@ -257,17 +259,17 @@ impl Transfers {
         }
     }
 
-    /// Whether it is still to be found out of messages where they belong by the description.
+    /// Whether messages are still to be sorted by the current description.
     pub(super) fn is_sorting(&self) -> bool {
         !self.sorting.is_empty()
     }
 
-    /// Whether that is so of this one.
+    /// Whether this message is still to be sorted.
     pub(super) fn is_unsorted(&self, sequence: SequenceNumber) -> bool {
         self.sorting.iter().any(|unsorted| unsorted.contains(sequence))
     }
 
-    /// Where a pending message wants to go.
+    /// Destination of a pending message.
     pub(super) fn destination_of(&self, sequence: SequenceNumber) -> Option<&Arc<str>> {
         self.destinations.get(&sequence)
     }
@@ -276,7 +278,7 @@ impl Transfers {
         self.destinations.insert(sequence, destination);
     }
 
-    /// Takes a destination back from its record; messages to one destination share its path.
+    /// Restores a destination from its record. Messages to the same destination share its path.
     pub(super) fn restore_destination(&mut self, sequence: SequenceNumber, destination: &str) {
         let known = self.destinations.last_key_value().map(|(_, last)| last);
         let destination = match known.filter(|last| ***last == *destination) {
@@ -286,7 +288,7 @@ impl Transfers {
         self.note_destination(sequence, destination);
     }
 
-    /// Puts a durable pending message where it waits.
+    /// Adds a durable pending message to its backlog.
     pub(super) fn offer_pending(&mut self, sequence: SequenceNumber) {
         if let Some(destination) = self.destinations.get(&sequence) {
             let backlog = self.pending.entry(Arc::clone(destination)).or_default();
@@ -315,29 +317,29 @@ impl Transfers {
         }
     }
 
-    /// The store knows that numbers up to this one were given.
+    /// Records that the store knows all numbers up to `last`.
     pub(super) fn proved(&mut self, last: SequenceNumber) {
         self.proved = last;
     }
 
-    /// It will, with this stage.
+    /// Records that the store will know all numbers up to `last` when `stage` is durable.
     pub(super) fn prove(&mut self, last: SequenceNumber, stage: StageNumber) {
         self.proving = Some((stage, last));
     }
 
-    /// How many messages wait or are under way because a sender named their destination.
+    /// Number of messages with a named destination, waiting or in transit.
     pub(super) fn pending_count(&self) -> usize {
         self.destinations.len()
     }
 
-    /// The messages of all lists that are under way.
+    /// Iterates over the messages of all lists in transit.
     pub(super) fn under_way(&self) -> impl Iterator<Item = SequenceNumber> {
         self.backlogs()
             .filter_map(|backlog| backlog.list.as_ref())
             .flat_map(|list| list.sequences.iter().copied())
     }
 
-    /// Whether what is found without looking at all exits is what is there.
+    /// Checks the indexes of lists and stages against all exits.
     pub(super) fn check(&self) -> Result<(), String> {
         let named =
             self.pending.iter().map(|(to, backlog)| (Exit::Pending(Arc::clone(to)), backlog));
@@ -364,7 +366,7 @@ impl Transfers {
 }
 
 impl Queue {
-    /// Whether messages of a sub-queue leave by themselves, whatever the status.
+    /// Whether messages of a sub-queue are forwarded, in any status.
     pub(super) const fn is_forwarding(&self, which: SubQueue) -> bool {
         match which {
             SubQueue::Main => self.description.forward_to.is_some(),
@@ -373,7 +375,7 @@ impl Queue {
         }
     }
 
-    /// Whether messages leave for another entity, which removes their records here.
+    /// Whether other entities take messages from here and delete their records.
     pub(super) fn is_source(&self) -> bool {
         FORWARDED.into_iter().any(|which| self.is_forwarding(which))
             || self.transfers.pending_count() > 0
@@ -384,8 +386,8 @@ impl Queue {
         self.is_forwarding(SubQueue::Main) && self.description.status.allows_receive()
     }
 
-    /// Whether an active message, once it is durable and unlocked, waits for its transfer instead of a
-    /// receiver. A dead letter that has made all its hops stays where it is (FWD-28).
+    /// Whether an active message that is durable and unlocked waits for its transfer rather than
+    /// for a receiver. A dead letter that has reached the limit of hops stays (FWD-28).
     pub(super) const fn leaves(&self, slot: &Slot) -> bool {
         if !self.is_forwarding(slot.sub_queue) {
             return false;
@@ -397,15 +399,15 @@ impl Queue {
         }
     }
 
-    /// Puts a durable, unlocked message at its exit.
+    /// Adds a durable, unlocked message to the backlog of its exit.
     pub(super) fn offer_at_exit(&mut self, sequence: SequenceNumber, which: SubQueue) {
         if let Some(backlog) = self.transfers.backlog_of_mut(which) {
             backlog.waiting.insert(sequence);
         }
     }
 
-    /// Refuses receivers where messages leave by themselves (RCV-29, FWD-27). Dead letters that stay
-    /// for good can be received (FWD-28).
+    /// Refuses to receive from a sub-queue that forwards its messages (RCV-29, FWD-27). Dead
+    /// letters that stay permanently can be received (FWD-28).
     pub(super) fn refuse_forwarded(&self, which: SubQueue) -> Result<(), Rejection> {
         let refused = match which {
             SubQueue::Main => self.is_forwarding(which),
@@ -419,7 +421,7 @@ impl Queue {
         if refused { Err(self.forwarded(which)) } else { Ok(()) }
     }
 
-    /// What those are told who would receive where messages leave by themselves.
+    /// Returns the rejection of a receive from a sub-queue that forwards its messages.
     pub(super) fn forwarded(&self, which: SubQueue) -> Rejection {
         Rejection::invalid_operation(format!(
             "messages of `{}{}` are forwarded and cannot be received; receive them from the \
@@ -429,10 +431,11 @@ impl Queue {
         ))
     }
 
-    /// Sorts what is available anew after the description was replaced: messages leave, or are
-    /// received, as it says now. Nothing leaves by it before it is durable (DESIGN D5), and with it
-    /// every change that was made before. `before` says which of [`FORWARDED`] were forwarded. Of the main
-    /// queue all messages go the same way; dead letters are sorted one by one, at most so many in a step.
+    /// Sorts the available messages after a new description: they leave, or are received, as it
+    /// requires. No message leaves before the description, and every change before it, is durable
+    /// (DESIGN D5). `before` has the old value of `is_forwarding` for each of [`FORWARDED`]. All
+    /// messages of the main queue go the same way; dead letters are sorted one by one, within the
+    /// budget of a step.
     pub(super) fn redirect(&mut self, before: [bool; 2], stage: StageNumber) {
         for (which, before) in FORWARDED.into_iter().zip(before) {
             let now = self.is_forwarding(which);
@@ -464,7 +467,8 @@ impl Queue {
         self.sort_anew(&mut { MOVES_PER_STEP });
     }
 
-    /// Offers messages by the description that is in force, or lets them leave by it, lowest numbers first.
+    /// Offers messages or lets them leave, as the current description requires, lowest numbers
+    /// first.
     pub(super) fn sort_anew(&mut self, moves: &mut usize) {
         while *moves > 0 {
             let Some(unsorted) = self.transfers.sorting.front_mut() else { return };
@@ -478,12 +482,12 @@ impl Queue {
         }
     }
 
-    /// What is not sorted yet is to be at once.
+    /// Deadline in the past while messages are still to be sorted.
     pub(super) fn sort_deadline(&self) -> Option<Timestamp> {
         self.transfers.is_sorting().then_some(Timestamp::NONE)
     }
 
-    /// Freezes a message: nobody gets it, it does not expire, it counts as being transferred (LIF-05).
+    /// Freezes a message: it is not available, does not expire, and counts as in transfer (LIF-05).
     fn freeze(&mut self, sequence: SequenceNumber) {
         if let Some(slot) = self.slots.get_mut(sequence) {
             self.tally.subtract(slot);
@@ -492,7 +496,7 @@ impl Queue {
         }
     }
 
-    /// Ends the freeze and puts the message where it belongs now.
+    /// Ends the freeze and offers the message.
     fn thaw(&mut self, sequence: SequenceNumber) {
         if let Some(slot) = self.slots.get_mut(sequence)
             && slot.is_transferring()
@@ -504,7 +508,7 @@ impl Queue {
         }
     }
 
-    /// The text of a message's record beside its slot: its session, or where it wants to go.
+    /// Text in the record of a message next to its slot: its session or its destination.
     pub(super) fn record_text(&self, sequence: SequenceNumber, slot: &Slot) -> Option<&str> {
         match slot.state {
             SlotState::Pending => self.transfers.destination_of(sequence).map(AsRef::as_ref),

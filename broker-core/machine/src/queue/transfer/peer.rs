@@ -1,5 +1,6 @@
-//! Messages that another broker forwards: the checks of a transfer, and a record of each that was taken,
-//! in the same batch, so that one whose answer was lost is not stored twice (FWD-09, FWD-13).
+//! Messages that another broker forwards: the checks of a transfer, and a record of each taken
+//! message in the same batch, so that a message whose answer was lost is not stored twice (FWD-09,
+//! FWD-13).
 
 use super::arrive::Newcomer;
 use crate::change::Came;
@@ -14,8 +15,9 @@ use crate::take_over::{self, Admitted};
 use crate::{Ctx, Step, intake};
 
 impl Queue {
-    /// Takes messages over in their order, each by itself. What was taken before is taken. Ends at the
-    /// first that is refused, so that none overtakes it (FWD-10).
+    /// Takes over messages in their order, each as a unit of its own. A message that was taken
+    /// before counts as accepted. Ends at the first refused message, so that no later message
+    /// overtakes it (FWD-10).
     pub(in crate::queue) fn transfer_from_peer(
         &mut self,
         sub_queue: SubQueue,
@@ -55,7 +57,7 @@ impl Queue {
         }
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
         self.admit_arrival(&message, ctx, step)?;
-        // It was checked where it was first sent; that is elsewhere, and under other limits.
+        // The other broker checked it when it was sent, but under its own limits.
         intake::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
         intake::refuse_without_room(ctx)?;
         intake::refuse_too_many_messages(1, ctx)?;
@@ -64,7 +66,7 @@ impl Queue {
         }
         let newcomer = Newcomer {
             envelope: message.envelope,
-            // What was set on it is part of its content.
+            // Its overlays are part of its content.
             overlay_count: 0,
             enqueued_sequence,
             hops,

@@ -1,4 +1,4 @@
-//! Send-via: messages that are stored here only to be transferred (VIA-01).
+//! Send-via: messages that are stored here until they are transferred (VIA-01).
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::slot::{Marks, Slot, SlotState};
 use crate::{Ctx, Step};
 
 impl Queue {
-    /// Stores messages that wait for their transfer, all or none. Session, schedule and duplicates are
-    /// the destination's to judge.
+    /// Stores messages that wait for their transfer, all or none. The destination judges sessions,
+    /// schedules and duplicates.
     pub(in crate::queue) fn send_via(
         &mut self,
         sub_queue: SubQueue,
@@ -41,7 +41,8 @@ impl Queue {
         step: &mut Step,
     ) -> SequenceNumber {
         let sequence = self.last_sequence.next();
-        // It does not expire on the way (LIF-05), and lives anew at its destination (EXP-16).
+        // It does not expire while it waits (LIF-05); its time to live starts again at the
+        // destination (EXP-16).
         let slot = Slot {
             state: SlotState::Pending,
             marks: Marks::never_duplicate(message.envelope.never_duplicate()),

@@ -1,4 +1,4 @@
-//! What leaves a queue, and when, as its machine decides it by itself.
+//! Order and timing of messages that leave a queue, as its machine decides without a broker.
 
 use super::*;
 use crate::command::{Command, InboundMessage};
@@ -15,13 +15,13 @@ use crate::{Ctx, Machine, Step};
 
 const KEY: [u8; 16] = [7; 16];
 
-/// A queue, each of whose turns is a stage that is durable when the test says so.
+/// A queue. Each turn is a stage, which the test makes durable.
 struct Stand {
     queue: Queue,
     limits: Limits,
     now: Timestamp,
     stage: u64,
-    /// The list that left last.
+    /// The list that was handed over last.
     list: ListNumber,
 }
 
@@ -43,8 +43,8 @@ impl Stand {
         Self { queue, limits, now, stage: 0, list: ListNumber(0) }
     }
 
-    /// One turn, a second after the one before, so that nothing waits for its time; gives the numbers of the
-    /// messages that leave with it.
+    /// Runs one turn, a second after the previous one, so that all delays have passed. Returns the
+    /// numbers of the messages handed over.
     fn turn(&mut self, command: Option<Command>) -> Vec<u64> {
         self.stage += 1;
         self.now = self.now.plus(TimeSpan::from_seconds(1));
@@ -75,7 +75,7 @@ impl Stand {
         left
     }
 
-    /// Everything is durable; gives what leaves then.
+    /// Makes all stages durable; returns the numbers of the messages handed over then.
     fn land(&mut self) -> Vec<u64> {
         self.queue.committed(StageNumber(self.stage));
         self.turn(None)
@@ -100,7 +100,7 @@ impl Stand {
         (0..count).map(|_| message()).collect()
     }
 
-    /// What became of the list that left last.
+    /// Reports results for the last list.
     fn ended(&mut self, departures: Vec<Departure>) -> Vec<u64> {
         self.turn(Some(Command::TransferOut { list: self.list, departures }))
     }
@@ -114,8 +114,8 @@ fn failed() -> Departure {
     Departure::Failed { why: "no".into(), retry_after: Some(TimeSpan::ZERO) }
 }
 
-/// FWD-10, FWD-32: nothing leaves before it is stored what became of a list: that a message was refused,
-/// delivered, has failed, or is given up for that. What failed comes first again.
+/// FWD-10, FWD-32: no message leaves before the results of the previous list are stored: refused,
+/// delivered, failed, or dead-lettered after failures. A failed message leaves first.
 #[test]
 fn nothing_leaves_before_it_is_stored_what_became_of_a_list() {
     for (departure, next) in
@@ -135,8 +135,8 @@ fn nothing_leaves_before_it_is_stored_what_became_of_a_list() {
     }
 }
 
-/// FWD-10, VIA-01: the same for what a sender has entrusted to the queue, also when the list was the last of
-/// what waited, and more comes while that is on its way to the store.
+/// FWD-10, VIA-01: the same for messages with a named destination, even if the list had the last
+/// waiting message and another message comes while the result is in flight.
 #[test]
 fn the_exit_to_a_named_destination_lives_until_all_is_stored() {
     for departure in [refused(), Departure::Delivered] {
@@ -155,8 +155,8 @@ fn the_exit_to_a_named_destination_lives_until_all_is_stored() {
     }
 }
 
-/// VIA-01: a destination is forgotten with its last message, and known again with the next; what has failed
-/// is offered again before.
+/// VIA-01: a destination is forgotten with its last message and created again by the next one. A
+/// failed message is offered before new ones.
 #[test]
 fn an_exit_with_nothing_at_it_is_made_again() {
     let mut stand = Stand::new(None);
@@ -174,8 +174,8 @@ fn an_exit_with_nothing_at_it_is_made_again() {
     assert_eq!(stand.land(), [3, 4]);
 }
 
-/// FWD-10: a list is loaded and judged up to the first message that could be taken behind one that is
-/// refused; so the next is short, and they grow again while nothing is cut off.
+/// FWD-10: a destination examines a list up to the first message that could only be taken after a
+/// refused one. So the next list is short, and lists grow while none is cut short.
 #[test]
 fn lists_are_short_behind_one_that_was_cut() {
     let mut stand = Stand::new(Some("b"));
@@ -188,7 +188,8 @@ fn lists_are_short_behind_one_that_was_cut() {
     }
 }
 
-/// FWD-10: a list is under way, and keeps its way out, also if that was forgotten when the last that waited there was given up.
+/// FWD-10: a list in transit keeps its exit, even if the exit was forgotten when the last waiting
+/// message was dead-lettered.
 #[test]
 fn a_list_is_under_way_whatever_was_forgotten_of_its_destination() {
     let mut transfers = Transfers::default();

@@ -1,5 +1,5 @@
-//! Whose turn it is among the destinations that senders named. There may be as many of them as there are messages, so no
-//! step looks at all of them: each that something can leave for stands in one of two rows.
+//! Turns of the named destinations. There may be as many destinations as messages, so no step
+//! examines them all: each destination with work is in one of two rows.
 //!
 //! ```text
 //!   something can leave ──┬─ at once ──────────────────► in turn ──► a list is under way
@@ -7,7 +7,7 @@
 //!                                                       that has come
 //! ```
 //!
-//! Turns are given in order, so that nobody waits for ever behind those that have much.
+//! Turns are taken in order, so that no destination waits forever for others with many messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use super::Backlog;
 use crate::time::Timestamp;
 
-/// Where a destination stands.
+/// Row and place of a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// It has this turn.
+    /// In the row of turns.
     InTurn(u64),
-    /// It gets one at this instant.
+    /// In the row of delayed destinations, until this instant.
     Later(Timestamp),
 }
 
-/// The destinations that something can leave for.
+/// The destinations with work.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     in_turn: BTreeMap<u64, Arc<str>>,
@@ -33,8 +33,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Has a destination stand where its backlog belongs, which may have been altered; one that has a turn keeps it as
-    /// long as something can leave at once.
+    /// Updates the row of a destination after a change of its backlog. A destination with a turn
+    /// keeps it while a list can be handed over at once.
     pub(super) fn see_to(&mut self, destination: &Arc<str>, backlog: &mut Backlog) {
         let at = backlog.can_have_list().then_some(backlog.not_before);
         match (backlog.standing, at) {
@@ -60,17 +60,17 @@ impl Turns {
         });
     }
 
-    /// Whose turn it is.
+    /// The destination whose turn it is.
     pub(super) fn first(&self) -> Option<&Arc<str>> {
         self.in_turn.first_key_value().map(|(_, destination)| destination)
     }
 
-    /// Whose instant has come first, of those that have no turn yet.
+    /// The delayed destination whose instant has passed first.
     pub(super) fn first_due(&self, now: Timestamp) -> Option<&Arc<str>> {
         self.later.first().filter(|(at, _)| *at <= now).map(|(_, destination)| destination)
     }
 
-    /// When something can leave.
+    /// Next instant at which a list can be handed over.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
         if !self.in_turn.is_empty() {
             return Some(Timestamp::NONE);
@@ -78,7 +78,7 @@ impl Turns {
         self.later.first().map(|(at, _)| *at)
     }
 
-    /// Whether those stand here, and where they belong, that something can leave for, and nobody else.
+    /// Whether exactly the destinations with work are in the rows, each in its place.
     pub(super) fn check(&self, pending: &BTreeMap<Arc<str>, Backlog>) -> Result<(), String> {
         let mut count = 0;
         for (destination, backlog) in pending {

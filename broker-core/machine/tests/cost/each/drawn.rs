@@ -1,4 +1,4 @@
-//! Random commands about what is there, and now and then about what is not.
+//! Random commands about existing data, and sometimes about missing data.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use peeklock_words::time::TimeSpan;
 use super::World;
 use crate::{Random, config, now};
 
-/// So many kinds of commands a queue is asked.
+/// Number of kinds of commands for a queue.
 pub(super) const QUEUE_KINDS: u64 = 32;
 
 impl Random {
@@ -75,7 +75,7 @@ impl Random {
         (0..1 + self.below(4))
             .map(|_| {
                 let operation = self.operation(locks);
-                // What is sent is the coordinator's own; what is settled may be that of who takes part.
+                // Only the coordinator sends messages; a member may settle.
                 let is_sent = !operation.messages().is_empty();
                 let member = (!is_sent && self.one_in(2)).then_some(EntityId(1));
                 Part { member, sub_queue: SubQueue::Main, operation, numbers: Vec::new() }
@@ -108,7 +108,7 @@ impl Random {
         messages.into_iter().zip(1..).map(arrival).collect()
     }
 
-    /// What a queue is asked, by a number below [`QUEUE_KINDS`].
+    /// Returns a command for a queue; `kind` is below [`QUEUE_KINDS`].
     pub(super) fn asked<M>(&mut self, world: &World<'_, M>, kind: u64) -> Command {
         let receiver = ReceiverId(1 + self.below(3));
         let link = ReceiverId(100 + self.below(3));
@@ -184,7 +184,7 @@ impl Random {
     }
 }
 
-/// What a topic is asked, by a number.
+/// Returns a command for a topic, by number.
 pub(super) fn topic_command(random: &mut Random, number: u64, limits: &Limits) -> Command {
     let id = EntityId(2 + random.below(4));
     let rule = RuleDescription::new(format!("r{}", random.below(5)), Filter::True, now());

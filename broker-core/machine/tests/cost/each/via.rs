@@ -1,13 +1,14 @@
-//! A transaction at a topic that settles what rests in its transfer dead-letter queue, beside what it publishes.
+//! A transaction at a topic that publishes messages and settles messages of its transfer
+//! dead-letter queue.
 
 use peeklock_model::transfer::Departure;
 use peeklock_words::message::{Overlay, Value};
 
 use super::*;
 
-/// How many messages rest there.
+/// Number of messages in the transfer dead-letter queue.
 const COUNT: u32 = 30;
-/// How often properties are set on each.
+/// Number of overlays on each.
 const TIMES: usize = 20;
 
 fn part(sub_queue: SubQueue, operation: Operation) -> Part {
@@ -15,7 +16,8 @@ fn part(sub_queue: SubQueue, operation: Operation) -> Part {
 }
 
 impl World<'_, Topic> {
-    /// Sends messages by way of the topic to an entity that takes none, until so many rest.
+    /// Sends messages via the topic to an entity that refuses them, until [`COUNT`] are in the
+    /// transfer dead-letter queue.
     fn fill(&mut self, random: &mut Random) {
         let resting = |world: &Self| world.machine.counts().transfer_dead_letter;
         for _ in 0..500 {
@@ -34,7 +36,7 @@ impl World<'_, Topic> {
         panic!("{} messages rest", resting(self));
     }
 
-    /// Locks all that rest.
+    /// Locks all messages of the transfer dead-letter queue.
     fn lock_all(&mut self) -> Vec<LockToken> {
         self.locks.clear();
         let receive = Command::Receive {
@@ -49,8 +51,8 @@ impl World<'_, Topic> {
     }
 }
 
-/// DESIGN D6, TXN-14, SET-41, VIA-05: what was set on messages in the transfer dead-letter queue of a topic is part of
-/// what a transaction is said to come to that settles them, whatever else it does.
+/// DESIGN D6, TXN-14, SET-41, VIA-05: the overlays of settled messages in a topic's transfer
+/// dead-letter queue are part of the predicted steps of a transaction.
 #[test]
 fn what_a_transaction_at_a_topic_settles_is_predicted() {
     let limits = Limits::default();

@@ -1,4 +1,4 @@
-//! What must hold of the directory, whatever was done to it.
+//! Invariants of the directory, after any operation.
 
 use super::Sessions;
 use crate::ids::SequenceNumber;

@@ -1,4 +1,4 @@
-//! Holders of sessions: their locks, the link and the calls of each, and when something of these ends.
+//! Holders of sessions: their locks, links, calls and deadlines.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ impl Sessions {
         self.get_mut(index)?.held.as_deref_mut()
     }
 
-    /// The session that a receiver holds.
+    /// Returns the session that a receiver holds.
     pub(in crate::queue) fn held_by(&self, receiver: ReceiverId) -> Option<SessionIndex> {
         self.by_receiver.get(&receiver).copied()
     }
 
-    /// What the holder of a session has under its lock.
+    /// Returns the hold of a receiver.
     pub(in crate::queue) fn held_of(&self, receiver: ReceiverId) -> Option<&Held> {
         self.get(self.held_by(receiver)?)?.held()
     }
 
-    /// Whether the session lock of that name is in force.
+    /// Whether the session lock with this epoch is in force.
     pub(in crate::queue) fn is_in_force(&self, epoch: SessionEpoch, now: Timestamp) -> bool {
         self.by_epoch
             .get(&epoch)
@@ -32,7 +32,7 @@ impl Sessions {
             .is_some_and(|held| held.until > now)
     }
 
-    /// Whether a session lock of that name exists.
+    /// Whether a session lock with this epoch exists.
     pub(in crate::queue::session) fn knows(&self, epoch: SessionEpoch) -> bool {
         self.by_epoch.contains_key(&epoch)
     }
@@ -46,38 +46,38 @@ impl Sessions {
         self.held_mut(self.held_by(receiver)?)?.link.as_mut()
     }
 
-    /// Gives a holder a link.
+    /// Sets the link of a holder.
     pub(in crate::queue::session) fn open_link(&mut self, index: SessionIndex, link: Link) {
         let Some(held) = self.held_mut(index) else { return };
         let is_new = held.link.replace(link).is_none();
         self.link_count += usize::from(is_new);
     }
 
-    /// Takes the link of a holder away.
+    /// Removes the link of a holder.
     pub(in crate::queue) fn take_link(&mut self, receiver: ReceiverId) -> Option<Link> {
         let link = self.held_mut(self.held_by(receiver)?)?.link.take()?;
         self.link_count -= 1;
         Some(link)
     }
 
-    /// The holders that have a link.
+    /// Iterates over the holders that have a link.
     pub(in crate::queue) fn links(&self) -> impl Iterator<Item = ReceiverId> {
         let linked = |receiver: &&ReceiverId| self.link(**receiver).is_some();
         self.by_receiver.keys().filter(linked).copied()
     }
 
-    /// The calls of holders.
+    /// Iterates over the waiting calls of holders.
     pub(in crate::queue) fn calls(&self) -> impl Iterator<Item = Ticket> {
         self.by_call.keys().copied()
     }
 
-    /// Lets a call of a holder wait.
+    /// Adds a waiting call of a holder.
     pub(in crate::queue) fn add_call(&mut self, index: SessionIndex, ticket: Ticket, call: Call) {
         self.change_calls(index, |calls| calls.insert(ticket, call));
         self.by_call.insert(ticket, index);
     }
 
-    /// Takes a call of a holder away.
+    /// Removes a call of a holder.
     pub(in crate::queue) fn take_call(&mut self, ticket: Ticket) -> Option<Call> {
         let index = self.by_call.remove(&ticket)?;
         self.change_calls(index, |calls| calls.remove(ticket))?
@@ -103,13 +103,13 @@ impl Sessions {
         Some(changed)
     }
 
-    /// A call of a holder that has waited long enough.
+    /// Returns a call of a holder whose deadline has passed.
     pub(in crate::queue) fn first_call_over(&self, now: Timestamp) -> Option<Ticket> {
         let (_, index) = self.waits.first().filter(|(deadline, _)| *deadline <= now)?;
         self.get(*index)?.held()?.calls.first_deadline().map(|(_, ticket)| ticket)
     }
 
-    /// A session whose lock has run out.
+    /// Returns a session whose lock has run out.
     pub(in crate::queue::session) fn first_ended(&self, now: Timestamp) -> Option<SessionIndex> {
         self.ends.first().filter(|(until, _)| *until <= now).map(|(_, index)| *index)
     }
@@ -126,7 +126,7 @@ impl Sessions {
         self.put_in_place(index);
     }
 
-    /// Moves the end of a session lock.
+    /// Changes the end of a session lock.
     pub(in crate::queue::session) fn renew(&mut self, index: SessionIndex, until: Timestamp) {
         let Some(held) = self.held_mut(index) else { return };
         let before = std::mem::replace(&mut held.until, until);
@@ -134,8 +134,8 @@ impl Sessions {
         self.ends.insert((until, index));
     }
 
-    /// The hold of a session ends: it is in force no more, and stays with its holder until all locks under it
-    /// have ended. Returns whether it has not ended before.
+    /// Ends the hold of a session: it is no longer in force, and stays until all locks under it
+    /// have ended. Returns whether the hold ended just now.
     pub(in crate::queue::session) fn begin_to_end(
         &mut self,
         index: SessionIndex,
@@ -151,12 +151,12 @@ impl Sessions {
         true
     }
 
-    /// Whether there are locks under a hold that has ended.
+    /// Whether a hold that has ended still has locks.
     pub(in crate::queue) fn is_ending(&self) -> bool {
         !self.ending.is_empty()
     }
 
-    /// Ends a session lock.
+    /// Removes the hold of a session.
     pub(in crate::queue::session) fn unlock(&mut self, index: SessionIndex) {
         let Some(held) = self.get_mut(index).and_then(|session| session.held.take()) else {
             return;
@@ -174,12 +174,12 @@ impl Sessions {
         self.put_in_place(index);
     }
 
-    /// Takes the sessions whose demand may meet a message.
+    /// Takes the sessions that may have both demand and messages.
     pub(in crate::queue) fn take_busy(&mut self) -> BTreeSet<SessionIndex> {
         std::mem::take(&mut self.busy)
     }
 
-    /// Notes that demand of a session may meet a message.
+    /// Records that a session may have both demand and messages.
     pub(in crate::queue) fn note_busy(&mut self, index: SessionIndex) {
         self.busy.insert(index);
     }

@@ -1,4 +1,4 @@
-//! Messages of sessions: which belong to one, and which of them its holder can get.
+//! Messages of sessions: membership, and availability to the holder.
 
 use super::{Doomed, Sessions};
 use crate::ids::SequenceNumber;
@@ -22,7 +22,7 @@ impl Sessions {
         }
     }
 
-    /// Takes a message out of its session.
+    /// Removes a message from its session.
     pub(in crate::queue) fn remove(&mut self, sequence: SequenceNumber, state: SlotState) {
         let Some(index) = self.by_message.remove(&sequence) else { return };
         self.wake(index, sequence);
@@ -35,7 +35,7 @@ impl Sessions {
         self.put_in_place(index);
     }
 
-    /// Notes that a message has changed its state.
+    /// Records a new state of a message.
     pub(in crate::queue) fn recount(
         &mut self,
         sequence: SequenceNumber,
@@ -47,7 +47,7 @@ impl Sessions {
         session.active += u64::from(after == SlotState::Active);
     }
 
-    /// Lets the holder have a message.
+    /// Makes a message available to the holder.
     pub(in crate::queue) fn offer(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
         self.wake(index, sequence);
@@ -58,7 +58,7 @@ impl Sessions {
         self.put_in_place(index);
     }
 
-    /// Keeps a message from the holder.
+    /// Makes a message unavailable to the holder.
     pub(in crate::queue) fn withdraw(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
         self.wake(index, sequence);
@@ -69,7 +69,7 @@ impl Sessions {
         self.put_in_place(index);
     }
 
-    /// Keeps a message, and those behind it, from the holder until it is durable.
+    /// Makes a message unavailable, and later messages with it, until it is durable.
     pub(in crate::queue) fn hold_back(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
         if let Some(session) = self.get_mut(index) {
@@ -79,7 +79,7 @@ impl Sessions {
         self.put_in_place(index);
     }
 
-    /// Keeps a Delayed message from the holder, and if it holds them up those behind it (RTY-22, RTY-23).
+    /// Makes a Delayed message unavailable, and later messages with it if `holds` (RTY-22, RTY-23).
     pub(in crate::queue) fn rest(&mut self, sequence: SequenceNumber, holds: bool) {
         let Some(index) = self.of(sequence) else { return };
         let resting = self.resting.entry(index).or_default();
@@ -96,7 +96,7 @@ impl Sessions {
         self.put_in_place(index);
     }
 
-    /// Ends the rest of a message, if it was Delayed.
+    /// Removes a message from the Delayed ones, if it is one.
     fn wake(&mut self, index: SessionIndex, sequence: SequenceNumber) {
         let Some(resting) = self.resting.get_mut(&index) else { return };
         resting.all.remove(sequence);
@@ -106,7 +106,7 @@ impl Sessions {
         }
     }
 
-    /// Takes the Delayed messages of a session out of the directory.
+    /// Removes the Delayed messages of a session from the directory.
     fn take_resting(&mut self, index: SessionIndex) -> SequenceSet {
         let Some(resting) = self.resting.remove(&index) else { return SequenceSet::default() };
         if let Some(found_by) = resting.found_by {
@@ -129,15 +129,15 @@ impl Sessions {
         self.resting.get(&index).map(|resting| &resting.all)
     }
 
-    /// Whether a message can be handed out as far as it is concerned itself.
+    /// Whether a message can be handed out, apart from earlier messages of its session.
     pub(in crate::queue) fn is_available(&self, sequence: SequenceNumber) -> bool {
         self.of(sequence)
             .and_then(|index| self.get(index))
             .is_some_and(|session| session.available.contains(sequence))
     }
 
-    /// Condemns the available and Delayed messages of a session, because one of them has expired (EXP-41,
-    /// RTY-25). Those that were Delayed hold up nobody any more.
+    /// Condemns the available and Delayed messages of a session, because one of its messages has
+    /// expired (EXP-41, RTY-25). The Delayed ones no longer hold up later messages.
     pub(in crate::queue) fn doom(&mut self, cause: SequenceNumber) {
         let Some(index) = self.of(cause) else { return };
         let mut delayed = self.take_resting(index);
