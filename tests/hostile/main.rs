@@ -52,7 +52,7 @@
 //! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
 //! | circles of topics | `broker-core/tests/broker/copies.rs` |
 //! | publishes to many rules | `broker-core/tests/broker/slices.rs`, tests of the machine |
-//! | short locks behind thousands of long ones | `short_locks_behind_long_ones_are_not_searched_for_their_place` of `broker-core/machine/src/lock_table.rs` |
+//! | short locks behind thousands of long ones | `lock_table_places_short_locks_after_long_ones_without_search` of `broker-core/machine/src/lock_table.rs` |
 //! | what is no HTTP, and heads that are too large or late | `transports/http/tests/wire/bounds.rs`; half an upgrade: `wire/handshake.rs` of the transport of WebSocket, `listener/websocket.rs` of that of AMQP |
 //! | settings and instants outside of what there is | `a_number_outside_its_range_is_refused_with_the_range` of `src/config/tests.rs`, `the_year_10000_is_the_last_instant` of `broker-core/src/clock.rs` |
 //! | ranges and dispositions that name thousands of deliveries, by the thousand and with large maps | `scenarios/ranges.rs`, `transports/websocket/tests/bounded.rs` |

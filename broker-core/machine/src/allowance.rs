@@ -73,7 +73,7 @@ mod tests {
 
     /// FWD-33
     #[test]
-    fn what_is_left_is_divided_among_the_copies() {
+    fn allowance_divides_remaining_copies_by_kind() {
         let whole = Allowance::of(MAX, 0);
         // A circle of topics with 30 subscriptions each, all of which forward.
         let first = whole.divide(30, 0);
@@ -92,7 +92,7 @@ mod tests {
     /// FWD-33: a lowered limit leaves nothing to messages that have spent more; a raised limit
     /// leaves more.
     #[test]
-    fn a_limit_that_is_changed_holds_for_what_is_stored() {
+    fn allowance_uses_changed_limit_for_stored_messages() {
         let spent = Allowance::of(MAX, 0).divide(100, 0).going_on;
         assert_eq!(Allowance::of(5_000, spent).left(), 0);
         assert_eq!(Allowance::of(20_000, spent).left(), 10_000 + left(spent));
@@ -114,7 +114,7 @@ mod tests {
     /// FWD-33: along every path of forwarding topics and of copies that go on later, a message
     /// becomes at most the limit of copies. Some paths come close to it.
     #[test]
-    fn no_message_becomes_more_copies_than_it_may() {
+    fn message_never_exceeds_copy_limit_over_all_hops() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move |below: u64| {
             seed ^= seed << 13;

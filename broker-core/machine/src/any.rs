@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::family::Family;
-use super::idle::Idles as _;
+use super::idle::IdleDetection as _;
 use super::queue::Queue;
 use super::topic::Topic;
 use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};

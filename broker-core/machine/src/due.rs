@@ -68,7 +68,7 @@ mod tests {
 
     /// SCH-07: entries come up by instant, then by number, in any order of insertion.
     #[test]
-    fn entries_come_up_in_order() {
+    fn due_index_returns_entries_in_order() {
         let mut index = DueIndex::default();
         let at = |ms: i64| Timestamp::from_unix_ms(1_000 + ms);
         for (ms, number) in [(500, 3), (20, 9), (500, 1), (20, 2), (950, 4), (90, 5), (90, 6)] {
@@ -91,7 +91,7 @@ mod tests {
 
     /// Adding messages that are due at the same instant costs the same at any size of the index.
     #[test]
-    fn a_full_instant_is_not_sorted_anew_for_each_that_is_added() {
+    fn due_index_adds_entries_of_one_instant_at_constant_cost() {
         let mut index = DueIndex::default();
         let at = Timestamp::from_unix_ms(1_000);
         const COUNT: u64 = 300_000;

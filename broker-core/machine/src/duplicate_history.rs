@@ -15,7 +15,7 @@ use crate::time::{TimeSpan, Timestamp};
 const BUCKETS_PER_WINDOW: i64 = 8;
 /// Maximum number of forgotten ids whose memory is freed in one step, which takes about a
 /// millisecond.
-const SHED_PER_STEP: usize = 10_000;
+const FREED_PER_STEP: usize = 10_000;
 
 /// Ids accepted within the window, oldest bucket first.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct DuplicateHistory {
     buckets: VecDeque<Bucket>,
     count: usize,
     /// Ids of forgotten buckets, whose memory is freed in parts.
-    shed: Vec<BTreeMap<u128, Acceptance>>,
+    forgotten: Vec<BTreeMap<u128, Acceptance>>,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,10 @@ impl DuplicateHistory {
     /// Returns the number for the sender of a dropped duplicate. Only a sender that schedules can
     /// use the number of the scheduled message, to cancel it (DUP-12). Any other sender gets 0,
     /// which means that the message was dropped (DUP-02).
-    pub(crate) const fn told(envelope: &Envelope, kept: SequenceNumber) -> SequenceNumber {
+    pub(crate) const fn number_for_sender(
+        envelope: &Envelope,
+        kept: SequenceNumber,
+    ) -> SequenceNumber {
         match envelope.scheduled_enqueue_time {
             Some(_) => kept,
             None => SequenceNumber(0),
@@ -157,35 +160,35 @@ impl DuplicateHistory {
         }
     }
 
-    /// Forgets a bucket. [`Self::shed`] frees the memory of its ids.
+    /// Forgets a bucket. [`Self::free_memory`] frees the memory of its ids.
     pub(crate) fn forget(&mut self, start: Timestamp) {
         let Some(place) = self.buckets.iter().position(|bucket| bucket.start == start) else {
             return;
         };
         if let Some(bucket) = self.buckets.remove(place) {
             self.count -= bucket.ids.len();
-            self.shed.push(bucket.ids);
+            self.forgotten.push(bucket.ids);
         }
     }
 
-    /// Frees memory of forgotten buckets, at most [`SHED_PER_STEP`] ids.
-    pub(crate) fn shed(&mut self) {
-        let mut left = SHED_PER_STEP;
-        while let Some(ids) = self.shed.last_mut() {
+    /// Frees memory of forgotten buckets, at most [`FREED_PER_STEP`] ids.
+    pub(crate) fn free_memory(&mut self) {
+        let mut left = FREED_PER_STEP;
+        while let Some(ids) = self.forgotten.last_mut() {
             while left > 0 && ids.pop_first().is_some() {
                 left -= 1;
             }
             if left == 0 {
                 return;
             }
-            self.shed.pop();
+            self.forgotten.pop();
         }
     }
 
     /// Instant at which the oldest bucket leaves the window; in the past while memory is still to
     /// be freed.
     pub(crate) fn next_deadline(&self, window: TimeSpan) -> Option<Timestamp> {
-        if !self.shed.is_empty() {
+        if !self.forgotten.is_empty() {
             return Some(Timestamp::NONE);
         }
         self.buckets.front().map(|bucket| bucket.last_at.plus(window))
@@ -222,7 +225,7 @@ mod tests {
     /// DUP-01, DUP-05: a large bucket is forgotten at once, and its memory is freed in bounded
     /// steps, each of which the deadline requests.
     #[test]
-    fn the_memory_of_a_bucket_is_given_back_in_steps() {
+    fn duplicate_history_frees_memory_of_buckets_in_steps() {
         let mut history = DuplicateHistory::default();
         for id_hash in 0..25_000 {
             accept(&mut history, id_hash, at(0));
@@ -231,20 +234,20 @@ mod tests {
         forget(&mut history, at(80));
         assert_eq!(history.len(), 1);
         assert_eq!(history.find(7, at(80), WINDOW), None);
-        let held = |history: &DuplicateHistory| history.shed.iter().map(BTreeMap::len).sum();
+        let held = |history: &DuplicateHistory| history.forgotten.iter().map(BTreeMap::len).sum();
         for left in [25_000_usize, 15_000, 5_000] {
             assert_eq!(held(&history), left);
             assert_eq!(history.next_deadline(WINDOW), Some(Timestamp::NONE), "a step is wanted");
-            history.shed();
+            history.free_memory();
         }
-        assert_eq!((held(&history), history.shed.len()), (0, 0));
+        assert_eq!((held(&history), history.forgotten.len()), (0, 0));
         assert_eq!(history.next_deadline(WINDOW), Some(at(120)));
     }
 
     /// DUP-01, DUP-05: the history always knows exactly the ids of the window, at any time and in
     /// any state of freeing memory.
     #[test]
-    fn it_knows_the_ids_of_the_window_whenever_memory_is_given_back() {
+    fn duplicate_history_knows_ids_of_window_while_freeing_memory() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move |below: u64| {
             seed ^= seed << 13;
@@ -259,7 +262,7 @@ mod tests {
             now = now.plus(TimeSpan::from_ms(i64::try_from(random(400)).unwrap()));
             forget(&mut history, now);
             if random(3) == 0 {
-                history.shed();
+                history.free_memory();
             }
             let id_hash = u128::from(random(600));
             let is_known = plain.get(&id_hash).is_some_and(|at| at.plus(WINDOW) > now);

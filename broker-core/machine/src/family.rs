@@ -24,7 +24,7 @@ pub struct MemberNumber(pub u32);
 #[derive(Debug)]
 pub struct Family {
     topic: Arc<TopicDescription>,
-    subscriptions: BTreeMap<EntityId, Relative>,
+    subscriptions: BTreeMap<EntityId, SubscriptionEntry>,
     /// Subscriptions with settings that the topic has not read yet.
     altered: Vec<EntityId>,
     /// Members to wake, in addition to the members that a durable stage notifies.
@@ -41,7 +41,7 @@ pub struct Family {
 
 /// Data of a subscription for the other members.
 #[derive(Debug, Default)]
-struct Relative {
+struct SubscriptionEntry {
     /// Its number in the tree, once a driver runs its machine.
     number: Option<MemberNumber>,
     /// Copies that its machine has not taken in yet.
@@ -51,7 +51,7 @@ struct Relative {
     /// Whether it is being removed and takes in no more copies.
     is_leaving: bool,
     settings: Option<CopySettings>,
-    use_of: Use,
+    usage: SubscriptionUse,
     /// Bytes of copies since its last report of `size_bytes`.
     arrived_bytes: u64,
     /// Instant at which the topic last added a rule, which counts as use (TMP-11).
@@ -90,7 +90,7 @@ impl CopySettings {
 
 /// Use of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Use {
+pub struct SubscriptionUse {
     /// Instant of the last use.
     pub last_at: Timestamp,
     /// Whether a permanent reason keeps it in use (TMP-15).
@@ -173,19 +173,19 @@ impl Family {
     }
 
     /// Records the settings and the use of a subscription, as it reports them.
-    pub fn tell(&mut self, id: EntityId, settings: CopySettings, use_of: Use) {
-        let Some(relative) = self.subscriptions.get_mut(&id) else { return };
-        if relative.settings != Some(settings) {
-            relative.settings = Some(settings);
+    pub fn report_use(&mut self, id: EntityId, settings: CopySettings, usage: SubscriptionUse) {
+        let Some(entry) = self.subscriptions.get_mut(&id) else { return };
+        if entry.settings != Some(settings) {
+            entry.settings = Some(settings);
             self.altered.push(id);
         }
-        relative.arrived_bytes = 0;
-        let before = std::mem::replace(&mut relative.use_of, use_of);
+        entry.arrived_bytes = 0;
+        let before = std::mem::replace(&mut entry.usage, usage);
         self.held_count -= usize::from(before.is_held);
-        self.held_count += usize::from(use_of.is_held);
+        self.held_count += usize::from(usage.is_held);
         self.receiver_count -= before.receiver_count;
-        self.receiver_count += use_of.receiver_count;
-        self.used_at = self.used_at.max(use_of.last_at);
+        self.receiver_count += usage.receiver_count;
+        self.used_at = self.used_at.max(usage.last_at);
     }
 
     /// Takes the settings that have changed since the last call.
@@ -198,7 +198,7 @@ impl Family {
     /// rule.
     pub fn take_arrivals(&mut self, id: EntityId) -> (VecDeque<Arrival>, Timestamp) {
         match self.subscriptions.get_mut(&id) {
-            Some(relative) => (std::mem::take(&mut relative.arrivals), relative.touched_at),
+            Some(entry) => (std::mem::take(&mut entry.arrivals), entry.touched_at),
             None => (VecDeque::new(), Timestamp::NONE),
         }
     }
@@ -207,21 +207,21 @@ impl Family {
     /// whose durability it must be notified of, because they contain copies that it has not taken
     /// in.
     pub fn join(&mut self, id: EntityId, number: MemberNumber) -> Vec<StageNumber> {
-        let Some(relative) = self.subscriptions.get_mut(&id) else { return Vec::new() };
-        relative.number = Some(number);
+        let Some(entry) = self.subscriptions.get_mut(&id) else { return Vec::new() };
+        entry.number = Some(number);
         let mut stages: Vec<StageNumber> =
-            relative.arrivals.iter().map(|arrival| arrival.stage).collect();
+            entry.arrivals.iter().map(|arrival| arrival.stage).collect();
         stages.dedup();
-        relative.marked = stages.last().copied().unwrap_or_default();
+        entry.marked = stages.last().copied().unwrap_or_default();
         stages
     }
 
     /// Records that a subscription is being removed and its machine no longer runs. Further copies
     /// are stored, but not put into its box.
     pub fn leave(&mut self, id: EntityId) {
-        if let Some(relative) = self.subscriptions.get_mut(&id) {
-            relative.is_leaving = true;
-            relative.arrivals.clear();
+        if let Some(entry) = self.subscriptions.get_mut(&id) {
+            entry.is_leaving = true;
+            entry.arrivals.clear();
         }
     }
 
@@ -241,7 +241,7 @@ impl Family {
             }
             TopicChange::Described { description, .. } => {
                 self.topic = Arc::new(*description);
-                let numbers = self.subscriptions.values().filter_map(|relative| relative.number);
+                let numbers = self.subscriptions.values().filter_map(|entry| entry.number);
                 self.to_wake.extend(numbers);
             }
             TopicChange::SubscriptionCreated { id, at, .. } => {
@@ -250,18 +250,18 @@ impl Family {
             }
             TopicChange::SubscriptionRemoved { id } => {
                 if let Some(gone) = self.subscriptions.remove(&id) {
-                    self.held_count -= usize::from(gone.use_of.is_held);
-                    self.receiver_count -= gone.use_of.receiver_count;
-                    return gone.use_of.size_bytes + gone.arrived_bytes;
+                    self.held_count -= usize::from(gone.usage.is_held);
+                    self.receiver_count -= gone.usage.receiver_count;
+                    return gone.usage.size_bytes + gone.arrived_bytes;
                 }
             }
             TopicChange::RuleSet { subscription, is_new, at, .. } => {
-                if let Some(relative) = self.subscriptions.get_mut(&subscription)
+                if let Some(entry) = self.subscriptions.get_mut(&subscription)
                     && is_new
                 {
-                    relative.touched_at = at;
+                    entry.touched_at = at;
                     self.used_at = self.used_at.max(at);
-                    self.to_wake.extend(relative.number);
+                    self.to_wake.extend(entry.number);
                 }
             }
             TopicChange::RuleRemoved { .. } => {}
@@ -275,19 +275,19 @@ impl Family {
         stage: StageNumber,
         mark: &mut impl FnMut(MemberNumber),
     ) {
-        let Some(relative) = self.subscriptions.get_mut(&copy.subscription) else { return };
-        relative.arrived_bytes += u64::from(copy.slot.size);
-        if relative.is_leaving {
+        let Some(entry) = self.subscriptions.get_mut(&copy.subscription) else { return };
+        entry.arrived_bytes += u64::from(copy.slot.size);
+        if entry.is_leaving {
             return;
         }
-        if let Some(number) = relative.number
-            && relative.marked != stage
+        if let Some(number) = entry.number
+            && entry.marked != stage
         {
-            relative.marked = stage;
+            entry.marked = stage;
             mark(number);
         }
         let SubscriptionCopy { sequence, slot, session, .. } = copy;
-        relative.arrivals.push_back(Arrival { stage, sequence, slot, session });
+        entry.arrivals.push_back(Arrival { stage, sequence, slot, session });
     }
 
     /// Requests a turn of a member.

@@ -7,7 +7,7 @@ use crate::effect::Effect;
 use crate::time::{TimeSpan, Timestamp};
 
 /// A machine whose entity is deleted after AutoDeleteOnIdle without use.
-pub(crate) trait Idles {
+pub(crate) trait IdleDetection {
     fn usage(&self) -> &Usage;
 
     fn usage_mut(&mut self) -> &mut Usage;

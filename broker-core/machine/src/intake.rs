@@ -112,7 +112,9 @@ pub(crate) trait Intake {
             .map(|message| {
                 let envelope = &message.envelope;
                 match self.find_duplicate(envelope.message_id_hash, ctx.now) {
-                    Some(kept) => (DuplicateHistory::told(envelope, kept), SequenceNumber(0)),
+                    Some(kept) => {
+                        (DuplicateHistory::number_for_sender(envelope, kept), SequenceNumber(0))
+                    }
                     None if is_for_later(message) => {
                         last = last.next();
                         (last, last)
@@ -179,11 +181,16 @@ pub(crate) trait Intake {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) {
-        if let Some(surplus) = self.peers().surplus(&source) {
-            self.note(Change::PeerForgotten { source: surplus }, Durability::Lazy, ctx, step);
+        if let Some(source_to_forget) = self.peers().source_to_forget(&source) {
+            self.note(
+                Change::PeerForgotten { source: source_to_forget },
+                Durability::Lazy,
+                ctx,
+                step,
+            );
         }
-        let taking = self.peers().taking(&source, sequence, enqueued_at, ctx.now);
-        self.note(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
+        let record = self.peers().record(&source, sequence, enqueued_at, ctx.now);
+        self.note(Change::PeerTaken { source, record }, Durability::Sync, ctx, step);
     }
 
     /// Forgets the buckets of ids that are outside every window.
@@ -195,7 +202,7 @@ pub(crate) trait Intake {
             self.note(change, Durability::Lazy, ctx, step);
         }
         if let Some(history) = self.history_mut() {
-            history.shed();
+            history.free_memory();
         }
     }
 }

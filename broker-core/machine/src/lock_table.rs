@@ -39,7 +39,7 @@ pub struct LockTable {
     first: Option<LockIndex>,
     last: Option<LockIndex>,
     /// Locks that ended sooner than the tail of the list when they were added.
-    sooner: BTreeSet<(Timestamp, LockIndex)>,
+    out_of_order: BTreeSet<(Timestamp, LockIndex)>,
     holders: BTreeMap<ReceiverId, Holder>,
     /// Number of places examined, for tests.
     #[cfg(test)]
@@ -97,10 +97,10 @@ impl LockTable {
     #[must_use]
     pub fn first(&self) -> Option<&Lock> {
         let listed = self.first.and_then(|first| self.get(first));
-        match (listed, self.sooner.first()) {
+        match (listed, self.out_of_order.first()) {
             (Some(listed), Some((until, index))) if *until < listed.until => self.get(*index),
             (Some(listed), _) => Some(listed),
-            (None, sooner) => self.get(sooner?.1),
+            (None, out_of_order) => self.get(out_of_order?.1),
         }
     }
 
@@ -216,7 +216,7 @@ impl LockTable {
     fn link_by_time(&mut self, index: LockIndex, until: Timestamp) {
         let last = self.last;
         if last.and_then(|last| self.get(last)).is_some_and(|last| last.until > until) {
-            self.sooner.insert((until, index));
+            self.out_of_order.insert((until, index));
             self.change(Some(index), |node| node.order = Order::Set);
             return;
         }
@@ -232,7 +232,7 @@ impl LockTable {
 
     fn unlink_by_time(&mut self, index: LockIndex, node: &Node) {
         if node.order == Order::Set {
-            self.sooner.remove(&(node.lock.until, index));
+            self.out_of_order.remove(&(node.lock.until, index));
             return;
         }
         match node.earlier {
@@ -253,7 +253,7 @@ mod tests {
     /// Ten thousand long locks, then as many short ones, each of which is renewed and ended: every
     /// operation examines only the lock, its neighbours, and the ends of its lists.
     #[test]
-    fn short_locks_behind_long_ones_are_not_searched_for_their_place() {
+    fn lock_table_places_short_locks_after_long_ones_without_search() {
         const COUNT: u64 = 10_000;
         const LOOKS_MAX: usize = 8;
         let mut table = LockTable::default();
@@ -296,7 +296,7 @@ mod tests {
 
     /// Compares both lists with a plain list while locks are added, removed and renewed at random.
     #[test]
-    fn agrees_with_a_plain_list() {
+    fn lock_table_agrees_with_a_plain_list() {
         let mut seed = 0x853c_49e6_748f_ea9b_u64;
         let mut random = move |below: u64| {
             seed ^= seed << 13;

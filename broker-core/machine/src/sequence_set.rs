@@ -161,7 +161,7 @@ mod tests {
 
     /// Compares the set with a plain ordered set over a long random sequence of operations.
     #[test]
-    fn agrees_with_a_plain_set() {
+    fn sequence_set_agrees_with_a_plain_set() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = move |below: u64| {
             seed ^= seed << 13;

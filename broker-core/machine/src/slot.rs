@@ -329,7 +329,7 @@ mod tests {
     /// Compares the table with a plain map while numbers are added with gaps, sometimes late, and
     /// removed at random.
     #[test]
-    fn agrees_with_a_plain_map() {
+    fn slot_table_agrees_with_a_plain_map() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move |below: u64| {
             seed ^= seed << 13;

@@ -7,12 +7,12 @@ use crate::error::Rejection;
 use crate::transfer::{Admission, Arrival, WhenFull};
 
 /// Decision of a destination to take a message.
-pub(crate) enum Admitted<P> {
+pub(crate) enum TakeDecision<P> {
     /// It takes the message now, by this plan.
-    Now(P),
+    Take(P),
     /// The message exceeds the step together with the messages before it. The source offers it
     /// again, with all messages after it.
-    Later,
+    Postpone,
 }
 
 /// Takes over messages of another entity: `admit` judges a message, `take` stores an admitted one.
@@ -26,7 +26,7 @@ pub(crate) fn arrivals<D, P>(
     destination: &mut D,
     messages: Vec<Arrival>,
     when_full: WhenFull,
-    admit: impl Fn(&mut D, &Arrival) -> Result<Admitted<P>, Rejection>,
+    admit: impl Fn(&mut D, &Arrival) -> Result<TakeDecision<P>, Rejection>,
     take: impl Fn(&mut D, Arrival, P),
 ) -> Vec<Admission> {
     let mut admissions = Vec::with_capacity(messages.len());
@@ -36,11 +36,11 @@ pub(crate) fn arrivals<D, P>(
             Admission::NotTried
         } else {
             match admit(destination, &arrival) {
-                Ok(Admitted::Now(plan)) if !has_refused => {
+                Ok(TakeDecision::Take(plan)) if !has_refused => {
                     take(destination, arrival, plan);
                     Admission::Accepted
                 }
-                Ok(Admitted::Now(_) | Admitted::Later) => {
+                Ok(TakeDecision::Take(_) | TakeDecision::Postpone) => {
                     is_stopped = true;
                     Admission::NotTried
                 }
@@ -62,13 +62,13 @@ pub(crate) fn arrivals<D, P>(
 /// result.
 pub(crate) fn arrivals_of_peer(
     messages: Vec<PeerArrival>,
-    mut take: impl FnMut(PeerArrival) -> Result<Admitted<()>, Rejection>,
+    mut take: impl FnMut(PeerArrival) -> Result<TakeDecision<()>, Rejection>,
 ) -> Vec<Result<(), Rejection>> {
     let mut results = Vec::with_capacity(messages.len());
     for arrival in messages {
         let result = match take(arrival) {
-            Ok(Admitted::Now(())) => Ok(()),
-            Ok(Admitted::Later) => break,
+            Ok(TakeDecision::Take(())) => Ok(()),
+            Ok(TakeDecision::Postpone) => break,
             Err(rejection) => Err(rejection),
         };
         let ends = result.is_err();
@@ -122,8 +122,8 @@ mod tests {
             |_, arrival| match arrival.hops {
                 b'x' => Err(Rejection::argument("no")),
                 b'f' => Err(Rejection::quota_exceeded("full")),
-                b'l' => Ok(Admitted::Later),
-                _ => Ok(Admitted::Now(())),
+                b'l' => Ok(TakeDecision::Postpone),
+                _ => Ok(TakeDecision::Take(())),
             },
             |taken, arrival, ()| taken.push(char::from(arrival.hops)),
         );
@@ -138,7 +138,7 @@ mod tests {
     /// FWD-10, FWD-15: no message after a refused one is taken before its source has stored that it
     /// keeps that one. Other refusals are reported at once.
     #[test]
-    fn nothing_is_taken_behind_one_that_is_refused() {
+    fn list_takes_no_message_after_a_refused_one() {
         for (list, taken, said) in [
             ("abc", "abc", "+++"),
             ("axb", "a", "+-."),
@@ -154,7 +154,7 @@ mod tests {
 
     /// VIA-03: with `WhenFull::Stop`, the first message without room ends the list.
     #[test]
-    fn the_first_without_room_ends_a_list_that_is_held_up() {
+    fn list_ends_at_first_message_without_room_if_held() {
         for (list, taken, said) in [("afxfb", "a", "+-..."), ("axfb", "a", "+--.")] {
             let expected = (taken.to_owned(), said.to_owned());
             assert_eq!(judged(list, WhenFull::Stop), expected, "{list}");

@@ -76,7 +76,7 @@ impl Usage {
     }
 
     /// Whether the last use is newer than the store's, which is older than [`STORED_EVERY`].
-    pub(crate) fn wants_storing(&self, now: Timestamp) -> bool {
+    pub(crate) fn needs_storing(&self, now: Timestamp) -> bool {
         self.last_at > self.stored_at && now >= self.stored_at.plus(STORED_EVERY)
     }
 

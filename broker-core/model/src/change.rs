@@ -19,7 +19,7 @@ use crate::path::SubQueue;
 use crate::rule::Rule;
 use crate::time::Timestamp;
 use crate::transfer::Origin;
-use crate::transfer::peer::{PeerSource, Taking};
+use crate::transfer::peer::{PeerRecord, PeerSource};
 
 /// Whether an answer may rest on a change before it is synced (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,7 +67,7 @@ pub enum Change {
         /// The session it belongs to, in an entity that requires sessions.
         session: Option<Arc<str>>,
         /// Its previous location.
-        came: Came,
+        previous: PreviousLocation,
         /// Properties that the broker adds on the way, in addition to the existing overlays.
         added: Vec<Overlay>,
     },
@@ -170,7 +170,7 @@ pub enum Change {
         /// Source of the message.
         source: PeerSource,
         /// Its position and identity at the source.
-        taking: Taking,
+        record: PeerRecord,
     },
     /// The memory of one peer source was dropped to make space for a new source.
     PeerForgotten {
@@ -297,7 +297,7 @@ pub struct SubscriptionCopy {
 
 /// Location of a message before its arrival.
 #[derive(Clone, Debug)]
-pub enum Came {
+pub enum PreviousLocation {
     /// Another entity of this broker; the records there are deleted with the arrival.
     Here(Origin),
     /// Another broker.
@@ -349,12 +349,11 @@ impl Change {
     pub fn steps(&self) -> u64 {
         match self {
             Self::OfTopic(TopicChange::Published { content, copies, .. }) => {
-                1 + copies.len() as u64 + content.set_elsewhere()
+                1 + copies.len() as u64 + content.overlay_count_at_source()
             }
             Self::Removed { overlay_count, .. } => 1 + u64::from(*overlay_count),
-            Self::Arrived { came: Came::Here(origin), .. } | Self::Absorbed { origin } => {
-                1 + origin.overlays.len() as u64
-            }
+            Self::Arrived { previous: PreviousLocation::Here(origin), .. }
+            | Self::Absorbed { origin } => 1 + origin.overlays.len() as u64,
             _ => 1,
         }
     }
@@ -362,7 +361,7 @@ impl Change {
 
 impl PublishedContent {
     /// Number of overlays at the source entity, which this change removes there.
-    const fn set_elsewhere(&self) -> u64 {
+    const fn overlay_count_at_source(&self) -> u64 {
         match self {
             Self::New(_) | Self::Scheduled(_) => 0,
             Self::Transferred(origin) => origin.overlays.len() as u64,
@@ -415,7 +414,7 @@ mod tests {
     /// counts as a step, for a queue that takes the message, a queue that drops it, and a topic
     /// that publishes it.
     #[test]
-    fn an_arrival_weighs_what_it_removes_where_it_came_from() {
+    fn arrival_counts_removed_overlays_as_steps() {
         let (source, number) = (EntityId(9), SequenceNumber(1));
         let set = |count: u16| Origin {
             key: slot_key(source, number),

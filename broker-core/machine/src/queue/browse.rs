@@ -1,7 +1,7 @@
 //! Peek and batch delete: operations without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
 
 use super::demand::Lane;
-use super::{MOVES_PER_STEP, Queue, Shown};
+use super::{MOVES_PER_STEP, MessageView, Queue};
 use crate::change::Removal;
 use crate::command::{MessageFacts, Outcome};
 use crate::effect::Answer;
@@ -22,13 +22,13 @@ impl Queue {
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
         let members = &self.sub_queue(sub_queue).members;
-        let messages = self.look_at(members.iter_from(from), count_max, ctx)?;
+        let messages = self.peek_messages(members.iter_from(from), count_max, ctx)?;
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Peeked(messages)))
     }
 
     /// Returns the facts of messages for a browser, within the bounds of PEK-08.
-    pub(super) fn look_at(
+    pub(super) fn peek_messages(
         &self,
         sequences: impl Iterator<Item = SequenceNumber>,
         count_max: u32,
@@ -51,7 +51,7 @@ impl Queue {
             {
                 break;
             }
-            messages.push(self.facts(sequence, slot, Shown::Peeked));
+            messages.push(self.facts(sequence, slot, MessageView::Peeked));
         }
         Ok(messages)
     }
@@ -78,32 +78,32 @@ impl Queue {
                 .take(count_max as usize)
                 .collect()
         };
-        let mut doomed = first_of(&self.sub_queue(sub_queue).available);
+        let mut to_delete = first_of(&self.sub_queue(sub_queue).available);
         if let Some(waiting) = self.transfers.waiting_of(sub_queue) {
-            doomed.extend(first_of(waiting));
+            to_delete.extend(first_of(waiting));
         }
         let delayed = self.delays.iter_from(sub_queue, SequenceNumber(0));
-        doomed.extend(
+        to_delete.extend(
             delayed
                 .filter(|sequence| self.is_resting(*sequence))
                 .take_while(|sequence| self.is_enqueued_before(*sequence, before))
                 .take(count_max as usize),
         );
-        doomed.sort_unstable();
-        doomed.truncate(count_max as usize);
-        Ok(self.delete_all(&doomed, ctx, step))
+        to_delete.sort_unstable();
+        to_delete.truncate(count_max as usize);
+        Ok(self.delete_all(&to_delete, ctx, step))
     }
 
     /// Removes messages and answers with their number. It removes fewer if their overlays exceed
     /// the moves of a step.
     pub(super) fn delete_all(
         &mut self,
-        doomed: &[SequenceNumber],
+        to_delete: &[SequenceNumber],
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
         let (mut count, mut overlays_left) = (0, MOVES_PER_STEP);
-        for sequence in doomed {
+        for sequence in to_delete {
             if overlays_left == 0 {
                 break;
             }

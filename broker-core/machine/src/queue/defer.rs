@@ -34,7 +34,7 @@ impl Queue {
         }
         self.refuse_forwarded(sub_queue)?;
         self.refuse_receive()?;
-        self.refuse_parted(holder)?;
+        self.refuse_detached(holder)?;
         self.check_deferred(sub_queue, sequences, ctx)?;
         Ok(self.hand_out_deferred(mode, sequences, holder, ctx, step))
     }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::SessionIndex;
-use super::{MOVES_PER_STEP, Queue, SERVED_PER_STEP, Shown, gate_of};
+use super::{MOVES_PER_STEP, MessageView, Queue, SERVED_PER_STEP, gate_of};
 use crate::change::Removal;
 use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
@@ -221,7 +221,7 @@ impl Queue {
                 Answer::Later
             }
         };
-        self.seat(receiver);
+        self.update_turn(receiver);
         // An open link without credit does not count as use (TMP-15).
         if is_use {
             self.touch(ctx.now);
@@ -231,13 +231,13 @@ impl Queue {
 
     /// Gives a link a turn at the back of the ring if it can be served, or removes its turn
     /// otherwise. Also updates the set of links with credit.
-    fn seat(&mut self, receiver: ReceiverId) {
+    fn update_turn(&mut self, receiver: ReceiverId) {
         let Some(link) = self.link(receiver) else { return };
         let (lane, turn, has_credit) = (link.lane, link.turn, link.credit() > 0);
         let turn = match (link.can_be_served(), turn) {
             (true, None) => Some(self.take_turn(lane, Demand::Link(receiver))),
             (false, Some(turn)) => {
-                self.give_turn_up(lane, turn);
+                self.release_turn(lane, turn);
                 None
             }
             (true | false, same) => same,
@@ -268,13 +268,13 @@ impl Queue {
     }
 
     /// Removes a link from its ring, its table and the set of links with credit.
-    pub(super) fn unseat(&mut self, receiver: ReceiverId) -> Option<Link> {
+    pub(super) fn remove_link(&mut self, receiver: ReceiverId) -> Option<Link> {
         let link = match self.links.remove(&receiver) {
             Some(link) => link,
             None => self.sessions.as_mut()?.take_link(receiver)?,
         };
         if let Some(turn) = link.turn {
-            self.give_turn_up(link.lane, turn);
+            self.release_turn(link.lane, turn);
         }
         if let Lane::SubQueue(which) = link.lane {
             self.sub_queue_mut(which).credited.remove(&receiver);
@@ -295,7 +295,7 @@ impl Queue {
     }
 
     /// Removes a turn from a ring.
-    pub(super) fn give_turn_up(&mut self, lane: Lane, turn: u64) {
+    pub(super) fn release_turn(&mut self, lane: Lane, turn: u64) {
         let ring = match lane {
             Lane::SubQueue(which) => Some(&mut self.sub_queue_mut(which).ring),
             Lane::Session(index) => self
@@ -364,12 +364,12 @@ impl Queue {
             let served = match demand {
                 Demand::Call(ticket) => self.serve_call(ticket, ctx, step),
                 Demand::Link(receiver) => {
-                    self.give_turn_up(lane, turn);
+                    self.release_turn(lane, turn);
                     if let Some(link) = self.link_mut(receiver) {
                         link.turn = None;
                     }
                     let served = self.serve_link(receiver, ctx, step);
-                    self.seat(receiver);
+                    self.update_turn(receiver);
                     served
                 }
             };
@@ -477,7 +477,7 @@ impl Queue {
         step: &mut Step,
     ) -> Option<MessageFacts> {
         let slot = *self.slots.get(sequence)?;
-        let mut facts = self.facts(sequence, &slot, Shown::Received);
+        let mut facts = self.facts(sequence, &slot, MessageView::Received);
         match mode {
             ReceiveMode::PeekLock => {
                 let (token, until) = self.lock(sequence, holder, ctx)?;
@@ -502,7 +502,7 @@ impl Queue {
         let Some(ticket) = link.drain.take() else { return };
         let unused = link.credit();
         link.delivery_limit = link.delivered;
-        self.seat(receiver);
+        self.update_turn(receiver);
         // The answer waits for the moves that the drain has triggered (EXP-34).
         let (result, gate) = (Ok(Outcome::Granted { unused }), Gate::Commit);
         step.effects.push(Effect::Answer { ticket, result, gate });

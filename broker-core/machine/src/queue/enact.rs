@@ -98,7 +98,7 @@ impl Queue {
                     history.forget(*bucket);
                 }
             }
-            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerTaken { source, record } => self.peers.remember(*source, *record),
             Change::PeerForgotten { source } => self.peers.forget(source),
             Change::SessionStateSet { session, state, at } => {
                 if let Some(sessions) = &mut self.sessions {
@@ -120,7 +120,7 @@ impl Queue {
                 let before = FORWARDED.map(|which| self.is_forwarding(which));
                 let order = self.description.session_retry_order;
                 if let Some(subscription) = &mut self.subscription {
-                    *self.description = subscription.describe_anew((**description).clone());
+                    *self.description = subscription.set_description((**description).clone());
                 }
                 self.usage.updated_at = *at;
                 self.redirect(before, stage);
@@ -129,7 +129,7 @@ impl Queue {
             Change::Numbered { last } => {
                 self.last_sequence = self.last_sequence.max(*last);
                 self.stored_sequence = *last;
-                self.transfers.prove(*last, stage);
+                self.transfers.note_storing(*last, stage);
             }
             // The topic carries it out.
             Change::OfTopic(_) => {}

@@ -153,7 +153,7 @@ impl Queue {
     /// Removes or dead-letters expired, unlocked messages, oldest first, while there is an active
     /// receiver (EXP-31, EXP-34).
     pub(super) fn expire(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
-        self.remove_doomed(moves, ctx, step);
+        self.remove_expiring(moves, ctx, step);
         if !self.has_active_receiver() {
             return;
         }
@@ -173,8 +173,8 @@ impl Queue {
             *moves = moves.saturating_sub(self.overlay_count(sequence));
             match &mut self.sessions {
                 Some(sessions) if self.config.expire_whole_sessions => {
-                    sessions.doom(sequence);
-                    self.remove_doomed(moves, ctx, step);
+                    sessions.expire_session(sequence);
+                    self.remove_expiring(moves, ctx, step);
                 }
                 Some(_) | None => self.remove_expired(sequence, None, ctx, step),
             }
@@ -183,18 +183,18 @@ impl Queue {
 
     /// Empties expired sessions (EXP-41, EXP-44). Their messages are not available from the instant
     /// at which the first message expired, in however many steps they are removed (EXP-45).
-    fn remove_doomed(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    fn remove_expiring(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
         while *moves > 0
-            && let Some(doomed) =
-                self.sessions.as_mut().and_then(|sessions| sessions.doomed.front_mut())
+            && let Some(expiring) =
+                self.sessions.as_mut().and_then(|sessions| sessions.expiring.front_mut())
         {
             *moves -= 1;
-            let sequence = doomed.others.pop_first().or_else(|| doomed.delayed.pop_first());
-            let cause = doomed.cause;
+            let sequence = expiring.others.pop_first().or_else(|| expiring.delayed.pop_first());
+            let cause = expiring.cause;
             if sequence.is_none()
                 && let Some(sessions) = &mut self.sessions
             {
-                sessions.doomed.pop_front();
+                sessions.expiring.pop_front();
             }
             let sequence = sequence.unwrap_or(cause);
             *moves = moves.saturating_sub(self.overlay_count(sequence));

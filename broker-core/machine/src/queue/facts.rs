@@ -8,7 +8,7 @@ use crate::time::TimeSpan;
 
 /// View of a message (EXP-14).
 #[derive(Clone, Copy)]
-pub(super) enum Shown {
+pub(super) enum MessageView {
     Received,
     Peeked,
 }
@@ -19,16 +19,18 @@ impl Queue {
         &self,
         sequence: SequenceNumber,
         slot: &Slot,
-        shown: Shown,
+        view: MessageView,
     ) -> MessageFacts {
         let own = (!slot.expires_at.is_never()).then_some(slot.expires_at);
-        let expires_at = match shown {
-            Shown::Received => Some(self.expires_at(slot)),
-            Shown::Peeked => own,
+        let expires_at = match view {
+            MessageView::Received => Some(self.expires_at(slot)),
+            MessageView::Peeked => own,
         };
-        let time_to_live = match shown {
-            Shown::Received if self.expires_at(slot).is_never() => Some(TimeSpan::MAX),
-            Shown::Received | Shown::Peeked => expires_at.map(|at| at.since(slot.enqueued_at)),
+        let time_to_live = match view {
+            MessageView::Received if self.expires_at(slot).is_never() => Some(TimeSpan::MAX),
+            MessageView::Received | MessageView::Peeked => {
+                expires_at.map(|at| at.since(slot.enqueued_at))
+            }
         };
         MessageFacts {
             sequence,

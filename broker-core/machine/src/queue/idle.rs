@@ -1,7 +1,7 @@
 //! Use of a queue, for its idle deletion (TMP-07, TMP-09, TMP-14 to TMP-17).
 
 use super::Queue;
-use crate::idle::Idles;
+use crate::idle::IdleDetection;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 use crate::usage::Usage;
@@ -14,7 +14,7 @@ impl Queue {
     }
 }
 
-impl Idles for Queue {
+impl IdleDetection for Queue {
     fn usage(&self) -> &Usage {
         &self.usage
     }

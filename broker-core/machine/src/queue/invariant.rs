@@ -23,7 +23,7 @@ impl Queue {
         let broken = |what: String| Err(BrokenInvariant(what));
         let mut tally = Tally::default();
         let (mut locked, mut delayed, mut watched, mut scheduled) = (0, 0, 0, 0);
-        let mut doomed = self.doomed();
+        let mut expiring = self.expiring();
         for (_, session) in self.sessions.iter().flat_map(|sessions| sessions.iter()) {
             tally.size_bytes += session.state().map_or(0, |state| state.size);
         }
@@ -45,7 +45,8 @@ impl Queue {
                 && slot.lock.is_none()
                 && !slot.is_in_flight()
                 && !slot.is_transferring();
-            let rests = rests && !doomed.remove(&sequence) && !self.transfers.is_unsorted(sequence);
+            let rests =
+                rests && !expiring.remove(&sequence) && !self.transfers.is_unsorted(sequence);
             let until = self.delays.until(slot.sub_queue, sequence);
             if until.is_some() != slot.is_delayed()
                 || self.is_resting(sequence) != (rests && slot.is_delayed())
@@ -108,7 +109,7 @@ impl Queue {
         if locked != locks {
             return broken(format!("{locks} locks for {locked} locked messages"));
         }
-        if let Some(sequence) = doomed.first() {
+        if let Some(sequence) = expiring.first() {
             return broken(format!("{sequence} expires with its session but does not exist"));
         }
         let members: u64 =
@@ -123,13 +124,13 @@ impl Queue {
     }
 
     /// Messages of expired sessions that are not removed yet.
-    fn doomed(&self) -> BTreeSet<SequenceNumber> {
+    fn expiring(&self) -> BTreeSet<SequenceNumber> {
         self.sessions
             .iter()
-            .flat_map(|sessions| &sessions.doomed)
-            .flat_map(|doomed| {
-                let others = doomed.others.iter_from(SequenceNumber(0));
-                others.chain(doomed.delayed.iter_from(SequenceNumber(0))).chain([doomed.cause])
+            .flat_map(|sessions| &sessions.expiring)
+            .flat_map(|expiring| {
+                let others = expiring.others.iter_from(SequenceNumber(0));
+                others.chain(expiring.delayed.iter_from(SequenceNumber(0))).chain([expiring.cause])
             })
             .collect()
     }

@@ -64,7 +64,7 @@ impl Queue {
             let in_force = lock.token == token
                 && lock.until > now
                 && slot.sub_queue == sub_queue
-                && self.parted(lock.holder).is_none();
+                && self.end_of_detached(lock.holder).is_none();
             in_force.then_some(HeldLock { token, index, sequence, slot })
         };
         // After the end of a session lock, its tokens fail with `SessionLockLost`; a token that is
@@ -123,7 +123,7 @@ impl Queue {
                 return;
             };
             *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
-            let end = self.parted(lock.holder).unwrap_or(LinkEnd::Broken);
+            let end = self.end_of_detached(lock.holder).unwrap_or(LinkEnd::Broken);
             self.end_lock(&lock, end, ctx, step);
         }
     }

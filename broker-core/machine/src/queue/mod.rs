@@ -41,9 +41,9 @@ mod expire;
 mod facts;
 mod idle;
 mod invariant;
-mod laden;
 mod lock;
 mod outbox;
+mod overlay_histogram;
 mod place;
 mod receive;
 mod records;
@@ -70,17 +70,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::demand::{Call, Calls, Grant, Lane, Link, Ring};
 use self::expire::Expiry;
-use self::facts::Shown;
+use self::facts::MessageView;
 use self::outbox::OutboxRole;
 use self::retry::Delays;
-use self::session::{Accept, Sessions, Wanted};
+use self::session::{Accept, ListRequest, Sessions};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
 use self::transfer::Transfers;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::Family;
-use super::idle::Idles as _;
+use super::idle::IdleDetection as _;
 use super::intake::Intake;
 use super::lock_table::LockTable;
 use super::peers::Peers;
@@ -101,7 +101,7 @@ use crate::time::Timestamp;
 use crate::transaction::Part;
 
 pub use self::invariant::BrokenInvariant;
-pub(crate) use self::transaction::Planned;
+pub(crate) use self::transaction::PlannedOperation;
 pub use crate::config::{ForwardingConfig, QueueConfig};
 
 /// Maximum number of messages that a command moves in addition to the messages that it names.
@@ -126,7 +126,7 @@ pub struct Queue {
     /// Locks on messages outside sessions.
     locks: LockTable,
     /// Holders that are gone with locks that are not ended yet, and how their links ended.
-    parting: BTreeMap<ReceiverId, LinkEnd>,
+    detached: BTreeMap<ReceiverId, LinkEnd>,
     /// Sessions, in a queue that requires them.
     sessions: Option<Box<Sessions>>,
     schedule: DueIndex,
@@ -192,7 +192,7 @@ impl Queue {
             dead_letter: SubQueueState::default(),
             transfer_dead_letter: SubQueueState::default(),
             locks: LockTable::default(),
-            parting: BTreeMap::new(),
+            detached: BTreeMap::new(),
             sessions,
             schedule: DueIndex::default(),
             expiry: Expiry::default(),
@@ -274,11 +274,11 @@ impl Queue {
 
     /// Deadline in the past if a session has expired and is not emptied yet, or its hold has ended
     /// and is not returned yet.
-    fn doom_deadline(&self) -> Option<Timestamp> {
+    fn cleanup_deadline(&self) -> Option<Timestamp> {
         let is_behind = self
             .sessions
             .as_ref()
-            .is_some_and(|sessions| !sessions.doomed.is_empty() || sessions.is_ending());
+            .is_some_and(|sessions| !sessions.expiring.is_empty() || sessions.is_ending());
         is_behind.then_some(Timestamp::NONE)
     }
 }
@@ -364,8 +364,8 @@ impl Machine for Queue {
                 self.peek_session(sub_queue, &session, from, count_max, ctx)
             }
             Command::ListSessions { which, behind, skip, top } => {
-                let wanted = Wanted { which, behind: behind.as_deref(), skip, top };
-                self.list_sessions(ticket, sub_queue, wanted, ctx)
+                let request = ListRequest { which, behind: behind.as_deref(), skip, top };
+                self.list_sessions(ticket, sub_queue, request, ctx)
             }
             Command::DeleteBatchUnlocked { count_max, enqueued_before } => {
                 self.delete_batch_unlocked(sub_queue, count_max, enqueued_before, ctx, step)
@@ -406,8 +406,9 @@ impl Machine for Queue {
     fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
         let Ahead::Command { ticket, command } = ahead else { return true };
         let Command::ListSessions { which, behind, skip, top } = command else { return true };
-        let wanted = Wanted { which: *which, behind: behind.as_deref(), skip: *skip, top: *top };
-        self.list_ahead(ticket, wanted, ctx)
+        let request =
+            ListRequest { which: *which, behind: behind.as_deref(), skip: *skip, top: *top };
+        self.list_ahead(ticket, request, ctx)
     }
 
     fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {
@@ -432,9 +433,9 @@ impl Machine for Queue {
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         // All of these share one budget. Work that is left is due at once.
         let mut moves = self.moves.max();
-        self.sort_anew(&mut moves);
+        self.sort_messages(&mut moves);
         self.reorder_delayed(&mut moves);
-        self.end_parted(&mut moves, ctx, step);
+        self.end_detached_locks(&mut moves, ctx, step);
         self.end_locks(&mut moves, ctx, step);
         self.end_session_locks(&mut moves, ctx, step);
         self.materialise(&mut moves, ctx, step);
@@ -499,9 +500,9 @@ impl Machine for Queue {
     fn own_deadline(&self) -> Option<Timestamp> {
         [
             self.locks.first().map(|lock| lock.until),
-            self.parting_deadline(),
+            self.detached_deadline(),
             (self.is_demand_behind || self.is_behind).then_some(Timestamp::NONE),
-            self.doom_deadline(),
+            self.cleanup_deadline(),
             self.accept_deadline(),
             self.schedule.next_deadline(),
             self.delays.next_deadline(),
@@ -551,7 +552,7 @@ impl Machine for Queue {
     }
 
     fn give_out(&self, family: &mut Family) {
-        self.tell_family(family);
+        self.report_to_family(family);
     }
 
     fn check_parts(&self, parts: Vec<Part>, ctx: &Ctx<'_>) -> Result<(), Rejection> {
@@ -559,7 +560,7 @@ impl Machine for Queue {
     }
 
     fn set_on_settled(&self, part: &Part) -> u64 {
-        self.set_on_message_of(&part.operation)
+        self.overlays_settled_by(&part.operation)
     }
 
     fn kept(&self) -> Kept {

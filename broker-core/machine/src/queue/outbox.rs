@@ -45,9 +45,9 @@ impl Queue {
     }
 
     /// Fails waiting receivers if the status forbids receiving (ENT-24, ENT-29).
-    pub(crate) fn heed_status(&mut self, step: &mut Step) {
+    pub(crate) fn apply_status(&mut self, step: &mut Step) {
         if !self.description.status.allows_receive() {
-            self.turn_receivers_away(step);
+            self.reject_receivers(step);
         }
     }
 

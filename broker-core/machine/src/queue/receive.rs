@@ -41,7 +41,7 @@ impl Queue {
                 "a receive must ask for at least 1 message, not 0",
             ));
         }
-        self.refuse_parted(call.holder)?;
+        self.refuse_detached(call.holder)?;
         self.refuse_receiver_count(ctx)?;
         call.deadline = ctx.now.plus(wait.min(ctx.limits.receive_wait_max));
         call.turn = self.take_turn(call.lane, Demand::Call(ticket));
@@ -83,7 +83,7 @@ impl Queue {
             Some(call) => call,
             None => self.sessions.as_mut()?.take_call(ticket)?,
         };
-        self.give_turn_up(call.lane, call.turn);
+        self.release_turn(call.lane, call.turn);
         Some(call)
     }
 
@@ -140,7 +140,7 @@ impl Queue {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        if let Some(link) = self.unseat(receiver) {
+        if let Some(link) = self.remove_link(receiver) {
             if link.credit() > 0 {
                 self.touch(ctx.now);
             }
@@ -168,8 +168,8 @@ impl Queue {
             LinkEnd::Broken | LinkEnd::ByBroker => true,
         };
         if releases && self.locks.first_of(receiver).is_some() {
-            self.parting.entry(receiver).or_insert(end);
-            self.end_parted(&mut moves, ctx, step);
+            self.detached.entry(receiver).or_insert(end);
+            self.end_detached_locks(&mut moves, ctx, step);
         }
         step.moves += (MOVES_PER_STEP - moves) as u64;
         Ok(Answer::after_commit(Outcome::Done))
@@ -178,11 +178,11 @@ impl Queue {
     /// Ends locks of holders that are gone, in the order in which they were taken, within the
     /// budget of a step. The locks are not in force from the end of the link on, even before their
     /// turn (SET-21).
-    pub(super) fn end_parted(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
-        while let Some((receiver, end)) = self.parting.first_key_value() {
+    pub(super) fn end_detached_locks(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+        while let Some((receiver, end)) = self.detached.first_key_value() {
             let (receiver, end) = (*receiver, *end);
             let Some(lock) = self.locks.first_of(receiver).copied() else {
-                self.parting.pop_first();
+                self.detached.pop_first();
                 continue;
             };
             if *moves == 0 {
@@ -195,18 +195,18 @@ impl Queue {
 
     /// How the link of a holder ended, if the holder is gone and some of its locks are not ended
     /// yet.
-    pub(super) fn parted(&self, holder: Option<ReceiverId>) -> Option<LinkEnd> {
-        self.parting.get(&holder?).copied()
+    pub(super) fn end_of_detached(&self, holder: Option<ReceiverId>) -> Option<LinkEnd> {
+        self.detached.get(&holder?).copied()
     }
 
     /// Deadline in the past while locks of gone holders must be ended.
-    pub(super) fn parting_deadline(&self) -> Option<Timestamp> {
-        (!self.parting.is_empty()).then_some(Timestamp::NONE)
+    pub(super) fn detached_deadline(&self) -> Option<Timestamp> {
+        (!self.detached.is_empty()).then_some(Timestamp::NONE)
     }
 
     /// Refuses commands of a holder that is gone while its locks are being ended.
-    pub(super) fn refuse_parted(&self, holder: Option<ReceiverId>) -> Result<(), Rejection> {
-        match (self.parted(holder), holder) {
+    pub(super) fn refuse_detached(&self, holder: Option<ReceiverId>) -> Result<(), Rejection> {
+        match (self.end_of_detached(holder), holder) {
             (Some(_), Some(holder)) => Err(Rejection::invalid_operation(format!(
                 "receiver link {} was detached, and its locks are being released",
                 holder.0
@@ -224,9 +224,9 @@ impl Queue {
 
     /// Fails all waiting receivers, because the status forbids receiving (ENT-24). Held locks stay
     /// (ENT-25).
-    pub(super) fn turn_receivers_away(&mut self, step: &mut Step) {
+    pub(super) fn reject_receivers(&mut self, step: &mut Step) {
         let reason = Rejection::entity_disabled(self.path(), self.description.status);
-        self.turn_accepts_away(&reason, step);
+        self.reject_accepts(&reason, step);
         for ticket in self.all_calls() {
             self.remove_call(ticket);
             step.effects.push(Effect::Answer {
@@ -236,7 +236,7 @@ impl Queue {
             });
         }
         for receiver in self.all_links() {
-            if let Some(ticket) = self.unseat(receiver).and_then(|link| link.drain) {
+            if let Some(ticket) = self.remove_link(receiver).and_then(|link| link.drain) {
                 step.effects.push(Effect::Answer {
                     ticket,
                     result: Err(reason.clone()),
@@ -269,7 +269,7 @@ impl Queue {
 
     /// Fails all receivers that wait for messages of a sub-queue, because it forwards from now on
     /// (RCV-29, FWD-27). Held locks stay (MAT-03).
-    pub(super) fn turn_away_from(&mut self, which: SubQueue, step: &mut Step) {
+    pub(super) fn reject_receivers_of(&mut self, which: SubQueue, step: &mut Step) {
         let reason = self.forwarded(which);
         let lane = Lane::SubQueue(which);
         let calls: Vec<Ticket> = self
@@ -290,7 +290,7 @@ impl Queue {
             .map(|(receiver, _)| *receiver)
             .collect();
         for receiver in links {
-            if let Some(ticket) = self.unseat(receiver).and_then(|link| link.drain) {
+            if let Some(ticket) = self.remove_link(receiver).and_then(|link| link.drain) {
                 let result = Err(reason.clone());
                 step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
             }

@@ -7,7 +7,7 @@ use crate::change::codec::{
     self, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key, peer_source_key,
     slot_key,
 };
-use crate::change::{Came, Change, Durability};
+use crate::change::{Change, Durability, PreviousLocation};
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
@@ -38,8 +38,8 @@ impl Queue {
                     );
                 }
             }
-            Change::Arrived { sequence, came, added, .. } => {
-                self.write_arrival(*sequence, came, added, batch);
+            Change::Arrived { sequence, previous, added, .. } => {
+                self.write_arrival(*sequence, previous, added, batch);
             }
             Change::Absorbed { origin } => origin.delete(batch),
             // The batch of the destination has deleted it.
@@ -86,9 +86,9 @@ impl Queue {
             Change::IdsForgotten { bucket } => {
                 batch.delete_prefix(&id_bucket_key(self.id, *bucket))
             }
-            Change::PeerTaken { source, taking } => {
-                batch.put(&peer_key(self.id, source, taking.place()), |value| {
-                    codec::write_taking(taking, value);
+            Change::PeerTaken { source, record } => {
+                batch.put(&peer_key(self.id, source, record.place()), |value| {
+                    codec::write_peer_record(record, value);
                 });
             }
             Change::PeerForgotten { source } => {
@@ -143,7 +143,7 @@ impl Queue {
     fn write_arrival(
         &self,
         sequence: SequenceNumber,
-        came: &Came,
+        previous: &PreviousLocation,
         added: &[Overlay],
         batch: &mut Batch,
     ) {
@@ -151,14 +151,14 @@ impl Queue {
         if let Some(slot) = self.slots.get(sequence) {
             let session = self.record_text(sequence, slot);
             let write = |value: &mut Vec<u8>| codec::write_slot(slot, session, value);
-            match came {
-                Came::Here(origin) => {
+            match previous {
+                PreviousLocation::Here(origin) => {
                     batch.put_content_of(&key, &origin.key, write);
                     for (index, key) in (0u16..).zip(&origin.overlays) {
                         batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
                     }
                 }
-                Came::Peer(content) => {
+                PreviousLocation::Peer(content) => {
                     batch.put_with_content(&key, content.as_bytes().clone(), write);
                 }
             }
@@ -169,7 +169,7 @@ impl Queue {
                 batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
             }
         }
-        if let Came::Here(origin) = came {
+        if let PreviousLocation::Here(origin) = previous {
             origin.delete(batch);
         }
     }
@@ -201,7 +201,7 @@ impl Queue {
         let numbered = self.last_sequence != self.stored_sequence
             && self.is_source()
             && self.subscription.is_none();
-        if !numbered && !self.usage.wants_storing(now) {
+        if !numbered && !self.usage.needs_storing(now) {
             return None;
         }
         self.stored_sequence = self.last_sequence;
@@ -226,7 +226,7 @@ impl Queue {
                 match &mut self.subscription {
                     Some(subscription) => {
                         let description = codec::read_description(value).map_err(corrupt)?;
-                        *self.description = subscription.describe_anew(description);
+                        *self.description = subscription.set_description(description);
                     }
                     None => *self.description = codec::read_description(value).map_err(corrupt)?,
                 }
@@ -241,7 +241,7 @@ impl Queue {
                 let counters = codec::read_counters(value).map_err(corrupt)?;
                 self.last_sequence = self.last_sequence.max(counters.last_sequence);
                 self.stored_sequence = counters.last_sequence;
-                self.transfers.proved(counters.last_sequence);
+                self.transfers.note_stored(counters.last_sequence);
                 self.usage.restore(&counters);
             }
             RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
@@ -273,8 +273,8 @@ impl Queue {
                 }
             }
             RecordKey::Peer(source) => {
-                let taking = codec::read_taking(value).map_err(corrupt)?;
-                self.peers.remember(source, taking);
+                let record = codec::read_peer_record(value).map_err(corrupt)?;
+                self.peers.remember(source, record);
             }
             RecordKey::SessionState => {
                 let state = codec::read_session_state(value).map_err(corrupt)?;

@@ -198,7 +198,7 @@ impl Queue {
     ) -> SequenceNumber {
         let envelope = &message.envelope;
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            return DuplicateHistory::told(envelope, kept);
+            return DuplicateHistory::number_for_sender(envelope, kept);
         }
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
         let set_aside = set_aside.filter(|_| scheduled_at.is_some());

@@ -58,7 +58,7 @@ impl Queue {
         }
         let held = self.held(sub_queue, token, ctx.now)?;
         let is_set_aside = matches!(settlement, Settlement::Defer { .. })
-            && self.count_is_beyond(&held.slot).is_none();
+            && self.count_at_maximum(&held.slot).is_none();
         if is_set_aside && ctx.left.delayed == 0 {
             return Err(intake::too_many_delayed(ctx));
         }
@@ -84,7 +84,7 @@ impl Queue {
         if let Settlement::Abandon { properties: Some(_), .. }
         | Settlement::Defer { properties: Some(_) } = settlement
         {
-            refuse_too_often_set(&held.slot, ctx)?;
+            refuse_too_many_overlays(&held.slot, ctx)?;
         }
         Ok(held)
     }
@@ -131,11 +131,11 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) {
-        if let Some(delivery_count) = self.count_is_beyond(slot) {
+        if let Some(delivery_count) = self.count_at_maximum(slot) {
             return self.dead_letter_failed(sequence, delivery_count, properties, ctx, step);
         }
         step.bytes_added += overlay_bytes(properties.as_ref());
-        let delivery_count = counted(slot);
+        let delivery_count = count_after_delivery(slot);
         let change = Change::Deferred { sequence, delivery_count, overlay: properties };
         self.change(change, Durability::Sync, ctx, step);
     }
@@ -207,23 +207,23 @@ impl Queue {
         if is_main && slot.state == SlotState::Active && self.is_expired(slot, ctx.now) {
             return Failure::Expired;
         }
-        match self.count_is_beyond(slot) {
+        match self.count_at_maximum(slot) {
             Some(delivery_count) => Failure::TooManyDeliveries { delivery_count },
-            None => Failure::Returned { delivery_count: counted(slot) },
+            None => Failure::Returned { delivery_count: count_after_delivery(slot) },
         }
     }
 
     /// Returns the count after one more delivery, if that reaches the maximum (SET-35).
-    fn count_is_beyond(&self, slot: &Slot) -> Option<u32> {
-        let delivery_count = counted(slot);
-        let is_beyond = slot.sub_queue == SubQueue::Main
+    fn count_at_maximum(&self, slot: &Slot) -> Option<u32> {
+        let delivery_count = count_after_delivery(slot);
+        let is_at_maximum = slot.sub_queue == SubQueue::Main
             && delivery_count >= self.description.max_delivery_count;
-        is_beyond.then_some(delivery_count)
+        is_at_maximum.then_some(delivery_count)
     }
 }
 
 /// Count after one more delivery; in a sub-queue it does not grow (SET-38).
-const fn counted(slot: &Slot) -> u32 {
+const fn count_after_delivery(slot: &Slot) -> u32 {
     match slot.sub_queue {
         SubQueue::Main => slot.delivery_count.saturating_add(1),
         SubQueue::DeadLetter | SubQueue::TransferDeadLetter => slot.delivery_count,
@@ -255,7 +255,7 @@ fn refuse_large_header(
 /// Refuses to set properties on a message that has reached its limit of overlays, or when the
 /// broker has reached its limit of messages: each overlay is kept until the message is removed
 /// (SET-41, QUO-08). Dead-lettering is always possible, since it happens once per queue.
-fn refuse_too_often_set(slot: &Slot, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+fn refuse_too_many_overlays(slot: &Slot, ctx: &Ctx<'_>) -> Result<(), Rejection> {
     let count_max = ctx.limits.message_overlay_count_max;
     if usize::from(slot.overlay_count) >= count_max {
         return Err(Rejection::new(

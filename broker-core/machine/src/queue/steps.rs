@@ -26,9 +26,9 @@ impl Queue {
         let peeked = |count_max: u32| there(u64::from(count_max).min(limits.peek_count_max as u64));
         let deleted =
             |count_max: u32| there(u64::from(count_max).min(limits.batch_delete_count_max as u64));
-        let set_on = |count: u64| self.tally.set_on(count);
-        let with_set = |count: u64| count + set_on(count);
-        let ended = |locks: usize| locks.min(MOVES_PER_STEP) as u64 + set_on(locks as u64);
+        let overlay_bound = |count: u64| self.tally.overlay_bound(count);
+        let with_overlays = |count: u64| count + overlay_bound(count);
+        let ended = |locks: usize| locks.min(MOVES_PER_STEP) as u64 + overlay_bound(locks as u64);
         let passed_over = || self.in_flight.len() as u64 / PASSED_PER_STEP;
         let steps = match command {
             // One for the message, one for its id.
@@ -45,27 +45,28 @@ impl Queue {
             // Within the broker the destination removes the overlays here.
             Command::TransferOut { departures, .. } => {
                 let delivered = departures.iter().filter(|one| matches!(one, Departure::Delivered));
-                departures.len() as u64 + set_on(delivered.count() as u64)
+                departures.len() as u64 + overlay_bound(delivered.count() as u64)
             }
-            Command::CancelScheduled { sequences } => self.steps_with_set(sequences),
+            Command::CancelScheduled { sequences } => self.steps_with_overlays(sequences),
             Command::ReceiveDeferred { mode, sequences, .. } => {
-                times_taken(*mode) * self.steps_with_set(sequences)
+                overlay_factor(*mode) * self.steps_with_overlays(sequences)
             }
             // The messages count once more when they are delivered.
             Command::Receive { mode, count_max, .. } => {
                 let count = there(u64::from(*count_max));
-                count + times_taken(*mode) * set_on(count)
+                count + overlay_factor(*mode) * overlay_bound(count)
             }
             // The mode of the session is not known here, so the larger count applies.
             Command::InSession { command, .. } => match command {
                 SessionCommand::Receive { count_max, .. } => {
                     let count = there(u64::from(*count_max));
-                    count + times_taken(ReceiveMode::ReceiveAndDelete) * set_on(count)
+                    count + overlay_factor(ReceiveMode::ReceiveAndDelete) * overlay_bound(count)
                 }
                 SessionCommand::ReceiveDeferred { sequences } => {
-                    times_taken(ReceiveMode::ReceiveAndDelete) * self.steps_with_set(sequences)
+                    overlay_factor(ReceiveMode::ReceiveAndDelete)
+                        * self.steps_with_overlays(sequences)
                 }
-                SessionCommand::DeleteBatch { count_max, .. } => with_set(deleted(*count_max)),
+                SessionCommand::DeleteBatch { count_max, .. } => with_overlays(deleted(*count_max)),
                 SessionCommand::Attach
                 | SessionCommand::Renew
                 | SessionCommand::GetState
@@ -76,7 +77,7 @@ impl Queue {
                 match self.link(*receiver).is_some_and(|link| link.drain.is_some()) {
                     true => {
                         let count = there((MOVES_PER_STEP + SERVED_PER_STEP) as u64);
-                        count + times_taken(ReceiveMode::ReceiveAndDelete) * set_on(count)
+                        count + overlay_factor(ReceiveMode::ReceiveAndDelete) * overlay_bound(count)
                     }
                     false => 1,
                 }
@@ -95,12 +96,14 @@ impl Queue {
                 ended(over.map_or(0, |held| held.locks.len()))
             }
             Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
-                with_set(peeked(*count_max)) + passed_over()
+                with_overlays(peeked(*count_max)) + passed_over()
             }
-            Command::DeleteBatch { count_max, .. } => with_set(deleted(*count_max)) + passed_over(),
-            Command::DeleteBatchUnlocked { count_max, .. } => with_set(deleted(*count_max)),
-            Command::Settle { token, .. } => self.steps_with_set(&[token.sequence()]),
-            Command::DeleteDeferred { sequence } => self.steps_with_set(&[*sequence]),
+            Command::DeleteBatch { count_max, .. } => {
+                with_overlays(deleted(*count_max)) + passed_over()
+            }
+            Command::DeleteBatchUnlocked { count_max, .. } => with_overlays(deleted(*count_max)),
+            Command::Settle { token, .. } => self.steps_with_overlays(&[token.sequence()]),
+            Command::DeleteDeferred { sequence } => self.steps_with_overlays(&[*sequence]),
             // A new destination or retry order applies to all of these, and waiting receivers may
             // be rejected.
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
@@ -111,7 +114,7 @@ impl Queue {
             }
             Command::Commit { parts } => {
                 let steps_of = |Part { operation, .. }: &Part| {
-                    2 * operation.count() + self.set_on_message_of(operation)
+                    2 * operation.count() + self.overlays_settled_by(operation)
                 };
                 parts.iter().map(steps_of).sum::<u64>()
             }
@@ -128,15 +131,15 @@ impl Queue {
     }
 
     /// Number of these messages and of their overlays, which are shown or removed with them.
-    fn steps_with_set(&self, sequences: &[SequenceNumber]) -> u64 {
-        sequences.len() as u64 + self.set_on_these(sequences)
+    fn steps_with_overlays(&self, sequences: &[SequenceNumber]) -> u64 {
+        sequences.len() as u64 + self.overlays_on(sequences)
     }
 
     /// Number of overlays on the messages that an operation of a transaction settles or cancels.
-    pub(super) fn set_on_message_of(&self, operation: &Operation) -> u64 {
+    pub(super) fn overlays_settled_by(&self, operation: &Operation) -> u64 {
         match operation {
-            Operation::Settle { token, .. } => self.set_on_these(&[token.sequence()]),
-            Operation::CancelScheduled { sequences } => self.set_on_these(sequences),
+            Operation::Settle { token, .. } => self.overlays_on(&[token.sequence()]),
+            Operation::CancelScheduled { sequences } => self.overlays_on(sequences),
             Operation::Send { .. }
             | Operation::SendBatch { .. }
             | Operation::SendVia { .. }
@@ -147,7 +150,7 @@ impl Queue {
 
     /// Number of overlays on these messages. Without any overlay in the queue, no message is looked
     /// up.
-    fn set_on_these(&self, sequences: &[SequenceNumber]) -> u64 {
+    fn overlays_on(&self, sequences: &[SequenceNumber]) -> u64 {
         if self.tally.overlay_count == 0 {
             return 0;
         }
@@ -173,7 +176,7 @@ impl Queue {
 }
 
 /// Factor for overlays of received messages: they are shown, and removed if the message is.
-const fn times_taken(mode: ReceiveMode) -> u64 {
+const fn overlay_factor(mode: ReceiveMode) -> u64 {
     match mode {
         ReceiveMode::PeekLock => 1,
         ReceiveMode::ReceiveAndDelete => 2,

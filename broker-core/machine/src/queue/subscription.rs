@@ -13,8 +13,8 @@ use crate::command::{DescribedSubscription, Outcome};
 use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
 use crate::effect::Answer;
 use crate::error::Rejection;
-use crate::family::{CopySettings, Family, Use};
-use crate::idle::Idles as _;
+use crate::family::{CopySettings, Family, SubscriptionUse};
+use crate::idle::IdleDetection as _;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::intake::Intake as _;
 use crate::path::SubQueue;
@@ -37,7 +37,7 @@ impl SubscriptionRole {
     }
 
     /// Sets a new description; returns the derived description of the queue.
-    pub(super) fn describe_anew(
+    pub(super) fn set_description(
         &mut self,
         description: SubscriptionDescription,
     ) -> QueueDescription {
@@ -113,16 +113,16 @@ impl Queue {
     }
 
     /// Reports the settings for its copies and its use.
-    pub(super) fn tell_family(&self, family: &mut Family) {
+    pub(super) fn report_to_family(&self, family: &mut Family) {
         let Some(role) = &self.subscription else { return };
         let settings = CopySettings::of(&role.description);
-        let use_of = Use {
+        let usage = SubscriptionUse {
             last_at: self.last_use(),
             is_held: self.is_held(),
             receiver_count: self.receiver_count(),
             size_bytes: self.tally.size_bytes,
         };
-        family.tell(self.id, settings, use_of);
+        family.report_use(self.id, settings, usage);
     }
 
     /// Replaces the description (ENT-17 to ENT-19).
@@ -153,11 +153,11 @@ impl Queue {
         self.change(change, Durability::Sync, ctx, step);
         for which in super::transfer::FORWARDED {
             if self.is_forwarding(which) {
-                self.turn_away_from(which, step);
+                self.reject_receivers_of(which, step);
             }
         }
         if !self.description.status.allows_receive() {
-            self.turn_receivers_away(step);
+            self.reject_receivers(step);
         }
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Done))

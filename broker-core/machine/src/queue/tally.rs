@@ -1,7 +1,7 @@
 //! Counts and sizes of a queue, updated with every change of a slot, so that reading them takes
 //! constant time (CNT-07).
 
-use super::laden::Laden;
+use super::overlay_histogram::OverlayHistogram;
 use crate::command::Counts;
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
@@ -13,7 +13,7 @@ pub(super) struct Tally {
     pub(super) size_bytes: u64,
     /// Number of overlays on all messages; the next field has their distribution.
     pub(super) overlay_count: u64,
-    laden: Laden,
+    histogram: OverlayHistogram,
 }
 
 impl Tally {
@@ -25,7 +25,7 @@ impl Tally {
         self.size_bytes += slot.size as u64;
         if slot.overlay_count > 0 {
             self.overlay_count += u64::from(slot.overlay_count);
-            self.laden.add(slot.overlay_count);
+            self.histogram.add(slot.overlay_count);
         }
     }
 
@@ -38,15 +38,15 @@ impl Tally {
         self.size_bytes = self.size_bytes.saturating_sub(slot.size as u64);
         if slot.overlay_count > 0 {
             self.overlay_count = self.overlay_count.saturating_sub(slot.overlay_count.into());
-            self.laden.subtract(slot.overlay_count);
+            self.histogram.subtract(slot.overlay_count);
         }
     }
 
     /// Upper bound on the overlays of any `count` messages.
-    pub(super) fn set_on(&self, count: u64) -> u64 {
+    pub(super) fn overlay_bound(&self, count: u64) -> u64 {
         match self.overlay_count {
             0 => 0,
-            all => self.laden.most_on(count).min(all),
+            all => self.histogram.bound_for(count).min(all),
         }
     }
 

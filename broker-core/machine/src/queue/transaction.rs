@@ -22,7 +22,7 @@ use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
 use crate::{Ctx, Step};
 
 /// A part that was checked and can be carried out.
-pub(crate) enum Planned {
+pub(crate) enum PlannedOperation {
     Send(InboundMessage, Option<SequenceNumber>),
     SendBatch(Vec<InboundMessage>, Vec<SequenceNumber>),
     SendVia(Arc<str>, Vec<InboundMessage>),
@@ -46,13 +46,13 @@ impl Queue {
         let planned =
             self.plan(Part { member: None, sub_queue, operation, numbers: Vec::new() }, ctx)?;
         let messages = match &planned {
-            Planned::Send(message, _) => std::slice::from_ref(message),
-            Planned::SendBatch(messages, _) => messages.as_slice(),
-            Planned::SendVia(..)
-            | Planned::Settle(..)
-            | Planned::Renew(_)
-            | Planned::Cancel(_)
-            | Planned::SetState(..) => &[],
+            PlannedOperation::Send(message, _) => std::slice::from_ref(message),
+            PlannedOperation::SendBatch(messages, _) => messages.as_slice(),
+            PlannedOperation::SendVia(..)
+            | PlannedOperation::Settle(..)
+            | PlannedOperation::Renew(_)
+            | PlannedOperation::Cancel(_)
+            | PlannedOperation::SetState(..) => &[],
         };
         Ok(self.reserve_numbers(messages, self.last_sequence, ctx, step))
     }
@@ -78,7 +78,7 @@ impl Queue {
     /// Carries out parts that were planned in the same step.
     pub(crate) fn carry_all_out(
         &mut self,
-        planned: Vec<Planned>,
+        planned: Vec<PlannedOperation>,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Vec<PartOutcome> {
@@ -93,7 +93,7 @@ impl Queue {
         &self,
         parts: impl IntoIterator<Item = (usize, Part)>,
         ctx: &Ctx<'_>,
-    ) -> Result<Vec<Planned>, Rejection> {
+    ) -> Result<Vec<PlannedOperation>, Rejection> {
         let parts: Vec<(usize, Part)> = parts.into_iter().collect();
         // The contents of cloned messages are shared.
         let messages: Vec<InboundMessage> =
@@ -109,20 +109,24 @@ impl Queue {
             let name = part.operation.name();
             let one = self.plan(part, ctx).and_then(|one| {
                 let again = match &one {
-                    Planned::Settle(held, _) => (!settled.insert(held.token)).then_some(held),
-                    Planned::Renew(held) => settled.contains(&held.token).then_some(held),
-                    Planned::Cancel(sequences) => {
+                    PlannedOperation::Settle(held, _) => {
+                        (!settled.insert(held.token)).then_some(held)
+                    }
+                    PlannedOperation::Renew(held) => settled.contains(&held.token).then_some(held),
+                    PlannedOperation::Cancel(sequences) => {
                         let twice = sequences.iter().find(|it| !cancelled.insert(**it));
                         if let Some(sequence) = twice {
                             return Err(Rejection::message_not_found(*sequence));
                         }
                         None
                     }
-                    Planned::SetState(_, state) => {
+                    PlannedOperation::SetState(_, state) => {
                         state_bytes += state.as_ref().map_or(0, |state| state.len() as u64);
                         None
                     }
-                    Planned::Send(..) | Planned::SendBatch(..) | Planned::SendVia(..) => None,
+                    PlannedOperation::Send(..)
+                    | PlannedOperation::SendBatch(..)
+                    | PlannedOperation::SendVia(..) => None,
                 };
                 match again {
                     Some(held) => Err(Rejection::message_lock_lost(held.token)),
@@ -152,48 +156,48 @@ impl Queue {
         Ok(planned)
     }
 
-    fn plan(&self, part: Part, ctx: &Ctx<'_>) -> Result<Planned, Rejection> {
+    fn plan(&self, part: Part, ctx: &Ctx<'_>) -> Result<PlannedOperation, Rejection> {
         let Part { sub_queue, operation, numbers, member: _ } = part;
         match operation {
             Operation::Send { message } => {
                 self.admit(sub_queue, std::slice::from_ref(&message), ctx)?;
                 let number = numbers.first().copied();
-                Ok(Planned::Send(message, number.filter(|number| number.0 > 0)))
+                Ok(PlannedOperation::Send(message, number.filter(|number| number.0 > 0)))
             }
             Operation::SendBatch { messages } => {
                 self.admit_batch(sub_queue, &messages, ctx)?;
-                Ok(Planned::SendBatch(messages, numbers))
+                Ok(PlannedOperation::SendBatch(messages, numbers))
             }
             Operation::SendVia { destination, messages } => {
                 self.admit_via(sub_queue, &messages, ctx)?;
-                Ok(Planned::SendVia(destination, messages))
+                Ok(PlannedOperation::SendVia(destination, messages))
             }
             Operation::Settle { token, settlement } => {
                 let held = self.settleable(sub_queue, token, &settlement, ctx)?;
-                Ok(Planned::Settle(held, settlement))
+                Ok(PlannedOperation::Settle(held, settlement))
             }
             Operation::RenewLock { token } => {
-                Ok(Planned::Renew(self.renewable(sub_queue, token, ctx)?))
+                Ok(PlannedOperation::Renew(self.renewable(sub_queue, token, ctx)?))
             }
             Operation::CancelScheduled { sequences } => {
                 self.cancellable(sub_queue, &sequences)?;
-                Ok(Planned::Cancel(sequences))
+                Ok(PlannedOperation::Cancel(sequences))
             }
             Operation::SetSessionState { receiver, state } => {
                 self.refuse_without_sessions(sub_queue)?;
                 let index = self.session_held_by(receiver, ctx.now)?;
                 self.admit_session_state(index, state.as_ref(), ctx)?;
-                Ok(Planned::SetState(index, state))
+                Ok(PlannedOperation::SetState(index, state))
             }
         }
     }
 
-    fn carry_out(&mut self, part: Planned, ctx: &Ctx<'_>, step: &mut Step) -> PartOutcome {
+    fn carry_out(&mut self, part: PlannedOperation, ctx: &Ctx<'_>, step: &mut Step) -> PartOutcome {
         match part {
-            Planned::Send(message, number) => {
+            PlannedOperation::Send(message, number) => {
                 PartOutcome::Accepted(self.accept_as(message, number, ctx, step))
             }
-            Planned::SendBatch(messages, numbers) => {
+            PlannedOperation::SendBatch(messages, numbers) => {
                 let numbers = numbers.into_iter().map(|number| (number.0 > 0).then_some(number));
                 let numbers = numbers.chain(std::iter::repeat(None));
                 let accepted = messages
@@ -202,23 +206,23 @@ impl Queue {
                     .map(|(message, number)| self.accept_as(message, number, ctx, step));
                 PartOutcome::AcceptedBatch(accepted.collect())
             }
-            Planned::SendVia(destination, messages) => {
-                let entrusted = messages
+            PlannedOperation::SendVia(destination, messages) => {
+                let pending = messages
                     .into_iter()
-                    .map(|message| self.entrust(message, Arc::clone(&destination), ctx, step))
+                    .map(|message| self.store_pending(message, Arc::clone(&destination), ctx, step))
                     .collect();
-                PartOutcome::Pending(entrusted)
+                PartOutcome::Pending(pending)
             }
-            Planned::Settle(held, settlement) => {
+            PlannedOperation::Settle(held, settlement) => {
                 self.settle_held(&held, settlement, ctx, step);
                 PartOutcome::Done
             }
-            Planned::Renew(held) => PartOutcome::Renewed(self.renew_held(&held, ctx)),
-            Planned::Cancel(sequences) => {
+            PlannedOperation::Renew(held) => PartOutcome::Renewed(self.renew_held(&held, ctx)),
+            PlannedOperation::Cancel(sequences) => {
                 self.cancel(&sequences, ctx, step);
                 PartOutcome::Done
             }
-            Planned::SetState(index, state) => {
+            PlannedOperation::SetState(index, state) => {
                 self.put_session_state(index, state, ctx, step);
                 PartOutcome::Done
             }

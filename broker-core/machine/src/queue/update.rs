@@ -41,11 +41,11 @@ impl Queue {
         self.change(Change::Described { description, at: ctx.now }, Durability::Sync, ctx, step);
         for which in super::transfer::FORWARDED {
             if self.is_forwarding(which) {
-                self.turn_away_from(which, step);
+                self.reject_receivers_of(which, step);
             }
         }
         if !self.description.status.allows_receive() {
-            self.turn_receivers_away(step);
+            self.reject_receivers(step);
         }
         Ok(Answer::after_commit(Outcome::Done))
     }
@@ -65,7 +65,7 @@ mod tests {
 
     /// ENT-16: an update keeps the properties that are fixed at creation.
     #[test]
-    fn an_update_keeps_what_is_fixed_at_creation() {
+    fn queue_update_keeps_properties_fixed_at_creation() {
         let limits = Limits::of(Tier::Premium);
         let config = QueueConfig {
             release_on_detach: false,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Topic;
-use super::copies::{Beyond, Staged, overlay_bytes};
+use super::copies::{ExceededLimit, StagedCopies, overlay_bytes};
 use super::publish::Journey;
 use crate::change::{Change, Durability};
 use crate::command::InboundMessage;
@@ -68,7 +68,7 @@ impl Topic {
         ctx: &mut Ctx<'_>,
     ) -> Result<Vec<Plan>, Rejection> {
         self.refuse_status()?;
-        self.refuse_cut_short(ctx)?;
+        self.refuse_unjudged(ctx)?;
         self.admit_after(messages, &Journey::default(), ctx)
     }
 
@@ -84,7 +84,7 @@ impl Topic {
         intake::refuse_without_room(ctx)?;
         let mut plans = Vec::with_capacity(messages.len());
         let mut sequence = self.last_sequence;
-        let (mut total, mut staged) = (0u64, Staged::default());
+        let (mut total, mut staged) = (0u64, StagedCopies::default());
         let mut ids = BTreeSet::new();
         for message in messages {
             let plan = self.plan(message, journey, sequence.next(), ctx);
@@ -98,15 +98,15 @@ impl Topic {
         refuse_excess(&plans, ctx)?;
         self.refuse_copies(&plans, journey)?;
         self.refuse_over_quota(total, ctx)?;
-        refuse_beyond(staged, ctx)?;
-        self.refuse_beyond_broker(messages, &plans, ctx)?;
+        refuse_large_step(staged, ctx)?;
+        self.refuse_over_broker_limits(messages, &plans, ctx)?;
         self.refuse_full_history(messages, ctx)?;
         Ok(plans)
     }
 
     /// Refuses messages that exceed a limit of the broker. Only the subscriptions know whether the
     /// sessions of copies are new, so at the limit of sessions no message in a session is admitted.
-    pub(super) fn refuse_beyond_broker(
+    pub(super) fn refuse_over_broker_limits(
         &self,
         messages: &[InboundMessage],
         plans: &[Plan],
@@ -286,18 +286,18 @@ impl Plan {
     }
 
     /// Returns the copies of the message and their bytes.
-    pub(super) fn staged(&self, journey: &Journey) -> Staged {
+    pub(super) fn staged(&self, journey: &Journey) -> StagedCopies {
         match self {
-            Self::Schedule(_) => Staged::default(),
-            Self::Publish(selection) => Staged::of(selection, journey),
+            Self::Schedule(_) => StagedCopies::default(),
+            Self::Publish(selection) => StagedCopies::of(selection, journey),
         }
     }
 }
 
 /// Refuses messages that exceed an atomic step (TOP-07, QUO-07).
-pub(super) fn refuse_beyond(staged: Staged, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-    match staged.beyond(ctx.limits) {
-        Some(beyond) => Err(beyond.refusal(ctx.limits)),
+pub(super) fn refuse_large_step(staged: StagedCopies, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    match staged.exceeded_limit(ctx.limits) {
+        Some(exceeded) => Err(exceeded.rejection(ctx.limits)),
         None => Ok(()),
     }
 }
@@ -321,13 +321,13 @@ pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejecti
                     limits.publish_step_count_max
                 )));
             }
-            Some(Excess::Bytes) => return Err(Beyond::Bytes.refusal(limits)),
+            Some(Excess::Bytes) => return Err(ExceededLimit::Bytes.rejection(limits)),
             Some(Excess::Copies) => count = usize::MAX,
             None => {}
         }
     }
     if count > limits.publish_copy_count_max {
-        return Err(Beyond::Copies.refusal(limits));
+        return Err(ExceededLimit::Copies.rejection(limits));
     }
     Ok(())
 }

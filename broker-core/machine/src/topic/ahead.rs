@@ -21,10 +21,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::Topic;
-use super::copies::{Beyond, Staged, staged_bytes};
+use super::copies::{ExceededLimit, StagedCopies, staged_bytes};
 use super::peer::journey_of_peer;
 use super::publish::Journey;
-use super::steps::Asked;
+use super::steps::CommandKind;
 use super::transaction::is_published;
 use super::transfer::journey_of;
 use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
@@ -50,14 +50,14 @@ const ALWAYS_KEPT_BYTES: u64 = 64 << 10;
 
 /// State of judging ahead.
 pub(super) struct JudgedAhead {
-    whose: Whose,
-    selections: BTreeMap<Known, Selection>,
+    subject: Subject,
+    selections: BTreeMap<MessageKey, Selection>,
     /// Number of judged messages, and the state of the next one.
     count: usize,
     judging: Judging,
     /// Copies of all judged messages.
-    staged: Staged,
-    cut_short: Option<CutShort>,
+    staged: StagedCopies,
+    stopped_by: Option<StopReason>,
     /// Steps since the last report to the topic, and all steps.
     taken: u64,
     steps: u64,
@@ -71,16 +71,16 @@ pub(super) struct JudgedAhead {
 
 /// The command, or the scheduled message, that is judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Subject {
     Command(Ticket),
     Scheduled(SequenceNumber),
 }
 
 /// Reason for which the rest of a command is not judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CutShort {
+enum StopReason {
     /// The limit of an atomic step is exceeded.
-    Step(Beyond),
+    Step(ExceededLimit),
     /// All topics together have reached the limit of judged bytes.
     Broker,
     /// A list from another entity has taken the time of a publish.
@@ -89,7 +89,7 @@ enum CutShort {
 
 /// A message of a command that rules may see.
 #[derive(Clone, Copy)]
-enum Coming<'c> {
+enum IncomingMessage<'c> {
     /// From a client.
     Sent(&'c InboundMessage),
     /// From another entity.
@@ -99,7 +99,7 @@ enum Coming<'c> {
 }
 
 /// The next message to judge, with its journey.
-struct Next<'c> {
+struct NextMessage<'c> {
     content: &'c Content,
     journey: Journey,
     is_new: bool,
@@ -110,9 +110,7 @@ impl JudgedAhead {
     pub(super) fn staged_bytes(&self, may_be_in_sessions: bool) -> u64 {
         let found = self.selections.iter();
         found
-            .map(|(known, selection)| {
-                staged_bytes(selection, known.set_bytes(), may_be_in_sessions)
-            })
+            .map(|(key, selection)| staged_bytes(selection, key.set_bytes(), may_be_in_sessions))
             .sum()
     }
 
@@ -165,57 +163,57 @@ impl Topic {
     /// Returns the copies found ahead for a message that is published now.
     pub(super) fn found_ahead(&self, content: &Content, journey: &Journey) -> Option<Selection> {
         let ahead = self.ahead.as_ref()?;
-        ahead.selections.get(&Known::of(content, journey)).cloned()
+        ahead.selections.get(&MessageKey::of(content, journey)).cloned()
     }
 
     /// Takes the explanations found ahead.
     pub(super) fn explained_ahead(&mut self, ticket: Ticket) -> Option<Vec<Explanation>> {
-        let ahead = self.ahead.take_if(|ahead| ahead.whose == Whose::Command(ticket))?;
+        let ahead = self.ahead.take_if(|ahead| ahead.subject == Subject::Command(ticket))?;
         Some(ahead.explained).filter(|explained| !explained.is_empty())
     }
 
     /// Takes the rules compiled ahead for a subscription to create.
     pub(super) fn rules_ahead(&mut self, ticket: Ticket) -> Option<Result<Vec<Rule>, Rejection>> {
-        let ahead = self.ahead.take_if(|ahead| ahead.whose == Whose::Command(ticket))?;
+        let ahead = self.ahead.take_if(|ahead| ahead.subject == Subject::Command(ticket))?;
         Some(ahead.rules)
     }
 
     /// Refuses a command whose judging ended at a limit.
-    pub(super) fn refuse_cut_short(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-        match self.ahead.as_ref().and_then(|ahead| ahead.cut_short) {
+    pub(super) fn refuse_unjudged(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        match self.ahead.as_ref().and_then(|ahead| ahead.stopped_by) {
             // A client's send is not a list from another entity.
-            None | Some(CutShort::List) => Ok(()),
-            Some(CutShort::Step(beyond)) => Err(beyond.refusal(ctx.limits)),
-            Some(CutShort::Broker) => Err(Rejection::too_much_judged(ctx.limits)),
+            None | Some(StopReason::List) => Ok(()),
+            Some(StopReason::Step(exceeded)) => Err(exceeded.rejection(ctx.limits)),
+            Some(StopReason::Broker) => Err(Rejection::too_much_judged(ctx.limits)),
         }
     }
 
     /// Whether a message of a list was not judged, because judging ended at a limit.
-    pub(super) fn is_left_out(&self, message: &InboundMessage, journey: &Journey) -> bool {
-        let Some(ahead) = self.ahead.as_ref().filter(|ahead| ahead.cut_short.is_some()) else {
+    pub(super) fn is_unjudged(&self, message: &InboundMessage, journey: &Journey) -> bool {
+        let Some(ahead) = self.ahead.as_ref().filter(|ahead| ahead.stopped_by.is_some()) else {
             return false;
         };
         !is_for_later(message, ahead.now)
-            && !ahead.selections.contains_key(&Known::of(&message.content, journey))
+            && !ahead.selections.contains_key(&MessageKey::of(&message.content, journey))
     }
 
     /// Whether a due scheduled message was not judged, because judging ended at a limit.
-    pub(super) fn is_due_left_out(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.cut_short.is_some())
+    pub(super) fn is_due_unjudged(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.stopped_by.is_some())
     }
 
     fn judge_command(&mut self, ticket: Ticket, command: &Command, ctx: &mut Ctx<'_>) -> bool {
-        let whose = Whose::Command(ticket);
+        let subject = Subject::Command(ticket);
         if let Command::OfTopic(TopicCommand::InSubscription {
             subscription,
             command: RuleCommand::Explain(message),
         }) = command
         {
             let rules = self.matcher.rules(*subscription).take(ctx.limits.list_count_max).count();
-            return self.explain_ahead(whose, (*subscription, rules), message, ctx);
+            return self.explain_ahead(subject, (*subscription, rules), message, ctx);
         }
         if let Command::OfTopic(TopicCommand::CreateSubscription { rules, .. }) = command {
-            return self.judge_rules_ahead(whose, rules, ctx);
+            return self.judge_rules_ahead(subject, rules, ctx);
         }
         let bytes = property_bytes(command, ctx.now);
         let weighed = self.matcher.steps_of(bytes);
@@ -227,7 +225,7 @@ impl Topic {
             self.judged_steps += steps;
             return true;
         }
-        let mut ahead = self.begin(whose, ctx.now);
+        let mut ahead = self.begin(subject, ctx.now);
         let is_over = self.judge_all(&mut ahead, command, ctx);
         self.keep(ahead);
         is_over
@@ -239,17 +237,17 @@ impl Topic {
         self.ahead = Some(ahead);
     }
 
-    /// Continues the judging of `whose`, or begins it.
-    fn begin(&mut self, whose: Whose, now: Timestamp) -> Box<JudgedAhead> {
+    /// Continues the judging of `subject`, or begins it.
+    fn begin(&mut self, subject: Subject, now: Timestamp) -> Box<JudgedAhead> {
         match self.ahead.take() {
-            Some(ahead) if ahead.whose == whose => ahead,
+            Some(ahead) if ahead.subject == subject => ahead,
             Some(_) | None => Box::new(JudgedAhead {
-                whose,
+                subject,
                 selections: BTreeMap::new(),
                 count: 0,
                 judging: Judging::default(),
-                staged: Staged::default(),
-                cut_short: None,
+                staged: StagedCopies::default(),
+                stopped_by: None,
                 taken: 0,
                 steps: 0,
                 explained: Vec::new(),
@@ -262,17 +260,17 @@ impl Topic {
 
     fn judge_all(&self, ahead: &mut JudgedAhead, command: &Command, ctx: &mut Ctx<'_>) -> bool {
         let mut steps = SLICE_STEPS;
-        if ahead.cut_short.is_some() {
+        if ahead.stopped_by.is_some() {
             return true;
         }
         // Skipping the judged messages takes little time compared with a slice.
-        for coming in messages_of(command).skip(ahead.count) {
-            let Some(next) = self.next(coming, ahead.now) else {
+        for incoming in messages_of(command).skip(ahead.count) {
+            let Some(next) = self.next(incoming, ahead.now) else {
                 ahead.count += 1;
                 continue;
             };
             if ahead.is_too_much(ctx) {
-                ahead.cut_short = Some(CutShort::Broker);
+                ahead.stopped_by = Some(StopReason::Broker);
                 return true;
             }
             if steps == 0 || !self.judge_one(ahead, &next, &mut steps, ctx) {
@@ -282,11 +280,11 @@ impl Topic {
             if next.is_new {
                 ahead.sequence = ahead.sequence.next();
             }
-            ahead.cut_short = match ahead.staged.beyond(ctx.limits) {
-                Some(beyond) => Some(CutShort::Step(beyond)),
-                None => ahead.is_long_list(command, ctx.limits).then_some(CutShort::List),
+            ahead.stopped_by = match ahead.staged.exceeded_limit(ctx.limits) {
+                Some(exceeded) => Some(StopReason::Step(exceeded)),
+                None => ahead.is_long_list(command, ctx.limits).then_some(StopReason::List),
             };
-            if ahead.cut_short.is_some() {
+            if ahead.stopped_by.is_some() {
                 return true;
             }
         }
@@ -296,7 +294,7 @@ impl Topic {
     fn judge_one(
         &self,
         ahead: &mut JudgedAhead,
-        next: &Next<'_>,
+        next: &NextMessage<'_>,
         steps: &mut u64,
         ctx: &mut Ctx<'_>,
     ) -> bool {
@@ -313,25 +311,25 @@ impl Topic {
         *steps = steps.saturating_sub(judged.saturating_add(viewed));
         if is_over {
             let selection = std::mem::take(&mut ahead.judging).into_selection();
-            ahead.staged = ahead.staged.and(Staged::of(&selection, &next.journey));
-            ahead.selections.insert(Known::of(next.content, &next.journey), selection);
+            ahead.staged = ahead.staged.and(StagedCopies::of(&selection, &next.journey));
+            ahead.selections.insert(MessageKey::of(next.content, &next.journey), selection);
         }
         is_over
     }
 
     /// Returns the message to judge; `None` if no rule sees it.
-    fn next<'c>(&self, coming: Coming<'c>, now: Timestamp) -> Option<Next<'c>> {
-        let message = coming.message();
+    fn next<'c>(&self, incoming: IncomingMessage<'c>, now: Timestamp) -> Option<NextMessage<'c>> {
+        let message = incoming.message();
         if is_for_later(message, now) {
             return None;
         }
-        let journey = match coming {
-            Coming::Sent(_) => Journey::default(),
-            Coming::Arrived(arrival) => journey_of(arrival),
-            Coming::FromPeer(arrival) => journey_of_peer(arrival),
+        let journey = match incoming {
+            IncomingMessage::Sent(_) => Journey::default(),
+            IncomingMessage::Arrived(arrival) => journey_of(arrival),
+            IncomingMessage::FromPeer(arrival) => journey_of_peer(arrival),
         };
         let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
-        Some(Next { content: &message.content, journey, is_new })
+        Some(NextMessage { content: &message.content, journey, is_new })
     }
 
     fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
@@ -342,14 +340,14 @@ impl Topic {
             self.judged_steps += steps;
             return true;
         }
-        let mut ahead = self.begin(Whose::Scheduled(from), ctx.now);
+        let mut ahead = self.begin(Subject::Scheduled(from), ctx.now);
         if ahead.is_too_much(ctx) {
-            ahead.cut_short = Some(CutShort::Broker);
+            ahead.stopped_by = Some(StopReason::Broker);
             self.ahead = Some(ahead);
             return true;
         }
         let Some(journey) = self.journey_of_scheduled(from) else { return true };
-        let next = Next { content: &content, journey, is_new: true };
+        let next = NextMessage { content: &content, journey, is_new: true };
         let is_over = self.judge_one(&mut ahead, &next, &mut { SLICE_STEPS }, ctx);
         self.keep(ahead);
         is_over
@@ -359,7 +357,7 @@ impl Topic {
     /// invalid rule, or at the limit of bytes.
     fn judge_rules_ahead(
         &mut self,
-        whose: Whose,
+        subject: Subject,
         descriptions: &[RuleDescription],
         ctx: &Ctx<'_>,
     ) -> bool {
@@ -369,7 +367,7 @@ impl Topic {
             self.ahead = None;
             return true;
         }
-        let mut ahead = self.begin(whose, ctx.now);
+        let mut ahead = self.begin(subject, ctx.now);
         let mut is_over = true;
         if let Ok(mut rules) = std::mem::replace(&mut ahead.rules, Ok(Vec::new())) {
             let next = descriptions.iter().skip(rules.len()).take(SLICE_RULES).cloned();
@@ -392,7 +390,7 @@ impl Topic {
     /// reach the subscription.
     fn explain_ahead(
         &mut self,
-        whose: Whose,
+        subject: Subject,
         (subscription, count): (EntityId, usize),
         message: &InboundMessage,
         ctx: &mut Ctx<'_>,
@@ -403,12 +401,15 @@ impl Topic {
             self.judged_steps += steps;
             return true;
         }
-        let mut ahead = self.begin(whose, ctx.now);
+        let mut ahead = self.begin(subject, ctx.now);
         let mut left = SLICE_STEPS;
         // Whether a catch-all is asked depends on all other rules of the topic (TOP-30).
         if self.is_catch_all(subscription) && ahead.selections.is_empty() {
-            let next =
-                Next { content: &message.content, journey: Journey::default(), is_new: true };
+            let next = NextMessage {
+                content: &message.content,
+                journey: Journey::default(),
+                is_new: true,
+            };
             if !self.judge_one(&mut ahead, &next, &mut left, ctx) {
                 self.keep(ahead);
                 return false;
@@ -438,7 +439,7 @@ impl Topic {
     }
 }
 
-impl<'c> Coming<'c> {
+impl<'c> IncomingMessage<'c> {
     /// Bytes of the overlays on the message.
     fn set_bytes(self) -> u64 {
         match self {
@@ -465,7 +466,7 @@ fn property_bytes(command: &Command, now: Timestamp) -> u64 {
         // Each message starts again with all rules.
         false => u64::from(message.envelope.header_size) + 1_024,
     };
-    messages_of(command).map(|coming| bytes(coming.message())).sum()
+    messages_of(command).map(|incoming| bytes(incoming.message())).sum()
 }
 
 /// Steps to read a message with `set_bytes` bytes of overlays.
@@ -480,36 +481,36 @@ fn view_steps(content: &Content, set_bytes: u64) -> u64 {
 /// Steps to read the messages of a command that have overlays. The property bytes of the others
 /// count already.
 fn view_steps_of(command: &Command) -> u64 {
-    let steps = messages_of(command).map(|coming| match coming.set_bytes() {
+    let steps = messages_of(command).map(|incoming| match incoming.set_bytes() {
         0 => 0,
-        set_bytes => view_steps(&coming.message().content, set_bytes),
+        set_bytes => view_steps(&incoming.message().content, set_bytes),
     });
     steps.fold(0, u64::saturating_add)
 }
 
 /// Iterates over the messages of a command that are published, in their order.
-fn messages_of(command: &Command) -> impl Iterator<Item = Coming<'_>> {
+fn messages_of(command: &Command) -> impl Iterator<Item = IncomingMessage<'_>> {
     let mut sent: &[InboundMessage] = &[];
     let mut parts: &[Part] = &[];
     let mut arrived: &[Arrival] = &[];
     let mut of_peers: &[PeerArrival] = &[];
-    match Asked::of(command) {
-        Asked::Publish(messages) => sent = messages,
-        Asked::Check(operation) => sent = published_by(operation),
-        Asked::Commit(all) => parts = all,
-        Asked::TakeIn(messages) => arrived = messages,
-        Asked::TakeFromPeer(messages) => of_peers = messages,
-        Asked::Cancel(_)
-        | Asked::SendOn(_)
-        | Asked::Rules { .. }
-        | Asked::Plain
-        | Asked::OfOutbox => {}
+    match CommandKind::of(command) {
+        CommandKind::Publish(messages) => sent = messages,
+        CommandKind::Check(operation) => sent = published_by(operation),
+        CommandKind::Commit(all) => parts = all,
+        CommandKind::Arrivals(messages) => arrived = messages,
+        CommandKind::PeerArrivals(messages) => of_peers = messages,
+        CommandKind::Cancel(_)
+        | CommandKind::SendVia(_)
+        | CommandKind::ListRules { .. }
+        | CommandKind::SingleStep
+        | CommandKind::Outbox => {}
     }
     let of_parts = parts.iter().filter(|part| is_published(part));
     let of_parts = of_parts.flat_map(|part| part.operation.messages());
-    let sent = sent.iter().chain(of_parts).map(Coming::Sent);
-    let arrived = arrived.iter().map(Coming::Arrived);
-    sent.chain(arrived).chain(of_peers.iter().map(Coming::FromPeer))
+    let sent = sent.iter().chain(of_parts).map(IncomingMessage::Sent);
+    let arrived = arrived.iter().map(IncomingMessage::Arrived);
+    sent.chain(arrived).chain(of_peers.iter().map(IncomingMessage::FromPeer))
 }
 
 /// Returns the messages of an operation that are published.
@@ -533,13 +534,13 @@ fn is_for_later(message: &InboundMessage, now: Timestamp) -> bool {
 /// while the command waits, and its journey. Copies of a publish share their content, and differ
 /// in the properties set by rules.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Known {
+struct MessageKey {
     content: (usize, usize),
     first: SequenceNumber,
     changes: Option<Bytes>,
 }
 
-impl Known {
+impl MessageKey {
     fn of(content: &Content, journey: &Journey) -> Self {
         let bytes = content.as_bytes();
         Self {
@@ -571,26 +572,22 @@ mod tests {
     /// Copies that share their content are distinguished by the other two, which rules can see
     /// (SQL-09).
     #[test]
-    fn messages_that_are_judged_ahead_are_told_apart() {
+    fn judged_messages_are_distinguished_by_content_number_and_overlays() {
         let content = Message::new("x").encode();
         let other = Message::new("x").encode();
         let all = [
-            Known::of(&content, &journey(0, None)),
-            Known::of(&content, &journey(7, None)),
-            Known::of(&content, &journey(8, None)),
-            Known::of(&content, &journey(7, set("a"))),
-            Known::of(&content, &journey(7, set("b"))),
+            MessageKey::of(&content, &journey(0, None)),
+            MessageKey::of(&content, &journey(7, None)),
+            MessageKey::of(&content, &journey(8, None)),
+            MessageKey::of(&content, &journey(7, set("a"))),
+            MessageKey::of(&content, &journey(7, set("b"))),
             // Equal bytes at another address are another message.
-            Known::of(&other, &journey(7, set("a"))),
+            MessageKey::of(&other, &journey(7, set("a"))),
         ];
-        for (place, known) in all.iter().enumerate() {
+        for (place, key) in all.iter().enumerate() {
             for (other_place, other) in all.iter().enumerate() {
-                assert_eq!(known == other, place == other_place, "{place} and {other_place}");
-                assert_eq!(
-                    known.cmp(other).is_eq(),
-                    place == other_place,
-                    "{place}, {other_place}"
-                );
+                assert_eq!(key == other, place == other_place, "{place} and {other_place}");
+                assert_eq!(key.cmp(other).is_eq(), place == other_place, "{place}, {other_place}");
             }
         }
     }
@@ -598,10 +595,10 @@ mod tests {
     /// The same message is found in any holder of its bytes, with any fields that its rules do not
     /// see.
     #[test]
-    fn the_same_message_is_found_again() {
+    fn judged_message_is_found_again_in_another_holder() {
         let content = Message::new("x").encode();
-        let found = Known::of(&content, &journey(7, set("a")));
+        let found = MessageKey::of(&content, &journey(7, set("a")));
         let journey = Journey { hops: 3, copies_spent: 9, ..journey(7, set("a")) };
-        assert!(found == Known::of(&content.clone(), &journey));
+        assert!(found == MessageKey::of(&content.clone(), &journey));
     }
 }

@@ -32,12 +32,12 @@ pub(super) fn copies_bytes(count: usize, in_session_count: usize) -> u64 {
 }
 
 /// Properties that copies inherit from the published message, with all changes made on its way.
-pub(super) struct Inherited {
+pub(super) struct InheritedProperties {
     time_to_live: Option<TimeSpan>,
     session: Option<Arc<str>>,
 }
 
-impl Inherited {
+impl InheritedProperties {
     /// Returns the properties as the sender set them.
     pub(super) fn of_content(content: &Content) -> Self {
         let view = content.property_view();
@@ -66,7 +66,7 @@ impl Topic {
     /// Numbers the copies by subscription (TOP-05), and creates their slots.
     pub(super) fn copies(
         &self,
-        (content, inherited): (&Content, &Inherited),
+        (content, inherited): (&Content, &InheritedProperties),
         sequence: SequenceNumber,
         selection: Selection,
         journey: &Journey,
@@ -77,7 +77,7 @@ impl Topic {
         if selection.copies.is_empty() {
             return copies;
         }
-        let mut before = Before::of(content, journey);
+        let mut before = EarlierOverlays::of(content, journey);
         for Copy { subscription: id, changed, refusal } in selection.copies {
             let Some(subscription) = self.subscriptions.get(&id) else { continue };
             let previous = copies.last().filter(|last| last.subscription == id);
@@ -161,7 +161,7 @@ pub(super) fn staged_bytes(selection: &Selection, set_bytes: u64, may_be_in_sess
 
 /// Copies of some messages in one atomic step.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Staged {
+pub(super) struct StagedCopies {
     copy_count: usize,
     /// Bytes in the store in addition to the contents.
     bytes: u64,
@@ -169,12 +169,12 @@ pub(super) struct Staged {
 
 /// Limit of an atomic step that is exceeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beyond {
+pub(super) enum ExceededLimit {
     Copies,
     Bytes,
 }
 
-impl Staged {
+impl StagedCopies {
     /// Returns the copies of a message.
     pub(super) fn of(selection: &Selection, journey: &Journey) -> Self {
         Self {
@@ -196,21 +196,21 @@ impl Staged {
     }
 
     /// Returns the limit that is exceeded, if any.
-    pub(super) const fn beyond(self, limits: &Limits) -> Option<Beyond> {
+    pub(super) const fn exceeded_limit(self, limits: &Limits) -> Option<ExceededLimit> {
         if self.copy_count > limits.publish_copy_count_max {
-            return Some(Beyond::Copies);
+            return Some(ExceededLimit::Copies);
         }
         if self.bytes > limits.atomic_bytes_max {
-            return Some(Beyond::Bytes);
+            return Some(ExceededLimit::Bytes);
         }
         None
     }
 }
 
-impl Beyond {
+impl ExceededLimit {
     /// Returns the rejection, which names the limit: the sender did not cause it, but the rules of
     /// the topic.
-    pub(super) fn refusal(self, limits: &Limits) -> Rejection {
+    pub(super) fn rejection(self, limits: &Limits) -> Rejection {
         Rejection::quota_exceeded(match self {
             Self::Copies => format!(
                 "the publish would become more than {} copies in the subscriptions at once, the \
@@ -234,15 +234,15 @@ pub(super) fn overlay_bytes(copy: &Copy) -> u64 {
 /// Shared state of all copies of a message with earlier overlays. The merge of overlays and the
 /// measurement of the header are prepared for the first copy that needs them, and reused for
 /// thousands.
-struct Before<'m> {
+struct EarlierOverlays<'m> {
     content: &'m Content,
     set: Option<&'m Overlay>,
     beneath: Option<Beneath<'m>>,
-    measured: Option<Measured>,
+    measurement: Option<HeaderMeasurement>,
 }
 
 /// Size of the header with the earlier overlays.
-struct Measured {
+struct HeaderMeasurement {
     /// `None` if no message can have these properties.
     sizes: Option<HeaderSizes>,
     /// The entity where it was dead-lettered is not a property of the message, so it counts in
@@ -250,9 +250,9 @@ struct Measured {
     source_bytes: u32,
 }
 
-impl<'m> Before<'m> {
+impl<'m> EarlierOverlays<'m> {
     const fn of(content: &'m Content, journey: &'m Journey) -> Self {
-        Self { content, set: journey.changes.as_ref(), beneath: None, measured: None }
+        Self { content, set: journey.changes.as_ref(), beneath: None, measurement: None }
     }
 
     /// Returns all overlays of a copy as one, with `set` from a rule on top.
@@ -276,10 +276,10 @@ impl<'m> Before<'m> {
             return None;
         }
         let (content, before) = (self.content, self.set);
-        let Measured { sizes, source_bytes } = self.measured.get_or_insert_with(|| {
+        let HeaderMeasurement { sizes, source_bytes } = self.measurement.get_or_insert_with(|| {
             let source = Overlay::source_of(before.into_iter()).map(Overlay::dead_letter_source);
             let source_bytes = source.map_or(0, |source| source.size_bytes());
-            Measured { sizes: content.header_sizes(before), source_bytes }
+            HeaderMeasurement { sizes: content.header_sizes(before), source_bytes }
         });
         let bytes = match (sizes, set) {
             (Some(sizes), Some(set)) => sizes.with(set),

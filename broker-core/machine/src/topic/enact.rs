@@ -34,7 +34,7 @@ impl Topic {
                     history.forget(*bucket);
                 }
             }
-            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
+            Change::PeerTaken { source, record } => self.peers.remember(*source, *record),
             Change::PeerForgotten { source } => self.peers.forget(source),
             Change::OfTopic(change) => self.enact_own(change),
             Change::Removed { .. }
@@ -65,7 +65,7 @@ impl Topic {
                 }
                 self.last_sequence = self.last_sequence.max(*sequence);
                 for copy in copies {
-                    self.relatives.size_bytes += u64::from(copy.slot.size);
+                    self.family_summary.size_bytes += u64::from(copy.slot.size);
                     if let Some(subscription) = self.subscriptions.get_mut(&copy.subscription) {
                         subscription.last_sequence = copy.sequence;
                     }
@@ -114,7 +114,7 @@ impl Topic {
             self.sources.insert(sequence, source);
         }
         self.scheduled_bytes += u64::from(slot.size);
-        self.relatives.size_bytes += u64::from(slot.size);
+        self.family_summary.size_bytes += u64::from(slot.size);
         self.slots.insert(sequence, slot);
         self.last_sequence = self.last_sequence.max(sequence);
     }
@@ -126,7 +126,7 @@ impl Topic {
             self.schedule.remove(slot.enqueued_at, sequence);
             let size = u64::from(slot.size);
             self.scheduled_bytes = self.scheduled_bytes.saturating_sub(size);
-            self.relatives.size_bytes = self.relatives.size_bytes.saturating_sub(size);
+            self.family_summary.size_bytes = self.family_summary.size_bytes.saturating_sub(size);
         }
     }
 }

@@ -2,11 +2,11 @@
 //! transfer, the transfer dead-letter queue, and all subscriptions (TMP-10, TMP-14, TMP-16).
 
 use super::Topic;
-use crate::idle::Idles;
+use crate::idle::IdleDetection;
 use crate::time::{TimeSpan, Timestamp};
 use crate::usage::Usage;
 
-impl Idles for Topic {
+impl IdleDetection for Topic {
     fn usage(&self) -> &Usage {
         &self.usage
     }
@@ -20,7 +20,7 @@ impl Idles for Topic {
     }
 
     fn last_use(&self) -> Timestamp {
-        self.usage.last_of_any_kind().max(self.relatives.used_at)
+        self.usage.last_of_any_kind().max(self.family_summary.used_at)
     }
 
     fn is_held(&self) -> bool {
@@ -29,6 +29,6 @@ impl Idles for Topic {
 
     /// Whether a subscription is permanently in use.
     fn is_held_by_others(&self) -> bool {
-        self.relatives.is_held
+        self.family_summary.is_held
     }
 }

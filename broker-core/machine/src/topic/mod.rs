@@ -53,7 +53,7 @@ use siphasher::sip128::SipHasher24;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::{CopySettings, Family};
-use super::idle::Idles as _;
+use super::idle::IdleDetection as _;
 use super::intake::Intake;
 use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
@@ -115,7 +115,7 @@ pub struct Topic {
     usage: Usage,
     /// Data from the subscriptions: their last use, whether one is permanently in use, and the
     /// bytes of the whole tree.
-    relatives: Relatives,
+    family_summary: FamilySummary,
 }
 
 /// Data of a subscription that the topic needs.
@@ -134,7 +134,7 @@ fn sessions_of(subscription: Option<&Subscription>) -> usize {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Relatives {
+struct FamilySummary {
     used_at: Timestamp,
     is_held: bool,
     receiver_count: usize,
@@ -175,7 +175,7 @@ impl Topic {
             subscriptions: BTreeMap::new(),
             session_subscription_count: 0,
             usage: Usage::starting(now),
-            relatives: Relatives::default(),
+            family_summary: FamilySummary::default(),
         }
     }
 
@@ -251,11 +251,11 @@ impl Topic {
             scheduled: counts.scheduled,
             transfer: counts.transfer,
             transfer_dead_letter: counts.transfer_dead_letter,
-            size_bytes: self.relatives.size_bytes,
+            size_bytes: self.family_summary.size_bytes,
             last_sequence: self.last_sequence,
             created_at: self.usage.created_at,
             updated_at: self.usage.updated_at,
-            accessed_at: self.usage.last_at.max(self.relatives.used_at),
+            accessed_at: self.usage.last_at.max(self.family_summary.used_at),
         }
     }
 
@@ -461,8 +461,8 @@ impl Machine for Topic {
         }
         // A subscription that is permanently in use is in use now (TMP-15).
         let used_at = if family.is_held() { now } else { family.used_at() };
-        self.relatives = Relatives {
-            used_at: self.relatives.used_at.max(used_at),
+        self.family_summary = FamilySummary {
+            used_at: self.family_summary.used_at.max(used_at),
             is_held: family.is_held(),
             receiver_count: family.subscription_receiver_count(),
             size_bytes: family.size_bytes,

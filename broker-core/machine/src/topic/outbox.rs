@@ -7,7 +7,7 @@
 
 use super::Topic;
 use crate::command::Command;
-use crate::idle::Idles as _;
+use crate::idle::IdleDetection as _;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::queue::Queue;
@@ -52,12 +52,12 @@ impl Topic {
         });
         outbox.pace(self.moves);
         outbox.number_after(self.last_sequence);
-        outbox.note_other_receivers(self.relatives.receiver_count);
+        outbox.note_other_receivers(self.family_summary.receiver_count);
         let size_before = outbox.size_bytes();
         let result = run(&mut outbox);
         self.last_sequence = self.last_sequence.max(outbox.last_sequence());
-        self.relatives.size_bytes =
-            (self.relatives.size_bytes + outbox.size_bytes()).saturating_sub(size_before);
+        self.family_summary.size_bytes =
+            (self.family_summary.size_bytes + outbox.size_bytes()).saturating_sub(size_before);
         // Sends via the topic and use of its sub-queue count as use of the topic (TMP-16).
         if outbox.used_at() > self.usage.last_at {
             self.usage.touch(outbox.used_at());

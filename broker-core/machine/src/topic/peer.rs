@@ -2,7 +2,7 @@
 //! of its copies, so that a message whose answer was lost is not published twice (FWD-09, FWD-13).
 
 use super::Topic;
-use super::copies::Staged;
+use super::copies::StagedCopies;
 use super::publish::Journey;
 use crate::command::{Outcome, PeerArrival};
 use crate::effect::Answer;
@@ -10,7 +10,7 @@ use crate::error::Rejection;
 use crate::intake::Intake as _;
 use crate::message::Overlay;
 use crate::peers::PeerSource;
-use crate::take_over::{self, Admitted};
+use crate::take_over::{self, TakeDecision};
 use crate::{Ctx, Step, intake};
 
 impl Topic {
@@ -24,7 +24,7 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let mut staged = Staged::default();
+        let mut staged = StagedCopies::default();
         let results = take_over::arrivals_of_peer(messages, |arrival| {
             self.take_from_peer(source, arrival, &mut staged, ctx, step)
         });
@@ -38,23 +38,23 @@ impl Topic {
         &mut self,
         source: PeerSource,
         arrival: PeerArrival,
-        staged: &mut Staged,
+        staged: &mut StagedCopies,
         ctx: &mut Ctx<'_>,
         step: &mut Step,
-    ) -> Result<Admitted<()>, Rejection> {
+    ) -> Result<TakeDecision<()>, Rejection> {
         let journey = journey_of_peer(&arrival);
         let PeerArrival { message, sequence, enqueued_at, hops, .. } = arrival;
-        if self.peers.knows(&source, sequence, enqueued_at) {
-            return Ok(Admitted::Now(()));
+        if self.peers.contains(&source, sequence, enqueued_at) {
+            return Ok(TakeDecision::Take(()));
         }
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
-        if self.is_left_out(&message, &journey) {
-            return Ok(Admitted::Later);
+        if self.is_unjudged(&message, &journey) {
+            return Ok(TakeDecision::Postpone);
         }
         let plan = self.admit_one(&message, &journey, step.bytes_added, ctx)?;
         let with_it = staged.and(plan.staged(&journey));
-        if with_it.beyond(ctx.limits).is_some() {
-            return Ok(Admitted::Later);
+        if with_it.exceeded_limit(ctx.limits).is_some() {
+            return Ok(TakeDecision::Postpone);
         }
         if self.peers.grows_by(&source) {
             intake::refuse_too_many_taken(ctx)?;
@@ -62,7 +62,7 @@ impl Topic {
         *staged = with_it;
         self.accept(message, plan, journey, ctx, step);
         self.record_peer(source, sequence, enqueued_at, ctx, step);
-        Ok(Admitted::Now(()))
+        Ok(TakeDecision::Take(()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Topic;
 use super::admit::Plan;
-use super::copies::Inherited;
+use super::copies::InheritedProperties;
 use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
 use crate::command::{InboundMessage, Outcome};
 use crate::duplicate_history::DuplicateHistory;
@@ -96,7 +96,7 @@ impl Topic {
         let InboundMessage { content, envelope } = message;
         journey.marks = Marks::never_duplicate(envelope.never_duplicate());
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            return DuplicateHistory::told(&envelope, kept);
+            return DuplicateHistory::number_for_sender(&envelope, kept);
         }
         let next = self.last_sequence.next();
         let is_scheduled = matches!(plan, Plan::Schedule(_));
@@ -127,7 +127,7 @@ impl Topic {
                 self.change(change, Durability::Sync, ctx, step);
             }
             Plan::Publish(selection) => {
-                let inherited = Inherited::of_envelope(&envelope);
+                let inherited = InheritedProperties::of_envelope(&envelope);
                 let copies =
                     self.copies((&content, &inherited), sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::New(content), copies, ctx, step);

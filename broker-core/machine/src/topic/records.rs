@@ -36,9 +36,9 @@ impl Topic {
             Change::IdsForgotten { bucket } => {
                 batch.delete_prefix(&codec::id_bucket_key(self.id, *bucket));
             }
-            Change::PeerTaken { source, taking } => {
-                batch.put(&codec::peer_key(self.id, source, taking.place()), |value| {
-                    codec::write_taking(taking, value);
+            Change::PeerTaken { source, record } => {
+                batch.put(&codec::peer_key(self.id, source, record.place()), |value| {
+                    codec::write_peer_record(record, value);
                 });
             }
             Change::PeerForgotten { source } => {
@@ -147,7 +147,7 @@ impl Topic {
         batch: &mut Batch,
     ) -> Option<Durability> {
         let numbered = self.last_sequence != self.stored_sequence;
-        if !numbered && !self.usage.wants_storing(now) {
+        if !numbered && !self.usage.needs_storing(now) {
             return None;
         }
         self.stored_sequence = self.last_sequence;
@@ -200,8 +200,8 @@ impl Topic {
             // Overlays are contents; the slot has their count.
             RecordKey::Overlay => {}
             RecordKey::Peer(source) => {
-                let taking = codec::read_taking(value).map_err(corrupt)?;
-                self.peers.remember(source, taking);
+                let record = codec::read_peer_record(value).map_err(corrupt)?;
+                self.peers.remember(source, record);
             }
             RecordKey::Rule | RecordKey::SessionState => {
                 return Err(corrupt("record of a subscription or a queue in the space of a topic"));

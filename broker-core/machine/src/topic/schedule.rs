@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use super::Topic;
-use super::copies::{Inherited, Staged};
+use super::copies::{InheritedProperties, StagedCopies};
 use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent, Removal};
 use crate::command::Outcome;
@@ -115,13 +115,13 @@ impl Topic {
             };
             let sequence = self.last_sequence.next();
             let Some(journey) = self.journey_of_scheduled(from) else { continue };
-            if self.is_due_left_out() {
+            if self.is_due_unjudged() {
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
                 continue;
             }
             let selection = self.select(&content, &journey, sequence, ctx);
             if selection.excess.is_some()
-                || Staged::of(&selection, &journey).beyond(ctx.limits).is_some()
+                || StagedCopies::of(&selection, &journey).exceeded_limit(ctx.limits).is_some()
                 || !self.may_become(&selection, &journey)
                 || intake::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
             {
@@ -129,7 +129,7 @@ impl Topic {
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
                 continue;
             }
-            let inherited = Inherited::of_content(&content);
+            let inherited = InheritedProperties::of_content(&content);
             let copies = self.copies((&content, &inherited), sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);

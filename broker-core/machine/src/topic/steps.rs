@@ -17,10 +17,10 @@ const PASSED_PER_STEP: usize = 16;
 /// Number of listed rules that count as one step: each is copied, and judges no message.
 const SHOWN_PER_STEP: usize = 4;
 
-/// Commands by the kind of their cost. The match in [`Asked::of`] names every command, so that a
+/// Commands by the kind of their cost. The match in [`CommandKind::of`] names every command, so that a
 /// new one must define its cost.
 #[derive(Clone, Copy)]
-pub(super) enum Asked<'c> {
+pub(super) enum CommandKind<'c> {
     /// Publishes messages of a client.
     Publish(&'c [InboundMessage]),
     /// Checks an operation of a transaction.
@@ -28,37 +28,37 @@ pub(super) enum Asked<'c> {
     /// Commits a transaction.
     Commit(&'c [Part]),
     /// Publishes messages of another entity.
-    TakeIn(&'c [Arrival]),
+    Arrivals(&'c [Arrival]),
     /// Publishes messages of another broker.
-    TakeFromPeer(&'c [PeerArrival]),
+    PeerArrivals(&'c [PeerArrival]),
     /// Cancels this number of scheduled messages.
     Cancel(usize),
     /// Sends this number of messages via the topic, without rules.
-    SendOn(usize),
+    SendVia(usize),
     /// Lists rules of a subscription.
-    Rules { subscription: EntityId, skip: usize, top: usize },
+    ListRules { subscription: EntityId, skip: usize, top: usize },
     /// One step in any state.
-    Plain,
+    SingleStep,
     /// A command of the outbox.
-    OfOutbox,
+    Outbox,
 }
 
-impl<'c> Asked<'c> {
+impl<'c> CommandKind<'c> {
     pub(super) const fn of(command: &'c Command) -> Self {
         match command {
             Command::Send { message } => Self::Publish(std::slice::from_ref(message)),
             Command::SendBatch { messages } => Self::Publish(messages.as_slice()),
             Command::Check { operation } => Self::Check(operation),
             Command::Commit { parts } => Self::Commit(parts.as_slice()),
-            Command::TransferIn { messages, .. } => Self::TakeIn(messages.as_slice()),
-            Command::TransferFromPeer { messages, .. } => Self::TakeFromPeer(messages.as_slice()),
+            Command::TransferIn { messages, .. } => Self::Arrivals(messages.as_slice()),
+            Command::TransferFromPeer { messages, .. } => Self::PeerArrivals(messages.as_slice()),
             Command::CancelScheduled { sequences } => Self::Cancel(sequences.len()),
-            Command::SendVia { messages, .. } => Self::SendOn(messages.len()),
+            Command::SendVia { messages, .. } => Self::SendVia(messages.len()),
             Command::OfTopic(TopicCommand::InSubscription {
                 subscription,
                 command: RuleCommand::List { skip, top },
-            }) => Self::Rules { subscription: *subscription, skip: *skip, top: *top },
-            Command::OfTopic(_) | Command::Describe => Self::Plain,
+            }) => Self::ListRules { subscription: *subscription, skip: *skip, top: *top },
+            Command::OfTopic(_) | Command::Describe => Self::SingleStep,
             Command::TransferOut { .. }
             | Command::Receive { .. }
             | Command::CancelReceive { .. }
@@ -77,7 +77,7 @@ impl<'c> Asked<'c> {
             | Command::DeleteBatch { .. }
             | Command::DeleteDeferred { .. }
             | Command::Update { .. }
-            | Command::UpdateSubscription { .. } => Self::OfOutbox,
+            | Command::UpdateSubscription { .. } => Self::Outbox,
         }
     }
 }
@@ -91,15 +91,15 @@ impl Topic {
         limits: &Limits,
     ) -> u64 {
         let published = 2 + self.subscriptions.len() as u64;
-        let steps = match Asked::of(command) {
-            Asked::Publish(messages) => published * messages.len() as u64,
+        let steps = match CommandKind::of(command) {
+            CommandKind::Publish(messages) => published * messages.len() as u64,
             // The overlays of a message become part of it, and are removed at the source.
-            Asked::TakeIn(messages) => {
+            CommandKind::Arrivals(messages) => {
                 messages.iter().map(|one| published + one.overlays.len() as u64).sum::<u64>()
             }
             // In addition, the message is remembered, and another source may be forgotten for it.
-            Asked::TakeFromPeer(messages) => (published + 2) * messages.len() as u64,
-            Asked::Commit(parts) => {
+            CommandKind::PeerArrivals(messages) => (published + 2) * messages.len() as u64,
+            CommandKind::Commit(parts) => {
                 let steps_of = |part: &Part| match is_published(part) {
                     true => published * part.operation.count(),
                     // As in a queue. The driver of the tree looks overlays of a subscription's
@@ -108,16 +108,16 @@ impl Topic {
                 };
                 parts.iter().map(steps_of).sum::<u64>()
             }
-            Asked::Cancel(count) => count as u64,
-            Asked::SendOn(count) => 2 * count as u64,
-            Asked::Rules { subscription, skip, top } => {
+            CommandKind::Cancel(count) => count as u64,
+            CommandKind::SendVia(count) => 2 * count as u64,
+            CommandKind::ListRules { subscription, skip, top } => {
                 let count = self.matcher.rule_count_of(subscription);
                 let passed = skip.min(count);
                 let shown = top.min(RuleCommand::LISTED_MAX).min(count - passed);
                 (1 + passed / PASSED_PER_STEP + shown / SHOWN_PER_STEP) as u64
             }
-            Asked::Check(_) | Asked::Plain => 1,
-            Asked::OfOutbox => {
+            CommandKind::Check(_) | CommandKind::SingleStep => 1,
+            CommandKind::Outbox => {
                 self.outbox.as_ref().map_or(1, |outbox| outbox.steps_of(command, now, limits))
             }
         };

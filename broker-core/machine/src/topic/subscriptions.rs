@@ -59,7 +59,7 @@ impl Topic {
             return Err(self.no_subscription());
         }
         // Its last use is no longer known separately (TMP-10).
-        self.usage.touch(self.relatives.used_at);
+        self.usage.touch(self.family_summary.used_at);
         let change = TopicChange::SubscriptionRemoved { id };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         Ok(Answer::after_commit(Outcome::Done))

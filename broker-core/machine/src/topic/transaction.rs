@@ -12,7 +12,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::path::SubQueue;
-use crate::queue::Planned;
+use crate::queue::PlannedOperation;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
 use crate::{Ctx, Step, intake};
 
@@ -73,7 +73,7 @@ impl Topic {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         let together = "the messages of the transaction together";
-        self.refuse_cut_short(ctx).map_err(|rejection| in_transaction(together, &rejection))?;
+        self.refuse_unjudged(ctx).map_err(|rejection| in_transaction(together, &rejection))?;
         for (number, part) in (1usize..).zip(&parts) {
             let why = format!("operation {number} of the transaction, {}", part.operation.name());
             self.admit_part(part, ctx, step)
@@ -174,7 +174,7 @@ impl Topic {
 
     fn carry_out(
         &mut self,
-        planned: Vec<Planned>,
+        planned: Vec<PlannedOperation>,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Vec<PartOutcome> {

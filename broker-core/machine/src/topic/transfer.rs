@@ -2,8 +2,8 @@
 //! of a transfer, and its records at the source are deleted in the same batch (FWD-09, FND-03).
 
 use super::Topic;
-use super::admit::{Plan, refuse_beyond, refuse_excess};
-use super::copies::{Inherited, Staged};
+use super::admit::{Plan, refuse_excess, refuse_large_step};
+use super::copies::{InheritedProperties, StagedCopies};
 use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
@@ -12,7 +12,7 @@ use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::message::Overlay;
 use crate::slot::Marks;
-use crate::take_over::{self, Admitted};
+use crate::take_over::{self, TakeDecision};
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step};
 
@@ -32,27 +32,27 @@ impl Topic {
         step: &mut Step,
     ) -> Answer {
         let admissions = take_over::arrivals(
-            &mut (&mut *self, &mut *ctx, step, Staged::default(), 0u64),
+            &mut (&mut *self, &mut *ctx, step, StagedCopies::default(), 0u64),
             messages,
             when_full,
             |(topic, ctx, step, staged, rewritten), arrival| {
                 let journey = journey_of(arrival);
-                if topic.is_left_out(&arrival.message, &journey) {
-                    return Ok(Admitted::Later);
+                if topic.is_unjudged(&arrival.message, &journey) {
+                    return Ok(TakeDecision::Postpone);
                 }
                 let plan =
                     topic.admit_arrival(&arrival.message, &journey, step.bytes_added, ctx)?;
                 let staged = staged.and(plan.staged(&journey));
-                if staged.beyond(ctx.limits).is_some() {
-                    return Ok(Admitted::Later);
+                if staged.exceeded_limit(ctx.limits).is_some() {
+                    return Ok(TakeDecision::Postpone);
                 }
                 let bytes = rewritten_bytes(&arrival.message, &plan, &journey);
                 let with_it = rewritten.saturating_add(bytes);
                 if bytes > 0 && *rewritten > 0 && with_it > REWRITTEN_BYTES_MAX {
-                    return Ok(Admitted::Later);
+                    return Ok(TakeDecision::Postpone);
                 }
                 *rewritten = with_it;
-                Ok(Admitted::Now((plan, journey, staged)))
+                Ok(TakeDecision::Take((plan, journey, staged)))
             },
             |(topic, ctx, step, staged, _), arrival, (plan, journey, with_it)| {
                 *staged = with_it;
@@ -91,7 +91,7 @@ impl Topic {
             }
             Plan::Publish(selection) => {
                 let sequence = self.last_sequence.next();
-                let inherited = Inherited::of_envelope(&message.envelope);
+                let inherited = InheritedProperties::of_envelope(&message.envelope);
                 let copies =
                     self.copies((&message.content, &inherited), sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
@@ -116,11 +116,11 @@ impl Topic {
         }
         let plan = self.plan(message, journey, self.last_sequence.next(), ctx);
         refuse_excess(std::slice::from_ref(&plan), ctx)?;
-        refuse_beyond(plan.staged(journey), ctx)?;
+        refuse_large_step(plan.staged(journey), ctx)?;
         self.refuse_copies(std::slice::from_ref(&plan), journey)?;
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message, journey)), ctx)?;
         let plans = std::slice::from_ref(&plan);
-        self.refuse_beyond_broker(std::slice::from_ref(message), plans, ctx)?;
+        self.refuse_over_broker_limits(std::slice::from_ref(message), plans, ctx)?;
         self.refuse_full_history(std::slice::from_ref(message), ctx)?;
         Ok(plan)
     }

@@ -38,7 +38,7 @@ impl Topic {
         let change = TopicChange::Described { description, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         if let Some(outbox) = &mut self.outbox {
-            outbox.heed_status(step);
+            outbox.apply_status(step);
         }
         Ok(Answer::after_commit(Outcome::Done))
     }

@@ -417,7 +417,7 @@ fn put(record: Record<'_>) -> u64 {
 /// shown and removed messages with their overlays are within the predicted steps, and stored bytes
 /// within the reservation, or few without one.
 #[test]
-fn each_command_costs_what_was_predicted() {
+fn each_command_stays_within_its_predicted_cost() {
     let limits = Limits::default();
     let mut random = Random(0x0123_4567_89ab_cdef);
     let mut done: BTreeMap<&str, u64> = BTreeMap::new();

@@ -193,7 +193,7 @@ fn judge(machine: &mut impl Machine, limits: &Limits, random: &mut Random) -> (u
 /// DESIGN D6, D11: the cost of a command has its bytes, and a queue stores at most the reserved
 /// bytes.
 #[test]
-fn what_a_queue_stores_was_predicted() {
+fn queue_stores_at_most_the_predicted_bytes() {
     let limits = Limits::default();
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     for (requires_session, detects) in [(false, false), (false, true), (true, false), (true, true)]
@@ -223,7 +223,7 @@ fn what_a_queue_stores_was_predicted() {
 /// DESIGN D6, D11, TOP-10: the same for a topic, where the copies are part of the prediction for
 /// each message.
 #[test]
-fn what_a_topic_stores_was_predicted() {
+fn topic_stores_at_most_the_predicted_bytes() {
     let limits = Limits::default();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for (count, requires_session) in [(0, false), (1, false), (1, true), (20, false), (20, true)] {

@@ -70,7 +70,7 @@ fn judged(machine: &mut impl Machine, command: &Command, limits: &Limits) -> usi
 /// DESIGN D11, QUO-07: properties that rules set on copies are reserved before they are stored,
 /// with any number of subscriptions, and the reservation is not much larger.
 #[test]
-fn what_rules_set_on_copies_was_reserved() {
+fn properties_set_by_rules_are_reserved() {
     let limits = Limits::default();
     let mut random = Random(0x1234_5678_9abc_def1);
     let (mut carried_out, mut beyond, mut nearest) = (0, 0, 0.0_f64);
@@ -119,7 +119,7 @@ fn what_rules_set_on_copies_was_reserved() {
 /// QUO-08, QUO-09: the memory of a rule is bounded by its text, for any text: the census counts at
 /// most a fixed multiple.
 #[test]
-fn what_a_rule_takes_follows_from_what_it_says() {
+fn memory_of_a_rule_is_bounded_by_its_text() {
     let limits = Limits::default();
     let mut random = Random(0xfeed_beef_dead_cafe);
     let description = TopicDescription::new("events", &limits);

@@ -72,9 +72,9 @@ pub use policy::{PolicyRecord, read_instant, read_policies, write_instant, write
 use reader::{Reader, write_text};
 pub use record::{
     Counters, NamespaceFacts, SessionStateRecord, read_acceptance, read_counters,
-    read_namespace_facts, read_session_state, read_subscription_entry, read_taking,
-    write_acceptance, write_counters, write_namespace_facts, write_session_state,
-    write_subscription_entry, write_taking,
+    read_namespace_facts, read_peer_record, read_session_state, read_subscription_entry,
+    write_acceptance, write_counters, write_namespace_facts, write_peer_record,
+    write_session_state, write_subscription_entry,
 };
 pub use rule::{read_rule, write_rule};
 pub use slot::{read_delay, read_slot, write_delay, write_slot};

@@ -71,7 +71,7 @@ impl Cost {
     }
 
     /// Adds `bytes` to the stored bytes, if the command stores anything.
-    fn and_stored(self, bytes: usize) -> Self {
+    fn with_stored(self, bytes: usize) -> Self {
         let more =
             |stored: Stored| Stored { bytes: stored.bytes.saturating_add(bytes as u64), ..stored };
         Self { stored: self.stored.map(more), ..self }
@@ -111,9 +111,9 @@ impl Command {
     #[must_use]
     pub fn cost(&self) -> Cost {
         match self {
-            Self::Send { message } => sending(std::slice::from_ref(message), None),
-            Self::SendBatch { messages } => sending(messages, None),
-            Self::SendVia { messages, destination } => sending(messages, Some(destination)),
+            Self::Send { message } => send_cost(std::slice::from_ref(message), None),
+            Self::SendBatch { messages } => send_cost(messages, None),
+            Self::SendVia { messages, destination } => send_cost(messages, Some(destination)),
             // A second record remembers each message for repetitions.
             Self::TransferFromPeer { messages, .. } => {
                 let sizes = messages.iter().map(|arrival| size(&arrival.message));
@@ -317,12 +317,12 @@ impl Settlement {
 
 /// Cost of sending messages. With a destination, each message waits in an outbox with the path of
 /// the destination, and is not published by this entity.
-fn sending(messages: &[InboundMessage], destination: Option<&str>) -> Cost {
+fn send_cost(messages: &[InboundMessage], destination: Option<&str>) -> Cost {
     let sizes = messages.iter().map(size);
     match destination {
         None => Cost::of_messages(sizes, 1, Publishes::Yes),
         Some(path) => Cost::of_messages(sizes, 1, Publishes::No)
-            .and_stored(path.len().saturating_mul(messages.len())),
+            .with_stored(path.len().saturating_mul(messages.len())),
     }
 }
 
@@ -335,9 +335,11 @@ const fn stored_state(state: &Bytes) -> Stored {
 /// Returns the storage of an operation that sends messages or sets a state.
 fn stored_by(operation: &Operation) -> Option<Stored> {
     match operation {
-        Operation::Send { message } => sending(std::slice::from_ref(message), None).stored,
-        Operation::SendBatch { messages } => sending(messages, None).stored,
-        Operation::SendVia { destination, messages } => sending(messages, Some(destination)).stored,
+        Operation::Send { message } => send_cost(std::slice::from_ref(message), None).stored,
+        Operation::SendBatch { messages } => send_cost(messages, None).stored,
+        Operation::SendVia { destination, messages } => {
+            send_cost(messages, Some(destination)).stored
+        }
         Operation::SetSessionState { state: Some(state), .. } => Some(stored_state(state)),
         Operation::Settle { .. }
         | Operation::RenewLock { .. }

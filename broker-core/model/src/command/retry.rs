@@ -21,14 +21,14 @@ impl Settlement {
         delay: Option<TimeSpan>,
     ) -> Result<Self, Rejection> {
         let is_delay = |(key, _): &&(String, Value)| key == RETRY_DELAY_PROPERTY;
-        let Some((_, said)) = properties.iter().find(is_delay) else {
+        let Some((_, value)) = properties.iter().find(is_delay) else {
             let overlay = (!properties.is_empty()).then(|| Overlay::encode(properties));
             return Ok(Self::Abandon { properties: overlay.transpose()?, delay });
         };
-        let said = retry_delay_of(said)?;
+        let from_property = retry_delay_of(value)?;
         let rest: Vec<_> = properties.iter().filter(|one| !is_delay(one)).cloned().collect();
         let overlay = (!rest.is_empty()).then(|| Overlay::encode(&rest));
-        Ok(Self::Abandon { properties: overlay.transpose()?, delay: delay.or(Some(said)) })
+        Ok(Self::Abandon { properties: overlay.transpose()?, delay: delay.or(Some(from_property)) })
     }
 
     /// Returns a deferral that sets these properties.
@@ -123,7 +123,7 @@ mod tests {
     /// RTY-27, RTY-28: the delay may be any integer type or text of digits; it is not stored, and
     /// an explicit delay wins.
     #[test]
-    fn the_delay_is_taken_out_of_the_properties() {
+    fn abandon_removes_delay_from_properties() {
         let rest = Overlay::encode(&[("a".to_owned(), Value::from("b"))]).unwrap();
         for value in [
             Value::I8(100),
@@ -152,7 +152,7 @@ mod tests {
     /// RTY-10, RTY-27: defer and dead-letter refuse the property with any value, and accept all
     /// others.
     #[test]
-    fn nothing_but_an_abandon_takes_the_property() {
+    fn other_settlements_refuse_delay_property() {
         let limits = Limits::default();
         let dead_letter = |properties: &[(String, Value)]| {
             Settlement::dead_letter(Some("broken"), None, properties, &limits)
@@ -160,10 +160,10 @@ mod tests {
         for value in [Value::I32(0), Value::from("5000"), Value::Bool(true)] {
             let properties =
                 [("a".to_owned(), Value::from("b")), (RETRY_DELAY_PROPERTY.to_owned(), value)];
-            for refused in [Settlement::defer(&properties), dead_letter(&properties)] {
-                let refused = refused.unwrap_err();
-                assert_eq!(refused.condition(), Condition::ArgumentError);
-                assert!(refused.detail().contains(RETRY_DELAY_PROPERTY), "{refused:?}");
+            for rejection in [Settlement::defer(&properties), dead_letter(&properties)] {
+                let rejection = rejection.unwrap_err();
+                assert_eq!(rejection.condition(), Condition::ArgumentError);
+                assert!(rejection.detail().contains(RETRY_DELAY_PROPERTY), "{rejection:?}");
             }
         }
         let others = [("Peeklock-Delay-Ms".to_owned(), Value::I32(1))];
@@ -179,7 +179,7 @@ mod tests {
     /// RTY-27: other types and texts are refused, even with an explicit delay; the entity judges a
     /// delay that is too long.
     #[test]
-    fn what_is_no_delay_is_refused() {
+    fn abandon_refuses_invalid_delay() {
         for value in [
             Value::Null,
             Value::Bool(true),
@@ -193,8 +193,8 @@ mod tests {
             Value::from(" 1"),
         ] {
             for delay in [None, Some(TimeSpan::ZERO)] {
-                let refused = abandon(value.clone(), delay).unwrap_err();
-                assert_eq!(refused.condition(), Condition::ArgumentOutOfRange, "{value:?}");
+                let rejection = abandon(value.clone(), delay).unwrap_err();
+                assert_eq!(rejection.condition(), Condition::ArgumentOutOfRange, "{value:?}");
             }
         }
         for long in [Value::U64(u64::MAX), Value::from("9".repeat(60).as_str())] {

@@ -20,7 +20,7 @@ pub struct PeerSource {
 
 /// A message from such a source that was taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Taking {
+pub struct PeerRecord {
     /// Number of messages taken from this source before it.
     pub ordinal: u64,
     /// Its number at the source.
@@ -31,7 +31,7 @@ pub struct Taking {
     pub at: Timestamp,
 }
 
-impl Taking {
+impl PeerRecord {
     /// Place in the ring of remembered messages of its source.
     #[must_use]
     pub const fn place(&self) -> u64 {

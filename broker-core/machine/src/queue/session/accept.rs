@@ -26,7 +26,7 @@ pub(in crate::queue) struct Accept {
 
 /// Waiting calls in the order of arrival (SES-08).
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitingAccepts {
     turns: BTreeMap<u64, Accept>,
     next_turn: u64,
     by_ticket: BTreeMap<Ticket, u64>,
@@ -34,7 +34,7 @@ pub(super) struct Waiting {
     deadlines: BTreeSet<(Timestamp, u64)>,
 }
 
-impl Waiting {
+impl WaitingAccepts {
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
@@ -138,20 +138,20 @@ impl Queue {
             Some((index, held.until, held.locks.len()))
         });
         if let Some((index, until, locked)) = held {
-            let moves_max = locked as u64 + self.tally.set_on(locked as u64);
+            let moves_max = locked as u64 + self.tally.overlay_bound(locked as u64);
             // That many moves exceed a step, so `end_session_locks` makes them before the session
             // is free.
             if until > ctx.now || moves_max >= MOVES_PER_STEP as u64 {
                 return Err(Rejection::session_cannot_be_locked(name));
             }
             let mut moves = MOVES_PER_STEP;
-            self.lose_session(index, &mut moves, ctx, step);
+            self.end_expired_hold(index, &mut moves, ctx, step);
             step.moves += (MOVES_PER_STEP - moves) as u64;
         }
         let index = self
             .sessions
             .as_mut()
-            .map(|sessions| sessions.found(name))
+            .map(|sessions| sessions.get_or_create(name))
             .ok_or_else(|| Rejection::internal("the entity has no sessions"))?;
         Ok(self.grant_session(index, receiver, mode, ctx))
     }
@@ -168,7 +168,7 @@ impl Queue {
         let mut session = Arc::from("");
         if let Some(sessions) = &mut self.sessions {
             let mut epoch = fresh_epoch(ctx);
-            while sessions.knows(epoch) {
+            while sessions.has_epoch(epoch) {
                 epoch = SessionEpoch(epoch.0.wrapping_add(1));
             }
             let link = Link::new(Lane::Session(index), mode);
@@ -268,7 +268,7 @@ impl Queue {
     }
 
     /// Fails all calls that wait for a session (ENT-24).
-    pub(in crate::queue) fn turn_accepts_away(&mut self, reason: &Rejection, step: &mut Step) {
+    pub(in crate::queue) fn reject_accepts(&mut self, reason: &Rejection, step: &mut Step) {
         let Some(sessions) = &mut self.sessions else { return };
         while let Some(turn) = sessions.waiting.first() {
             let Some(accept) = sessions.waiting.take(turn) else { return };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::accept::Waiting;
+use super::accept::WaitingAccepts;
 use super::list::Listing;
 use super::{KnownState, Session, SessionIndex};
 use crate::StageNumber;
@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 
 /// Messages of a session that expired together and are being removed (EXP-41).
 #[derive(Debug)]
-pub(in crate::queue) struct Doomed {
+pub(in crate::queue) struct ExpiringSession {
     /// Available messages, without [`Self::cause`].
     pub(in crate::queue) others: SequenceSet,
     /// Delayed messages, without [`Self::cause`].
@@ -77,9 +77,9 @@ pub(in crate::queue) struct Sessions {
     /// The list that is being built.
     pub(super) listing: Option<Box<Listing>>,
     /// Calls that wait for a session.
-    pub(super) waiting: Waiting,
+    pub(super) waiting: WaitingAccepts,
     /// Sessions that expire. Their messages are no longer available.
-    pub(in crate::queue) doomed: VecDeque<Doomed>,
+    pub(in crate::queue) expiring: VecDeque<ExpiringSession>,
 }
 
 impl Sessions {
@@ -165,7 +165,7 @@ impl Sessions {
     }
 
     /// Returns the session with this id; creates it if it does not exist (SES-02).
-    pub(super) fn found(&mut self, name: &str) -> SessionIndex {
+    pub(super) fn get_or_create(&mut self, name: &str) -> SessionIndex {
         if let Some(index) = self.named(name) {
             return index;
         }
@@ -194,7 +194,7 @@ impl Sessions {
         at: Timestamp,
         stage: StageNumber,
     ) -> u64 {
-        let index = self.found(name);
+        let index = self.get_or_create(name);
         let Some(session) = self.get_mut(index) else { return 0 };
         let before = session.state.take();
         if let Some(bytes) = state {
@@ -205,13 +205,13 @@ impl Sessions {
             self.states_in_flight.push_back((stage, index));
         }
         self.state_count -= usize::from(before.is_some());
-        self.put_in_place(index);
+        self.reindex(index);
         before.map_or(0, |state| state.size)
     }
 
     /// Restores the stored facts about a state.
     pub(in crate::queue) fn restore_state(&mut self, name: &str, size: u64, set_at: Timestamp) {
-        let index = self.found(name);
+        let index = self.get_or_create(name);
         if let Some(session) = self.get_mut(index) {
             session.state = Some(Box::new(KnownState { set_at, size, fresh: None }));
             self.state_count += 1;
@@ -235,7 +235,7 @@ impl Sessions {
 
     /// Updates the indexes of a session after a change; removes a session that owns nothing
     /// (SES-04).
-    fn put_in_place(&mut self, index: SessionIndex) {
+    fn reindex(&mut self, index: SessionIndex) {
         let next = self.next_message(index);
         let Some(session) = self.get_mut(index) else { return };
         let is_open = session.held.is_none();
@@ -252,7 +252,7 @@ impl Sessions {
                 self.open.insert(offered, index);
             }
         }
-        self.put_resting_in_place(index, is_open);
+        self.reindex_resting(index, is_open);
         if is_busy {
             self.busy.insert(index);
         }
@@ -269,7 +269,7 @@ impl Sessions {
         }
     }
 
-    fn put_resting_in_place(&mut self, index: SessionIndex, is_open: bool) {
+    fn reindex_resting(&mut self, index: SessionIndex, is_open: bool) {
         let Some(resting) = self.resting.get_mut(&index) else { return };
         let first = resting.all.first().filter(|_| is_open);
         let before = std::mem::replace(&mut resting.found_by, first);

@@ -125,13 +125,13 @@ impl Queue {
             let ended = self.sessions.as_ref().and_then(|sessions| sessions.first_ended(ctx.now));
             let Some(index) = ended else { return };
             *moves -= 1;
-            self.lose_session(index, moves, ctx, step);
+            self.end_expired_hold(index, moves, ctx, step);
         }
     }
 
     /// Ends a session lock that ran out. Deliveries under it count as failed (SES-30), and its
     /// receiver is notified (SES-15). Continues an end that has begun before.
-    pub(super) fn lose_session(
+    pub(super) fn end_expired_hold(
         &mut self,
         index: SessionIndex,
         moves: &mut usize,
@@ -150,7 +150,7 @@ impl Queue {
                 step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });
             }
         }
-        if let Some(link) = self.unseat(receiver) {
+        if let Some(link) = self.remove_link(receiver) {
             if let Some(ticket) = link.drain {
                 let result = Err(reason.clone());
                 step.effects.push(Effect::Answer { ticket, result, gate: Gate::Commit });

@@ -20,7 +20,7 @@ const SLICE_SESSIONS: usize = 10_000;
 
 /// A requested list of sessions (SES-29).
 #[derive(Clone, Copy)]
-pub(in crate::queue) struct Wanted<'a> {
+pub(in crate::queue) struct ListRequest<'a> {
     pub(in crate::queue) which: SessionFilter,
     /// Lists only sessions after this id.
     pub(in crate::queue) behind: Option<&'a str>,
@@ -45,8 +45,8 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    fn new(ticket: Ticket, wanted: Wanted<'_>, count_max: usize) -> Box<Self> {
-        let Wanted { which, behind, skip, top } = wanted;
+    fn new(ticket: Ticket, request: ListRequest<'_>, count_max: usize) -> Box<Self> {
+        let ListRequest { which, behind, skip, top } = request;
         let (behind, top) = (behind.map(Arc::from), (top as usize).min(count_max));
         Box::new(Self { ticket, which, behind, skip, top, names: Vec::new() })
     }
@@ -98,13 +98,13 @@ impl Queue {
     pub(in crate::queue) fn list_ahead(
         &mut self,
         ticket: Ticket,
-        wanted: Wanted<'_>,
+        request: ListRequest<'_>,
         ctx: &Ctx<'_>,
     ) -> bool {
         let Some(sessions) = &mut self.sessions else { return true };
         let mut listing = match sessions.listing.take() {
             Some(listing) if listing.ticket == ticket => listing,
-            Some(_) | None => Listing::new(ticket, wanted, ctx.limits.list_count_max),
+            Some(_) | None => Listing::new(ticket, request, ctx.limits.list_count_max),
         };
         let is_over = listing.go_on(sessions, SLICE_SESSIONS);
         sessions.listing = Some(listing);
@@ -116,7 +116,7 @@ impl Queue {
         &mut self,
         ticket: Ticket,
         sub_queue: SubQueue,
-        wanted: Wanted<'_>,
+        request: ListRequest<'_>,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
         self.refuse_without_sessions(sub_queue)?;
@@ -124,7 +124,7 @@ impl Queue {
         let listing = match sessions.listing.take() {
             Some(listing) if listing.ticket == ticket => listing,
             Some(_) | None => {
-                let mut listing = Listing::new(ticket, wanted, ctx.limits.list_count_max);
+                let mut listing = Listing::new(ticket, request, ctx.limits.list_count_max);
                 listing.go_on(sessions, usize::MAX);
                 listing
             }
@@ -147,8 +147,8 @@ impl Queue {
             .as_ref()
             .and_then(|sessions| Some(sessions.get(sessions.named(session)?)?.members()));
         let messages = match members {
-            Some(members) => self.look_at(members.iter_from(from), count_max, ctx)?,
-            None => self.look_at(std::iter::empty(), count_max, ctx)?,
+            Some(members) => self.peek_messages(members.iter_from(from), count_max, ctx)?,
+            None => self.peek_messages(std::iter::empty(), count_max, ctx)?,
         };
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Peeked(messages)))
@@ -172,16 +172,16 @@ impl Queue {
                 .take(count_max as usize)
                 .collect()
         };
-        let mut doomed = Vec::new();
+        let mut to_delete = Vec::new();
         if let Some(sessions) = &self.sessions {
-            doomed.extend(
+            to_delete.extend(
                 sessions.get(index).map(Session::available).map(first_of).unwrap_or_default(),
             );
-            doomed.extend(sessions.resting_in(index).map(first_of).unwrap_or_default());
+            to_delete.extend(sessions.resting_in(index).map(first_of).unwrap_or_default());
         }
-        doomed.sort_unstable();
-        doomed.truncate(count_max as usize);
-        Ok(self.delete_all(&doomed, ctx, step))
+        to_delete.sort_unstable();
+        to_delete.truncate(count_max as usize);
+        Ok(self.delete_all(&to_delete, ctx, step))
     }
 
     /// Removes available and Delayed messages of all unlocked sessions, lowest numbers first
@@ -222,23 +222,23 @@ mod tests {
     use crate::StageNumber;
     use crate::slot::SlotState;
 
-    fn listing(wanted: Wanted<'_>) -> Box<Listing> {
-        Listing::new(Ticket(1), wanted, usize::MAX)
+    fn listing(request: ListRequest<'_>) -> Box<Listing> {
+        Listing::new(Ticket(1), request, usize::MAX)
     }
 
-    fn names(sessions: &Sessions, wanted: Wanted<'_>) -> Vec<Arc<str>> {
-        let listing = listing(wanted);
-        let is_behind = |one: &&Session| wanted.behind.is_none_or(|name| **one.name() > *name);
+    fn names(sessions: &Sessions, request: ListRequest<'_>) -> Vec<Arc<str>> {
+        let listing = listing(request);
+        let is_behind = |one: &&Session| request.behind.is_none_or(|name| **one.name() > *name);
         let all = sessions.iter_from(Bound::Unbounded).filter(is_behind);
         let matching = all.filter(|one| listing.selects(one));
-        let (skip, top) = (usize::try_from(wanted.skip).unwrap(), wanted.top as usize);
+        let (skip, top) = (usize::try_from(request.skip).unwrap(), request.top as usize);
         matching.skip(skip).take(top).map(|one| Arc::clone(one.name())).collect()
     }
 
     /// SES-29: a list built in slices of any size equals a list built at once, and no slice
     /// examines more sessions than its limit.
     #[test]
-    fn what_is_listed_in_slices_is_what_is_listed_at_once() {
+    fn session_list_in_slices_equals_list_at_once() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = move |below: u64| {
             seed ^= seed << 13;
@@ -268,15 +268,15 @@ mod tests {
             let (skip, top) = (random(30), u32::try_from(random(30)).unwrap());
             let name = format!("s{}", random(1_000));
             let behind = (random(2) == 0).then_some(&*name);
-            let wanted = Wanted { which, behind, skip, top };
+            let request = ListRequest { which, behind, skip, top };
             let slice = 1 + usize::try_from(random(12)).unwrap();
-            let mut listing = listing(wanted);
+            let mut listing = listing(request);
             let mut slices = 0;
             while !listing.go_on(&sessions, slice) {
                 slices += 1;
                 assert!(slices <= 60 / slice + 1, "a slice looks at all it may");
             }
-            let expected = names(&sessions, wanted);
+            let expected = names(&sessions, request);
             assert_eq!(listing.names, expected, "{which:?} {behind:?} {skip} {top}");
         }
     }
@@ -284,7 +284,7 @@ mod tests {
     /// SES-29, AMQP-85: the maximal instant lists sessions with active messages and sessions that
     /// only have a state.
     #[test]
-    fn sessions_with_a_state_alone_are_listed_with_the_active_ones() {
+    fn session_list_includes_sessions_with_only_a_state() {
         let mut sessions = Sessions::default();
         sessions.insert(SequenceNumber(1), SlotState::Active, "active");
         sessions.insert(SequenceNumber(2), SlotState::Deferred, "deferred");
@@ -294,8 +294,8 @@ mod tests {
             (SessionFilter::WithActiveMessages, &["active"][..]),
             (SessionFilter::StateSetAfter(Timestamp::NEVER), &["active", "state"]),
         ] {
-            let wanted = Wanted { which, behind: None, skip: 0, top: 9 };
-            let mut listing = listing(wanted);
+            let request = ListRequest { which, behind: None, skip: 0, top: 9 };
+            let mut listing = listing(request);
             assert!(listing.go_on(&sessions, SLICE_SESSIONS));
             assert!(listing.names.iter().map(|name| &**name).eq(expected.iter().copied()));
         }
@@ -304,13 +304,13 @@ mod tests {
     /// SES-29: a slice examines a limited number of sessions, while other sessions are created and
     /// removed.
     #[test]
-    fn a_list_of_many_sessions_takes_several_turns() {
+    fn session_list_of_many_sessions_takes_several_turns() {
         let mut sessions = Sessions::default();
         for number in 0..25_000 {
             sessions.insert(SequenceNumber(number + 1), SlotState::Active, &format!("{number:06}"));
         }
-        let wanted = Wanted { which: SessionFilter::All, behind: None, skip: 20_000, top: 2 };
-        let mut listing = listing(wanted);
+        let request = ListRequest { which: SessionFilter::All, behind: None, skip: 20_000, top: 2 };
+        let mut listing = listing(request);
         assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
         // The last examined session is removed, and a session before it is created.
         sessions.remove(SequenceNumber(10_000), SlotState::Active);
@@ -319,8 +319,8 @@ mod tests {
         assert!(listing.go_on(&sessions, SLICE_SESSIONS));
         assert_eq!(listing.names, [Arc::from("020000"), Arc::from("020001")]);
         // Sessions up to the id after which the list begins are not examined.
-        let wanted = Wanted { behind: Some("024000"), skip: 0, ..wanted };
-        let mut listing = Listing::new(Ticket(1), wanted, usize::MAX);
+        let request = ListRequest { behind: Some("024000"), skip: 0, ..request };
+        let mut listing = Listing::new(Ticket(1), request, usize::MAX);
         assert!(listing.go_on(&sessions, 2));
         assert_eq!(listing.names, [Arc::from("024001"), Arc::from("024002")]);
     }

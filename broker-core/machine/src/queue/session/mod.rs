@@ -40,7 +40,7 @@ use crate::time::Timestamp;
 
 pub(super) use self::accept::Accept;
 pub(super) use self::directory::Sessions;
-pub(super) use self::list::Wanted;
+pub(super) use self::list::ListRequest;
 
 /// Place of a session in its directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

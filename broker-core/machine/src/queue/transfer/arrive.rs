@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::change::{Came, Change, Durability};
+use crate::change::{Change, Durability, PreviousLocation};
 use crate::command::{InboundMessage, Outcome};
 use crate::condition::Condition;
 use crate::effect::Answer;
@@ -17,12 +17,12 @@ use crate::queue::Queue;
 use crate::queue::settle::overlay_bytes;
 use crate::rule::Refusal;
 use crate::slot::{Marks, Slot, SlotState};
-use crate::take_over::{self, Admitted};
+use crate::take_over::{self, TakeDecision};
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step, intake};
 
 /// An admitted message from another entity or broker.
-pub(super) struct Newcomer {
+pub(super) struct AdmittedMessage {
     pub(super) envelope: Envelope,
     /// Number of overlays that come with it.
     pub(super) overlay_count: usize,
@@ -30,10 +30,10 @@ pub(super) struct Newcomer {
     pub(super) hops: u8,
     pub(super) copies_spent: u16,
     pub(super) dead_letter_source: Option<Arc<str>>,
-    pub(super) came: Came,
+    pub(super) previous: PreviousLocation,
 }
 
-impl From<Arrival> for Newcomer {
+impl From<Arrival> for AdmittedMessage {
     fn from(arrival: Arrival) -> Self {
         Self {
             envelope: arrival.message.envelope,
@@ -42,7 +42,7 @@ impl From<Arrival> for Newcomer {
             hops: arrival.hops,
             copies_spent: arrival.copies_spent,
             dead_letter_source: arrival.dead_letter_source,
-            came: Came::Here(arrival.origin),
+            previous: PreviousLocation::Here(arrival.origin),
         }
     }
 }
@@ -62,7 +62,7 @@ impl Queue {
             messages,
             when_full,
             |(queue, ctx, step), arrival| {
-                queue.admit_arrival(&arrival.message, ctx, step).map(Admitted::Now)
+                queue.admit_arrival(&arrival.message, ctx, step).map(TakeDecision::Take)
             },
             |(queue, ctx, step), arrival, ()| queue.arrive(arrival.into(), ctx, step),
         );
@@ -97,18 +97,18 @@ impl Queue {
 
     /// Numbers an admitted message, or drops it as a duplicate. Both remove it from its previous
     /// entity in this broker (FWD-22).
-    pub(super) fn arrive(&mut self, newcomer: Newcomer, ctx: &Ctx<'_>, step: &mut Step) {
-        let Newcomer {
+    pub(super) fn arrive(&mut self, admitted: AdmittedMessage, ctx: &Ctx<'_>, step: &mut Step) {
+        let AdmittedMessage {
             envelope,
             overlay_count,
             enqueued_sequence,
             hops,
             copies_spent,
             dead_letter_source,
-            came,
-        } = newcomer;
+            previous,
+        } = admitted;
         if self.find_duplicate(envelope.message_id_hash, ctx.now).is_some() {
-            if let Came::Here(origin) = came {
+            if let PreviousLocation::Here(origin) = previous {
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             }
             return;
@@ -150,7 +150,7 @@ impl Queue {
         step.bytes_added +=
             u64::from(size) + added.iter().map(|overlay| overlay_bytes(Some(overlay))).sum::<u64>();
         let scheduled = (slot.state == SlotState::Scheduled).then_some(sequence);
-        let change = Change::Arrived { sequence, slot, session, came, added };
+        let change = Change::Arrived { sequence, slot, session, previous, added };
         self.change(change, Durability::Sync, ctx, step);
         self.remember_id(envelope.message_id_hash, scheduled, ctx, step);
     }

@@ -27,8 +27,8 @@ const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(60);
 const HALVINGS: u32 = 4;
 
 /// Effect of a departure on its exit.
-enum Next {
-    GoOn,
+enum NextOffer {
+    Continue,
     /// Offer the rest after this delay.
     After(TimeSpan),
 }
@@ -59,11 +59,11 @@ impl Queue {
                 matches!(departure, Departure::NotAdmitted(_) | Departure::Refused { .. });
             is_cut |= has_refused && !is_tried;
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
-                Next::GoOn => has_left |= !fails,
+                NextOffer::Continue => has_left |= !fails,
                 // A forwarder may take only a few messages at a time, or an earlier message was
                 // refused.
-                Next::After(_) if has_left && !is_tried => {}
-                Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
+                NextOffer::After(_) if has_left && !is_tried => {}
+                NextOffer::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }
         }
         self.transfers.alter(&exit, |backlog| {
@@ -111,10 +111,10 @@ impl Queue {
         destination: &str,
         ctx: &Ctx<'_>,
         step: &mut Step,
-    ) -> Next {
+    ) -> NextOffer {
         let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.is_transferring())
         else {
-            return Next::GoOn;
+            return NextOffer::Continue;
         };
         match departure {
             Departure::Taken => {
@@ -123,34 +123,34 @@ impl Queue {
                 let change = Change::Departed { sequence };
                 self.enact(&change, ctx.stage);
                 step.changes.push(change);
-                Next::GoOn
+                NextOffer::Continue
             }
             Departure::Delivered => {
                 self.remove_message(sequence, Removal::Forwarded, ctx, step);
-                self.transfers.settle_in(exit, ctx.stage);
-                Next::GoOn
+                self.transfers.block_until(exit, ctx.stage);
+                NextOffer::Continue
             }
             Departure::NotTried | Departure::Kept => {
                 self.thaw(sequence);
-                Next::After(RETRY)
+                NextOffer::After(RETRY)
             }
             Departure::NotAdmitted(rejection) => {
                 self.refused(exit, sequence, &rejection, destination, ctx, step)
             }
             Departure::Refused { reason, description } => {
                 if *exit == Exit::DeadLetters {
-                    self.keep_for_good(sequence);
-                    return Next::GoOn;
+                    self.keep_permanently(sequence);
+                    return NextOffer::Continue;
                 }
                 // Texts of forwarders have the same limits as texts of clients (SET-11).
                 let reason = cut(&reason, ctx.limits.dead_letter_reason_chars_max);
                 let description = cut(&description, ctx.limits.dead_letter_description_chars_max);
                 self.give_up(exit, sequence, reason, description, ctx, step);
-                Next::GoOn
+                NextOffer::Continue
             }
             Departure::Postponed { retry_after } => {
                 self.thaw(sequence);
-                Next::After(retry_after.unwrap_or(RETRY))
+                NextOffer::After(retry_after.unwrap_or(RETRY))
             }
             Departure::Failed { why, retry_after } => {
                 let why = cut(&why, ctx.limits.dead_letter_description_chars_max);
@@ -168,7 +168,7 @@ impl Queue {
         destination: &str,
         ctx: &Ctx<'_>,
         step: &mut Step,
-    ) -> Next {
+    ) -> NextOffer {
         let condition = rejection.condition();
         let is_final = matches!(
             condition,
@@ -185,7 +185,7 @@ impl Queue {
             condition == Condition::QuotaExceeded && self.config.forwarding.holds_when_full;
         if !is_final || (is_held && *exit != Exit::DeadLetters) {
             self.thaw(sequence);
-            return Next::After(RETRY);
+            return NextOffer::After(RETRY);
         }
         if *exit == Exit::DeadLetters {
             // It is a dead letter already (FWD-28). A destination never takes a message that is too
@@ -197,16 +197,16 @@ impl Queue {
                     | Condition::MaxTransferCopiesExceeded
                     | Condition::SessionIdIsNull
             ) {
-                self.keep_for_good(sequence);
-                return Next::GoOn;
+                self.keep_permanently(sequence);
+                return NextOffer::Continue;
             }
             self.thaw(sequence);
-            return Next::After(DEAD_LETTER_RETRY);
+            return NextOffer::After(DEAD_LETTER_RETRY);
         }
         let description =
             format!("the destination `{destination}` refused the message: {}", rejection.detail());
         self.give_up(exit, sequence, condition.reason_code(), &description, ctx, step);
-        Next::GoOn
+        NextOffer::Continue
     }
 
     /// Handles a message that a forwarder failed to deliver this time. It counts as a failed
@@ -219,8 +219,8 @@ impl Queue {
         retry_after: Option<TimeSpan>,
         ctx: &Ctx<'_>,
         step: &mut Step,
-    ) -> Next {
-        let Some(slot) = self.slots.get(sequence).copied() else { return Next::GoOn };
+    ) -> NextOffer {
+        let Some(slot) = self.slots.get(sequence).copied() else { return NextOffer::Continue };
         let delivery_count = slot.delivery_count.saturating_add(1);
         // The delivery count of a dead letter has no effect (SET-38).
         if *exit != Exit::DeadLetters && delivery_count >= self.description.max_delivery_count {
@@ -230,19 +230,19 @@ impl Queue {
             );
             let reason = Condition::ForwarderFailed.reason_code();
             self.dead_letter_counted(sequence, delivery_count, reason, &description, ctx, step);
-            self.transfers.settle_in(exit, ctx.stage);
-            return Next::GoOn;
+            self.transfers.block_until(exit, ctx.stage);
+            return NextOffer::Continue;
         }
         let change = Change::Counted { sequence, delivery_count, delayed_until: None };
         self.change(change, Durability::Lazy, ctx, step);
-        self.transfers.settle_in(exit, ctx.stage);
+        self.transfers.block_until(exit, ctx.stage);
         let failures = self.transfers.alter(exit, |backlog| {
             backlog.failures = backlog.failures.saturating_add(1);
             backlog.failures
         });
         let doubled = 1i64 << failures.unwrap_or(0).saturating_sub(1).min(6);
         let back_off = TimeSpan::from_seconds(doubled).min(BACK_OFF_MAX);
-        Next::After(retry_after.unwrap_or(back_off))
+        NextOffer::After(retry_after.unwrap_or(back_off))
     }
 
     /// Dead-letters a message that has reached the limit of hops (FWD-12). Others may leave before
@@ -266,7 +266,7 @@ impl Queue {
     /// letter is offered again, and may arrive after later ones, since a dead letter that its
     /// destination may never take must not hold up the others. So order (FWD-10) does not apply to
     /// it.
-    fn keep_for_good(&mut self, sequence: SequenceNumber) {
+    fn keep_permanently(&mut self, sequence: SequenceNumber) {
         self.thaw(sequence);
         if self.transfers.dead_letters.waiting.remove(sequence) {
             self.dead_letter.available.insert(sequence);
@@ -286,7 +286,7 @@ impl Queue {
         step: &mut Step,
     ) {
         self.dead_letter_transfer(sequence, reason, description, ctx, step);
-        self.transfers.settle_in(exit, ctx.stage);
+        self.transfers.block_until(exit, ctx.stage);
     }
 
     /// Moves a message into the queue for messages that cannot be forwarded (FWD-16, FWD-18).

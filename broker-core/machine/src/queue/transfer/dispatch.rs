@@ -8,7 +8,7 @@ use crate::change::{Change, Durability};
 use crate::effect::Effect;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
-use crate::queue::{Queue, Shown};
+use crate::queue::{MessageView, Queue};
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, HandedOver, ListNumber, WhenFull};
 use crate::{Ctx, Step};
@@ -18,7 +18,7 @@ const LIST_COUNT_MAX: usize = 256;
 const LIST_BYTES_MAX: u64 = 4 << 20;
 /// Maximum number of destinations that get a turn in a step because their delay has passed. The
 /// rest of the budget is for lists.
-const CALLED_UP_PER_STEP: usize = 256;
+const DUE_TURNS_PER_STEP: usize = 256;
 
 impl Backlog {
     /// Whether a list can be handed over at `now`.
@@ -41,10 +41,10 @@ impl Queue {
                 self.hand_over_at(&exit, moves, ctx, step);
             }
         }
-        let mut called_up = CALLED_UP_PER_STEP.min(*moves);
-        *moves -= called_up;
-        self.transfers.call_up(ctx.now, &mut called_up);
-        *moves += called_up;
+        let mut due_turns = DUE_TURNS_PER_STEP.min(*moves);
+        *moves -= due_turns;
+        self.transfers.give_due_turns(ctx.now, &mut due_turns);
+        *moves += due_turns;
         while *moves > 0
             && let Some(destination) = self.transfers.turns.first().cloned()
         {
@@ -52,13 +52,13 @@ impl Queue {
             *moves -= 1;
             self.hand_over_at(&Exit::Pending(destination), moves, ctx, step);
         }
-        self.prove_numbers(ctx, step);
+        self.store_last_number(ctx, step);
     }
 
     /// Stores the last number of a subscription, if a message waits for that.
-    fn prove_numbers(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+    fn store_last_number(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
         // A queue stores a number together with its message, so no message waits there.
-        if self.subscription.is_none() || self.transfers.proving.is_some() {
+        if self.subscription.is_none() || self.transfers.storing_last.is_some() {
             return;
         }
         let waits =
@@ -72,7 +72,7 @@ impl Queue {
     /// Whether the store has this number, so that another entity may delete the record (MSG-13). A
     /// queue stores the number together with the message.
     fn may_leave(&self, sequence: SequenceNumber) -> bool {
-        self.subscription.is_none() || sequence <= self.transfers.proved
+        self.subscription.is_none() || sequence <= self.transfers.stored_last
     }
 
     fn is_ready(&self, exit: &Exit, now: Timestamp) -> bool {
@@ -151,7 +151,7 @@ impl Queue {
             bytes += u64::from(slot.size);
             self.transfers.alter(exit, |backlog| backlog.waiting.remove(sequence));
             self.freeze(sequence);
-            let facts = self.facts(sequence, &slot, Shown::Received);
+            let facts = self.facts(sequence, &slot, MessageView::Received);
             messages.push(HandedOver {
                 facts,
                 hops: slot.hops,

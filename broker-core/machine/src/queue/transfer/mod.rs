@@ -25,7 +25,7 @@ mod turns;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use self::turns::{Standing, Turns};
+use self::turns::{Position, Turns};
 use super::{MOVES_PER_STEP, Queue};
 use crate::StageNumber;
 use crate::error::Rejection;
@@ -71,27 +71,27 @@ struct Backlog {
     /// is durable. Until then nothing leaves. So at most one list can be offered again after its
     /// delivery, which another broker can recognise, and a failed or dead-lettered message is in
     /// its place before later messages leave (FWD-10).
-    settled_in: Option<StageNumber>,
+    blocked_until: Option<StageNumber>,
     /// Place of a named destination among the destinations with work.
-    standing: Option<Standing>,
+    position: Option<Position>,
 }
 
 impl Backlog {
     /// Whether a list can be handed over once its delay has passed.
     fn can_have_list(&self) -> bool {
-        self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
+        self.list.is_none() && !self.waiting.is_empty() && self.blocked_until.is_none()
     }
 
     /// Marks all stages up to `stage` durable.
     fn stored(&mut self, stage: StageNumber) {
-        if self.settled_in.is_some_and(|carried_by| carried_by <= stage) {
-            self.settled_in = None;
+        if self.blocked_until.is_some_and(|carried_by| carried_by <= stage) {
+            self.blocked_until = None;
         }
     }
 
     /// Whether the backlog has no data to keep.
     fn is_idle(&self) -> bool {
-        self.list.is_none() && self.waiting.is_empty() && self.settled_in.is_none()
+        self.list.is_none() && self.waiting.is_empty() && self.blocked_until.is_none()
     }
 }
 
@@ -109,8 +109,8 @@ pub(super) struct Transfers {
     pending: BTreeMap<Arc<str>, Backlog>,
     /// Named destinations with work.
     turns: Turns,
-    /// Named destinations that wait for a stage ([`Backlog::settled_in`]), in the order of stages.
-    settling: VecDeque<(StageNumber, Arc<str>)>,
+    /// Named destinations that wait for a stage ([`Backlog::blocked_until`]), in the order of stages.
+    blocked: VecDeque<(StageNumber, Arc<str>)>,
     /// Exits of all lists in transit.
     lists: BTreeMap<ListNumber, Exit>,
     /// Destination of each pending message.
@@ -123,8 +123,8 @@ pub(super) struct Transfers {
     unsettled: Option<StageNumber>,
     /// For a subscription: the highest number that the store knows, and the number that it will
     /// know with a stage in flight.
-    proved: SequenceNumber,
-    proving: Option<(StageNumber, SequenceNumber)>,
+    stored_last: SequenceNumber,
+    storing_last: Option<(StageNumber, SequenceNumber)>,
 }
 
 impl Transfers {
@@ -169,7 +169,7 @@ impl Transfers {
         looks::count();
         let backlog = self.pending.get_mut(destination)?;
         let altered = alter(backlog);
-        self.turns.see_to(destination, backlog);
+        self.turns.update(destination, backlog);
         Some(altered)
     }
 
@@ -189,7 +189,7 @@ impl Transfers {
     }
 
     /// Gives turns to destinations whose delay has passed. Each is a move.
-    fn call_up(&mut self, now: Timestamp, moves: &mut usize) {
+    fn give_due_turns(&mut self, now: Timestamp, moves: &mut usize) {
         while *moves > 0
             && let Some(destination) = self.turns.first_due(now).cloned()
         {
@@ -220,16 +220,16 @@ impl Transfers {
     }
 
     /// Lets no message leave by an exit until a stage is durable.
-    fn settle_in(&mut self, exit: &Exit, stage: StageNumber) {
+    fn block_until(&mut self, exit: &Exit, stage: StageNumber) {
         match exit {
-            Exit::Messages => self.messages.settled_in = Some(stage),
-            Exit::DeadLetters => self.dead_letters.settled_in = Some(stage),
+            Exit::Messages => self.messages.blocked_until = Some(stage),
+            Exit::DeadLetters => self.dead_letters.blocked_until = Some(stage),
             Exit::Pending(destination) => {
                 let backlog = self.pending.entry(Arc::clone(destination)).or_default();
-                if backlog.settled_in.replace(stage) != Some(stage) {
-                    self.settling.push_back((stage, Arc::clone(destination)));
+                if backlog.blocked_until.replace(stage) != Some(stage) {
+                    self.blocked.push_back((stage, Arc::clone(destination)));
                 }
-                self.turns.see_to(destination, backlog);
+                self.turns.update(destination, backlog);
             }
         }
     }
@@ -293,7 +293,7 @@ impl Transfers {
         if let Some(destination) = self.destinations.get(&sequence) {
             let backlog = self.pending.entry(Arc::clone(destination)).or_default();
             backlog.waiting.insert(sequence);
-            self.turns.see_to(destination, backlog);
+            self.turns.update(destination, backlog);
         }
     }
 
@@ -301,16 +301,16 @@ impl Transfers {
         if self.unsettled.is_some_and(|carried_by| carried_by <= stage) {
             self.unsettled = None;
         }
-        if let Some((carried_by, last)) = self.proving
+        if let Some((carried_by, last)) = self.storing_last
             && carried_by <= stage
         {
-            self.proved = last;
-            self.proving = None;
+            self.stored_last = last;
+            self.storing_last = None;
         }
         self.messages.stored(stage);
         self.dead_letters.stored(stage);
-        while self.settling.front().is_some_and(|(carried_by, _)| *carried_by <= stage)
-            && let Some((_, destination)) = self.settling.pop_front()
+        while self.blocked.front().is_some_and(|(carried_by, _)| *carried_by <= stage)
+            && let Some((_, destination)) = self.blocked.pop_front()
         {
             self.alter_pending(&destination, |backlog| backlog.stored(stage));
             self.forget_idle(&destination);
@@ -318,13 +318,13 @@ impl Transfers {
     }
 
     /// Records that the store knows all numbers up to `last`.
-    pub(super) fn proved(&mut self, last: SequenceNumber) {
-        self.proved = last;
+    pub(super) fn note_stored(&mut self, last: SequenceNumber) {
+        self.stored_last = last;
     }
 
     /// Records that the store will know all numbers up to `last` when `stage` is durable.
-    pub(super) fn prove(&mut self, last: SequenceNumber, stage: StageNumber) {
-        self.proving = Some((stage, last));
+    pub(super) fn note_storing(&mut self, last: SequenceNumber, stage: StageNumber) {
+        self.storing_last = Some((stage, last));
     }
 
     /// Number of messages with a named destination, waiting or in transit.
@@ -356,8 +356,8 @@ impl Transfers {
             return Err("a list that has ended is still known".to_owned());
         }
         for (destination, backlog) in &self.pending {
-            let Some(stage) = backlog.settled_in else { continue };
-            if !self.settling.iter().any(|(at, to)| *at == stage && to == destination) {
+            let Some(stage) = backlog.blocked_until else { continue };
+            if !self.blocked.iter().any(|(at, to)| *at == stage && to == destination) {
                 return Err(format!("`{destination}` waits endlessly for {stage:?}"));
             }
         }
@@ -464,12 +464,12 @@ impl Queue {
                 self.transfers.sorting.push_back(unsorted);
             }
         }
-        self.sort_anew(&mut { MOVES_PER_STEP });
+        self.sort_messages(&mut { MOVES_PER_STEP });
     }
 
     /// Offers messages or lets them leave, as the current description requires, lowest numbers
     /// first.
-    pub(super) fn sort_anew(&mut self, moves: &mut usize) {
+    pub(super) fn sort_messages(&mut self, moves: &mut usize) {
         while *moves > 0 {
             let Some(unsorted) = self.transfers.sorting.front_mut() else { return };
             match unsorted.pop_first() {

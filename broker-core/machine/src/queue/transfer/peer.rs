@@ -2,8 +2,8 @@
 //! message in the same batch, so that a message whose answer was lost is not stored twice (FWD-09,
 //! FWD-13).
 
-use super::arrive::Newcomer;
-use crate::change::Came;
+use super::arrive::AdmittedMessage;
+use crate::change::PreviousLocation;
 use crate::command::{Outcome, PeerArrival};
 use crate::effect::Answer;
 use crate::error::Rejection;
@@ -11,7 +11,7 @@ use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::peers::PeerSource;
 use crate::queue::Queue;
-use crate::take_over::{self, Admitted};
+use crate::take_over::{self, TakeDecision};
 use crate::{Ctx, Step, intake};
 
 impl Queue {
@@ -28,7 +28,7 @@ impl Queue {
     ) -> Result<Answer, Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         let results = take_over::arrivals_of_peer(messages, |arrival| {
-            self.take_from_peer(source, arrival, ctx, step).map(Admitted::Now)
+            self.take_from_peer(source, arrival, ctx, step).map(TakeDecision::Take)
         });
         if results.iter().any(Result::is_ok) {
             self.touch(ctx.now);
@@ -52,7 +52,7 @@ impl Queue {
             copies_spent,
             ..
         } = arrival;
-        if self.peers.knows(&source, sequence, enqueued_at) {
+        if self.peers.contains(&source, sequence, enqueued_at) {
             return Ok(());
         }
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
@@ -64,7 +64,7 @@ impl Queue {
         if self.peers.grows_by(&source) {
             intake::refuse_too_many_taken(ctx)?;
         }
-        let newcomer = Newcomer {
+        let admitted = AdmittedMessage {
             envelope: message.envelope,
             // Its overlays are part of its content.
             overlay_count: 0,
@@ -72,9 +72,9 @@ impl Queue {
             hops,
             copies_spent,
             dead_letter_source: arrival.dead_letter_source,
-            came: Came::Peer(message.content),
+            previous: PreviousLocation::Peer(message.content),
         };
-        self.arrive(newcomer, ctx, step);
+        self.arrive(admitted, ctx, step);
         self.record_peer(source, sequence, enqueued_at, ctx, step);
         Ok(())
     }

@@ -26,14 +26,14 @@ impl Queue {
         self.admit_via(sub_queue, &messages, ctx)?;
         let sequences = messages
             .into_iter()
-            .map(|message| self.entrust(message, Arc::clone(destination), ctx, step))
+            .map(|message| self.store_pending(message, Arc::clone(destination), ctx, step))
             .collect();
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::AcceptedBatch(sequences)))
     }
 
     /// Stores an admitted message that waits for its transfer.
-    pub(in crate::queue) fn entrust(
+    pub(in crate::queue) fn store_pending(
         &mut self,
         message: InboundMessage,
         destination: Arc<str>,

@@ -117,7 +117,7 @@ fn failed() -> Departure {
 /// FWD-10, FWD-32: no message leaves before the results of the previous list are stored: refused,
 /// delivered, failed, or dead-lettered after failures. A failed message leaves first.
 #[test]
-fn nothing_leaves_before_it_is_stored_what_became_of_a_list() {
+fn queue_hands_nothing_over_before_list_results_are_durable() {
     for (departure, next) in
         [(refused(), vec![2]), (Departure::Delivered, vec![2]), (failed(), vec![1, 2])]
     {
@@ -138,7 +138,7 @@ fn nothing_leaves_before_it_is_stored_what_became_of_a_list() {
 /// FWD-10, VIA-01: the same for messages with a named destination, even if the list had the last
 /// waiting message and another message comes while the result is in flight.
 #[test]
-fn the_exit_to_a_named_destination_lives_until_all_is_stored() {
+fn named_exit_exists_until_its_results_are_durable() {
     for departure in [refused(), Departure::Delivered] {
         let mut stand = Stand::new(None);
         stand.send_via(1);
@@ -158,7 +158,7 @@ fn the_exit_to_a_named_destination_lives_until_all_is_stored() {
 /// VIA-01: a destination is forgotten with its last message and created again by the next one. A
 /// failed message is offered before new ones.
 #[test]
-fn an_exit_with_nothing_at_it_is_made_again() {
+fn idle_named_exit_is_created_again_on_demand() {
     let mut stand = Stand::new(None);
     for number in [1, 2] {
         stand.send_via(1);
@@ -177,7 +177,7 @@ fn an_exit_with_nothing_at_it_is_made_again() {
 /// FWD-10: a destination examines a list up to the first message that could only be taken after a
 /// refused one. So the next list is short, and lists grow while none is cut short.
 #[test]
-fn lists_are_short_behind_one_that_was_cut() {
+fn lists_are_short_after_a_list_was_cut_short() {
     let mut stand = Stand::new(Some("b"));
     stand.send(300);
     assert_eq!(stand.land().len(), 256);
@@ -191,7 +191,7 @@ fn lists_are_short_behind_one_that_was_cut() {
 /// FWD-10: a list in transit keeps its exit, even if the exit was forgotten when the last waiting
 /// message was dead-lettered.
 #[test]
-fn a_list_is_under_way_whatever_was_forgotten_of_its_destination() {
+fn list_in_transit_keeps_its_exit_after_destination_was_forgotten() {
     let mut transfers = Transfers::default();
     let exit = Exit::Pending("b".into());
     let list = List { number: ListNumber(1), sequences: vec![SequenceNumber(7)] };

@@ -17,11 +17,11 @@ use crate::time::Timestamp;
 
 /// Row and place of a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum Position {
     /// In the row of turns.
     InTurn(u64),
     /// In the row of delayed destinations, until this instant.
-    Later(Timestamp),
+    Delayed(Timestamp),
 }
 
 /// The destinations with work.
@@ -35,28 +35,28 @@ pub(super) struct Turns {
 impl Turns {
     /// Updates the row of a destination after a change of its backlog. A destination with a turn
     /// keeps it while a list can be handed over at once.
-    pub(super) fn see_to(&mut self, destination: &Arc<str>, backlog: &mut Backlog) {
+    pub(super) fn update(&mut self, destination: &Arc<str>, backlog: &mut Backlog) {
         let at = backlog.can_have_list().then_some(backlog.not_before);
-        match (backlog.standing, at) {
+        match (backlog.position, at) {
             (None, None) => return,
-            (Some(Standing::InTurn(_)), Some(Timestamp::NONE)) => return,
-            (Some(Standing::Later(since)), Some(at)) if since == at => return,
-            (Some(Standing::InTurn(turn)), _) => {
+            (Some(Position::InTurn(_)), Some(Timestamp::NONE)) => return,
+            (Some(Position::Delayed(since)), Some(at)) if since == at => return,
+            (Some(Position::InTurn(turn)), _) => {
                 self.in_turn.remove(&turn);
             }
-            (Some(Standing::Later(since)), _) => {
+            (Some(Position::Delayed(since)), _) => {
                 self.later.remove(&(since, Arc::clone(destination)));
             }
             (None, Some(_)) => {}
         }
-        backlog.standing = at.map(|at| {
+        backlog.position = at.map(|at| {
             if at > Timestamp::NONE {
                 self.later.insert((at, Arc::clone(destination)));
-                return Standing::Later(at);
+                return Position::Delayed(at);
             }
             self.last_turn += 1;
             self.in_turn.insert(self.last_turn, Arc::clone(destination));
-            Standing::InTurn(self.last_turn)
+            Position::InTurn(self.last_turn)
         });
     }
 
@@ -82,18 +82,18 @@ impl Turns {
     pub(super) fn check(&self, pending: &BTreeMap<Arc<str>, Backlog>) -> Result<(), String> {
         let mut count = 0;
         for (destination, backlog) in pending {
-            let stands = match backlog.standing {
-                Some(Standing::InTurn(turn)) => {
+            let stands = match backlog.position {
+                Some(Position::InTurn(turn)) => {
                     backlog.not_before == Timestamp::NONE
                         && self.in_turn.get(&turn) == Some(destination)
                 }
-                Some(Standing::Later(at)) => {
+                Some(Position::Delayed(at)) => {
                     backlog.not_before == at && self.later.contains(&(at, Arc::clone(destination)))
                 }
                 None => false,
             };
-            if stands != backlog.can_have_list() || stands != backlog.standing.is_some() {
-                return Err(format!("`{destination}` stands at {:?}", backlog.standing));
+            if stands != backlog.can_have_list() || stands != backlog.position.is_some() {
+                return Err(format!("`{destination}` stands at {:?}", backlog.position));
             }
             count += usize::from(stands);
         }

@@ -185,7 +185,7 @@ fn a_publish_beyond_its_bounds_is_refused_and_names_the_limit() {
 /// QUO-10: a batch is judged only up to the bytes of one atomic step, and the rejection names the
 /// limit.
 #[test]
-fn a_batch_is_not_judged_beyond_what_one_step_may_store() {
+fn batch_is_judged_up_to_the_bytes_of_one_step() {
     let mut stand = Stand::with_heavy_rules(4);
     let one = Command::Send { message: stand.heavy() };
     stand.slices(&one);
@@ -217,7 +217,7 @@ fn a_batch_is_not_judged_beyond_what_one_step_may_store() {
 /// QUO-10: when all topics together have reached the limit of judged bytes, further judging is
 /// refused unless it is small.
 #[test]
-fn what_all_topics_have_judged_has_a_bound() {
+fn judged_bytes_of_all_topics_are_bounded() {
     // Each message becomes two copies with 32,000 bytes of properties, and one unchanged copy.
     let mut stand = Stand::with_heavy_rules_that(4, "SET x = p");
     let batch = Command::SendBatch { messages: vec![stand.heavy(), stand.heavy(), stand.heavy()] };

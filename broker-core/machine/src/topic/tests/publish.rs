@@ -29,7 +29,7 @@ fn a_publish_is_one_change_with_its_content_once() {
 /// TOP-10, QUO-03, QUO-07: a publish that exceeds the quota or an atomic step is refused and
 /// changes nothing.
 #[test]
-fn a_publish_that_is_too_much_is_refused_whole() {
+fn oversized_publish_is_refused_and_changes_nothing() {
     let mut stand = Stand::new(3);
     let refused = stand.send(400_000).map(|_| ()).unwrap_err();
     assert_eq!(refused.condition(), Condition::QuotaExceeded);
@@ -43,7 +43,7 @@ fn a_publish_that_is_too_much_is_refused_whole() {
 
 /// TOP-09, TOP-24: a rule applies to messages published after it.
 #[test]
-fn a_rule_applies_to_what_is_published_afterwards() {
+fn rule_applies_to_later_publishes() {
     let mut stand = Stand::new(1);
     let (_, before) = stand.send(10).unwrap();
     let rule = RuleDescription::new("$Default", Filter::False, stand.now);

@@ -48,7 +48,7 @@ fn a_list_of_rules_ends_with_its_bytes() {
 /// DESIGN D6: the steps of a list count its skipped and its listed rules, so that a distant page
 /// needs a long turn. A page after the last rule counts only the existing rules.
 #[test]
-fn a_page_of_rules_counts_what_is_passed_over() {
+fn page_of_rules_counts_skipped_rules_as_steps() {
     let mut stand = Stand::new(1);
     let subscription = EntityId(2);
     let of_rules =

@@ -66,7 +66,7 @@ impl Stand {
 /// atomic step. A list is taken as far as one step allows; the rest comes again. A message that
 /// exceeds the step by itself is refused.
 #[test]
-fn of_a_list_as_much_is_taken_as_one_step_may_store() {
+fn topic_takes_list_up_to_the_bytes_of_one_step() {
     let mut stand = Stand::new(3);
     let limits = stand.limits.clone();
     stand.limits.atomic_bytes_max = 7 * (SET_BYTES as u64 + 200);
@@ -85,7 +85,7 @@ fn of_a_list_as_much_is_taken_as_one_step_may_store() {
 /// DESIGN D6: applying the overlays of a message takes time with any rules, so a list of such
 /// messages is judged in slices even if only true filters see them.
 #[test]
-fn to_see_what_was_set_on_messages_counts_for_their_slices() {
+fn overlays_of_arriving_messages_count_for_slices() {
     let mut stand = Stand::new(1);
     let list = list(64);
     let slices = stand.slices(&list);
@@ -98,7 +98,7 @@ fn to_see_what_was_set_on_messages_counts_for_their_slices() {
 /// DESIGN D6, FWD-09: overlays of scheduled messages become part of their contents, within the time
 /// of a step; the rest of the list comes again.
 #[test]
-fn of_a_list_as_many_contents_are_written_anew_as_one_step_has_time_for() {
+fn topic_rewrites_contents_up_to_the_time_of_one_step() {
     let mut stand = Stand::new(1);
     let mut list = list(20);
     let Command::TransferIn { messages, .. } = &mut list else { unreachable!() };

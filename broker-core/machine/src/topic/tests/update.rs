@@ -4,7 +4,7 @@ use super::*;
 
 /// ENT-16: an update keeps the properties that are fixed at creation.
 #[test]
-fn an_update_keeps_what_is_fixed_at_creation() {
+fn topic_update_keeps_properties_fixed_at_creation() {
     let mut stand = Stand::new(0);
     let kept = TopicDescription::clone(&stand.topic.description);
     let detects = TopicDescription { requires_duplicate_detection: true, ..kept.clone() };

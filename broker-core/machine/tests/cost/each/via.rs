@@ -54,7 +54,7 @@ impl World<'_, Topic> {
 /// DESIGN D6, TXN-14, SET-41, VIA-05: the overlays of settled messages in a topic's transfer
 /// dead-letter queue are part of the predicted steps of a transaction.
 #[test]
-fn what_a_transaction_at_a_topic_settles_is_predicted() {
+fn transaction_at_a_topic_stays_within_predicted_steps() {
     let limits = Limits::default();
     let mut random = Random(0x0fed_cba9_8765_4321);
     let mut world = World::new(a_topic(&limits), &limits);

@@ -144,7 +144,7 @@ fn field_of<D: Description>(kind: FieldKind) -> Option<&'static Field<D>> {
 }
 
 /// The properties after a tag that differ from their defaults.
-fn unusual<D: Description>(description: &D, after: u8) -> Vec<(u8, FieldValue)> {
+fn non_default<D: Description>(description: &D, after: u8) -> Vec<(u8, FieldValue)> {
     let limits = Limits::default();
     let further = D::FIELDS.iter().filter(|field| field.tag > after);
     further
@@ -156,7 +156,7 @@ fn unusual<D: Description>(description: &D, after: u8) -> Vec<(u8, FieldValue)> 
 
 /// Writes the description of an entity.
 pub fn write_description<D: Description>(description: &D, value: &mut Vec<u8>) {
-    let further = unusual(description, GROUPED_TAG_MAX);
+    let further = non_default(description, GROUPED_TAG_MAX);
     let version = match further.iter().map(|(tag, _)| *tag).max() {
         None if description.extensions().is_some() => EXTENDED,
         None => VERSION,
@@ -195,7 +195,7 @@ pub(super) fn write_version<D: Description>(description: &D, version: u8, value:
         };
         return write_retries(policy, order, value);
     }
-    for (tag, field) in unusual(description, GROUPED_TAG_MAX) {
+    for (tag, field) in non_default(description, GROUPED_TAG_MAX) {
         let mut bytes = Vec::new();
         write_value(&field, &mut bytes);
         value.push(tag);

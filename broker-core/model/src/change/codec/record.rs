@@ -6,7 +6,7 @@ use super::reader::{Read, Reader, write_text};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
-use crate::transfer::peer::Taking;
+use crate::transfer::peer::PeerRecord;
 
 /// Record of a session's state; its content has the bytes of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,11 +100,11 @@ pub(super) const fn sub_queue_code(sub_queue: SubQueue) -> u8 {
 }
 
 /// Writes the identity of a message taken from another broker.
-pub fn write_taking(taking: &Taking, value: &mut Vec<u8>) {
+pub fn write_peer_record(record: &PeerRecord, value: &mut Vec<u8>) {
     value.push(VERSION);
-    value.extend_from_slice(&taking.ordinal.to_be_bytes());
-    value.extend_from_slice(&taking.sequence.0.to_be_bytes());
-    for at in [taking.enqueued_at, taking.at] {
+    value.extend_from_slice(&record.ordinal.to_be_bytes());
+    value.extend_from_slice(&record.sequence.0.to_be_bytes());
+    for at in [record.enqueued_at, record.at] {
         value.extend_from_slice(&at.ticks().to_be_bytes());
     }
 }
@@ -113,10 +113,10 @@ pub fn write_taking(taking: &Taking, value: &mut Vec<u8>) {
 ///
 /// # Errors
 /// A description of the error in the value.
-pub fn read_taking(value: &[u8]) -> Read<Taking> {
+pub fn read_peer_record(value: &[u8]) -> Read<PeerRecord> {
     let mut reader = Reader::new(value);
     reader.version()?;
-    let found = Taking {
+    let found = PeerRecord {
         ordinal: reader.u64()?,
         sequence: SequenceNumber(reader.u64()?),
         enqueued_at: reader.instant()?,

@@ -99,7 +99,7 @@ fn split_delay(value: &[u8]) -> Read<(Option<Timestamp>, &[u8])> {
 /// A description of the error in the value.
 pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let (until, value) = split_delay(value)?;
-    let (mut slot, text) = read_resting(value)?;
+    let (mut slot, text) = read_undelayed(value)?;
     if until.is_some() {
         if slot.state != SlotState::Active {
             return Err("only an active message can be delayed");
@@ -110,7 +110,7 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
 }
 
 /// Reads a slot that is not Delayed.
-fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
+fn read_undelayed(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let mut reader = Reader::new(value);
     let version = reader.u8()?;
     let state_code = reader.u8()?;
@@ -141,7 +141,7 @@ fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     };
     let text = match version {
         VERSION => None,
-        VERSION_COPIED => read_copied(&mut slot, &mut reader)?,
+        VERSION_COPIED => read_copies_spent(&mut slot, &mut reader)?,
         VERSION_NEVER_DUPLICATE if !reader.switch()? => None,
         VERSION_NEVER_DUPLICATE | VERSION_IN_SESSION | VERSION_PENDING => Some(reader.str()?),
         _ => return Err("version is not known"),
@@ -163,15 +163,15 @@ fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
 }
 
 /// Reads the end of a slot of version 5: copies spent, flags and text.
-fn read_copied<'a>(slot: &mut Slot, reader: &mut Reader<'a>) -> Read<Option<&'a str>> {
+fn read_copies_spent<'a>(slot: &mut Slot, reader: &mut Reader<'a>) -> Read<Option<&'a str>> {
     slot.copies_spent = reader.u16()?;
     if slot.copies_spent == 0 {
         return Err("a slot of this version has made copies");
     }
-    let said = reader.u8()?;
-    if said & !(HAS_TEXT | IS_NEVER_DUPLICATE) != 0 {
+    let flags = reader.u8()?;
+    if flags & !(HAS_TEXT | IS_NEVER_DUPLICATE) != 0 {
         return Err("unknown property of a message");
     }
-    slot.marks = Marks::never_duplicate(said & IS_NEVER_DUPLICATE != 0);
-    if said & HAS_TEXT == 0 { Ok(None) } else { reader.str().map(Some) }
+    slot.marks = Marks::never_duplicate(flags & IS_NEVER_DUPLICATE != 0);
+    if flags & HAS_TEXT == 0 { Ok(None) } else { reader.str().map(Some) }
 }

@@ -10,7 +10,7 @@ use crate::ids::{EntityId, SequenceNumber};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
-use crate::transfer::peer::{PeerSource, Taking};
+use crate::transfer::peer::{PeerRecord, PeerSource};
 
 fn slot() -> Slot {
     Slot {
@@ -183,22 +183,22 @@ fn a_session_state_stays_readable() {
 
 /// DESIGN D11: a message that another broker forwarded.
 #[test]
-fn a_taking_stays_readable() {
+fn peer_records_stay_readable() {
     let golden = b"\x01\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\0\x2a\
         \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18";
-    let taking = Taking {
+    let record = PeerRecord {
         ordinal: 1_025,
         sequence: SequenceNumber(42),
         enqueued_at: Timestamp::from_ticks(0x0102_0304_0506_0708),
         at: Timestamp::from_ticks(0x1112_1314_1516_1718),
     };
     let mut written = Vec::new();
-    write_taking(&taking, &mut written);
+    write_peer_record(&record, &mut written);
     assert_eq!(written, golden);
-    assert_eq!(read_taking(golden), Ok(taking));
+    assert_eq!(read_peer_record(golden), Ok(record));
     let source =
         PeerSource { broker: 0xb0b, entity: EntityId(18), sub_queue: SubQueue::DeadLetter };
-    let key = peer_key(EntityId(7), &source, taking.place());
+    let key = peer_key(EntityId(7), &source, record.place());
     assert_eq!(
         key.as_bytes(),
         b"\0\0\0\0\0\0\0\x07\x21\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0b\
@@ -209,7 +209,7 @@ fn a_taking_stays_readable() {
 
 /// A record that is too short, too long or of an unknown version is rejected.
 #[test]
-fn what_is_not_a_record_is_refused() {
+fn invalid_records_are_rejected() {
     for value in [&[b"\x03", SLOT_FIELDS].concat()[..], &[b"\x02", SLOT_FIELDS].concat(), b""] {
         assert!(read_slot(value).is_err());
     }
@@ -322,7 +322,7 @@ fn the_description_of_a_subscription_stays_readable() {
 /// DESIGN D11, RTY-16, RTY-23: a description with a retry policy has version 3 and ends with the
 /// policy; others are written as before.
 #[test]
-fn how_an_entity_retries_stays_readable() {
+fn retry_policies_stay_readable() {
     let plain = QueueDescription::new("orders", &Limits::default());
     let mut before = Vec::new();
     write_description(&plain, &mut before);
@@ -369,8 +369,8 @@ fn how_an_entity_retries_stays_readable() {
     let mut written = Vec::new();
     write_description(&audit, &mut written);
     assert_eq!((written[0], read_description(&written)), (3, Ok(audit)));
-    for said in [b"\x08", b"\x02"] {
-        let unknown = [b"\x03", &before[1..], b"\0\0\0\0\0", &said[..], &[0u8; 30]].concat();
+    for flags in [b"\x08", b"\x02"] {
+        let unknown = [b"\x03", &before[1..], b"\0\0\0\0\0", &flags[..], &[0u8; 30]].concat();
         assert!(read_description::<QueueDescription>(&unknown).is_err());
     }
 }

@@ -57,7 +57,7 @@ type Case = (Command, u64, u64, Option<(u64, u64)>);
 
 /// DESIGN D6, D11: cost of each kind of command; `None` where nothing of variable size is stored.
 #[test]
-fn a_command_costs_what_it_brings() {
+fn command_cost_counts_its_data() {
     let one = u64::from(message(100).envelope.size);
     let set = u64::from(overlay().size_bytes());
     let token = LockToken(1);

@@ -33,7 +33,7 @@ impl Sessions {
     }
 
     /// Whether a session lock with this epoch exists.
-    pub(in crate::queue::session) fn knows(&self, epoch: SessionEpoch) -> bool {
+    pub(in crate::queue::session) fn has_epoch(&self, epoch: SessionEpoch) -> bool {
         self.by_epoch.contains_key(&epoch)
     }
 
@@ -123,7 +123,7 @@ impl Sessions {
         if let Some(session) = self.get_mut(index) {
             session.held = Some(Box::new(held));
         }
-        self.put_in_place(index);
+        self.reindex(index);
     }
 
     /// Changes the end of a session lock.
@@ -171,7 +171,7 @@ impl Sessions {
             self.waits.remove(&(call.deadline, index));
         }
         self.busy.remove(&index);
-        self.put_in_place(index);
+        self.reindex(index);
     }
 
     /// Takes the sessions that may have both demand and messages.

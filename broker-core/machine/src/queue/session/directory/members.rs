@@ -1,6 +1,6 @@
 //! Messages of sessions: membership, and availability to the holder.
 
-use super::{Doomed, Sessions};
+use super::{ExpiringSession, Sessions};
 use crate::ids::SequenceNumber;
 use crate::queue::session::SessionIndex;
 use crate::sequence_set::SequenceSet;
@@ -14,7 +14,7 @@ impl Sessions {
         state: SlotState,
         name: &str,
     ) {
-        let index = self.found(name);
+        let index = self.get_or_create(name);
         self.by_message.insert(sequence, index);
         if let Some(session) = self.get_mut(index) {
             session.members.insert(sequence);
@@ -25,14 +25,14 @@ impl Sessions {
     /// Removes a message from its session.
     pub(in crate::queue) fn remove(&mut self, sequence: SequenceNumber, state: SlotState) {
         let Some(index) = self.by_message.remove(&sequence) else { return };
-        self.wake(index, sequence);
+        self.end_rest(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.members.remove(sequence);
             session.available.remove(sequence);
             session.returning.remove(sequence);
             session.active -= u64::from(state == SlotState::Active).min(session.active);
         }
-        self.put_in_place(index);
+        self.reindex(index);
     }
 
     /// Records a new state of a message.
@@ -50,23 +50,23 @@ impl Sessions {
     /// Makes a message available to the holder.
     pub(in crate::queue) fn offer(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
-        self.wake(index, sequence);
+        self.end_rest(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.returning.remove(sequence);
             session.available.insert(sequence);
         }
-        self.put_in_place(index);
+        self.reindex(index);
     }
 
     /// Makes a message unavailable to the holder.
     pub(in crate::queue) fn withdraw(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
-        self.wake(index, sequence);
+        self.end_rest(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.available.remove(sequence);
             session.returning.remove(sequence);
         }
-        self.put_in_place(index);
+        self.reindex(index);
     }
 
     /// Makes a message unavailable, and later messages with it, until it is durable.
@@ -76,7 +76,7 @@ impl Sessions {
             session.available.remove(sequence);
             session.returning.insert(sequence);
         }
-        self.put_in_place(index);
+        self.reindex(index);
     }
 
     /// Makes a Delayed message unavailable, and later messages with it if `holds` (RTY-22, RTY-23).
@@ -93,11 +93,11 @@ impl Sessions {
             session.available.remove(sequence);
             session.returning.remove(sequence);
         }
-        self.put_in_place(index);
+        self.reindex(index);
     }
 
     /// Removes a message from the Delayed ones, if it is one.
-    fn wake(&mut self, index: SessionIndex, sequence: SequenceNumber) {
+    fn end_rest(&mut self, index: SessionIndex, sequence: SequenceNumber) {
         let Some(resting) = self.resting.get_mut(&index) else { return };
         resting.all.remove(sequence);
         resting.holding.remove(sequence);
@@ -138,14 +138,14 @@ impl Sessions {
 
     /// Condemns the available and Delayed messages of a session, because one of its messages has
     /// expired (EXP-41, RTY-25). The Delayed ones no longer hold up later messages.
-    pub(in crate::queue) fn doom(&mut self, cause: SequenceNumber) {
+    pub(in crate::queue) fn expire_session(&mut self, cause: SequenceNumber) {
         let Some(index) = self.of(cause) else { return };
         let mut delayed = self.take_resting(index);
         let Some(session) = self.get_mut(index) else { return };
         let mut others = std::mem::take(&mut session.available);
         others.remove(cause);
         delayed.remove(cause);
-        self.doomed.push_back(Doomed { others, delayed, cause });
-        self.put_in_place(index);
+        self.expiring.push_back(ExpiringSession { others, delayed, cause });
+        self.reindex(index);
     }
 }

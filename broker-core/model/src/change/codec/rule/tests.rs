@@ -47,7 +47,7 @@ fn all_values() -> Vec<Value> {
 
 /// Records of version 1 stay readable.
 #[test]
-fn golden_records_are_read_and_written() {
+fn rule_codec_reads_and_writes_golden_records() {
     let correlation =
         CorrelationFilter { subject: Some("s".into()), ..CorrelationFilter::property("n", 1) };
     let text = SqlText { text: "a = @p".into(), parameters: Parameters::new().with("p", "x") };
@@ -84,7 +84,7 @@ fn golden_records_are_read_and_written() {
 
 /// TOP-14: each filter and each type of value survives a round trip.
 #[test]
-fn every_rule_comes_back() {
+fn every_rule_survives_a_round_trip() {
     let values = all_values();
     let parameters = values.iter().enumerate().fold(Parameters::new(), |all, (place, value)| {
         all.with(&format!("p{place}"), value.clone())

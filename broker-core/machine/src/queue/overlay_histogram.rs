@@ -8,12 +8,12 @@ const LEVELS: usize = u16::BITS as usize;
 /// than twice the true value. Removed messages no longer count, so a message with many overlays
 /// does not raise the cost of later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Laden {
+pub(super) struct OverlayHistogram {
     /// At index n, the number of messages with 2^n to 2^(n + 1) - 1 overlays.
     counts: [u32; LEVELS],
 }
 
-impl Laden {
+impl OverlayHistogram {
     /// Adds a message.
     pub(super) fn add(&mut self, overlay_count: u16) {
         if let Some(count) = self.level(overlay_count) {
@@ -29,7 +29,7 @@ impl Laden {
     }
 
     /// Upper bound on the overlays of any `count` messages.
-    pub(super) fn most_on(&self, count: u64) -> u64 {
+    pub(super) fn bound_for(&self, count: u64) -> u64 {
         let (mut left, mut most) = (count, 0);
         for (level, there) in self.counts.iter().enumerate().rev() {
             let taken = left.min(u64::from(*there));
@@ -51,23 +51,23 @@ mod tests {
     /// DESIGN D6, SET-41: the bound for `count` messages is at least the overlays of the messages
     /// with the most overlays, and less than twice that. Removed messages do not count.
     #[test]
-    fn what_so_many_messages_come_to_is_known_without_a_look_at_them() {
+    fn overlay_histogram_bounds_overlays_without_examining_messages() {
         let mut there: Vec<u16> = vec![0, 1, 1, 2, 3, 4, 7, 8, 100, 100, 4_095, 10_000, u16::MAX];
-        let mut laden = Laden::default();
+        let mut laden = OverlayHistogram::default();
         for one in &there {
             laden.add(*one);
         }
-        while let Some(most_laden) = there.pop() {
+        while let Some(largest) = there.pop() {
             let mut exact = 0;
-            for (count, one) in (0u64..).zip(there.iter().chain([&most_laden]).rev()) {
+            for (count, one) in (0u64..).zip(there.iter().chain([&largest]).rev()) {
                 assert!(
-                    (exact..=2 * exact).contains(&laden.most_on(count)),
+                    (exact..=2 * exact).contains(&laden.bound_for(count)),
                     "{count} of {there:?}"
                 );
                 exact += u64::from(*one);
             }
-            laden.subtract(most_laden);
+            laden.subtract(largest);
         }
-        assert_eq!((laden, laden.most_on(u64::MAX)), (Laden::default(), 0));
+        assert_eq!((laden, laden.bound_for(u64::MAX)), (OverlayHistogram::default(), 0));
     }
 }
