@@ -17,8 +17,8 @@ const PASSED_PER_STEP: usize = 16;
 /// Number of listed rules that count as one step: each is copied, and judges no message.
 const SHOWN_PER_STEP: usize = 4;
 
-/// Commands by the kind of their cost. The match in [`CommandKind::of`] names every command, so that a
-/// new one must define its cost.
+/// Commands by the kind of their cost. The match in [`CommandKind::of`] names every command, so
+/// that a new one must define its cost.
 #[derive(Clone, Copy)]
 pub(super) enum CommandKind<'c> {
     /// Publishes messages of a client.

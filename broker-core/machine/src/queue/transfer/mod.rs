@@ -109,7 +109,8 @@ pub(super) struct Transfers {
     pending: BTreeMap<Arc<str>, Backlog>,
     /// Named destinations with work.
     turns: Turns,
-    /// Named destinations that wait for a stage ([`Backlog::blocked_until`]), in the order of stages.
+    /// Named destinations that wait for a stage ([`Backlog::blocked_until`]), in the order of
+    /// stages.
     blocked: VecDeque<(StageNumber, Arc<str>)>,
     /// Exits of all lists in transit.
     lists: BTreeMap<ListNumber, Exit>,

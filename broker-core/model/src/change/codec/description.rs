@@ -207,8 +207,8 @@ pub(super) fn write_version<D: Description>(description: &D, version: u8, value:
 /// Reads the description of an entity.
 ///
 /// # Errors
-/// A description of the error in the value. A property that this entity lacks is an error too, since a later
-/// version may have written it.
+/// A description of the error in the value. A property that this entity lacks is an error too, since
+/// a later version may have written it.
 pub fn read_description<D: Description>(value: &[u8]) -> Read<D> {
     let mut reader = Reader::new(value);
     let version = reader.version_up_to(TAGGED)?;
