@@ -89,7 +89,7 @@ pub enum Change {
         from: SequenceNumber,
         /// The number it has now.
         to: SequenceNumber,
-        /// When it was enqueued.
+        /// Instant of enqueueing.
         enqueued_at: Timestamp,
         /// Instant of expiry by its own TTL.
         expires_at: Timestamp,
@@ -98,7 +98,7 @@ pub enum Change {
     Removed {
         /// Its number.
         sequence: SequenceNumber,
-        /// How many overlays go with it.
+        /// Number of overlays that are removed with it.
         overlay_count: u16,
         /// The reason.
         reason: Removal,
@@ -154,7 +154,7 @@ pub enum Change {
         bucket: Timestamp,
         /// Keyed hash of the id.
         id_hash: u128,
-        /// When it was accepted.
+        /// Instant of acceptance.
         at: Timestamp,
         /// The number of the scheduled message, 0 if it was not scheduled (DUP-12).
         sequence: SequenceNumber,
@@ -203,7 +203,7 @@ pub enum Change {
     /// The last number of a subscription is stored before messages leave it. Their destination
     /// deletes the records here, so the slots no longer show the number.
     Numbered {
-        /// That number.
+        /// The last number.
         last: SequenceNumber,
     },
     /// A change that only topics have.
@@ -268,12 +268,12 @@ pub enum TopicChange {
 /// The content of a published message.
 #[derive(Clone, Debug)]
 pub enum PublishedContent {
-    /// It came with the command.
+    /// The content came with the command.
     New(Content),
-    /// It was stored under this number while the message was scheduled; that record is deleted now
-    /// (SCH-03).
+    /// The content was stored under this number while the message was scheduled; that record is
+    /// deleted now (SCH-03).
     Scheduled(SequenceNumber),
-    /// It belongs to a message from another entity, whose records there are deleted.
+    /// The content belongs to a message from another entity, whose records there are deleted.
     Transferred(Origin),
 }
 
@@ -309,24 +309,24 @@ pub enum PreviousLocation {
 pub enum Removal {
     /// A receiver completed it.
     Completed,
-    /// It was received in receive-and-delete mode.
+    /// The message was received in receive-and-delete mode.
     Received,
-    /// It expired with dead-lettering switched off.
+    /// The message expired, and dead-lettering of expired messages is off.
     Expired,
-    /// It was scheduled and cancelled.
+    /// The message was scheduled and cancelled.
     Cancelled,
-    /// It was removed by a batch delete or by number.
+    /// The message was removed by a batch delete or by number.
     Deleted,
-    /// It was forwarded.
+    /// The message was forwarded.
     Forwarded,
 }
 
 /// Cause for which a message was dead-lettered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum DeadLetterCause {
-    /// It expired with dead-lettering switched on (EXP-22).
+    /// The message expired, and dead-lettering of expired messages is on (EXP-22).
     Expired,
-    /// Its delivery count reached the maximum (SET-34).
+    /// The delivery count of the message reached the maximum (SET-34).
     DeliveryCount,
     /// A receiver asked for it (SET-05).
     Application,
@@ -334,11 +334,12 @@ pub enum DeadLetterCause {
     Rule,
     /// A rule made its header too large (DLQ-20).
     HeaderSize,
-    /// It has no session where one is required (DLQ-21).
+    /// The message has no session, but the subscription requires one (DLQ-21).
     NoSession,
-    /// It could not be forwarded at all, or not without losing properties (FWD-15, DLQ-20).
+    /// The message could not be forwarded at all, or not without losing properties (FWD-15,
+    /// DLQ-20).
     Forwarding,
-    /// It would exceed the limit of copies over all hops (FWD-33).
+    /// The message would exceed the limit of copies over all hops (FWD-33).
     CopyCount,
 }
 

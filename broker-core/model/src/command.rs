@@ -65,7 +65,7 @@ pub struct PeerArrival {
     pub dead_letter_source: Option<Arc<str>>,
 }
 
-/// How a received message leaves the entity (RCV-01).
+/// Mode of receiving: locks a message or removes it (RCV-01).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ReceiveMode {
     /// Stays under an exclusive lock until it is settled or the lock ends (RCV-05).
@@ -382,8 +382,8 @@ pub enum Command {
 /// Handling of credit that cannot be used at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drain {
-    /// It waits for messages (RCV-17).
+    /// The credit waits for messages (RCV-17).
     No,
-    /// It is given back (RCV-18).
+    /// The credit is given back (RCV-18).
     Yes,
 }

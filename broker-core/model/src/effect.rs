@@ -6,7 +6,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::transfer::HandOver;
 
-/// When an effect may leave the broker (DESIGN D5).
+/// Condition under which an effect may leave the broker (DESIGN D5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
     /// At once: it depends on nothing that is not durable yet.
@@ -24,7 +24,7 @@ pub enum Effect {
         ticket: Ticket,
         /// Its answer.
         result: Result<MachineOutcome, Rejection>,
-        /// When it may leave.
+        /// Condition under which it may leave.
         gate: Gate,
     },
     /// A message for a receiver link.

@@ -76,10 +76,11 @@ pub struct Arrival {
 /// Reaction of a destination that is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenFull {
-    /// It refuses each message that exceeds its quota and continues with the next. The source
-    /// dead-letters refused messages.
+    /// The destination refuses each message that exceeds its quota and continues with the next. The
+    /// source dead-letters refused messages.
     Refuse,
-    /// It stops at the first message that exceeds its quota. The source keeps the rest in order.
+    /// The destination stops at the first message that exceeds its quota. The source keeps the rest
+    /// in order.
     Stop,
 }
 

@@ -64,7 +64,7 @@ pub enum Outcome<M, S, W> {
         session: Arc<str>,
         /// The receiver that holds it.
         receiver: ReceiverId,
-        /// When the lock ends, unless renewed.
+        /// End of the lock, unless it is renewed.
         locked_until: Timestamp,
         /// The way in to the session; see `Entity::by_way_of` of `peeklock-core`.
         way: W,
@@ -111,7 +111,7 @@ pub enum MessageState {
 pub struct LockGrant {
     /// Names the lock.
     pub token: LockToken,
-    /// When it ends, unless renewed (SET-16).
+    /// End of the lock, unless it is renewed (SET-16).
     pub until: Timestamp,
 }
 

@@ -16,9 +16,9 @@ pub struct PolicyRecord {
     pub rights: u8,
     /// The primary and the secondary key, as text.
     pub keys: [Box<str>; 2],
-    /// When it was created.
+    /// Instant of creation.
     pub created_at: Timestamp,
-    /// When its rights or keys were changed.
+    /// Instant of the last change of its rights or keys.
     pub updated_at: Timestamp,
 }
 

@@ -13,7 +13,7 @@ use crate::transfer::peer::PeerRecord;
 pub struct SessionStateRecord {
     /// The session.
     pub session: Box<str>,
-    /// When the state was set.
+    /// Instant of the last change of the state.
     pub set_at: Timestamp,
     /// Number of bytes of the state.
     pub size: u64,
@@ -24,7 +24,7 @@ pub struct SessionStateRecord {
 pub struct Counters {
     /// The highest sequence number that was given.
     pub last_sequence: SequenceNumber,
-    /// When the entity was created.
+    /// Instant of the creation of the entity.
     pub created_at: Timestamp,
     /// Last change of its description.
     pub updated_at: Timestamp,
@@ -35,7 +35,7 @@ pub struct Counters {
 /// Facts about the namespace itself (CNT-10).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamespaceFacts {
-    /// When it was created.
+    /// Instant of the creation of the namespace.
     pub created_at: Timestamp,
     /// Instant of the last change of name or tier.
     pub modified_at: Timestamp,
