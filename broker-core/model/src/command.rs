@@ -36,7 +36,7 @@ pub use self::retry::{RETRY_DELAY_PROPERTY, refuse_retry_delay, retry_delay_of};
 pub use self::session::{SessionCommand, SessionFilter};
 pub use self::topic::{RuleCommand, TopicCommand};
 
-/// A message that a client sends: its bytes, and the facts that the entity decides with.
+/// An incoming message: its bytes, and the facts that the entity decides with.
 #[derive(Clone, Debug)]
 pub struct InboundMessage {
     /// The bare message in AMQP section encoding; stored as it is.
@@ -68,18 +68,18 @@ pub struct PeerArrival {
 /// Mode of receiving: locks a message or removes it (RCV-01).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ReceiveMode {
-    /// Stays under an exclusive lock until it is settled or the lock ends (RCV-05).
+    /// The message stays under an exclusive lock until it is settled or the lock ends (RCV-05).
     PeekLock,
-    /// Is removed when it is delivered (RCV-02).
+    /// The message is removed when it is delivered (RCV-02).
     ReceiveAndDelete,
 }
 
 /// Decision of a receiver about a message that it holds.
 #[derive(Clone, Debug)]
 pub enum Settlement {
-    /// Processed: the message is removed (SET-01).
+    /// The message was processed and is removed (SET-01).
     Complete,
-    /// Unlocked for redelivery, counted as a failed delivery (SET-03).
+    /// The message is unlocked for redelivery, and the delivery counts as failed (SET-03).
     Abandon {
         /// Application properties to set (SET-08).
         properties: Option<Overlay>,
@@ -87,17 +87,18 @@ pub enum Settlement {
         /// (RTY-01, RTY-17).
         delay: Option<TimeSpan>,
     },
-    /// Deferred: from now on received by number only (DEF-01).
+    /// The message is deferred: from now on it is received by number only (DEF-01).
     Defer {
         /// Application properties to set (SET-08).
         properties: Option<Overlay>,
     },
-    /// Moved to the dead-letter queue (SET-05).
+    /// The message moves to the dead-letter queue (SET-05).
     DeadLetter {
         /// Reason, description and application properties to set (SET-06).
         properties: Option<Overlay>,
     },
-    /// Unlocked as if it had never been delivered; not counted (SET-32).
+    /// The message is unlocked as if it had never been delivered; the delivery does not count
+    /// (SET-32).
     Release,
 }
 

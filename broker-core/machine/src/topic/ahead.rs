@@ -4,7 +4,7 @@
 //! ```text
 //!  command ──► little work? ──yes──────────────────────────────► applied, judged on the way
 //!                  │ no                                              ▲
-//!                  └─► a slice ──► a slice ──► ... ──► all judged ───┘  takes what was found
+//!                  └─► a slice ──► a slice ──► ... ──► all judged ───┘  takes the results
 //!                          └── the shell takes no other command ──┘
 //! ```
 //!
