@@ -216,7 +216,7 @@ TOPICS = [
     ("copies of one message have numbers of their own", "MSG-13", "machine/src/topic/copies.rs",
      "previous.map_or(subscription.last_sequence, |last| last.sequence)", "previous.map_or(subscription.last_sequence, |_| subscription.last_sequence)"),
     ("a topic drops duplicates", "DUP-02", "machine/src/topic/publish.rs",
-     "        if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {", "        if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now).filter(|_| false) {"),
+     "        if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {", "        if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now).filter(|_| false) {"),
     ("a topic remembers ids over a restart", "DUP-08", "machine/src/topic/records.rs",
      "                    history.record(bucket, id_hash, at, sequence);", "                    let _ = (history, bucket, id_hash, at, sequence);"),
     ("the quota counts each copy", "TOP-10", "machine/src/topic/admit.rs",

@@ -80,10 +80,10 @@ impl DuplicateHistory {
     /// which means that the message was dropped (DUP-02).
     pub(crate) const fn number_for_sender(
         envelope: &Envelope,
-        kept: SequenceNumber,
+        earlier: SequenceNumber,
     ) -> SequenceNumber {
         match envelope.scheduled_enqueue_time {
-            Some(_) => kept,
+            Some(_) => earlier,
             None => SequenceNumber(0),
         }
     }

@@ -120,14 +120,14 @@ impl Queue {
         sequence: SequenceNumber,
         slot: &Slot,
         failures: u32,
-        asked: Option<TimeSpan>,
+        requested: Option<TimeSpan>,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Option<Timestamp> {
         if slot.state != SlotState::Active {
             return None;
         }
-        let delay = match (asked, &self.description.retry_policy) {
+        let delay = match (requested, &self.description.retry_policy) {
             (Some(delay), _) => delay,
             (None, Some(_)) if self.has_policy_for(slot) && ctx.left.delayed == 0 => {
                 step.undelayed_count += 1;

@@ -192,17 +192,17 @@ impl Queue {
     pub(super) fn accept_as(
         &mut self,
         message: InboundMessage,
-        set_aside: Option<SequenceNumber>,
+        reserved: Option<SequenceNumber>,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> SequenceNumber {
         let envelope = &message.envelope;
-        if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            return DuplicateHistory::number_for_sender(envelope, kept);
+        if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
+            return DuplicateHistory::number_for_sender(envelope, earlier);
         }
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
-        let set_aside = set_aside.filter(|_| scheduled_at.is_some());
-        let sequence = set_aside.unwrap_or_else(|| self.last_sequence.next());
+        let reserved = reserved.filter(|_| scheduled_at.is_some());
+        let sequence = reserved.unwrap_or_else(|| self.last_sequence.next());
         let enqueued_at = scheduled_at.unwrap_or(ctx.now);
         let slot = Slot {
             expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),

@@ -57,17 +57,17 @@ impl Queue {
             )));
         }
         let held = self.held(sub_queue, token, ctx.now)?;
-        let is_set_aside = matches!(settlement, Settlement::Defer { .. })
+        let is_deferred = matches!(settlement, Settlement::Defer { .. })
             && self.count_at_maximum(&held.slot).is_none();
-        if is_set_aside && ctx.left.delayed == 0 {
+        if is_deferred && ctx.left.delayed == 0 {
             return Err(intake::too_many_delayed(ctx));
         }
         if let Settlement::Abandon { delay, .. } = settlement {
-            let asked = delay.filter(|delay| *delay > TimeSpan::ZERO);
-            if let Some(delay) = asked {
+            let requested = delay.filter(|delay| *delay > TimeSpan::ZERO);
+            if let Some(delay) = requested {
                 self.refuse_delay(&held.slot, delay, ctx)?;
             }
-            let delays = asked.is_some() || delay.is_none() && self.has_policy_for(&held.slot);
+            let delays = requested.is_some() || delay.is_none() && self.has_policy_for(&held.slot);
             let returns = || matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
             if delays && ctx.left.delayed == 0 && returns() {
                 return Err(intake::no_room_for_a_delay(ctx));

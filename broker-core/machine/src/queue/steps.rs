@@ -22,10 +22,12 @@ impl Queue {
         now: Timestamp,
         limits: &Limits,
     ) -> u64 {
-        let there = |count_max: u64| count_max.min(self.slots.len() as u64);
-        let peeked = |count_max: u32| there(u64::from(count_max).min(limits.peek_count_max as u64));
-        let deleted =
-            |count_max: u32| there(u64::from(count_max).min(limits.batch_delete_count_max as u64));
+        let existing = |count_max: u64| count_max.min(self.slots.len() as u64);
+        let peeked =
+            |count_max: u32| existing(u64::from(count_max).min(limits.peek_count_max as u64));
+        let deleted = |count_max: u32| {
+            existing(u64::from(count_max).min(limits.batch_delete_count_max as u64))
+        };
         let overlay_bound = |count: u64| self.tally.overlay_bound(count);
         let with_overlays = |count: u64| count + overlay_bound(count);
         let ended = |locks: usize| locks.min(MOVES_PER_STEP) as u64 + overlay_bound(locks as u64);
@@ -53,13 +55,13 @@ impl Queue {
             }
             // The messages count once more when they are delivered.
             Command::Receive { mode, count_max, .. } => {
-                let count = there(u64::from(*count_max));
+                let count = existing(u64::from(*count_max));
                 count + overlay_factor(*mode) * overlay_bound(count)
             }
             // The mode of the session is not known here, so the larger count applies.
             Command::InSession { command, .. } => match command {
                 SessionCommand::Receive { count_max, .. } => {
-                    let count = there(u64::from(*count_max));
+                    let count = existing(u64::from(*count_max));
                     count + overlay_factor(ReceiveMode::ReceiveAndDelete) * overlay_bound(count)
                 }
                 SessionCommand::ReceiveDeferred { sequences } => {
@@ -76,7 +78,7 @@ impl Queue {
             Command::Grant { receiver, .. } => {
                 match self.link(*receiver).is_some_and(|link| link.drain.is_some()) {
                     true => {
-                        let count = there((MOVES_PER_STEP + SERVED_PER_STEP) as u64);
+                        let count = existing((MOVES_PER_STEP + SERVED_PER_STEP) as u64);
                         count + overlay_factor(ReceiveMode::ReceiveAndDelete) * overlay_bound(count)
                     }
                     false => 1,

@@ -89,18 +89,18 @@ impl Topic {
         message: InboundMessage,
         plan: Plan,
         mut journey: Journey,
-        set_aside: Option<SequenceNumber>,
+        reserved: Option<SequenceNumber>,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> SequenceNumber {
         let InboundMessage { content, envelope } = message;
         journey.marks = Marks::never_duplicate(envelope.never_duplicate());
-        if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            return DuplicateHistory::number_for_sender(&envelope, kept);
+        if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
+            return DuplicateHistory::number_for_sender(&envelope, earlier);
         }
         let next = self.last_sequence.next();
         let is_scheduled = matches!(plan, Plan::Schedule(_));
-        let sequence = set_aside.filter(|_| is_scheduled).unwrap_or(next);
+        let sequence = reserved.filter(|_| is_scheduled).unwrap_or(next);
         // The rules judged later messages with numbers that assume that this message takes one too.
         self.last_sequence = next;
         let scheduled = is_scheduled.then_some(sequence);

@@ -158,10 +158,10 @@ impl Topic {
         for (_, part) in parts {
             let count = part.operation.messages().len();
             let mut numbers = Vec::with_capacity(count);
-            let set_aside = part.numbers.iter().map(|number| (number.0 > 0).then_some(*number));
-            let mut set_aside = set_aside.chain(std::iter::repeat(None));
+            let reserved = part.numbers.iter().map(|number| (number.0 > 0).then_some(*number));
+            let mut reserved = reserved.chain(std::iter::repeat(None));
             for (message, plan) in planned.by_ref().take(count) {
-                let (journey, number) = (Journey::default(), set_aside.next().flatten());
+                let (journey, number) = (Journey::default(), reserved.next().flatten());
                 numbers.push(self.accept_as(message, plan, journey, number, ctx, step));
             }
             outcomes.push(match (part.operation, numbers.as_slice()) {

@@ -174,13 +174,13 @@ impl Queue {
         step: &mut Step,
     ) {
         let Some(sessions) = &mut self.sessions else { return };
-        if sessions.begin_to_end(index, end)
+        if sessions.begin_end(index, end)
             && let Some(held) = sessions.held_mut(index)
         {
             step.effects.push(Effect::SessionEnded { receiver: held.receiver });
             self.touch(ctx.now);
         }
-        while let Some((lock, end)) = self.first_under(index) {
+        while let Some((lock, end)) = self.first_remaining_lock(index) {
             if *moves == 0 {
                 return;
             }
@@ -196,7 +196,7 @@ impl Queue {
     }
 
     /// Returns a lock that must still be ended under an ended hold, and how the hold ended.
-    fn first_under(&self, index: SessionIndex) -> Option<(Lock, LinkEnd)> {
+    fn first_remaining_lock(&self, index: SessionIndex) -> Option<(Lock, LinkEnd)> {
         let held = self.sessions.as_ref()?.get(index)?.held()?;
         Some((*held.locks.first()?, held.ended?))
     }

@@ -136,7 +136,7 @@ impl Sessions {
 
     /// Ends the hold of a session: it is no longer in force, and stays until all locks under it
     /// have ended. Returns whether the hold ended just now.
-    pub(in crate::queue::session) fn begin_to_end(
+    pub(in crate::queue::session) fn begin_end(
         &mut self,
         index: SessionIndex,
         end: LinkEnd,
