@@ -149,7 +149,7 @@ pub(super) struct Grant {
 pub(super) struct Link {
     pub(super) lane: Lane,
     pub(super) mode: ReceiveMode,
-    /// Messages delivered since the attach, and the limit.
+    /// Messages and bytes delivered since the attach, each with its limit.
     pub(super) delivered: u64,
     pub(super) delivery_limit: u64,
     pub(super) delivered_bytes: u64,

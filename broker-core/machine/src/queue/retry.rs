@@ -227,8 +227,8 @@ impl Queue {
         }
     }
 
-    /// Whether sessions may still offer messages that a Delayed message must hold up. Until then no
-    /// session offers any message.
+    /// Whether sessions may still offer messages that a Delayed message must hold up. While this
+    /// is true, no session offers a message.
     pub(super) fn is_order_behind(&self) -> bool {
         self.delays.unordered_from.is_some()
             && self.description.session_retry_order == SessionRetryOrder::Hold

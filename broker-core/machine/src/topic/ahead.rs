@@ -12,8 +12,8 @@
 //! atomic step in its order. The next judged command drops the results.
 //!
 //! The results stay in memory until then. So judging ends at the bytes of an atomic step, and at
-//! the limit of judged bytes of all topics. Then a send is refused, and the rest of a list from
-//! another entity comes again. Judging a list also ends after the time of a publish: the broker
+//! the limit of judged bytes of all topics. Then a send is refused, and the rest of a list is
+//! offered again by its source. Judging a list also ends after the time of a publish: the broker
 //! holds the list's contents in memory meanwhile, in room that others need (decision 34).
 
 use std::collections::BTreeMap;

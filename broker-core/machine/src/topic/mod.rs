@@ -368,7 +368,7 @@ impl Machine for Topic {
     fn set_on_settled(&self, part: &Part) -> u64 {
         match (&self.outbox, part.member) {
             (Some(outbox), None) => outbox.set_on_settled(part),
-            // The numbers of a subscription's messages are not known here.
+            // A subscription counts the overlays of its own messages.
             _ => 0,
         }
     }

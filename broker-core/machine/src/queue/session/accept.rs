@@ -139,8 +139,8 @@ impl Queue {
         });
         if let Some((index, until, locked)) = held {
             let moves_max = locked as u64 + self.tally.overlay_bound(locked as u64);
-            // That many moves exceed a step, so `end_session_locks` makes them before the session
-            // is free.
+            // The session is still locked, or the end of its hold may exceed the moves of a step.
+            // In that case `end_session_locks` ends the hold as time passes.
             if until > ctx.now || moves_max >= MOVES_PER_STEP as u64 {
                 return Err(Rejection::session_cannot_be_locked(name));
             }

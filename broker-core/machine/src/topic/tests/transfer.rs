@@ -63,8 +63,8 @@ impl Stand {
 }
 
 /// QUO-10: the overlays of a transferred message are written for each copy, and count for the
-/// atomic step. A list is taken as far as one step allows; the rest comes again. A message that
-/// exceeds the step by itself is refused.
+/// atomic step. A list is taken as far as one step allows; the source offers the rest again. A
+/// message that exceeds the step by itself is refused.
 #[test]
 fn topic_takes_list_up_to_the_bytes_of_one_step() {
     let mut stand = Stand::new(3);
@@ -96,7 +96,7 @@ fn overlays_of_arriving_messages_count_for_slices() {
 }
 
 /// DESIGN D6, FWD-09: overlays of scheduled messages become part of their contents, within the time
-/// of a step; the rest of the list comes again.
+/// of a step; the source offers the rest of the list again.
 #[test]
 fn topic_rewrites_contents_up_to_the_time_of_one_step() {
     let mut stand = Stand::new(1);
@@ -110,8 +110,8 @@ fn topic_rewrites_contents_up_to_the_time_of_one_step() {
 }
 
 /// QUO-09, DESIGN D6: a list is judged until it has taken the time of a publish, and no further
-/// message is begun; the rest comes again, so that no topic keeps its contents long. A client's
-/// batch is judged completely.
+/// message is begun; the source offers the rest again, so that no topic keeps its contents long. A
+/// client's batch is judged completely.
 #[test]
 fn a_list_is_not_judged_for_longer_than_a_publish() {
     let mut stand = Stand::with_heavy_rules(4);
