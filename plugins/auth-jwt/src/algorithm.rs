@@ -1,22 +1,23 @@
-//! Algorithms, and the public keys that fit them (RFC 7518, RFC 8037). An algorithm is for one kind of key, so that a key
-//! is never used for what it is not.
+//! Signature algorithms and the public keys that fit them (RFC 7518, RFC 8037). `token.rs` verifies
+//! with them. Each algorithm accepts exactly one kind of key, so that a key is never used for
+//! another purpose.
 
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 
-/// How a token is signed. None of them has a secret that both sides know.
+/// Signature algorithm of a token. No algorithm uses a shared secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     Rs256,
-    /// The same with SHA-384.
+    /// RSASSA-PKCS1-v1_5 with SHA-384.
     Rs384,
-    /// The same with SHA-512.
+    /// RSASSA-PKCS1-v1_5 with SHA-512.
     Rs512,
     /// RSASSA-PSS with SHA-256.
     Ps256,
-    /// The same with SHA-384.
+    /// RSASSA-PSS with SHA-384.
     Ps384,
-    /// The same with SHA-512.
+    /// RSASSA-PSS with SHA-512.
     Ps512,
     /// ECDSA on P-256 with SHA-256.
     Es256,
@@ -26,7 +27,7 @@ pub enum Algorithm {
     EdDsa,
 }
 
-/// What a public key is.
+/// Kind of a public key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Rsa,
@@ -38,14 +39,14 @@ pub enum Kind {
 /// A public key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PublicKey {
-    /// Modulus and exponent, big-endian. One of less than 2,048 bits verifies nothing, nor one of more than 8,192.
+    /// Modulus and exponent, big-endian. Only keys of 2,048 to 8,192 bits verify anything.
     Rsa { n: Box<[u8]>, e: Box<[u8]> },
-    /// A point, or what stands for one on Ed25519.
+    /// An uncompressed point of a NIST curve, or the public key bytes of Ed25519.
     Point(Kind, Box<[u8]>),
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 9] = [
         Self::Rs256,
         Self::Rs384,
@@ -58,13 +59,13 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// The algorithm of this name.
+    /// Returns the algorithm with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Its name, as it stands in tokens.
+    /// Returns the name in the header of a token.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,7 +81,7 @@ impl Algorithm {
         }
     }
 
-    /// The keys that it is for.
+    /// Returns the kind of key that the algorithm needs.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Rs256 | Self::Rs384 | Self::Rs512 | Self::Ps256 | Self::Ps384 | Self::Ps512 => {
@@ -92,7 +93,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether this key has signed a message so.
+    /// Returns whether `signed` is the signature of `message` with this key.
     pub fn verifies(self, key: &PublicKey, message: &[u8], signed: &[u8]) -> bool {
         if key.kind() != self.kind() {
             return false;
@@ -124,7 +125,7 @@ impl Algorithm {
 }
 
 impl PublicKey {
-    /// What it is.
+    /// Returns the kind of the key.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Rsa { .. } => Kind::Rsa,
@@ -149,7 +150,8 @@ mod tests {
         algorithm.verifies(&key.public, message.as_bytes(), &signature)
     }
 
-    /// SEC-28: what the standards have signed is verified (RFC 7515 A.2 and A.3, RFC 8037 A.4), and nothing else.
+    /// SEC-28: the signatures in the examples of the standards verify (RFC 7515 A.2 and A.3, RFC
+    /// 8037 A.4), and changed ones do not.
     #[test]
     fn the_examples_of_the_standards_are_verified() {
         let rsa = r#"{"kty": "RSA", "e": "AQAB", "n": "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ"}"#;
@@ -173,7 +175,8 @@ mod tests {
         }
     }
 
-    /// SEC-28: names are those of the standard, and there is none without a signature or with a shared secret.
+    /// SEC-28: the names match the standard exactly. Unsigned tokens and shared secrets have no
+    /// algorithm.
     #[test]
     fn names_are_read_as_they_stand() {
         for algorithm in Algorithm::ALL {

@@ -1,4 +1,5 @@
-//! The authorizer: what a bearer token is worth at a resource.
+//! The authorizer: it verifies the bearer token of a client and grants the rights of its roles at a
+//! resource. The broker calls it for each access check.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::refused::Refused;
 use crate::roles::{self, Role};
 use crate::token::Token;
 
-/// Grants who shows a token of an issuer what the roles in it give. About everybody else another authorizer is asked
-/// (SEC-27).
+/// Grants the rights of the roles in a bearer token of the issuer. Asks another authorizer about
+/// clients without a bearer token (SEC-27).
 pub struct JwtAuthorizer {
     config: JwtConfig,
     keys: Keys,
@@ -22,7 +23,7 @@ pub struct JwtAuthorizer {
     others: Arc<dyn Authorizer>,
 }
 
-/// What a good token gives, wherever that is.
+/// Content of a valid token that is the same at every resource.
 struct Verified<'a> {
     roles: Vec<&'a Role>,
     until: Timestamp,
@@ -30,14 +31,15 @@ struct Verified<'a> {
 }
 
 impl JwtAuthorizer {
-    /// An authorizer for the tokens of an issuer, and one for all who show no such token.
+    /// Creates an authorizer for the tokens of the configured issuer; `others` decides about
+    /// clients that present no bearer token.
     #[must_use]
     pub fn new(config: JwtConfig, others: Arc<dyn Authorizer>) -> Self {
         let keys = Keys::new(config.keys.clone(), Arc::clone(&config.clock));
         Self { config, keys, failures: Failures::default(), others }
     }
 
-    /// What a token gives, if it is good (SEC-28). Nothing that it says is looked at before its signature.
+    /// Verifies a token (SEC-28). Reads no claim before the signature is verified.
     async fn verify(&self, text: &str) -> Result<Verified<'_>, Refused> {
         let token = Token::read(text)?;
         if !self.config.algorithms.contains(&token.algorithm) {
@@ -51,7 +53,7 @@ impl JwtAuthorizer {
         Ok(Verified { roles: roles::held(&self.config.roles, &names), until, mark: found.mark })
     }
 
-    /// Lets who may be guessing wait (SEC-26).
+    /// Converts a refusal, after a delay if the client may be guessing (SEC-26).
     async fn refuse(&self, principal: &Principal, refused: Refused) -> Rejection {
         if refused.is_attempt() {
             self.failures.hold_back(principal, &*self.config.clock).await;
@@ -61,7 +63,8 @@ impl JwtAuthorizer {
 }
 
 impl Verified<'_> {
-    /// What it gives at a resource: up to its end (SEC-31), and as long as the issuer keeps its key (SEC-29).
+    /// Returns the grant at a resource. It ends with the token (SEC-31), or when the issuer
+    /// withdraws the key (SEC-29).
     fn grant(&self, resource: &str) -> Grant {
         let rights = roles::rights(self.roles.iter().copied(), resource);
         Grant::of(rights).until(self.until).within(self.mark.clone())
@@ -80,7 +83,7 @@ impl Authorizer for JwtAuthorizer {
         }
     }
 
-    /// The token is verified once.
+    /// Verifies the token only once for all resources.
     async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
         let Some(text) = principal.token.as_deref().and_then(bearer_token) else {
             return self.others.authorize_all(principal, resources).await;

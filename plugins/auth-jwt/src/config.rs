@@ -1,4 +1,4 @@
-//! What an operator can set.
+//! Settings of the authorizer. The server reads them from its configuration file.
 
 use std::sync::Arc;
 
@@ -9,31 +9,32 @@ use crate::algorithm::Algorithm;
 use crate::roles::Role;
 use crate::source::KeySource;
 
-/// Whose tokens are taken, and what they give.
+/// The accepted tokens, and the rights that they give.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct JwtConfig {
-    /// `security.jwt.issuer`: what stands in the claim `iss`.
+    /// `security.jwt.issuer`: the required claim `iss`.
     pub issuer: String,
-    /// `security.jwt.audiences`: one of them stands in the claim `aud`.
+    /// `security.jwt.audiences`: the claim `aud` must contain at least one.
     pub audiences: Vec<String>,
-    /// `security.jwt.jwks_url` or `jwks_file`: where the keys of the issuer are.
+    /// `security.jwt.jwks_url` or `jwks_file`: source of the issuer's keys.
     pub keys: KeySource,
-    /// `security.jwt.algorithms`: those with which tokens may be signed.
+    /// `security.jwt.algorithms`: the permitted signature algorithms.
     pub algorithms: Vec<Algorithm>,
-    /// `security.jwt.clock_skew`: by how much the clock of the issuer may differ.
+    /// `security.jwt.clock_skew`: maximum difference to the issuer's clock.
     pub clock_skew: TimeSpan,
-    /// `security.jwt.role_claims`: the claims that name roles; a name with dots leads into objects.
+    /// `security.jwt.role_claims`: the claims that contain roles; a name with dots is a path into
+    /// objects.
     pub role_claims: Vec<String>,
-    /// `security.jwt.roles`: what each role gives.
+    /// `security.jwt.roles`: the rights of each role.
     pub roles: Vec<Role>,
-    /// Says when a token has expired, and keys are old.
+    /// Clock for the expiry of tokens and the age of keys.
     pub clock: Arc<dyn Clock>,
 }
 
 impl JwtConfig {
-    /// Tokens of this issuer for this audience, with these keys. Nobody is given anything yet: there are no
-    /// [`roles`](Self::roles).
+    /// Creates a configuration for tokens of `issuer` for `audience`. It grants nothing until
+    /// [`roles`](Self::roles) is set.
     #[must_use]
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>, keys: KeySource) -> Self {
         Self {

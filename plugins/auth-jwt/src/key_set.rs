@@ -1,4 +1,5 @@
-//! Keys as an issuer publishes them: a JWK set (RFC 7517).
+//! The key set that an issuer publishes: a JWK set (RFC 7517). `source.rs` parses it, and `keys.rs`
+//! looks up keys in it.
 
 use std::sync::Arc;
 
@@ -9,33 +10,33 @@ use serde::Deserialize;
 
 use crate::algorithm::{Algorithm, Kind, PublicKey};
 
-/// Keys of one issuer; those that are in use have about ten at most.
+/// Maximum number of keys in a set; known issuers publish at most about ten.
 const KEY_COUNT_MAX: usize = 64;
 
 /// The keys of an issuer.
 #[derive(Default)]
 pub struct KeySet(Vec<Arc<Key>>);
 
-/// A key with which tokens are signed.
+/// A key that signs tokens.
 pub struct Key {
     id: Option<Box<str>>,
-    /// The only algorithm it is for, if it says so.
+    /// The only permitted algorithm, if the set names one.
     algorithm: Option<Box<str>>,
     pub public: PublicKey,
-    /// What it has granted is over when the issuer withdraws it.
+    /// Ends all grants made with the key when the issuer withdraws it.
     pub epoch: Epoch,
 }
 
-/// Why a text is no set of keys that could be used. What stands in it is not repeated.
+/// Reason why a text is not a usable key set. The text is not repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeySetError {
-    /// It is not JSON of this form.
+    /// The text is not JSON in the format of a key set.
     #[error("it must be a JSON object with a list `keys`")]
     Form,
-    /// There are too many.
+    /// The set has more than 64 keys.
     #[error("it has more than {KEY_COUNT_MAX} keys")]
     Many,
-    /// There is none of a kind that is known here.
+    /// The set has no key of a supported kind.
     #[error("it has no public key of RSA, P-256, P-384 or Ed25519")]
     Nothing,
 }
@@ -45,7 +46,7 @@ struct Jwks {
     keys: Vec<serde_json::Value>,
 }
 
-/// Whatever else it has, such as certificates, is not looked at.
+/// A key as published. Other members, such as certificates, are ignored.
 #[derive(Deserialize)]
 struct Jwk {
     kty: Box<str>,
@@ -61,7 +62,8 @@ struct Jwk {
 }
 
 impl KeySet {
-    /// Reads a set. What is none of our keys is passed over: issuers publish keys for other purposes beside.
+    /// Parses a set. Keys of other kinds or purposes are skipped, because issuers publish them in
+    /// the same set.
     ///
     /// # Errors
     /// See [`KeySetError`].
@@ -75,7 +77,8 @@ impl KeySet {
         if keys.is_empty() { Err(KeySetError::Nothing) } else { Ok(Self(keys)) }
     }
 
-    /// The key of this name that fits an algorithm. A token that names none means the only one that fits.
+    /// Returns the key with this id that fits the algorithm. Without an id, returns a key only if
+    /// exactly one fits.
     pub fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Arc<Key>> {
         let is_meant = |key: &&Arc<Key>| {
             key.public.kind() == algorithm.kind()
@@ -87,12 +90,13 @@ impl KeySet {
         first.filter(|_| id.is_some() || meant.next().is_none())
     }
 
-    /// Whether anything that lasts was granted by any of them.
+    /// Returns whether a lasting grant depends on any of these keys.
     pub fn is_in_use(&self) -> bool {
         self.0.iter().any(|key| key.epoch.is_held())
     }
 
-    /// Takes the place of an older set. Keys that are in both stay; what the others have granted is over.
+    /// Replaces an older set. Keys in both sets keep their grants; grants of the other older keys
+    /// end.
     #[must_use]
     pub fn replacing(mut self, older: &Self) -> Self {
         for key in &mut self.0 {
@@ -129,7 +133,8 @@ impl Jwk {
     }
 }
 
-/// An uncompressed point. Each coordinate has its whole length, or the one would be taken for a part of the other.
+/// Builds an uncompressed point. Both coordinates must have full length; otherwise bytes could move
+/// from x to y.
 fn point(kind: Kind, x: &[u8], y: &[u8]) -> Option<PublicKey> {
     let length = if kind == Kind::P384 { 48 } else { 32 };
     let is_whole = x.len() == length && y.len() == length;
@@ -155,7 +160,8 @@ mod tests {
         parse(keys).err()
     }
 
-    /// SEC-28: a key is for its name, its algorithm and its purpose; without a name only where it is the only one.
+    /// SEC-28: a key must match its id, algorithm and purpose. Without an id it is found only if
+    /// exactly one key fits.
     #[test]
     fn a_key_is_found_by_name_and_algorithm() {
         let es = Algorithm::Es256;
@@ -174,7 +180,8 @@ mod tests {
         assert!(parse(&keys[..1]).unwrap().find(None, es).is_some());
     }
 
-    /// SEC-28, SEC-29: a shared secret is no key, nor is half a point; a set is bounded, and one odd key does not spoil the others.
+    /// SEC-28, SEC-29: shared secrets and incomplete points are skipped, a set is bounded, and an
+    /// unusable key does not affect the others.
     #[test]
     fn what_is_no_public_key_is_passed_over() {
         let odd = [
@@ -199,7 +206,8 @@ mod tests {
         }
     }
 
-    /// SEC-29: what a key has granted is over when the issuer withdraws it, and goes on with one that it keeps.
+    /// SEC-29: a grant ends when the issuer withdraws its key, and continues while the issuer keeps
+    /// the key.
     #[test]
     fn a_withdrawn_key_ends_what_it_granted() {
         let (kept, gone) = (key(r#", "kid": "kept""#), key(r#", "kid": "gone""#));

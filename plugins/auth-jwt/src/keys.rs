@@ -1,4 +1,5 @@
-//! The keys of the issuer as they are known here, and when they are read again (SEC-29).
+//! The issuer's keys as last read, and the times at which they are read again (SEC-29). The
+//! authorizer looks up the key of each token here.
 //!
 //! ```text
 //!  none ── a token comes ──► being read ── read ──► known ── an hour, or a token of another key ──► being read
@@ -7,11 +8,12 @@
 //!   └─────────────────────────────────────────────────┘
 //! ```
 //!
-//! Whoever comes with a key that is known waits for no reading, so that an issuer which is down costs its clients nothing.
-//! They are read by a task of its own: an asker that leaves ends nothing for those who wait beside it. As long as anything that
-//! they have opened is open, a keeper reads them when it is time although no token comes: what an issuer withdraws ends for who
-//! shows nothing any more, too. Where nothing is open nobody asks the issuer. A keeper lives in the runtime of who came first;
-//! if that has ended, the next who comes begins another.
+//! A client whose key is known never waits for a read, so an unreachable issuer does not affect it.
+//! Reads run in their own task: a client that disconnects does not cancel the read for others.
+//! While a grant based on the keys is in use, a keeper task reads the keys when they are due even
+//! if no token arrives. Therefore a withdrawal by the issuer also ends the grants of idle
+//! connections. Without such grants the issuer is not contacted. A keeper runs in the runtime of
+//! the client that started it; if that runtime has ended, the next lookup starts a new keeper.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -25,20 +27,21 @@ use crate::refused::Refused;
 use crate::source::KeySource;
 use crate::token::Token;
 
-/// Keys are read at most once in this time, whatever tokens name: whoever makes up names costs the issuer no more.
+/// Minimum time between two reads, for any key ids in tokens: invented ids must not load the
+/// issuer.
 const READ_EVERY: TimeSpan = TimeSpan::from_seconds(10);
-/// Keys that are older are read again, so that one that was withdrawn is missed.
+/// Age at which keys are read again, so that a withdrawn key is noticed.
 const READ_AFTER: TimeSpan = TimeSpan::from_minutes(60);
-/// Keys that are older, because they could not be read since, are worth nothing.
+/// Age at which keys become invalid if no read has succeeded.
 const KEPT_FOR: TimeSpan = TimeSpan::from_days(1);
 
-/// When keys could not be read, and nobody comes with a token for whom they are read sooner, they are tried again after this.
+/// Time until the keeper retries a failed read if no token causes an earlier one.
 const TRY_AFTER: TimeSpan = TimeSpan::from_minutes(5);
 
 /// The keys of an issuer.
 pub struct Keys(Arc<Shared>);
 
-/// A key that was found, and the mark to be put under what it grants.
+/// A key, and the mark that its grants depend on.
 pub struct Found {
     pub key: Arc<Key>,
     pub mark: Mark,
@@ -48,7 +51,7 @@ struct Shared {
     source: KeySource,
     clock: Arc<dyn Clock>,
     held: Mutex<Held>,
-    /// Tells that a reading has ended, however.
+    /// Signals the end of a read, successful or not.
     ended: watch::Sender<()>,
 }
 
@@ -58,28 +61,28 @@ struct Held {
     read_at: Option<Timestamp>,
     tried_at: Option<Timestamp>,
     is_being_read: bool,
-    /// Is there as long as somebody reads them when it is time: a keeper ends with the runtime of who had it begun, without a
-    /// word.
+    /// Alive while a keeper task exists. A keeper ends without notice when its runtime ends.
     keeper: Weak<()>,
 }
 
 impl Keys {
-    /// None so far; they are read when the first token comes.
+    /// Creates an empty store; the first token causes the first read.
     pub fn new(source: KeySource, clock: Arc<dyn Clock>) -> Self {
         let (held, ended) = (Mutex::default(), watch::Sender::new(()));
         Self(Arc::new(Shared { source, clock, held, ended }))
     }
 
-    /// The key that is said to have signed a token. Waits if it has to be read, as long as the source may take.
+    /// Returns the key that a token names. Waits for a read if the key is unknown, for at most the
+    /// time limit of the source.
     pub async fn find(&self, token: &Token<'_>) -> Result<Found, Refused> {
         if let Some(mut ended) = self.reading(token) {
-            // It fails when there is nothing left that could end, which is an end too.
+            // An error means that the sender is gone, which also ends the read.
             ended.changed().await.ok();
         }
         let mut held = self.0.held();
         let found = held.find(token, self.0.clock.now())?;
         let begun = held.begin_keeping();
-        // As for a reading: it may end here and now.
+        // Unlock first, as in `reading`: the spawned task may be dropped in this call.
         drop(held);
         if let Some(alive) = begun {
             tokio::spawn(Keeper::of(&self.0, alive).run());
@@ -87,8 +90,8 @@ impl Keys {
         Ok(found)
     }
 
-    /// The end of the reading to wait for, if what is known does not say. One is begun if there is reason to, and none was
-    /// for a while.
+    /// Returns a signal for the end of a read if the key is unknown. Starts a read if one is due,
+    /// none is running and the minimum interval has passed.
     fn reading(&self, token: &Token<'_>) -> Option<watch::Receiver<()>> {
         let now = self.0.clock.now();
         let mut held = self.0.held();
@@ -102,7 +105,8 @@ impl Keys {
                 return None;
             }
             held.begin_reading(now);
-            // A runtime that is ending drops the task here and now, and its end wants the lock.
+            // A runtime that is shutting down drops the task in this call, and its `Drop` takes the
+            // lock.
             drop(held);
             tokio::spawn(Reading(Arc::clone(&self.0)).run());
         }
@@ -111,11 +115,12 @@ impl Keys {
 }
 
 impl Shared {
-    /// Until when nothing is to be done for what is open; nothing if a reading is begun now, none at all if nothing is open.
+    /// Returns the time until which the keeper has nothing to do; `Some(None)` if it must read now,
+    /// having marked the read as begun; `None` if no grant is in use.
     fn wait_for(&self, now: Timestamp) -> Option<Option<Timestamp>> {
         let mut held = self.held();
         if held.is_old(KEPT_FOR, now) {
-            // Nobody knows which of them count still.
+            // The keys have become invalid, so end all of their grants.
             held.set = KeySet::default().replacing(&held.set);
         }
         if !held.set.is_in_use() {
@@ -141,7 +146,7 @@ impl Held {
         self.tried_at = Some(now);
     }
 
-    /// What a keeper is to hold, if there is none.
+    /// Returns the token that a new keeper must hold, or `None` if a keeper exists.
     fn begin_keeping(&mut self) -> Option<Arc<()>> {
         if self.keeper.strong_count() > 0 {
             return None;
@@ -151,7 +156,7 @@ impl Held {
         Some(alive)
     }
 
-    /// When something has to be done about keys by whose means something is open.
+    /// Returns the next time at which keys in use must be read or invalidated.
     fn next(&self, now: Timestamp) -> Timestamp {
         let read_at = self.read_at.unwrap_or(now);
         let again = self.tried_at.map_or(now, |at| at.plus(TRY_AFTER));
@@ -162,7 +167,8 @@ impl Held {
         self.read_at.is_none_or(|at| now >= at.plus(age))
     }
 
-    /// The mark is taken while nobody can replace the set, so that a key which is withdrawn ends what it grants now.
+    /// Takes the mark under the lock, so that no other task can replace the set in between: a later
+    /// withdrawal of the key ends the new grant.
     fn find(&self, token: &Token<'_>, now: Timestamp) -> Result<Found, Refused> {
         if self.is_old(KEPT_FOR, now) {
             return Err(Refused::NoKeys);
@@ -172,7 +178,8 @@ impl Held {
     }
 }
 
-/// Keys that are being read. Dropping it ends that, also when the thread it ran on has ended or it has panicked.
+/// A read in progress. Dropping it marks the read as ended, also after a panic or the end of its
+/// runtime.
 struct Reading(Arc<Shared>);
 
 impl Reading {
@@ -201,13 +208,13 @@ impl Drop for Reading {
     }
 }
 
-/// Reads keys while something is open by their means.
+/// Task that reads keys while grants based on them are in use.
 struct Keeper {
     shared: Weak<Shared>,
     clock: Arc<dyn Clock>,
-    /// Ends with what it looks after.
+    /// Closes when the store is dropped.
     ended: watch::Receiver<()>,
-    /// Goes with it, in whatever way that ends.
+    /// Dropped with the keeper, however its task ends.
     _alive: Arc<()>,
 }
 
@@ -221,13 +228,14 @@ impl Keeper {
         while let Some(next) = self.look().await {
             tokio::select! {
                 () = self.clock.sleep_until(next) => {}
-                // Somebody else has had them read, or nobody has them any more.
+                // Another read has ended; an error means that the store is gone.
                 changed = self.ended.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    /// Does what it is time for; returns when to look again, if anything is open.
+    /// Reads or invalidates keys if due. Returns the time of the next check, or `None` if no grant
+    /// is in use.
     async fn look(&self) -> Option<Timestamp> {
         let shared = self.shared.upgrade()?;
         if let Some(next) = shared.wait_for(self.clock.now())? {

@@ -1,6 +1,6 @@
-//! Bearer tokens for Peeklock: who shows a token (JWT) that an identity provider has signed has the rights of the roles in
-//! it (spec file 18, SEC-27 to SEC-31). Microsoft Entra is such a provider, and so is whoever publishes keys as OpenID
-//! Connect has it.
+//! Bearer tokens for Peeklock: a client that presents a token (JWT) signed by an identity provider
+//! gets the rights of the roles in the token (spec file 18, SEC-27 to SEC-31). Microsoft Entra is
+//! such a provider, as is any other that publishes its keys as in OpenID Connect.
 //!
 //! ```text
 //!  text ─► Token::read ─► Keys::find ──────► Token::verify ─► Claims::judge ─► Roles::rights ─► Grant
@@ -9,26 +9,29 @@
 //!                          it is not known     is believed
 //! ```
 //!
-//! [`JwtAuthorizer`] stands before another [`Authorizer`](peeklock_core::contract::Authorizer), such as that of shared access
-//! signatures, and asks it about everybody who shows no such token. The files, in the order in which a token meets them:
+//! [`JwtAuthorizer`] wraps another [`Authorizer`](peeklock_core::contract::Authorizer), such as the
+//! authorizer for shared access signatures, and asks it about all clients without a bearer token.
+//! The files, in the order in which a token passes them:
 //!
-//! | File | What |
+//! | File | Content |
 //! |---|---|
-//! | `config.rs` | what an operator sets |
-//! | `authorizer.rs` | what a token is worth at a resource |
-//! | `token.rs` | its text, its signature, what it says |
+//! | `config.rs` | settings |
+//! | `authorizer.rs` | rights of a token at a resource |
+//! | `token.rs` | text, signature and claims of a token |
 //! | `algorithm.rs` | algorithms, and the keys that fit them |
-//! | `keys.rs` | the keys of the issuer as they are known here, and when they are read again |
-//! | `key_set.rs` | such keys as JSON |
-//! | `source.rs` | reading them, over HTTPS or from a file |
-//! | `roles.rs` | what roles give |
-//! | `refused.rs` | what is told about a token that is not good |
+//! | `keys.rs` | the known keys of the issuer, and when they are read again |
+//! | `key_set.rs` | parsing of a JSON key set |
+//! | `source.rs` | reading key sets over HTTPS or from a file |
+//! | `roles.rs` | rights of roles |
+//! | `refused.rs` | reasons for refusing a token |
 //!
-//! Absent on purpose: the algorithm `none` and those with a shared secret, which nothing here can verify; encrypted tokens;
-//! keys or addresses of keys that a token names itself; asking the issuer about a token; getting tokens, which is the business of clients.
+//! Deliberately absent: the algorithm `none` and algorithms with a shared secret, which this crate
+//! cannot verify; encrypted tokens; keys or key addresses inside a token; token introspection at
+//! the issuer; obtaining tokens, which is the client's task.
 //!
-//! Signatures are verified with ring, which TLS stands on too. The libraries for JWT do the rest in as few lines as are here, and
-//! judge by the clock of the system, where this judges by that of the broker.
+//! Signatures are verified with ring, which TLS also uses. The crate does not use a JWT library: it
+//! would save few lines, and such libraries judge expiry by the system clock instead of the
+//! broker's clock.
 
 mod algorithm;
 mod authorizer;

@@ -1,35 +1,36 @@
-//! What is told about a token that is not good. Nothing that stands in it is repeated (SEC-22), but when it is good.
+//! Reasons for refusing a token, as clients see them. A refusal repeats nothing from the token
+//! (SEC-22) except its validity times.
 
 use peeklock_core::error::Rejection;
 use peeklock_core::time::Timestamp;
 
-/// Why a token is not good (SEC-31).
+/// Reason why a token is refused (SEC-31).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Its text is no token; what is wrong with it.
+    /// The text is not a token, for this reason.
     Malformed(&'static str),
-    /// It is signed by no algorithm that may be used.
+    /// The algorithm is not permitted.
     Algorithm,
-    /// It is signed with no key that the issuer publishes.
+    /// The issuer publishes no such key.
     Key,
-    /// Nobody could find out which keys the issuer publishes.
+    /// The issuer's keys could not be read.
     NoKeys,
-    /// Its signature is wrong.
+    /// The signature does not match.
     Signature,
-    /// It is no access token, but says who somebody is, or renews others.
+    /// The token is an identity or refresh token, not an access token.
     Type,
-    /// Somebody else has issued it.
+    /// The token has another issuer.
     Issuer,
-    /// It is for something else.
+    /// The token is for another audience.
     Audience,
-    /// It is not good yet.
+    /// The token is valid only from this time.
     Early(Timestamp),
-    /// It has expired.
+    /// The token expired at this time.
     Expired(Timestamp),
 }
 
 impl Refused {
-    /// The causes by which refusals are counted.
+    /// Returns the label that refusals are counted under.
     #[must_use]
     pub const fn cause(&self) -> &'static str {
         match self {
@@ -46,8 +47,9 @@ impl Refused {
         }
     }
 
-    /// Whether somebody may be trying what opens (SEC-26). Of another issuer, of another type or for something else, a token is good there;
-    /// that keys are not at hand is the fault of no client.
+    /// Returns whether the refusal may be an attempt to guess a token (SEC-26). A token with
+    /// another issuer, type or audience may be valid elsewhere, and missing keys are not the
+    /// client's fault.
     pub(crate) const fn is_attempt(&self) -> bool {
         match self {
             Self::Malformed(_)

@@ -1,8 +1,8 @@
-//! What roles give (SEC-30).
+//! Roles and their rights (SEC-30). The authorizer looks up the roles of a token here.
 
 use peeklock_core::contract::{Right, Rights};
 
-/// A role, and what it gives where.
+/// A role, its rights, and the entity that they apply to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Role {
     name: Box<str>,
@@ -12,21 +12,21 @@ pub struct Role {
 }
 
 impl Role {
-    /// The role of this name gives these rights on everything.
+    /// Creates a role with these rights on all entities.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, rights: Rights) -> Self {
         Self { name: name.into(), rights, entity: "".into() }
     }
 
-    /// The same on an entity alone, and on what is below its path.
+    /// Limits the role to an entity and everything below its path.
     #[must_use]
     pub fn at(mut self, entity: &str) -> Self {
         self.entity = entity.trim_matches('/').into();
         self
     }
 
-    /// Whether it is given at a resource: the path of an entity or sub-queue, or empty for the namespace. Case does not
-    /// matter, whole segments do.
+    /// Returns whether the role applies to a resource: the path of an entity or sub-queue, or empty
+    /// for the namespace. Compares whole segments and ignores case.
     fn covers(&self, resource: &str) -> bool {
         let length = self.entity.len();
         let begins = resource.get(..length).is_some_and(|it| it.eq_ignore_ascii_case(&self.entity));
@@ -34,7 +34,7 @@ impl Role {
     }
 }
 
-/// What somebody with these roles may do at a resource: what each of them gives there.
+/// Returns the union of the rights that these roles give at a resource.
 pub fn rights<'a>(roles: impl Iterator<Item = &'a Role>, resource: &str) -> Rights {
     let given = roles.filter(|role| role.covers(resource)).map(|role| role.rights);
     let each =
@@ -42,7 +42,7 @@ pub fn rights<'a>(roles: impl Iterator<Item = &'a Role>, resource: &str) -> Righ
     each.collect()
 }
 
-/// The roles of a table that somebody has.
+/// Returns the roles of the table with these names.
 pub fn held<'a>(table: &'a [Role], names: &[&str]) -> Vec<&'a Role> {
     table.iter().filter(|role| names.contains(&&*role.name)).collect()
 }
@@ -51,7 +51,8 @@ pub fn held<'a>(table: &'a [Role], names: &[&str]) -> Vec<&'a Role> {
 mod tests {
     use super::*;
 
-    /// SEC-30: what several roles give adds up, each at its entity and below it, by whole segments in any case.
+    /// SEC-30: the rights of several roles add up. Each role applies to its entity and everything
+    /// below it, by whole segments and without regard to case.
     #[test]
     fn roles_add_up_where_they_are_given() {
         let table = [

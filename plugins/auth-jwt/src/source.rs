@@ -1,4 +1,5 @@
-//! Where the keys of an issuer are, and reading them: within a time, and within a bound.
+//! Source of an issuer's keys: a file or a URL. `keys.rs` reads it. Each read has a time limit and
+//! a size limit.
 
 use std::fmt;
 use std::io::Read as _;
@@ -18,14 +19,14 @@ use url::{Host, Position, Url};
 
 use crate::key_set::{KeySet, KeySetError};
 
-/// A set of keys; those with certificates have some ten thousand bytes.
+/// Maximum size of a key set; sets with certificates have some ten thousand bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// Time for a file, which is on a disk that may hang.
+/// Time limit for reading a file, because its disk may hang.
 const FILE_TIME: Duration = Duration::from_secs(5);
-/// The head of an answer.
+/// Maximum size of the head of an answer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Where the keys of an issuer are.
+/// Source of an issuer's keys.
 #[derive(Clone)]
 pub struct KeySource(Origin);
 
@@ -45,25 +46,26 @@ struct Remote {
     timeout: Duration,
 }
 
-/// Why there are no keys.
+/// Reason why keys could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The address is none that could be asked; what is wrong with it. It is not repeated, for it may have a password in it.
+    /// The URL cannot be used, for this reason. The URL is not repeated, because it may contain a
+    /// password.
     #[error("the address {0}")]
     Address(&'static str),
-    /// There is no connection.
+    /// The connection failed.
     #[error("the host {0}")]
     Connect(#[from] ConnectError),
-    /// The connection broke, or what came was not HTTP.
+    /// The connection broke, or the answer was not HTTP.
     #[error("the host did not answer: {0}")]
     Http(#[from] hyper::Error),
-    /// It answered something else; redirections are not followed.
+    /// The host answered with this status; redirections are not followed.
     #[error("the host answered {0}")]
     Status(StatusCode),
-    /// The whole of it took too long.
+    /// The read exceeded this time limit.
     #[error("the host did not send them within {0:?}")]
     Time(Duration),
-    /// The body broke off, or had more bytes than are read.
+    /// The body is incomplete or too large.
     #[error("they did not arrive completely, or have more than {BODY_BYTES_MAX} bytes")]
     Body,
     /// The file cannot be read.
@@ -71,28 +73,28 @@ pub enum SourceError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// What was read is no set of keys.
+    /// The content is not a key set.
     #[error("the content cannot be used: {0}")]
     Keys(#[from] KeySetError),
 }
 
 impl KeySource {
-    /// A file with a JWK set. It is read anew whenever keys are.
+    /// Creates a source for a file with a JWK set. Each read opens the file again.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Origin::File(path.into()))
     }
 
-    /// An address where a JWK set is published, authorities that are trusted there beside those of the system, and the time
-    /// that reading may take. TLS is spoken, but for an address of this machine: whoever can change keys on their way can
-    /// sign anything.
+    /// Creates a source for a URL that publishes a JWK set. `authorities` are trusted in addition
+    /// to the system's authorities; `timeout` limits a whole read. The URL must use TLS unless its
+    /// host is this machine: an attacker able to change keys in transit can sign any token.
     ///
     /// # Errors
-    /// When it is no such address.
+    /// Returns [`SourceError::Address`] if the URL cannot be used.
     pub fn url(
         text: &str,
         authorities: Vec<CertificateDer<'static>>,
@@ -114,7 +116,7 @@ impl KeySource {
             return Err(wrong("has no host"));
         };
         let place = Place::new(host, port, is_secure).map_err(|_| wrong("has no usable host"))?;
-        // Who has written it into the configuration means this host, wherever it is.
+        // The host may be in any network, because the operator configured it.
         let pattern: Result<HostPattern, _> = format!("{host}:{port}").parse();
         let named = vec![pattern.map_err(|_| wrong("has no usable host"))?];
         let authority = &url[Position::BeforeHost..Position::AfterPort];
@@ -128,13 +130,13 @@ impl KeySource {
         }))))
     }
 
-    /// The keys that are there now.
+    /// Reads the current keys.
     pub(crate) async fn read(&self) -> Result<KeySet, SourceError> {
         let (time, reading) = match &self.0 {
             Origin::Url(remote) => (remote.timeout, timeout(remote.timeout, remote.read()).await),
             Origin::File(path) => {
                 let path = path.clone();
-                // Whoever else is served by this thread does not wait for the disk.
+                // A blocking task, so that other clients of this thread do not wait for the disk.
                 let reading = async {
                     let reading = tokio::task::spawn_blocking(move || read_file(&path));
                     reading.await.unwrap_or(Err(SourceError::Body))
@@ -146,10 +148,11 @@ impl KeySource {
         Ok(KeySet::parse(&text)?)
     }
 
-    /// Whether there are keys, as far as that can be told without asking anybody else: for a look at the configuration.
+    /// Checks the source without network access, to validate a configuration: parses a file, and
+    /// accepts any URL.
     ///
     /// # Errors
-    /// With what is wrong with the file.
+    /// Returns an error if the file cannot be read or is not a key set.
     pub fn judge(&self) -> Result<(), SourceError> {
         match &self.0 {
             Origin::Url(_) => Ok(()),
@@ -165,7 +168,7 @@ impl Remote {
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
-        // Ends with this reading. How the connection ended is told to whoever waits for an answer.
+        // Ends with this read. The request below returns a connection error.
         let mut driver = JoinSet::new();
         driver.spawn(connection);
         let mut request = Request::new(Empty::<Bytes>::new());
@@ -181,7 +184,7 @@ impl Remote {
     }
 }
 
-/// Where it reads, for the log.
+/// Shows the source in logs: a path, or a URL without its query.
 impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {

@@ -1,4 +1,4 @@
-//! An issuer for tests, with keys that are made there and then.
+//! A test issuer with generated keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,7 +6,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
-/// A key of an issuer, for ES256.
+/// An ES256 key of an issuer.
 pub struct IssuerKey {
     id: String,
     pair: EcdsaKeyPair,
@@ -14,10 +14,10 @@ pub struct IssuerKey {
 }
 
 impl IssuerKey {
-    /// A new key of this name.
+    /// Generates a key with this id.
     ///
     /// # Panics
-    /// When the system has no random numbers.
+    /// If the system has no random numbers.
     #[must_use]
     pub fn new(id: &str) -> Self {
         let random = SystemRandom::new();
@@ -27,32 +27,32 @@ impl IssuerKey {
         Self { id: id.to_owned(), pair, random }
     }
 
-    /// The public key in the form of the set.
+    /// Returns the public key as a JWK.
     #[must_use]
     pub fn jwk(&self) -> Value {
-        // Behind the byte that says that it is whole.
+        // The first byte marks an uncompressed point.
         let point = self.public().get(1..).unwrap_or_default();
         let (x, y) = point.split_at(point.len() / 2);
         let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
         json!({"kty": "EC", "crv": "P-256", "kid": self.id, "use": "sig", "x": x, "y": y})
     }
 
-    /// The public key as it is.
+    /// Returns the raw public key.
     #[must_use]
     pub fn public(&self) -> &[u8] {
         self.pair.public_key().as_ref()
     }
 
-    /// A token of these claims.
+    /// Returns a signed token with these claims.
     #[must_use]
     pub fn sign(&self, claims: &Value) -> String {
         self.sign_as(&json!({"alg": "ES256", "typ": "JWT", "kid": self.id}), claims)
     }
 
-    /// The same with this header, whatever it says.
+    /// Returns a signed token with this header, valid or not.
     ///
     /// # Panics
-    /// When the system has no random numbers.
+    /// If the system has no random numbers.
     #[must_use]
     pub fn sign_as(&self, header: &Value, claims: &Value) -> String {
         let message = unsigned(header, claims);
@@ -61,14 +61,14 @@ impl IssuerKey {
     }
 }
 
-/// Header and claims as they are signed.
+/// Returns the signed part of a token: header and claims.
 #[must_use]
 pub fn unsigned(header: &Value, claims: &Value) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}", part(header), part(claims))
 }
 
-/// The set of these keys.
+/// Returns a JWK set of these keys.
 #[must_use]
 pub fn key_set<'a>(keys: impl IntoIterator<Item = &'a IssuerKey>) -> String {
     json!({"keys": keys.into_iter().map(IssuerKey::jwk).collect::<Vec<_>>()}).to_string()

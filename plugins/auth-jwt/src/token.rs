@@ -1,5 +1,5 @@
-//! The text of a token (RFC 7515 compact), its signature, and what it says (RFC 7519). What it says can only be had from a
-//! signature that was verified.
+//! The text of a token (RFC 7515 compact), its signature and its claims (RFC 7519). The authorizer
+//! reads a token here. Claims are available only after the signature was verified.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,45 +12,49 @@ use crate::algorithm::{Algorithm, PublicKey};
 use crate::config::JwtConfig;
 use crate::refused::Refused;
 
-/// A token has at most so many bytes. Those of Entra with a list of two hundred groups have about eleven thousand.
+/// Maximum length of a token. Entra's tokens with two hundred groups have about eleven thousand
+/// bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// 9999-12-31T23:59:59Z: who writes a later end means none.
+/// 9999-12-31T23:59:59Z: a later expiry counts as this one.
 const LATEST: Timestamp = Timestamp::from_unix_ms(253_402_300_799_000);
-/// Claims whose text is a list with spaces between its parts (RFC 6749 3.3), as they are named by Entra and by RFC 8693.
+/// Claims whose text is a list separated by spaces (RFC 6749 3.3), as named by Entra and by RFC
+/// 8693.
 const SCOPES: [&str; 2] = ["scp", "scope"];
-/// Types that the header of an access token may name (RFC 7519 5.1, RFC 9068 2.1); most issuers write the first, or none.
+/// Values of the header `typ` that access tokens may have (RFC 7519 5.1, RFC 9068 2.1); most
+/// issuers write the first, or none.
 const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
-/// Types by which a claim `typ` says that it is no access token: Keycloak writes `JWT` into every header, and this there.
+/// Values of the claim `typ` for other kinds of tokens: Keycloak always writes `JWT` into the
+/// header, and the actual kind into this claim.
 const OTHER_TYPES: [&str; 4] = ["ID", "Refresh", "Offline", "Logout"];
 
-/// A token as it was presented. Whether it is good is another question.
+/// A token as presented, not yet verified.
 pub struct Token<'a> {
     pub algorithm: Algorithm,
-    /// The key that is said to have signed it.
+    /// Id of the key that the token names.
     pub key: Option<Box<str>>,
-    /// Its header does not say that it is something else than an access token.
+    /// False if the header names another kind of token.
     may_give_access: bool,
-    /// What was signed: header and claims as they stand there.
+    /// The signed part: header and claims as encoded.
     message: &'a str,
     claims: &'a str,
     signature: Vec<u8>,
 }
 
-/// The parts of a header that matter. What else stands there, such as a key or an address of keys, is not looked at.
+/// The header fields in use. Others, such as a key or a key address, are ignored.
 #[derive(Deserialize)]
 struct Header {
     alg: Box<str>,
     kid: Option<Box<str>>,
     typ: Option<Box<str>>,
-    /// Names what must be understood, and nothing of that is.
+    /// Names extensions that must be understood. None are supported.
     crit: Option<IgnoredAny>,
 }
 
-/// What a token says, once its signature was verified.
+/// Claims of a token with a verified signature.
 pub struct Claims(Map<String, Value>);
 
 impl<'a> Token<'a> {
-    /// Reads a token.
+    /// Parses a token without verifying it.
     pub fn read(text: &'a str) -> Result<Self, Refused> {
         if text.len() > TOKEN_BYTES_MAX {
             return Err(Refused::Malformed("it is longer than 16 KiB"));
@@ -77,7 +81,7 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// What it says, if this key has signed it.
+    /// Returns the claims if this key signed the token.
     pub fn verify(&self, key: &PublicKey) -> Result<Claims, Refused> {
         if !self.algorithm.verifies(key, self.message.as_bytes(), &self.signature) {
             return Err(Refused::Signature);
@@ -96,7 +100,7 @@ fn decode(text: &str) -> Result<Vec<u8>, Refused> {
 }
 
 impl Claims {
-    /// Until when it is good, if it is for this broker and good now (SEC-28).
+    /// Returns the expiry of the token if it is for this broker and currently valid (SEC-28).
     pub fn judge(&self, config: &JwtConfig, now: Timestamp) -> Result<Timestamp, Refused> {
         if self.text("iss") != Some(&config.issuer) {
             return Err(Refused::Issuer);
@@ -120,8 +124,8 @@ impl Claims {
         if now < until { Ok(until) } else { Err(Refused::Expired(expiry)) }
     }
 
-    /// The roles in a claim: a text, a list of texts, or what stands for a list in scopes. A name with dots leads into
-    /// objects, unless there is a claim of just that name.
+    /// Returns the roles in a claim: a text, a list of texts, or a list separated by spaces in
+    /// scope claims. A name with dots is a path into objects unless a claim has exactly that name.
     pub fn roles(&self, claim: &str) -> Vec<&str> {
         let found = self.0.get(claim).or_else(|| {
             let (first, rest) = claim.split_once('.')?;
@@ -137,7 +141,7 @@ impl Claims {
 
     fn instant(&self, name: &'static str) -> Result<Option<Timestamp>, Refused> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
-        // The standard allows parts of seconds.
+        // The standard permits fractions of seconds.
         let seconds = value.as_f64().and_then(TimeSpan::from_seconds_f64);
         let seconds =
             seconds.ok_or(Refused::Malformed("`exp` and `nbf` must be numbers of seconds"))?;
@@ -149,7 +153,7 @@ fn is_among(types: &[&str], typ: &str) -> bool {
     types.iter().any(|known| known.eq_ignore_ascii_case(typ))
 }
 
-/// The texts of a claim that is one text or a list of them.
+/// Returns the texts of a claim that is one text or a list.
 fn texts(claim: Option<&Value>) -> impl Iterator<Item = &str> {
     let list = claim.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     claim.into_iter().chain(list).filter_map(Value::as_str)

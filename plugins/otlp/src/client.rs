@@ -1,4 +1,5 @@
-//! Sends requests to the collector, within a time and within bounds.
+//! The HTTP client that sends requests to the collector. The SDK's exporters call it. Each request
+//! has a time limit, and each answer a size limit.
 
 use std::fmt;
 use std::io;
@@ -23,12 +24,12 @@ use crate::config::{Endpoint, Headers};
 
 /// Time for a request, from connecting to the end of its answer.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// The head of an answer.
+/// Maximum size of the head of an answer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Its body, which says at most why something was not taken.
+/// Maximum size of the body of an answer. A collector uses it only to explain a rejection.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Why there is no answer; completes "the collector ".
+/// Reason why a request has no answer; completes "the collector ".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error(transparent)]
@@ -41,8 +42,9 @@ pub(crate) enum SendError {
     Body,
 }
 
-/// The client of one signal, over one connection that is kept. The SDK asks it from a thread of its own, which waits for the
-/// answer: so it has a runtime of its own, which runs while it is asked.
+/// Client for one signal, over one connection that is kept open. The SDK calls it from its own
+/// thread and blocks that thread until the answer. Therefore the client has its own runtime, which
+/// runs only during a call.
 pub(crate) struct Client {
     endpoint: Endpoint,
     headers: Headers,
@@ -51,7 +53,7 @@ pub(crate) struct Client {
 }
 
 struct Line {
-    /// None only while it is dropped.
+    /// None only during drop.
     runtime: Option<Runtime>,
     connection: Option<Connection>,
 }
@@ -72,7 +74,8 @@ impl Client {
         Ok(Self { endpoint, headers, collector, line })
     }
 
-    /// As the wire has it: a path, the host in its header, and the headers of the operator.
+    /// Returns the request in wire form: only the path as its target, the `Host` header and the
+    /// operator's headers.
     fn prepared(&self, request: Request<Bytes>) -> Request<Full<Bytes>> {
         let mut request = request.map(Full::new);
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
@@ -85,8 +88,8 @@ impl Client {
         request
     }
 
-    /// Sends over the connection that is there, and over a new one if that does not work: the collector may close one that
-    /// is idle at any time.
+    /// Sends over the kept connection, or over a new one if that fails: the collector may close an
+    /// idle connection at any time.
     async fn send(
         &self,
         kept: &mut Option<Connection>,
@@ -105,7 +108,7 @@ impl Client {
             .handshake(TokioIo::new(stream))
             .await?;
         let driver = tokio::spawn(async move {
-            // How it ended is told to whoever waits for an answer.
+            // The exchange that waits for an answer gets this error.
             connection.await.ok();
         });
         let (answer, connection) = Connection { sender, driver }.exchange(request).await?;
@@ -115,7 +118,7 @@ impl Client {
 }
 
 impl Connection {
-    /// The answer, and the connection if another request can follow.
+    /// Sends one request. Returns the answer, and the connection if it can carry another request.
     async fn exchange(
         mut self,
         request: Request<Full<Bytes>>,
@@ -135,7 +138,7 @@ impl Drop for Connection {
     }
 }
 
-/// A name that is being resolved is not waited for.
+/// Does not wait for a name lookup that is still in progress.
 impl Drop for Line {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -164,7 +167,7 @@ impl HttpClient for Client {
     }
 }
 
-/// Where it sends, and nothing of the headers.
+/// Shows only the endpoint: headers may contain secrets.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()

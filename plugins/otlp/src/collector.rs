@@ -1,18 +1,19 @@
-//! Whether the collector takes what it is sent, as far as an operator should know.
+//! State of a collector, as logged for the operator. `client.rs` and `export.rs` report each
+//! request and each span. A change is logged once, not once per request.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::config::Endpoint;
 
-/// What is known of the collector, for one signal: it may take one and not the other.
+/// State of the collector for one signal: it may accept one signal and reject the other.
 #[derive(Debug)]
 pub(crate) struct Collector {
     endpoint: Endpoint,
-    /// What it is sent, `traces` or `metrics`.
+    /// `traces` or `metrics`.
     signal: &'static str,
     is_silent: AtomicBool,
-    /// Spans that were made, that were taken out of the queue, and that the collector has.
+    /// Numbers of spans: created, taken out of the queue, and accepted by the collector.
     made: AtomicU64,
     taken: AtomicU64,
     delivered: AtomicU64,
@@ -32,7 +33,7 @@ impl Collector {
         }
     }
 
-    /// It has taken a request.
+    /// Records that the collector accepted a request.
     pub(crate) fn took(&self) {
         if self.is_silent.swap(false, Ordering::Relaxed) {
             let Self { endpoint, signal, .. } = self;
@@ -40,7 +41,8 @@ impl Collector {
         }
     }
 
-    /// It has not; that is told once, until it does.
+    /// Records a rejected or failed request. The first one is logged; the next only after a
+    /// success.
     pub(crate) fn refused(&self, why: &dyn Display) {
         if !self.is_silent.swap(true, Ordering::Relaxed) {
             let Self { endpoint, signal, .. } = self;
@@ -48,10 +50,12 @@ impl Collector {
         }
     }
 
-    /// A span was made, of which so many may wait.
+    /// Records a new span. Logs one warning if more than `waiting_max` spans wait for the
+    /// collector.
     pub(crate) fn made_span(&self, waiting_max: u64) {
         let made = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        // What was dropped is taken by nobody.
+        // Spans that the SDK dropped are never counted as taken, so a silent collector must not set
+        // this off.
         let waiting = made.saturating_sub(self.taken.load(Ordering::Relaxed));
         if waiting > waiting_max
             && !self.is_silent.load(Ordering::Relaxed)
@@ -65,17 +69,17 @@ impl Collector {
         }
     }
 
-    /// So many spans were taken out of the queue.
+    /// Records that `count` spans left the queue.
     pub(crate) fn took_out(&self, count: usize) {
         self.taken.fetch_add(as_u64(count), Ordering::Relaxed);
     }
 
-    /// The collector has so many more.
+    /// Records that the collector accepted `count` spans.
     pub(crate) fn delivered(&self, count: usize) {
         self.delivered.fetch_add(as_u64(count), Ordering::Relaxed);
     }
 
-    /// Tells how many spans were made that the collector does not have, at the end.
+    /// Logs the number of spans that the collector never accepted. To be called at the end.
     pub(crate) fn tell_lost(&self) {
         let delivered = self.delivered.load(Ordering::Relaxed);
         let lost = self.made.load(Ordering::Relaxed).saturating_sub(delivered);

@@ -1,4 +1,5 @@
-//! Where a collector is, and what it is sent.
+//! Configuration of the exporter: the collector's address, the headers, and the signals to send.
+//! The server reads it from its own configuration.
 
 use std::fmt;
 use std::io::Read as _;
@@ -10,38 +11,40 @@ use peeklock_core::limits::Limits;
 use peeklock_reach::{CertificateDer, HostPattern, Place, Reach};
 use url::{Position, Url};
 
-/// A file of headers has some hundred bytes.
+/// Maximum size of a header file; usual files have a few hundred bytes.
 const HEADERS_BYTES_MAX: u64 = 64 << 10;
-/// Headers of each request.
+/// Maximum number of configured headers per request.
 const HEADERS_MAX: usize = 32;
-/// They are the client's to set.
+/// Headers that the client itself sets.
 const TAKEN: [HeaderName; 4] = [HOST, CONTENT_LENGTH, CONTENT_TYPE, CONNECTION];
 
-/// What is sent to which collector.
+/// The collector, and the telemetry to send to it.
 #[derive(Clone, Debug)]
 pub struct OtlpConfig {
-    /// Where it is.
+    /// Address of the collector.
     pub endpoint: Endpoint,
-    /// What each request has besides.
+    /// Additional headers of each request.
     pub headers: Headers,
-    /// Whether it is sent spans.
+    /// Whether to send spans.
     pub traces: bool,
-    /// Whether it is sent metrics.
+    /// Whether to send metrics.
     pub metrics: bool,
-    /// Of the traces that begin here, so many are recorded, from 0 to 1. What goes on with a trace of a message follows that.
+    /// Fraction of the traces that begin in the broker to record, from 0 to 1. An operation that
+    /// continues the trace of a message follows the sampling decision of that trace.
     pub sample_ratio: f64,
-    /// How often metrics are sent.
+    /// Interval between two metric reports.
     pub interval: Duration,
-    /// Of how many entities there may be gauges at a time. Those of twice as many are kept apart, since others may come in
-    /// their place; further ones are told as one.
+    /// Maximum number of entities with gauges of their own at a time. The SDK has series for twice
+    /// as many, since other entities may take their place; it reports any further ones as one
+    /// overflow series.
     pub entity_count_max: usize,
-    /// What the broker is called there: `service.name`.
+    /// The broker's `service.name`.
     pub service_name: String,
 }
 
 impl OtlpConfig {
-    /// Everything, to this collector, as the defaults of the configuration have it, and gauges of as many entities as a
-    /// broker has by its default limits.
+    /// Returns a configuration that sends both signals to `endpoint`, with the defaults of the
+    /// configuration file, and gauges for as many entities as the default limits allow.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
         let limits = Limits::default();
@@ -59,42 +62,44 @@ impl OtlpConfig {
     }
 }
 
-/// Where a collector takes OTLP over HTTP.
+/// Address at which a collector accepts OTLP over HTTP.
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) place: Place,
     pub(crate) reach: Reach,
     /// The header `Host`.
     pub(crate) authority: HeaderValue,
-    /// Without a slash at its end.
+    /// The URL without a trailing slash.
     base: String,
 }
 
-/// Why a text is no endpoint; completes "the endpoint ". It is not repeated, for it may have a password in it.
+/// Reason why a text is not an endpoint; completes "the endpoint ". The text is not repeated,
+/// because it may contain a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// It cannot be read.
+    /// The text is not a URL.
     #[error("is not a URL: write one such as http://127.0.0.1:4318")]
     Url,
-    /// It is something else.
+    /// The scheme is neither `http` nor `https`.
     #[error("must begin with http:// or https://")]
     Scheme,
-    /// It says more than where.
+    /// The URL contains a user name, a password, a query or a fragment.
     #[error(
         "must not have a user name, a password, a query or a fragment; put secrets into headers"
     )]
     More,
-    /// It has no host, or none that could be asked.
+    /// The URL has no host, or none that can be connected to.
     #[error("has no usable host")]
     Host,
 }
 
 impl Endpoint {
-    /// Reads one such as `http://127.0.0.1:4318`, to which the paths `/v1/traces` and `/v1/metrics` are added; with TLS
-    /// these authorities are trusted beside those of the system. Whoever configures it means this host, wherever it is.
+    /// Parses a URL such as `http://127.0.0.1:4318`, to which the paths `/v1/traces` and
+    /// `/v1/metrics` are added. With TLS, `authorities` are trusted in addition to the system's
+    /// authorities. The host may be in any network, because the operator configured it.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns [`EndpointError`] if the text is not such a URL.
     pub fn new(
         text: &str,
         authorities: Vec<CertificateDer<'static>>,
@@ -124,13 +129,13 @@ impl Endpoint {
         })
     }
 
-    /// Where this signal goes.
+    /// Returns the URL for the path of a signal.
     pub(crate) fn of(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 }
 
-/// As it was written.
+/// Shows the URL as configured.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.base)
@@ -143,11 +148,11 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Headers of each request, such as `Authorization`. Their values are shown nowhere.
+/// Additional headers of each request, such as `Authorization`. Their values are never shown.
 #[derive(Clone, Default)]
 pub struct Headers(pub(crate) Vec<(HeaderName, HeaderValue)>);
 
-/// Why there are no headers; completes "the headers ".
+/// Reason why headers cannot be used; completes "the headers ".
 #[derive(Debug, thiserror::Error)]
 pub enum HeadersError {
     /// The file cannot be read.
@@ -155,26 +160,28 @@ pub enum HeadersError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// It is too long.
+    /// The file has too many bytes or headers.
     #[error("are more than {HEADERS_MAX}, or have more than {HEADERS_BYTES_MAX} bytes")]
     Many,
-    /// A line is none; which one, from 1. It is not repeated.
+    /// The line with this number, from 1, is not a header. Its text is not repeated, because it may
+    /// be a secret.
     #[error("have an invalid line {0}: write `Name: value`")]
     Line(usize),
-    /// It sets what is not its to set.
+    /// The client itself sets this header.
     #[error("must not set {0}")]
     Taken(HeaderName),
 }
 
 impl Headers {
-    /// Reads a file with a header a line, `Name: value`. Empty lines, and those that begin with `#`, are passed over.
+    /// Reads a file with one header per line, `Name: value`. Empty lines and lines that begin with
+    /// `#` are ignored.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// Returns an error if the file cannot be read, is too large or contains an invalid header.
     pub fn read(path: &Path) -> Result<Self, HeadersError> {
         let mut text = String::new();
         let reading = std::fs::File::open(path)
@@ -187,10 +194,10 @@ impl Headers {
         Self::parse(&text)
     }
 
-    /// The same of a text.
+    /// Parses headers in the format of [`read`](Self::read).
     ///
     /// # Errors
-    /// With what is wrong.
+    /// Returns an error if there are too many headers or one is invalid.
     pub fn parse(text: &str) -> Result<Self, HeadersError> {
         let mut headers = Vec::new();
         for (line, number) in text.lines().map(str::trim).zip(1..) {
@@ -214,7 +221,7 @@ impl Headers {
     }
 }
 
-/// The names alone.
+/// Shows only the names.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()

@@ -1,4 +1,5 @@
-//! Gauges of single entities, looked at when metrics are due.
+//! Gauges of the broker and of single entities. [`crate::Otlp::observe`] registers them; the SDK
+//! reads them when metrics are due.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
@@ -8,7 +9,8 @@ use peeklock_core::telemetry::{
     STORE_BYTES, STORE_FULL,
 };
 
-/// Has the broker looked at from now on: whether it is ready, and so many entities with the most messages.
+/// Registers the gauges of the broker, and the gauges of the `count_max` entities with the most
+/// messages.
 pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
     let watched = broker.clone();
     meter

@@ -1,4 +1,5 @@
-//! What sends traces and metrics, from its start to its end.
+//! The exporter of traces and metrics, from its start to its stop. The server creates one [`Otlp`]
+//! and gives its tracer and recorder to the broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,51 +30,53 @@ use crate::received::{REMEMBERED_BYTES, REMEMBERED_MAX};
 use crate::recorder::OtlpRecorder;
 use crate::spans::{SPAN_BYTES, Spans};
 
-/// Who says it.
+/// Name of the instrumentation scope.
 const SCOPE: &str = "peeklock";
-/// Spans that wait for the collector; further ones are dropped.
+/// Maximum number of spans that wait for the collector; further spans are dropped.
 const SPANS_MAX: usize = 8_192;
-/// Spans of one request.
+/// Maximum number of spans in one request.
 const BATCH_MAX: usize = 1_024;
-/// How long a span waits for others.
+/// Maximum time for which a span waits for others.
 const BATCH_EVERY: Duration = Duration::from_secs(5);
-/// What spans take at most until the collector has them, and what was received under them: those that wait, those of one
-/// request, of which the exporter makes another form and then the bytes that are sent, and all that is remembered.
+/// Maximum memory of traces in bytes: the waiting spans, the spans in a request (which the
+/// exporter converts, then encodes), and the spans remembered for settlements.
 pub const TRACES_BYTES_MAX: u64 =
     ((SPANS_MAX + 3 * BATCH_MAX) * SPAN_BYTES + REMEMBERED_MAX * REMEMBERED_BYTES) as u64;
-/// Time for a batch, with what is tried again; each try has less.
+/// Time limit for a batch including retries; each attempt has less.
 const EXPORT_TIME: Duration = Duration::from_secs(10);
-/// Entities that have gauges, whatever is asked for: the tables of the SDK are made for as many as there may be.
+/// Upper bound of `entity_count_max`: the SDK sizes its tables for the largest possible number of
+/// series.
 const ENTITIES_MAX: usize = 2_000_000;
-/// The SDK forgets the series of an entity that is shown no more only when the next are there: so many sets of them it has
-/// at the same time.
+/// Sets of series per entity. The SDK forgets the series of an entity only after the next report,
+/// so an old and a new set can exist at the same time.
 const SETS: usize = 2;
-/// What the gauges of one entity take: in the SDK, with those of another in whose place it is shown, and twice more while
-/// they are sent.
+/// Maximum memory for the gauges of an entity, in bytes: its series in the SDK, the series of the
+/// replaced entity, and two further copies while they are sent.
 pub const ENTITY_GAUGES_BYTES: u64 = 16_000;
 
-/// Why nothing can be sent.
+/// Reason why the exporter cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No runtime could be made for the client.
+    /// The client's runtime could not be created.
     #[error("the client has no runtime: {0}")]
     Runtime(#[from] std::io::Error),
-    /// The exporter is not as it is wanted.
+    /// The SDK rejected the settings of the exporter.
     #[error("the exporter cannot be built: {0}")]
     Exporter(#[from] ExporterBuildError),
-    /// The system gave no random bits.
+    /// The system returned no random bits.
     #[error("no random bits: {0}")]
     Entropy(getrandom::Error),
 }
 
-/// Sends traces and metrics to a collector. To be stopped: what waits is sent then.
+/// Sends traces and metrics to a collector. Call [`stop`](Self::stop) at the end, which sends the
+/// waiting telemetry.
 pub struct Otlp {
     traces: Option<(SdkTracerProvider, Arc<Spans>)>,
     metrics: Option<(SdkMeterProvider, OtlpRecorder)>,
 }
 
 impl Otlp {
-    /// Begins, without asking the collector anything: it may come later.
+    /// Starts the exporter. Does not contact the collector, which may become available later.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -90,29 +93,32 @@ impl Otlp {
         Ok(Self { traces, metrics })
     }
 
-    /// What a broker tells of its operations, for [`peeklock_core::BrokerBuilder::tracer`]; none if no traces are sent.
+    /// Returns the tracer for [`peeklock_core::BrokerBuilder::tracer`], or `None` if traces are
+    /// off.
     #[must_use]
     pub fn tracer(&self) -> Option<Arc<dyn Tracer>> {
         let (_, spans) = self.traces.as_ref()?;
         Some(Arc::clone(spans) as Arc<dyn Tracer>)
     }
 
-    /// What takes the counters of the process, to be installed before a broker is started; none if no metrics are sent.
+    /// Returns the recorder of the process's metrics, or `None` if metrics are off. Install it
+    /// before a broker starts.
     #[must_use]
     pub fn recorder(&self) -> Option<OtlpRecorder> {
         self.metrics.as_ref().map(|(_, recorder)| recorder.clone())
     }
 
-    /// Sends with the metrics whether this broker is ready, and the gauges of so many of its entities, those with the most
-    /// messages. Once for each broker.
+    /// Adds to the metrics whether this broker is ready, and the gauges of the `entity_count_max`
+    /// entities with the most messages. Call it once per broker.
     pub fn observe(&self, broker: &Broker, entity_count_max: usize) {
         if let Some((provider, _)) = &self.metrics {
             entities::observe(&meter(provider), broker, entity_count_max);
         }
     }
 
-    /// Sends what waits, and ends. Returns after this time at the latest, whatever the collector does; spans that it
-    /// does not have then are lost, and how many is told in the log.
+    /// Sends the waiting telemetry and ends. Returns after at most `patience`, even if the
+    /// collector does not answer. Spans that the collector has not accepted by then are lost; the
+    /// log states their number.
     pub async fn stop(self, patience: Duration) {
         let Self { traces, metrics } = self;
         let collector = traces.as_ref().map(|(_, spans)| spans.collector());
@@ -132,7 +138,8 @@ impl Otlp {
     }
 }
 
-/// The SDK waits with its thread. Where there can be no further one, nothing is sent any more.
+/// Runs `work`, which blocks, in a thread of its own. Returns `None` if no thread can be started;
+/// the telemetry is then lost.
 fn in_a_thread(
     work: impl FnOnce() -> OTelSdkResult + Send + 'static,
 ) -> Option<oneshot::Receiver<OTelSdkResult>> {
@@ -142,9 +149,9 @@ fn in_a_thread(
     thread.is_ok().then_some(ended)
 }
 
-/// Who sends: its name, its version, and which of several it is.
+/// Describes the sender: its name, its version and its instance id.
 fn resource(service_name: &str) -> Result<Resource, StartError> {
-    // With what `OTEL_RESOURCE_ATTRIBUTES` says.
+    // Includes the attributes of `OTEL_RESOURCE_ATTRIBUTES`.
     let given = Resource::builder().build();
     let mut builder = Resource::builder()
         .with_service_name(service_name.to_owned())
@@ -155,7 +162,7 @@ fn resource(service_name: &str) -> Result<Resource, StartError> {
     Ok(builder.build())
 }
 
-/// A UUID of version 4.
+/// Returns a random UUID, version 4.
 fn random_id() -> Result<String, StartError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(StartError::Entropy)?;
@@ -210,7 +217,7 @@ fn metrics(
         .with_timeout(EXPORT_TIME)
         .build()?;
     let reader = PeriodicReader::builder(exporter).with_interval(config.interval).build();
-    // How many entities are shown is decided before; each has a series in a gauge, or one for each of its states.
+    // `observe` limits the number of entities. Each has one series per gauge, or one per state.
     let entities = config.entity_count_max.clamp(1, ENTITIES_MAX);
     let of_entities = move |instrument: &Instrument| {
         let is_of_entity = instrument.name().starts_with("peeklock_entity_");
@@ -241,7 +248,7 @@ fn scope() -> InstrumentationScope {
     InstrumentationScope::builder(SCOPE).with_version(env!("CARGO_PKG_VERSION")).build()
 }
 
-/// An exporter whose spans are counted.
+/// An exporter that counts its spans.
 #[derive(Debug)]
 struct Counted {
     exporter: SpanExporter,

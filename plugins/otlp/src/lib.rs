@@ -1,16 +1,23 @@
-//! Traces and metrics of a Peeklock broker for OpenTelemetry, by OTLP over HTTP.
+//! Traces and metrics of a Peeklock broker for OpenTelemetry, with OTLP over HTTP.
 //!
 //! ```text
 //!  broker ──(Tracer::record)──► spans.rs ──► queue of the SDK ──┐
 //!  facade ──(Recorder)────────► recorder.rs ──► a reader ───────┴─► client.rs ──► collector
 //! ```
 //!
-//! The core says what was asked, when, and what came of it (`peeklock_core::contract::Tracer`); here that becomes spans
-//! by the semantic conventions for messaging. Counters are kept as plain numbers and read when they are due, so that
-//! counting costs what it costs without this. A collector that is slow or gone holds up nobody: what does not fit into the queue
-//! is dropped and counted, and its silence is told in the log once.
+//! The core reports each operation with its times and its result
+//! (`peeklock_core::contract::Tracer`). This crate converts it into a span according to the
+//! semantic conventions for messaging. Counters are plain numbers in memory and are read when
+//! metrics are due, so that counting costs no more than without this crate. A collector that is
+//! slow or unreachable delays nobody: spans that do not fit into the queue are dropped and counted,
+//! and the log reports the silent collector once.
 //!
-//! Absent on purpose: gRPC, logs, and any setting of a sampler beside the ratio of traces that begin here.
+//! The modules in reading order: `config` (settings), `export` (start and stop), `spans`
+//! (operations to spans) with `received` (spans for later settlements), `recorder` (counters to
+//! instruments) and `entities` (gauges), `client` (HTTP), `collector` (state of the collector), and
+//! `traces` (the traces of a client program, feature `client`).
+//!
+//! Deliberately absent: gRPC, logs, and sampler settings other than the ratio for new traces.
 
 mod client;
 mod collector;

@@ -1,4 +1,5 @@
-//! What was received, so that its settlement belongs to the same trace: a settlement says nothing but a number.
+//! Spans of recent receives. A settlement names only a message's number, so `spans.rs` looks up the
+//! span here to put the settlement into the same trace. The number of entries is bounded.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -7,15 +8,16 @@ use std::hash::BuildHasher as _;
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use peeklock_core::ids::SequenceNumber;
 
-/// So many are remembered, the latest; the settlement of an earlier one begins a trace of its own.
+/// Maximum number of remembered receives. The settlement of an older one begins a new trace.
 pub(crate) const REMEMBERED_MAX: usize = 16_384;
-/// What each takes, with what the tables have free, and have twice while they grow.
+/// Maximum memory per remembered receive in bytes, including free space in the tables, which exist
+/// twice while they grow.
 pub(crate) const REMEMBERED_BYTES: usize = 500;
 
-/// The entity, by a hash of its path, and the number.
+/// An entity, as the hash of its path, and a sequence number.
 type Place = (u64, SequenceNumber);
 
-/// A span that something goes on from. What tracing systems say besides is not part of it: senders choose how much that is.
+/// Span context without its `tracestate`: senders choose its size.
 #[derive(Clone, Copy)]
 struct Known {
     trace: TraceId,
@@ -23,12 +25,13 @@ struct Known {
     flags: TraceFlags,
 }
 
-/// By which span a message was last received.
+/// The span that last received each message.
 #[derive(Default)]
 pub(crate) struct Received {
     hasher: RandomState,
     spans: HashMap<Place, (u64, Known)>,
-    /// In the order in which they came, with the number of their coming; one that was settled stands here still.
+    /// Receives in order, each with its running number. An entry stays after the message was
+    /// settled.
     order: VecDeque<(u64, Place)>,
     count: u64,
 }
@@ -45,13 +48,13 @@ impl Received {
             return;
         }
         let Some((number, oldest)) = self.order.pop_front() else { return };
-        // It may have been received again since.
+        // A later receive of the same message must stay.
         if self.spans.get(&oldest).is_some_and(|(latest, _)| *latest == number) {
             self.spans.remove(&oldest);
         }
     }
 
-    /// Takes it out: who settles once does not settle again.
+    /// Removes and returns the span: a message is settled once.
     pub(crate) fn take(&mut self, path: &str, sequence: SequenceNumber) -> Option<SpanContext> {
         let (_, Known { trace, span, flags }) = self.spans.remove(&self.place(path, sequence))?;
         Some(SpanContext::new(trace, span, flags, false, TraceState::NONE))
@@ -66,7 +69,8 @@ impl Received {
 mod tests {
     use super::*;
 
-    /// However much is received, no more is remembered; one that was received again keeps its later span.
+    /// The number of remembered receives stays bounded, and a message that was received again keeps
+    /// its later span.
     #[test]
     fn the_latest_are_remembered() {
         let mut received = Received::default();
@@ -79,7 +83,7 @@ mod tests {
         assert!(received.take("orders", SequenceNumber(10)).is_some());
         assert!(received.take("orders", SequenceNumber(10)).is_none());
         assert!(received.take("parcels", SequenceNumber(11)).is_none());
-        // Settled and received again and again, without end.
+        // Repeated receive and settle must not let the order grow.
         for _ in 0..3 * REMEMBERED_MAX {
             received.note("orders", SequenceNumber(11), &span);
             assert!(received.take("orders", SequenceNumber(11)).is_some());
@@ -100,7 +104,7 @@ mod tests {
             let count = REMEMBERED_MAX as u64;
             for number in 0..4 * count {
                 received.note("orders", SequenceNumber(number), &span);
-                // When there are as many as there may be, the settlement of some comes.
+                // Settle some messages after the tables are full.
                 if number > 2 * count && number.is_multiple_of(3) {
                     received.take("orders", SequenceNumber(number));
                 }

@@ -1,7 +1,8 @@
-//! What the broker counts, as instruments.
+//! The process's metrics as OpenTelemetry instruments. The `metrics` facade calls the recorder.
 //!
-//! A counter or a gauge of the facade is a number in memory here, which the reader looks at when metrics are due: so
-//! counting costs an addition. Only samples of histograms go through the SDK as they come.
+//! A counter or gauge is a number in memory, and the SDK's reader reads it when metrics are due.
+//! Therefore an increment costs one addition. Only histogram samples pass through the SDK as they
+//! occur.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +15,14 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 use peeklock_core::telemetry::{COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS};
 
-/// Series of one name; the handles of further ones count nothing. The broker has some thirty at most.
+/// Maximum number of series per name; handles of further series do nothing. The broker has about
+/// thirty.
 const SERIES_MAX: usize = 1_000;
-/// Names; likewise.
+/// Maximum number of names; handles of further names do nothing.
 const NAMES_MAX: usize = 1_000;
 
-/// Takes what goes through the facade `metrics`. To be installed as its recorder, or beside another one.
+/// Recorder for the `metrics` facade. Install it as the process's recorder, or combine it with
+/// another one.
 #[derive(Clone)]
 pub struct OtlpRecorder {
     meter: Meter,
@@ -34,7 +37,7 @@ struct Book {
     histograms: HashMap<KeyName, opentelemetry::metrics::Histogram<f64>>,
 }
 
-/// The numbers of one name, which its instrument looks at.
+/// The series with the same name. The callback of its instrument reads them.
 type Numbers = Arc<Mutex<HashMap<Key, Number>>>;
 
 struct Number {
@@ -61,7 +64,7 @@ impl OtlpRecorder {
 }
 
 impl Book {
-    /// The unit and the description of a name.
+    /// Returns the unit and the description of a name.
     fn described(&self, name: &KeyName) -> (&'static str, String) {
         let Some((unit, description)) = self.described.get(name) else {
             return ("", String::new());
@@ -122,7 +125,7 @@ impl Recorder for OtlpRecorder {
                 .with_description(description)
                 .with_callback(move |observer| {
                     for Number { attributes, value } in lock(&numbers).values() {
-                        // The facade keeps the bits of a gauge there.
+                        // The facade stores the bits of an `f64`.
                         let value = f64::from_bits(value.load(Ordering::Relaxed));
                         observer.observe(value, attributes);
                     }
@@ -163,7 +166,8 @@ impl HistogramFn for Samples {
     }
 }
 
-/// The number of a series; the first of a name makes its instrument. None beyond the bounds.
+/// Returns the number of a series, and creates the instrument for the first series of a name.
+/// Returns `None` over the limits.
 fn number_in(
     names: &mut HashMap<KeyName, Numbers>,
     name: &KeyName,
@@ -203,7 +207,7 @@ fn attributes_of(key: &Key) -> Vec<KeyValue> {
         .collect()
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex. A panic cannot leave its data half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,6 @@
-//! Operations as spans, by the semantic conventions for messaging and for Azure Service Bus.
+//! Conversion of operations to spans, according to the semantic conventions for messaging and for
+//! Azure Service Bus. The core calls [`Spans`] for each operation. A span never exceeds
+//! [`SPAN_BYTES`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,20 +17,21 @@ use peeklock_core::path::{EntityAddress, EntityName};
 use crate::collector::Collector;
 use crate::received::Received;
 
-/// What the conventions call every broker with the semantics of Azure Service Bus.
+/// Name in the conventions for every broker with the semantics of Azure Service Bus.
 const SYSTEM: &str = "servicebus";
-/// Links of a span. Clients choose how many traces the messages of one batch belong to; how many messages there are is told
-/// besides.
+/// Maximum number of links of a span. Clients choose the number of traces in a batch; the number of
+/// messages is a separate attribute.
 const LINKS_MAX: usize = 8;
-/// Of what tracing systems say beside a parent so many members are kept, those in front (W3C Trace Context): each has memory
-/// of its own, however short it is.
+/// Maximum number of `tracestate` members kept for a parent, from the first (W3C Trace Context):
+/// each member has its own allocation, even a short one.
 const STATE_MEMBERS_MAX: usize = 8;
-/// The longest text of a span, as long as any name of an operation and path in ASCII: clients choose how long an id is.
+/// Maximum bytes of a text in a span: room for the longest operation name and ASCII path. Clients
+/// choose the length of ids.
 const TEXT_BYTES_MAX: usize = 320;
-/// What a span takes at most until the collector has it.
+/// Maximum memory of a span until the collector accepts it, in bytes.
 pub(crate) const SPAN_BYTES: usize = 6 << 10;
 
-/// Makes a span of each operation.
+/// Creates a span for each operation.
 pub(crate) struct Spans {
     tracer: SdkTracer,
     propagator: TraceContextPropagator,
@@ -38,7 +41,8 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// With a tracer behind which so many spans may wait for the collector.
+    /// Creates a converter for a tracer whose queue and current batch hold up to `waiting_max`
+    /// spans.
     pub(crate) fn new(tracer: SdkTracer, collector: Arc<Collector>, waiting_max: u64) -> Self {
         Self {
             tracer,
@@ -49,33 +53,34 @@ impl Spans {
         }
     }
 
-    /// What is known of who gets them.
+    /// Returns the state of the collector that receives the spans.
     pub(crate) fn collector(&self) -> Arc<Collector> {
         Arc::clone(&self.collector)
     }
 
-    /// What a message belongs to, if its sender says so and it is well-formed; without what tracing systems say besides.
+    /// Returns the span context that the sender stored in a message, if it is valid. Omits the
+    /// `tracestate`.
     fn context_of(&self, message: &TracedMessage) -> Option<SpanContext> {
         message.traceparent.as_ref()?;
         let context = self.propagator.extract_with_context(&Context::new(), &Carrier(message));
         Some(context.span().span_context().clone()).filter(SpanContext::is_valid)
     }
 
-    /// What the operation goes on from, and what else it belongs to.
+    /// Returns the parent of an operation and its links to other traces.
     fn relations(&self, operation: &Operation<'_>) -> (Option<SpanContext>, Vec<Link>) {
         if disposition_of(operation.kind).is_some() {
             let number = operation.messages.first().and_then(|message| message.sequence);
             let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
             return (number.and_then(|number| received.take(operation.path, number)), Vec::new());
         }
-        // Who sends is what the operation goes on from. Of several messages that are received each has its own trace, and the
-        // operation belongs to none of them more than to the others.
+        // A send continues the trace of the sender. Messages that are received together may belong
+        // to different traces, so that operation has links and no parent.
         let goes_on = !is_receive(operation.kind) || operation.message_count <= 1;
         let (mut parent, mut links) = (None, Vec::new());
         let mut latest: Option<SpanContext> = None;
         for message in operation.messages {
             let Some(context) = self.context_of(message) else { continue };
-            // The messages of a batch mostly say the same.
+            // Most batches carry the same context in all messages.
             if latest.as_ref() == Some(&context) {
                 continue;
             }
@@ -92,7 +97,7 @@ impl Spans {
     }
 }
 
-/// A parent with what tracing systems say besides.
+/// Returns the parent together with the first members of the message's `tracestate`.
 fn with_state(parent: &SpanContext, message: &TracedMessage) -> SpanContext {
     let said = message.tracestate.as_deref().unwrap_or_default();
     let mut commas = said.match_indices(',');
@@ -102,7 +107,7 @@ fn with_state(parent: &SpanContext, message: &TracedMessage) -> SpanContext {
     SpanContext::new(trace, span, parent.trace_flags(), parent.is_remote(), state)
 }
 
-/// As much of a text as a span has of one.
+/// Truncates a text to the maximum length in a span.
 fn cut(text: &str) -> String {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned()
 }
@@ -159,7 +164,7 @@ fn describe(span: &mut Span, operation: &Operation<'_>, destination: &Destinatio
         span.set_attribute(KeyValue::new("messaging.servicebus.disposition_status", status));
     }
     let is_single = matches!(operation.messages, [_]) && operation.message_count == 1;
-    // The conventions want it left out where there can be only one.
+    // The conventions omit the count for operations on exactly one message.
     let is_list = !matches!(kind, OperationKind::Deliver) && disposition_of(kind).is_none();
     if is_list && !(is_single && matches!(kind, OperationKind::Send | OperationKind::Schedule)) {
         let count = signed(operation.message_count);
@@ -193,11 +198,11 @@ fn describe_message(span: &mut Span, message: &TracedMessage) {
     }
 }
 
-/// An entity in the words of the conventions.
+/// An entity as named in the conventions.
 struct Destination {
-    /// The queue or topic, with the suffix of a sub-queue.
+    /// Queue or topic, including the suffix of a sub-queue.
     name: String,
-    /// The subscription of a topic, with that suffix.
+    /// Subscription of the topic, including the suffix of a sub-queue.
     subscription: Option<String>,
 }
 
@@ -219,7 +224,7 @@ impl Destination {
     }
 }
 
-/// What a message says it belongs to, as the header of a request.
+/// The trace context of a message, as a carrier for the propagator.
 struct Carrier<'a>(&'a TracedMessage);
 
 impl Extractor for Carrier<'_> {
@@ -236,7 +241,7 @@ const fn is_receive(kind: OperationKind) -> bool {
     matches!(kind, OperationKind::Receive | OperationKind::ReceiveDeferred | OperationKind::Deliver)
 }
 
-/// The type of an operation; none of one that is of several.
+/// Returns the type of an operation, or `None` for a commit, which combines several types.
 const fn type_of(kind: OperationKind) -> Option<&'static str> {
     match kind {
         OperationKind::Send | OperationKind::Schedule | OperationKind::Forward => Some("send"),
@@ -252,7 +257,8 @@ const fn type_of(kind: OperationKind) -> Option<&'static str> {
     }
 }
 
-/// Of a settlement what the conventions call it; they have no word for a release.
+/// Returns the disposition name of a settlement in the conventions. A release has an empty name:
+/// the conventions do not define one.
 const fn disposition_of(kind: OperationKind) -> Option<&'static str> {
     match kind {
         OperationKind::Complete => Some("complete"),

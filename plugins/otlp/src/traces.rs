@@ -1,4 +1,5 @@
-//! Traces of a program's own that go on in what its client sends, and in what its handlers do.
+//! The traces of a client program: sent messages carry its current span, and its handlers' spans
+//! continue the trace of the message.
 
 use std::collections::HashMap;
 
@@ -8,16 +9,16 @@ use peeklock_client::{TraceContext, Traces};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// The way to OpenTelemetry of a program whose spans are those of the crate `tracing`, with a layer of
-/// `tracing-opentelemetry`: for `Client::with_traces`. What is sent belongs to the current span, and the span of a delivery goes
-/// on from what its message belongs to.
+/// Connection to OpenTelemetry for a program that uses the `tracing` crate with a layer of
+/// `tracing-opentelemetry`; for `Client::with_traces`. A sent message belongs to the current span.
+/// The span of a delivery continues the trace of its message.
 #[derive(Debug, Default)]
 pub struct SpanTraces {
     propagator: TraceContextPropagator,
 }
 
 impl SpanTraces {
-    /// The one.
+    /// Creates a [`SpanTraces`].
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -38,7 +39,8 @@ impl Traces for SpanTraces {
             ("traceparent".to_owned(), from.traceparent().to_owned()),
             ("tracestate".to_owned(), state),
         ]);
-        // Without the layer, or with a span that it does not show, there is nothing to go on.
+        // Fails without the layer, or for a span that the layer does not record. Then there is no
+        // trace to continue.
         span.set_parent(self.propagator.extract(&carrier)).ok();
     }
 }

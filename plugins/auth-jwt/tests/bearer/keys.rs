@@ -1,4 +1,4 @@
-//! When keys are read, and what counts while they cannot be.
+//! Tests of when keys are read, and of their validity when reads fail.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -25,7 +25,7 @@ use crate::world::{KeyFile, World, config, refusal, with};
 
 const TIME: Duration = Duration::from_secs(5);
 
-/// A token with all rights that never ends.
+/// Returns a token with all rights that never expires.
 fn token(world: &World, key: &IssuerKey) -> String {
     key.sign(&with(world.claims(&["all"]), "exp", json!(1e15)))
 }
@@ -34,8 +34,8 @@ async fn is_good(world: &World, token: &str) -> bool {
     world.refusal(token, Action::Send, "orders").await.is_none()
 }
 
-/// SEC-29: keys are read for the first token, and again for one of a key that is not known, at most every ten seconds
-/// whatever tokens name.
+/// SEC-29: keys are read for the first token and again for an unknown key, at most every ten
+/// seconds regardless of the key ids in tokens.
 #[tokio::test]
 async fn an_unknown_key_has_keys_read_again_and_not_too_often() {
     let [first, second, made_up] = ["k1", "k2", "made up"].map(IssuerKey::new);
@@ -63,7 +63,7 @@ async fn an_unknown_key_has_keys_read_again_and_not_too_often() {
     world.stop().await;
 }
 
-/// SEC-29: a key that its issuer has withdrawn opens nothing any more, and what it had opened is over; what others opened is not.
+/// SEC-29: tokens of a withdrawn key are refused and its grants end. Grants of other keys continue.
 #[tokio::test]
 async fn a_withdrawn_key_ends_what_it_opened() {
     let [old, kept, new] = ["old", "kept", "new"].map(IssuerKey::new);
@@ -87,8 +87,8 @@ async fn a_withdrawn_key_ends_what_it_opened() {
     world.stop().await;
 }
 
-/// SEC-29: what is open by a key that its issuer has withdrawn ends within an hour although nobody comes with a token, and so does
-/// what is open by any key a day after keys were read for the last time. Where nothing is open nobody asks the issuer.
+/// SEC-29: grants of a withdrawn key end within an hour even if no token arrives. All grants end a
+/// day after the last successful read. Without open grants the issuer is not contacted.
 #[tokio::test]
 async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
     for is_withdrawn in [true, false] {
@@ -100,7 +100,7 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
             access.entity("orders", Action::Receive).await.unwrap()
         };
         let (by_old, by_kept) = (open(&old).await, open(&kept).await);
-        // A receive waits for a day at most, and would end by itself together with the keys.
+        // A receive waits for at most a day and would otherwise end together with the keys.
         world.clock.advance(TimeSpan::from_minutes(1));
         let wait = Command::Receive {
             mode: ReceiveMode::PeekLock,
@@ -125,7 +125,7 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
         let count = publisher.count();
         drop((by_old, by_kept));
         world.clock.advance(TimeSpan::from_days(1));
-        // A new one has them read, which comes behind whatever would have been asked before.
+        // A new token causes a read, which comes after any read by a keeper.
         publisher.publish(&[&kept]);
         assert!(is_good(&world, &token(&world, &kept)).await);
         assert_eq!(publisher.count(), count + 1, "nothing was open");
@@ -133,8 +133,8 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
     }
 }
 
-/// SEC-29: what is open by a key that its issuer has withdrawn ends also when the runtime is gone in which somebody had asked first: the
-/// next who asks has keys read again when it is time.
+/// SEC-29: grants of a withdrawn key end even if the runtime of the first client has ended: the
+/// next lookup starts a new keeper.
 #[tokio::test]
 async fn keys_are_read_after_the_runtime_of_who_came_first_has_ended() {
     let [old, kept] = ["old", "kept"].map(IssuerKey::new);
@@ -145,7 +145,7 @@ async fn keys_are_read_after_the_runtime_of_who_came_first_has_ended() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(first.entity("orders", Action::Receive)).unwrap()
     });
-    // It is in use, so that its keeper has not ended by itself.
+    // The grant is in use, so the keeper has not ended by itself.
     let by_first = opened.await.unwrap();
     let by_next =
         world.access(token(&world, &old)).entity("orders", Action::Receive).await.unwrap();
@@ -168,7 +168,8 @@ async fn keys_are_read_after_the_runtime_of_who_came_first_has_ended() {
     world.stop().await;
 }
 
-/// SEC-29: all who wait for keys wait for one reading, and one of them who leaves ends it for nobody.
+/// SEC-29: all clients that need keys share one read, and a client that leaves does not cancel it
+/// for the others.
 #[tokio::test]
 async fn many_who_ask_wait_for_one_reading() {
     let key = IssuerKey::new("k1");
@@ -199,8 +200,8 @@ async fn many_who_ask_wait_for_one_reading() {
     world.stop().await;
 }
 
-/// SEC-29: a host that is silent, answers something else or too much has no keys to give; the client is told to try again,
-/// and nothing that came from the host.
+/// SEC-29: a host that is silent, answers with an error or sends too much yields no keys. The
+/// client is asked to try again, and sees nothing of the host's answer.
 #[tokio::test]
 async fn a_host_that_fails_gives_no_keys() {
     let key = IssuerKey::new("k1");
@@ -235,14 +236,14 @@ async fn a_host_that_fails_gives_no_keys() {
     world.stop().await;
 }
 
-/// SEC-29: keys are read again after an hour; when that fails, those that are known count for a day, and no longer.
+/// SEC-29: keys are read again after an hour. If that fails, the known keys stay valid for one day.
 #[tokio::test]
 async fn keys_are_renewed_in_an_hour_and_kept_for_a_day() {
     let key = IssuerKey::new("k1");
     let publisher = Publisher::new(&[&key]).await;
     let world = World::new(config(publisher.source())).await;
     let [good, unknown] = [&key, &IssuerKey::new("k2")].map(|key| token(&world, key));
-    // Who has a key that is known does not wait for the reading, who has another one does.
+    // A client with a known key does not wait for the read; a client with an unknown key does.
     let after = async |span: TimeSpan| {
         world.clock.advance(span);
         let is_good = is_good(&world, &good).await;
@@ -265,7 +266,8 @@ async fn keys_are_renewed_in_an_hour_and_kept_for_a_day() {
     world.stop().await;
 }
 
-/// SEC-29: while the host of the issuer is silent, who has a key that is known is answered at once, and nobody else is.
+/// SEC-29: while the issuer is silent, a client with a known key is answered immediately and others
+/// wait.
 #[tokio::test]
 async fn nobody_with_a_known_key_waits_for_the_issuer() {
     let [key, fresh] = ["k1", "k2"].map(IssuerKey::new);
@@ -279,7 +281,7 @@ async fn nobody_with_a_known_key_waits_for_the_issuer() {
     let newer = world.access(&*newer);
     let mut waits = pin!(refusal(&newer, Action::Send, "orders"));
     for _ in 0..2 {
-        // The first to come begins the reading.
+        // The first client starts the read.
         let known = world.access(&*good);
         let mut asked = pin!(refusal(&known, Action::Send, "orders"));
         let answer = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
@@ -295,7 +297,8 @@ async fn nobody_with_a_known_key_waits_for_the_issuer() {
     world.stop().await;
 }
 
-/// SEC-29: keys from a file are read again like others; one that became useless leaves those that are known.
+/// SEC-29: a key file is read again like a URL. If it has become unusable, the known keys stay
+/// valid.
 #[tokio::test]
 async fn a_file_of_keys_may_change() {
     let [first, second, third] = ["k1", "k2", "k3"].map(IssuerKey::new);
@@ -321,7 +324,7 @@ async fn a_file_of_keys_may_change() {
     assert!(file.source().judge().unwrap_err().to_string().contains("262144 bytes"));
 }
 
-/// SEC-29: keys come over TLS from a host that is trusted, or from this machine.
+/// SEC-29: keys come over TLS from a trusted host, or from this machine.
 #[tokio::test]
 async fn keys_come_from_a_host_that_is_trusted() {
     let key = IssuerKey::new("k1");
@@ -360,7 +363,7 @@ async fn keys_come_from_a_host_that_is_trusted() {
     }
 }
 
-/// SEC-29: an address over which anybody could hand in keys is refused, and what is none at all.
+/// SEC-29: an insecure or unusable URL is rejected.
 #[test]
 fn an_address_that_is_not_secure_is_refused() {
     for (url, text) in [

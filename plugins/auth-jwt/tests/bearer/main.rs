@@ -1,4 +1,5 @@
-//! Bearer tokens against a broker: who is let in where and how long, what the others are told, and when keys are read.
+//! Tests of bearer tokens against a broker: rights and their duration, texts of refusals, and
+//! reading of keys.
 
 #![allow(
     clippy::unwrap_used,

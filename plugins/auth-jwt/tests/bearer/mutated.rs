@@ -1,4 +1,4 @@
-//! Bearer tokens and key sets that nobody has written on purpose: good ones with something else in them. The same in every run.
+//! Mutated bearer tokens and key sets. The mutations are the same in every run.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ impl Random {
         usize::try_from(self.0 % end.max(1) as u64).unwrap()
     }
 
-    /// The same with a few bytes more, less or other ones.
+    /// Returns the bytes with a few added, removed or changed.
     fn mutate(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut mutated = bytes.to_vec();
         for _ in 0..=self.below(3) {
@@ -47,8 +47,8 @@ impl Random {
     }
 }
 
-/// SEC-28, SEC-31, SEC-22: a token whose text, header, claims or signature is another one than the issuer has made is refused with a cause, and nothing of it is
-/// told.
+/// SEC-28, SEC-31, SEC-22: a token with a changed text, header, claims or signature is refused with
+/// a cause, and the refusal does not repeat the token.
 #[tokio::test]
 async fn no_token_but_what_the_issuer_signed_lets_anybody_in() {
     let key = IssuerKey::new("k1");
@@ -62,9 +62,9 @@ async fn no_token_but_what_the_issuer_signed_lets_anybody_in() {
     let mut causes = BTreeSet::new();
     for number in 0..6_000 {
         let text = match number % 4 {
-            // The text itself.
+            // Mutate the text itself.
             0 => String::from_utf8_lossy(&random.mutate(good.as_bytes())).into_owned(),
-            // What is in one of its parts.
+            // Mutate the decoded content of a part.
             place => {
                 let mut parts = parts.clone();
                 parts[place - 1] = random.mutate(&parts[place - 1]);
@@ -75,11 +75,11 @@ async fn no_token_but_what_the_issuer_signed_lets_anybody_in() {
         if text == good {
             continue;
         }
-        // As of somebody who shows it over HTTP; in this process nobody waits.
+        // As from an HTTP client; a principal without a peer address is not delayed.
         let principal = Principal::anonymous().with_token(format!("Bearer {text}"));
         let refused = world.broker.access(principal).allow(Action::Send, "orders").await;
         let error = match refused {
-            // The same token with white space around it.
+            // Only white space around the token changed.
             Ok(_) if text.trim() == good => continue,
             other => other.unwrap_err(),
         };
@@ -92,7 +92,8 @@ async fn no_token_but_what_the_issuer_signed_lets_anybody_in() {
     world.stop().await;
 }
 
-/// SEC-29: whatever is published in place of keys is read as keys or refused, within the bounds of keys, and nothing of it is told.
+/// SEC-29: any published content is either parsed within the bounds of a key set or refused, and
+/// the error does not repeat it.
 #[test]
 fn whatever_is_published_is_keys_or_refused() {
     let keys = ["k1", "k2"].map(IssuerKey::new);

@@ -1,4 +1,4 @@
-//! A host that publishes keys.
+//! A test host that publishes keys.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,20 +17,20 @@ pub struct Publisher {
 
 struct Shared {
     answer: Mutex<Option<String>>,
-    /// How many have asked.
+    /// Number of requests.
     count: AtomicUsize,
     asked: Notify,
-    /// Lets an answer out that was held back.
+    /// Releases an answer that was held back.
     released: Notify,
 }
 
 impl Publisher {
-    /// One that speaks no TLS and publishes these keys.
+    /// Starts a host without TLS that publishes these keys.
     pub async fn new(keys: &[&IssuerKey]) -> Self {
         Self::over(keys, |stream| async { Some(stream) }).await
     }
 
-    /// The same over what `wrap` makes of a connection.
+    /// Starts a host over streams that `wrap` makes from connections.
     pub async fn over<S, F>(
         keys: &[&IssuerKey],
         wrap: impl Fn(TcpStream) -> F + Send + 'static,
@@ -59,35 +59,35 @@ impl Publisher {
         publisher
     }
 
-    /// Publishes these keys from now on.
+    /// Publishes these keys for all further requests.
     pub fn publish(&self, keys: &[&IssuerKey]) {
         let body = key_set(keys.iter().copied());
         self.answer("200 OK", &body);
     }
 
-    /// Answers so from now on.
+    /// Sets the answer to all further requests.
     pub fn answer(&self, status: &str, body: &str) {
         let length = body.len();
         let text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
         *self.shared.answer.lock().unwrap() = Some(text);
     }
 
-    /// Answers nobody from now on, until [`release`](Self::release).
+    /// Holds back all answers until [`release`](Self::release).
     pub fn hold(&self) {
         *self.shared.answer.lock().unwrap() = None;
     }
 
-    /// Gives who was held the answer of now.
+    /// Sends the current answer to a request that was held back.
     pub fn release(&self) {
         self.shared.released.notify_one();
     }
 
-    /// How many have asked.
+    /// Returns the number of requests.
     pub fn count(&self) -> usize {
         self.shared.count.load(Ordering::SeqCst)
     }
 
-    /// Somebody has asked.
+    /// Waits for a request.
     pub async fn asked(&self) {
         self.shared.asked.notified().await;
     }

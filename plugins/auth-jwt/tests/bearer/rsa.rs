@@ -1,4 +1,4 @@
-//! The key of RFC 7515 A.2, since ring signs with RSA and makes no keys for it.
+//! The key of RFC 7515 A.2: ring signs with RSA but does not generate RSA keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,12 +16,12 @@ const DP: &str = "BwKfV3Akq5_MFZDFZCnW-wzl-CCo83WoZvnLQwCTeDv8uzluRSnm71I3QCLdhr
 const DQ: &str = "h_96-mK1R_7glhsum81dZxjTnYynPbZpHziZjeeHcXYsXaaMwkOlODsWa7I9xXDoRwbKgB719rrmI2oKr6N3Do9U0ajaHF-NKJnwgjMd2w9cjz3_-kyNlxAr2v4IKhGNpmM5iIgOS1VZnOZ68m6_pbLBSp3nssTdlqvd0tIiTHU";
 const QI: &str = "IYd7DHOhrWvxkwPQsRM2tOgrjbcrfvtQJipd-DlcxyVuuM9sQLdgjVk2oy26F0EmpScGLq2MowX7fhd_QJQ3ydy5cY7YIBi87w93IKLEdfnbJtoOPLUW0ITrJReOgo1cq9SbsxYawBgfp_gh6A5603k2-ZQwVK0JKSHuLFkuQ3U";
 
-/// The public key in the form of the set, without an algorithm, as Entra has it.
+/// Returns the public key as a JWK without an algorithm, as Entra publishes keys.
 pub fn jwk(id: &str) -> Value {
     json!({"kty": "RSA", "use": "sig", "kid": id, "n": N, "e": "AQAB"})
 }
 
-/// A token that is signed with it, by RS256 or PS256.
+/// Returns a token signed with RS256 or PS256.
 pub fn sign(id: &str, algorithm: &str, claims: &Value) -> String {
     let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
     let pair = KeyPair::from_components(&KeyPairComponents {

@@ -1,4 +1,4 @@
-//! Which tokens are good, what they give, and what is told about the others.
+//! Tests of valid tokens, their rights, and the texts of refusals.
 
 use std::future::{Future as _, poll_fn};
 use std::net::SocketAddr;
@@ -23,7 +23,8 @@ use serde_json::{Value, json};
 use crate::rsa;
 use crate::world::{AUDIENCE, KeyFile, World, config, refusal, with};
 
-/// SEC-27, SEC-28, SEC-30: a token of the issuer gives what its roles give, whichever way it is written, and no more.
+/// SEC-27, SEC-28, SEC-30: a token of the issuer gives exactly the rights of its roles, with and
+/// without the scheme `Bearer`.
 #[tokio::test]
 async fn a_token_gives_what_its_roles_give() {
     let key = IssuerKey::new("k1");
@@ -45,18 +46,19 @@ async fn a_token_gives_what_its_roles_give() {
     }
     let all = key.sign(&world.claims(&["all"]));
     assert_eq!(world.refusal(&all, Action::Create, "absent").await, None);
-    // One of a role that gives nothing is a good token, and of no use.
+    // A token whose role has no rights is valid but gives nothing.
     for roles in [&["unknown"][..], &[], &["SENDER"]] {
         let token = key.sign(&world.claims(roles));
         let told = world.refusal(&token, Action::Send, "orders").await.unwrap();
         assert!(told.contains("was not granted"), "{told}");
-        // SEC-08: the same where there is nothing.
+        // SEC-08: the answer is the same for an absent entity.
         assert_eq!(world.refusal(&token, Action::Send, "absent").await, Some(told));
     }
     world.stop().await;
 }
 
-/// SEC-30: roles stand in a text, a list, a list with spaces where the standard has one, or within an object.
+/// SEC-30: roles are a text, a list, a list separated by spaces in scope claims, or a member of an
+/// object.
 #[tokio::test]
 async fn roles_stand_where_the_configuration_says() {
     let key = IssuerKey::new("k1");
@@ -84,7 +86,8 @@ async fn roles_stand_where_the_configuration_says() {
     world.stop().await;
 }
 
-/// SEC-28: Entra signs with RSA and names no algorithm in its keys; only what the configuration names is taken.
+/// SEC-28: Entra signs with RSA and names no algorithm in its keys; only configured algorithms are
+/// accepted.
 #[tokio::test]
 async fn rsa_signs_by_the_algorithms_that_are_named() {
     let file = KeyFile::new("rsa", &[]);
@@ -105,7 +108,8 @@ async fn rsa_signs_by_the_algorithms_that_are_named() {
     world.stop().await;
 }
 
-/// SEC-14, SEC-22, SEC-28, SEC-31: each way not to be good has a text of its own, which repeats nothing of the token.
+/// SEC-14, SEC-22, SEC-28, SEC-31: each cause of a refusal has its own text, which repeats nothing
+/// of the token.
 #[tokio::test]
 async fn each_failure_has_its_text() {
     let (key, stranger) = (IssuerKey::new("k1"), IssuerKey::new("k1"));
@@ -115,7 +119,7 @@ async fn each_failure_has_its_text() {
     let good = key.sign(&claims);
     let changed = |name: &str, value: Value| key.sign(&with(claims.clone(), name, value));
     let header = |value: Value| key.sign_as(&value, &claims);
-    // The oldest trick: the public key, which everybody knows, as a secret.
+    // A known attack: the public key as an HMAC secret.
     let secret = |bytes: &[u8]| {
         let message = unsigned(&json!({"alg": "HS256", "kid": "k1"}), &claims);
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), message.as_bytes());
@@ -180,7 +184,7 @@ async fn each_failure_has_its_text() {
             assert!(!told.contains(secret), "{told}");
         }
     }
-    // Beside them what is good.
+    // Valid variants.
     for token in [
         changed("aud", json!(["x", AUDIENCE])),
         changed("exp", json!(world.seconds(-59))),
@@ -199,8 +203,8 @@ async fn each_failure_has_its_text() {
     world.stop().await;
 }
 
-/// SEC-15, SEC-31: a token is good up to its end and the difference that clocks may have, and what was begun with it ends
-/// there.
+/// SEC-15, SEC-31: a token is valid until its expiry plus the clock skew. Operations begun with it
+/// end at that time.
 #[tokio::test]
 async fn a_token_ends_when_it_says_so() {
     let key = IssuerKey::new("k1");
@@ -221,8 +225,8 @@ async fn a_token_ends_when_it_says_so() {
     world.stop().await;
 }
 
-/// SEC-17, SEC-27: who shows no bearer token is judged as ever: by a shared access signature, by a key, or as nobody, and a
-/// bearer token that is not good lets nobody in as nobody.
+/// SEC-17, SEC-27: clients without a bearer token are authorized as before: with a shared access
+/// signature, a key, or anonymously. An invalid bearer token does not count as anonymous.
 #[tokio::test]
 async fn policies_count_beside_the_issuer() {
     let key = IssuerKey::new("k1");
@@ -243,7 +247,7 @@ async fn policies_count_beside_the_issuer() {
     let with_key = Principal::anonymous().with_key(ROOT_POLICY, root.reveal());
     let access = world.broker.access(with_key);
     assert_eq!(refusal(&access, Action::Create, "orders").await, None);
-    // As soon as somebody uses keys.
+    // Anonymous access ends when the first policy exists.
     let update = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
     world.broker.create_policy("", "first", update).await.unwrap();
     assert!(!world.broker.allows_anonymous());
@@ -252,8 +256,8 @@ async fn policies_count_beside_the_issuer() {
     world.stop().await;
 }
 
-/// SEC-26: the answer to a failed attempt waits, and a good token never does, also from that address, nor one that is good
-/// elsewhere.
+/// SEC-26: the answer to a failed attempt is delayed. Valid tokens, also from the same address, and
+/// tokens that are valid elsewhere are not.
 #[tokio::test]
 async fn failed_attempts_wait_and_good_tokens_do_not() {
     let (key, stranger) = (IssuerKey::new("k1"), IssuerKey::new("k1"));
@@ -261,7 +265,7 @@ async fn failed_attempts_wait_and_good_tokens_do_not() {
     let world = World::new(config(file.source())).await;
     let claims = world.claims(&["all"]);
     let good = key.sign(&claims);
-    // The keys are there, so that nobody waits for those.
+    // The keys have been read, so no answer waits for them.
     assert_eq!(world.refusal(&good, Action::Send, "orders").await, None);
     let peer: SocketAddr = "10.0.0.1:1".parse().unwrap();
     let principal = |token: &str| Principal::anonymous().with_token(token).from_peer(peer);
@@ -291,7 +295,7 @@ async fn failed_attempts_wait_and_good_tokens_do_not() {
     world.stop().await;
 }
 
-/// CON-73, SEC-30: a list holds what the roles cover.
+/// CON-73, SEC-30: a list contains the entities that the roles cover.
 #[tokio::test]
 async fn a_list_holds_what_the_roles_cover() {
     let key = IssuerKey::new("k1");

@@ -1,4 +1,4 @@
-//! A broker that takes tokens of an issuer.
+//! A broker that accepts bearer tokens of an issuer.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct World {
     pub authorizer: Arc<JwtAuthorizer>,
 }
 
-/// A file with keys; removed with the test.
+/// A file with keys, removed at the end of the test.
 pub struct KeyFile(pub PathBuf);
 
 impl KeyFile {
@@ -53,7 +53,7 @@ impl Drop for KeyFile {
     }
 }
 
-/// The roles `all`, `sender` and `orders.reader`, for keys from here.
+/// Returns a configuration with the roles `all`, `sender` and `orders.reader`.
 pub fn config(keys: KeySource) -> JwtConfig {
     let mut config = JwtConfig::new(ISSUER, AUDIENCE, keys);
     config.roles = vec![
@@ -65,7 +65,8 @@ pub fn config(keys: KeySource) -> JwtConfig {
 }
 
 impl World {
-    /// A broker at noon with the queues `orders` and `other`, beside whose issuer policies count.
+    /// Starts a broker at noon with the queues `orders` and `other`; clients without a bearer token
+    /// fall back to policies.
     pub async fn new(mut config: JwtConfig) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::parse(NOON).unwrap()));
         config.clock = Arc::clone(&clock) as Arc<dyn Clock>;
@@ -90,12 +91,12 @@ impl World {
         self.broker.access(Principal::anonymous().with_token(token))
     }
 
-    /// What somebody is told who shows a token and would do this, if he may not.
+    /// Returns the text of the refusal for a client with this token, or `None` if it has the right.
     pub async fn refusal(&self, token: &str, action: Action, path: &str) -> Option<String> {
         refusal(&self.access(token), action, path).await
     }
 
-    /// The claims of a token with these roles, good for ten minutes from now.
+    /// Returns the claims of a token with these roles, valid for ten minutes.
     pub fn claims(&self, roles: &[&str]) -> Value {
         let now = self.seconds(0);
         json!({
@@ -104,7 +105,7 @@ impl World {
         })
     }
 
-    /// An instant so many seconds from now, as claims have it.
+    /// Returns the time `from_now` seconds from now, as in claims.
     pub fn seconds(&self, from_now: i64) -> i64 {
         self.clock.now().unix_ms().div_euclid(1_000) + from_now
     }
@@ -118,14 +119,14 @@ impl World {
     }
 }
 
-/// What somebody is told who is refused, none if he is not.
+/// Returns the text of a refusal, or `None` if the action is permitted.
 pub async fn refusal(access: &Access, action: Action, path: &str) -> Option<String> {
     let error = access.allow(action, path).await.err()?;
     assert_eq!(error.condition(), Condition::Unauthorized);
     Some(error.detail().to_owned())
 }
 
-/// Claims with one of them changed, or left out.
+/// Returns the claims with the claim `name` changed, or removed for `Null`.
 pub fn with(mut claims: Value, name: &str, value: Value) -> Value {
     match value {
         Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),

@@ -1,4 +1,4 @@
-//! What a span takes, at most.
+//! Tests of the maximum size of a span.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use peeklock_core::time::Timestamp;
 use super::*;
 use crate::config::Endpoint;
 
-/// Keeps the spans that end, in room that was there before.
+/// Collects ended spans in preallocated memory.
 #[derive(Clone, Debug)]
 struct Kept(Arc<Mutex<Vec<SpanData>>>);
 
@@ -34,7 +34,7 @@ impl SpanProcessor for Kept {
     }
 }
 
-/// A message that says as much as one may.
+/// Returns a message whose texts have their maximum size.
 fn message(number: u64, state: &str) -> TracedMessage {
     TracedMessage {
         sequence: Some(SequenceNumber(number)),
@@ -47,14 +47,14 @@ fn message(number: u64, state: &str) -> TracedMessage {
     }
 }
 
-/// What the span of an operation takes while it waits.
+/// Returns the memory of the span of an operation while it waits, in bytes.
 fn taken(operation: &Operation<'_>) -> usize {
     let kept = Kept(Arc::new(Mutex::new(Vec::with_capacity(1))));
     let provider = SdkTracerProvider::builder().with_span_processor(kept.clone()).build();
     let endpoint = Endpoint::new("http://127.0.0.1:4318", Vec::new()).unwrap();
     let collector = Arc::new(Collector::new(&endpoint, "traces"));
     let spans = Spans::new(provider.tracer("test"), collector, 10);
-    // What is made once for all of them is there then.
+    // The first call creates everything that is shared by all spans.
     spans.record(operation);
     kept.0.lock().unwrap().clear();
     let counted = measure(|| spans.record(operation));

@@ -1,4 +1,4 @@
-//! Traces of a program's own go on in what its client sends.
+//! Tests of the traces of a client program in sent messages and handlers.
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::SdkTracerProvider;

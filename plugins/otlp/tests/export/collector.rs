@@ -1,4 +1,4 @@
-//! A collector that takes OTLP over HTTP, and shows what it was sent.
+//! A test collector that accepts OTLP over HTTP and returns the received requests.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,10 +17,10 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 
-/// A test that waits longer than this hangs.
+/// Time after which a waiting test fails.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What came in one request.
+/// Content of a request.
 pub struct Request {
     pub path: String,
     pub head: String,
@@ -34,12 +34,12 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// One that takes everything.
+    /// Starts a collector that accepts everything.
     pub fn start() -> Self {
         Self::over(Some)
     }
 
-    /// The same over what `wrap` makes of a connection.
+    /// Starts a collector over streams that `wrap` makes from connections.
     pub fn over<S: Read + Write + Send>(
         wrap: impl Fn(TcpStream) -> Option<S> + Clone + Send + 'static,
     ) -> Self {
@@ -48,7 +48,7 @@ impl Collector {
         let (told, requests) = channel();
         let status = Arc::new(AtomicU16::new(200));
         let answer = Arc::clone(&status);
-        // Its threads end with the test.
+        // The threads end with the test process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (wrap, told, answer) = (wrap.clone(), told.clone(), Arc::clone(&answer));
@@ -56,7 +56,8 @@ impl Collector {
                     let Some(mut stream) = wrap(stream.unwrap()) else { return };
                     while let Some(request) = read(&mut stream) {
                         let status = answer.load(Ordering::SeqCst);
-                        // Before the answer: who has it may ask for the request.
+                        // Sent before the answer: a client that has the answer may look for the
+                        // request.
                         told.send(request).ok();
                         let text = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
                         if stream.write_all(text.as_bytes()).is_err() {
@@ -69,7 +70,7 @@ impl Collector {
         Self { address, requests: Mutex::new(requests), status }
     }
 
-    /// Answers so from now on.
+    /// Sets the status of all further answers.
     pub fn answer(&self, status: u16) {
         self.status.store(status, Ordering::SeqCst);
     }
@@ -78,12 +79,12 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// The next request, however long that takes.
+    /// Waits for the next request, for at most [`WAIT_MAX`].
     pub fn next(&self) -> Request {
         self.requests.lock().unwrap().recv_timeout(WAIT_MAX).expect("a request")
     }
 
-    /// All requests that have come.
+    /// Returns all requests received up to now.
     pub fn all(&self) -> Vec<Request> {
         self.requests.lock().unwrap().try_iter().collect()
     }
@@ -105,7 +106,7 @@ fn read(stream: &mut impl Read) -> Option<Request> {
     Some(Request { path, head, body })
 }
 
-/// The spans among these requests.
+/// Returns the spans in these requests.
 pub fn spans(requests: &[Request]) -> Vec<Span> {
     let traces = requests.iter().filter(|request| request.path.ends_with("/v1/traces"));
     let decoded = traces.map(|request| {
@@ -119,14 +120,14 @@ pub fn spans(requests: &[Request]) -> Vec<Span> {
         .collect()
 }
 
-/// What the sender of the spans says of itself.
+/// Returns the resource attributes of the spans' sender.
 pub fn resource(requests: &[Request]) -> BTreeMap<String, String> {
     let traces = requests.iter().find(|request| request.path.ends_with("/v1/traces")).unwrap();
     let request = ExportTraceServiceRequest::decode(&traces.body[..]).unwrap();
     texts(&request.resource_spans[0].resource.as_ref().unwrap().attributes)
 }
 
-/// The only span of this name.
+/// Returns the only span with this name.
 pub fn named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
     let mut found = spans.iter().filter(|span| span.name == name);
     let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
@@ -135,7 +136,7 @@ pub fn named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
     span
 }
 
-/// Attributes as texts.
+/// Returns attributes as texts.
 pub fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
     let text = |attribute: &KeyValue| {
         let value = attribute.value.as_ref().and_then(|value| value.value.as_ref());
@@ -152,7 +153,8 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Numbers of counters and gauges, and counts of samples, among these requests: the latest of each `name{label=value}`.
+/// Returns the latest value of each `name{label=value}` in these requests: numbers of counters and
+/// gauges, and sample counts of histograms.
 pub fn numbers(requests: &[Request]) -> BTreeMap<String, f64> {
     let mut numbers = BTreeMap::new();
     let metrics = requests.iter().filter(|request| request.path.ends_with("/v1/metrics"));

@@ -1,4 +1,4 @@
-//! A collector that is gone, slow, or wants TLS or a header.
+//! Tests with a collector that is unreachable or slow, or that requires TLS or a header.
 
 use std::io;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::collector::{Collector, resource, spans};
 use crate::world::{PATIENCE, SENDER, TRACE, World, config, message};
 
-/// What is logged.
+/// The captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -41,22 +41,22 @@ impl Log {
     }
 }
 
-/// Whatever is made, only so much waits, nobody waits for it, and it is told once. The log of the process is read here, so
-/// it is one test.
+/// A collector that rejects everything delays no operation, the queue stays bounded, and the log
+/// reports the failure once. The test reads the log of the process, so all of this is one test.
 #[tokio::test]
 async fn a_collector_that_is_gone_is_told_once_and_holds_up_nobody() {
     let log = Log::default();
     tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).init();
     let world = World::start().await;
     world.collector.answer(404);
-    // More than may wait, and so many batches that each would be told.
+    // More spans than the queue holds, in many batches.
     for _ in 0..10_000 {
         world.send(message(TRACE, SENDER, true)).await;
     }
     let url = world.collector.url();
     world.stop().await;
     let text = log.text();
-    // Other tests log as well.
+    // Ignore log lines of other tests.
     let own = text.lines().filter(|line| line.contains(&url));
     let text: String = own.map(|line| format!("{line}\n")).collect();
     assert_eq!(text.matches("the collector does not accept telemetry").count(), 1, "{text}");
@@ -65,7 +65,8 @@ async fn a_collector_that_is_gone_is_told_once_and_holds_up_nobody() {
     assert!(!text.contains("ERROR"), "{text}");
 }
 
-/// A collector that takes a connection and says nothing: the stop waits as long as it may, not as long as the collector.
+/// The collector accepts a connection and never answers: the stop waits for its own time limit
+/// only.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_a_collector_that_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -83,7 +84,7 @@ async fn a_stop_does_not_wait_for_a_collector_that_is_silent() {
         result: Ok(()),
     });
     let stopping = otlp.stop(Duration::from_millis(50));
-    // The exporter itself would try for ten seconds.
+    // The exporter's own time limit is ten seconds.
     tokio::time::timeout(Duration::from_secs(5), stopping).await.unwrap();
     drop(silent);
 }
@@ -123,7 +124,7 @@ async fn headers_and_the_name_of_the_service_are_sent() {
     assert_eq!((instance.len(), instance.as_bytes()[14]), (36, b'4'), "{instance}");
 }
 
-/// With TLS whom the operator trusts, and nobody else.
+/// TLS connects only to a certificate that the operator trusts.
 #[tokio::test]
 async fn tls_is_spoken_with_whom_the_operator_trusts() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

@@ -1,5 +1,5 @@
-//! What a collector gets of a broker: spans with their attributes and relations, metrics with their values; and what becomes
-//! of it all when the collector does not take it.
+//! Tests of the exporter against a collector: attributes and relations of spans, values of metrics,
+//! and failures of the collector.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What goes through the facade, as a collector gets it.
+//! Tests of metrics from the facade to the collector.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn counters_gauges_and_histograms_have_their_values() {
     let of = |kind: &'static str| Key::from_parts("cups_total", vec![Label::new("kind", kind)]);
     let coffees = recorder.register_counter(&of("coffee"), &about);
     coffees.increment(2);
-    // The same series again.
+    // The same series in a second handle.
     recorder.register_counter(&of("coffee"), &about).increment(1);
     recorder.register_counter(&of("tea"), &about).increment(5);
     let heat = recorder.register_gauge(&Key::from_name("heat"), &about);
@@ -31,7 +31,7 @@ async fn counters_gauges_and_histograms_have_their_values() {
     let waits = recorder.register_histogram(&Key::from_name("wait_seconds"), &about);
     waits.record(0.1);
     waits.record(7.0);
-    // However many there are, only so many are sent.
+    // More series than the limit.
     for number in 0..1_200 {
         let label = Label::new("number", number.to_string());
         let key = Key::from_parts("many_total", vec![label]);
@@ -46,7 +46,8 @@ async fn counters_gauges_and_histograms_have_their_values() {
     assert_eq!(numbers.keys().filter(|series| series.starts_with("many_total")).count(), 1_000);
 }
 
-/// As many entities have gauges as are wanted, those with the most messages; none if none are.
+/// Only the configured number of entities, those with the most messages, have gauges; with 0 no
+/// entity has.
 #[tokio::test]
 async fn so_many_entities_are_observed() {
     for count in [0, 2] {
@@ -68,8 +69,8 @@ async fn so_many_entities_are_observed() {
     }
 }
 
-/// QUO-02: of as many entities as there may be by the limits, each has its series in each gauge, one for each state too, and
-/// none is told as one of those beyond a bound.
+/// QUO-02: with as many entities as the limits allow, each has its own series in each gauge and for
+/// each state. The overflow series stays unused.
 #[tokio::test]
 async fn each_entity_that_there_may_be_has_its_series() {
     let collector = Collector::start();
@@ -100,8 +101,8 @@ async fn each_entity_that_there_may_be_has_its_series() {
     assert!(numbers.keys().all(|series| !series.contains("overflow")), "{numbers:#?}");
 }
 
-/// DESIGN section 5: where another entity has the most messages than before, its gauges come under its own name with the first
-/// metrics that have it, and not as those of one beyond a bound.
+/// DESIGN section 5: when another entity becomes the largest, its gauges appear under its own name
+/// in the first report that contains them, not in the overflow series.
 #[tokio::test]
 async fn an_entity_that_comes_in_the_place_of_another_has_its_series() {
     let collector = Collector::start();
@@ -121,7 +122,7 @@ async fn an_entity_that_comes_in_the_place_of_another_has_its_series() {
         if requests.is_empty() {
             otlp.observe(&broker, 1);
         }
-        // All of its gauges have come with one request.
+        // All gauges of the entity arrive in one request.
         let gauges_of = |request: &Request| {
             let numbers = numbers(std::slice::from_ref(request));
             numbers.keys().filter(|series| series.contains(&format!("entity={name}"))).count()

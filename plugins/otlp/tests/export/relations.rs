@@ -1,4 +1,4 @@
-//! Which spans there are, and what belongs to what.
+//! Tests of spans, their parents and their links.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn expected(attributes: &[(&str, &str)]) -> BTreeMap<String, String> {
     attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A message's way through the broker is one trace: that of its sender.
+/// All operations on a message belong to the trace of its sender.
 #[tokio::test]
 async fn send_receive_and_complete_go_on_with_the_trace_of_the_message() {
     let world = World::start().await;
@@ -69,8 +69,8 @@ async fn send_receive_and_complete_go_on_with_the_trace_of_the_message() {
     );
 }
 
-/// The first message of a batch has the sender that it belongs to, the others are links; those that were received
-/// together are all links, and begin a trace.
+/// A batch continues the trace of its first message and links to the others. Messages that are
+/// received together are all links of a new trace.
 #[tokio::test]
 async fn messages_of_a_list_are_links() {
     let world = World::start().await;
@@ -95,8 +95,8 @@ async fn messages_of_a_list_are_links() {
     assert_eq!(links("receive orders"), [TRACE.to_owned(), other]);
 }
 
-/// DESIGN D6: a batch of many traces has few links; what tracing systems say besides goes on from the parent alone, as its
-/// members in front, and a settlement says nothing of it.
+/// DESIGN D6: a batch with many traces has a bounded number of links. Only the parent carries
+/// `tracestate`, truncated to its first members, and a settlement carries none.
 #[tokio::test]
 async fn links_are_few_and_states_short() {
     let world = World::start().await;
@@ -146,7 +146,8 @@ async fn what_is_refused_says_why() {
     assert!(named(&spans, "abandon orders").parent_span_id.is_empty());
 }
 
-/// The ratio is of traces that begin here; a message says itself whether its trace is recorded, and so it is with its settlement.
+/// The sample ratio applies to traces that begin here. A message states whether its trace is
+/// recorded, and its settlement follows it.
 #[tokio::test]
 async fn a_message_says_whether_its_trace_is_recorded() {
     let recorded_all = World::start().await;
@@ -166,7 +167,7 @@ async fn a_message_says_whether_its_trace_is_recorded() {
     assert_eq!(hex(&named(&spans, "send orders").parent_span_id), SENDER);
 }
 
-/// A subscription is named beside its topic, a sub-queue with what it is of.
+/// A subscription has its own attribute in addition to its topic; a sub-queue is a suffix.
 #[tokio::test]
 async fn subscriptions_and_sub_queues_are_named() {
     let world = World::start().await;
@@ -186,7 +187,7 @@ async fn subscriptions_and_sub_queues_are_named() {
     named(&spans, "complete orders/$Transfer/$deadletterqueue");
 }
 
-/// Each operation has a type, but for those that are of several.
+/// Each operation has a type unless it combines several types.
 #[tokio::test]
 async fn each_operation_has_its_name_and_type() {
     let collector = Collector::start();

@@ -1,4 +1,4 @@
-//! A broker whose operations go to a collector.
+//! A broker that exports its operations to a test collector.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use peeklock_otlp::{Endpoint, Otlp, OtlpConfig};
 
 use crate::collector::{Collector, spans};
 
-/// The trace, and the span in it, to which messages say that they belong.
+/// Trace id and span id in the `traceparent` of test messages.
 pub const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 pub const SENDER: &str = "b7ad6b7169203331";
-/// How long a stop may wait for the collector, where it answers.
+/// Time limit of a stop while the collector answers.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct World {
@@ -47,7 +47,7 @@ impl World {
         Self { broker, orders, collector, otlp }
     }
 
-    /// Stops everything; the spans that have come.
+    /// Stops everything and returns the received spans.
     pub async fn stop(self) -> Vec<Span> {
         self.broker.stop(Duration::ZERO).await.unwrap();
         self.otlp.stop(PATIENCE).await;
@@ -59,7 +59,7 @@ impl World {
         self.orders.call(Command::Send { message }).await.unwrap();
     }
 
-    /// Receives so many under lock.
+    /// Receives up to `count_max` messages under lock.
     pub async fn receive(&self, count_max: u32) -> Vec<LockToken> {
         let command = Command::Receive {
             mode: ReceiveMode::PeekLock,
@@ -82,7 +82,7 @@ impl World {
     }
 }
 
-/// A message of this trace and sender, recorded or not.
+/// Returns a message of this trace and sender; `is_sampled` sets the flag in its `traceparent`.
 pub fn message(trace: &str, sender: &str, is_sampled: bool) -> Message {
     let flags = if is_sampled { "01" } else { "00" };
     Message::new("two coffees")
