@@ -1,4 +1,5 @@
-//! What a token is for: the resource at a URL and everything below it (SEC-13).
+//! The audience of a token: the resource at its URL and everything below it (SEC-13). The
+//! authorizer compares it with each requested resource.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,11 +7,12 @@ use std::fmt;
 use peeklock_core::contract::browser::{is_host_of_audience, split_host};
 use percent_encoding::percent_decode_str;
 
-/// What stands behind the path of an entity in the addresses of nodes that clients sign. No name has a `$` in front, so that it
-/// cannot be meant as one; `messages` could be, so that it is no suffix: who asks at such an address says so.
+/// Suffix of an entity's path in the node addresses that clients sign. Entity names cannot begin
+/// with `$`, so the suffix is unambiguous. `messages` is a valid entity name and therefore not a
+/// suffix; for such an address the principal's request address is compared instead.
 const SUFFIX: &str = "/$management";
 
-/// The host and the path of what a token is for, without their case.
+/// Host and path of an audience, in lower case.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Audience {
     host: Option<String>,
@@ -18,8 +20,8 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Reads the resource of a token, decoded: an absolute URL of any scheme, one without its scheme where its host is one
-    /// of a broker ([`is_host_of_audience`]), or a path.
+    /// Parses the decoded resource of a token: an absolute URL of any scheme, a URL without a
+    /// scheme if its host belongs to a broker ([`is_host_of_audience`]), or a path.
     #[must_use]
     pub fn parse(resource: &str, own_hosts: &[String]) -> Self {
         let resource = resource.trim().to_ascii_lowercase().replace('\\', "/");
@@ -43,7 +45,8 @@ impl Audience {
         Self { host, path: entity.trim_matches('/').to_owned() }
     }
 
-    /// Whether it covers a resource: the path of an entity or sub-queue, or empty for the namespace.
+    /// Returns whether the audience covers a resource: the path of an entity or sub-queue, or empty
+    /// for the namespace.
     #[must_use]
     pub fn covers(&self, resource: &str) -> bool {
         let resource = resource.trim_matches('/').to_ascii_lowercase();
@@ -53,7 +56,7 @@ impl Audience {
                 .is_some_and(|below| below.is_empty() || below.starts_with('/'))
     }
 
-    /// Whether it covers something that is in a resource, and not all of it.
+    /// Returns whether the audience covers a part of a resource but not the whole.
     #[must_use]
     pub fn is_below(&self, resource: &str) -> bool {
         let resource = resource.trim_matches('/').to_ascii_lowercase();
@@ -63,22 +66,23 @@ impl Audience {
         })
     }
 
-    /// Whether its host is one of these; one without host names none.
+    /// Returns whether the host is in `hosts`; false for an audience without a host.
     #[must_use]
     pub fn is_of_host(&self, hosts: &[String]) -> bool {
         let Some(host) = &self.host else { return false };
         hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// Its path.
+    /// Returns the path, in lower case.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 }
 
-/// The path of a URL, whose segments may be encoded: a name with a slash in it is one segment to some clients (ADM-04), and
-/// as many as it has to others. What is no UTF-8 then stays as it is, and is the path of nothing.
+/// Decodes the path of a URL segment by segment: some clients encode a name with a slash as one
+/// segment (ADM-04), others as several. A segment that is not valid UTF-8 after decoding stays
+/// encoded and matches no entity.
 fn decoded(path: &str) -> String {
     let segments = path.split('/').map(|segment| {
         let decoded = percent_decode_str(segment).decode_utf8();
@@ -105,7 +109,7 @@ mod tests {
         );
     }
 
-    /// SEC-13: case, scheme, port, host and a slash at the end do not matter.
+    /// SEC-13: case, scheme, port, host and a trailing slash do not matter.
     #[test]
     fn spelling_does_not_matter() {
         for audience in [
@@ -126,8 +130,8 @@ mod tests {
         }
     }
 
-    /// SEC-13, ADM-04: a name with a slash is the same whether its URL has that encoded or not; what is decoded is one URL,
-    /// once, and no path.
+    /// SEC-13, ADM-04: a name with a slash is the same whether the slash is encoded or not. Only
+    /// URLs are decoded, and only once; a bare path is not.
     #[test]
     fn segments_of_a_url_may_be_encoded() {
         for audience in [
@@ -151,7 +155,7 @@ mod tests {
         }
     }
 
-    /// SEC-13: it covers what is at or under it, by whole segments.
+    /// SEC-13: an audience covers its resource and everything below it, by whole segments.
     #[test]
     fn it_covers_what_is_below() {
         for everything in ["sb://bus", "https://bus:443/", "", "/", "amqp://bus/$management"] {
@@ -171,7 +175,7 @@ mod tests {
         check("sb://bus/eu", "eu/orders", true);
     }
 
-    /// SEC-13: without a scheme a host is told from a path by what it is.
+    /// SEC-13: without a scheme, a known form of host distinguishes a host from a path.
     #[test]
     fn a_host_needs_no_scheme() {
         let own = ["bus.example.com".to_owned()];
@@ -194,14 +198,15 @@ mod tests {
                 assert!(!covers(audience.clone(), "") && !covers(audience, "other"), "{host}");
             }
         }
-        // A name with dots in it stays the name of an entity, and is no word for all of them.
+        // A name with dots is an entity name, not a host that covers everything.
         for name in ["queue.1", "orders.eu", "servicebus.windows.net", "bus.example.com.evil"] {
             let audience = Audience::parse(name, &own);
             assert!(audience.covers(name) && !audience.covers("") && !audience.covers("other"));
         }
     }
 
-    /// SEC-13: `messages` is a name like any other: what is for such an entity is not for what it is in.
+    /// SEC-13: `messages` is an ordinary entity name, and an audience for it does not cover its
+    /// parent.
     #[test]
     fn an_entity_named_messages_is_not_its_parent() {
         for (audience, other) in [
@@ -216,7 +221,7 @@ mod tests {
         check("sb://bus/eu/messages", "eu/messages", true);
     }
 
-    /// SEC-13: the host matters if that is asked for.
+    /// SEC-13: the host matters only in strict mode.
     #[test]
     fn hosts_are_compared_if_asked_for() {
         let hosts = ["bus.example.com".to_owned()];

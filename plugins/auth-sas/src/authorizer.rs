@@ -1,4 +1,6 @@
-//! The authorizer: what a token is worth at a resource, or a key.
+//! The authorizer: it verifies a token or key and grants the rights of the policy at a resource.
+//! The broker calls it for each access check. The time of a refusal does not reveal which policies
+//! exist (SEC-08).
 
 use std::sync::Arc;
 
@@ -12,45 +14,47 @@ use crate::audience::Audience;
 use crate::config::SasConfig;
 use crate::token::{Named, Refused, Token};
 
-/// Grants who has signed with a key of a policy what that policy gives (SEC-12).
+/// Grants the rights of a policy to a client that presents a token signed with one of its keys, or
+/// a key itself (SEC-12).
 pub struct SasAuthorizer {
     policies: Policies,
     config: SasConfig,
     failures: Failures,
 }
 
-/// A token with what it is for, and the key that it was signed with, once that is known: many resources are asked about for
-/// one list.
+/// A presented token with its audience and, once found, the key that signed it. It is kept for a
+/// whole list, which asks about many resources.
 struct Shown<'a> {
     token: Token<'a>,
     audience: Audience,
     key: Option<KeyText>,
-    /// Whether its key was looked for beyond what holds at a resource.
+    /// Whether the key was already searched for beyond the policies of a resource.
     was_sought: bool,
-    /// Whether there is no key left to compare it with, at whatever resource.
+    /// Whether the token was compared with every existing key of the policy name.
     has_met_all: bool,
-    /// How many keys it was compared with.
+    /// Number of keys that the token was compared with.
     compared: usize,
 }
 
-/// With so many keys a token is compared that hold at the resource or where it is for: the two of the policies of the
-/// one entity, of the other, of the namespace and for development.
+/// Maximum number of comparisons with keys that apply to the resource or to the audience: two keys
+/// for each policy of both entities, of the namespace and for development.
 const HELD_MAX: usize = 8;
-/// With so many others of policies of its name, wherever they hold. How long it takes to be told that a signature is wrong does not
-/// tell whether a policy has that name, so that each wrong one is compared as often as any can be (SEC-08).
+/// Maximum number of comparisons with other keys of policies with the token's policy name. Every
+/// wrong signature costs this maximum, so that the time of the refusal does not reveal whether a
+/// policy with this name exists (SEC-08).
 const ELSEWHERE_MAX: usize = 32;
-/// With none of those if what it is for takes more bytes than this in the token, all of which go into each comparison. The URL of a
-/// namespace, or of anything else that entities are in, takes fewer.
+/// Maximum audience length in bytes for the comparisons of [`ELSEWHERE_MAX`]. Each comparison
+/// hashes the whole audience. The URL of a namespace or of a parent entity is shorter.
 const ELSEWHERE_BYTES_MAX: usize = 1 << 10;
 
 impl SasAuthorizer {
-    /// An authorizer over the policies of a broker.
+    /// Creates an authorizer over the policies of a broker.
     #[must_use]
     pub fn new(policies: &Policies, config: SasConfig) -> Self {
         Self { policies: policies.clone(), config, failures: Failures::default() }
     }
 
-    /// What who has shown nothing may do (SEC-17).
+    /// Returns the grant of a client without credentials (SEC-17).
     fn anonymous(&self, principal: &Principal) -> Result<Grant, Refused> {
         let is_meant = principal.is_local() || self.config.beyond_loopback;
         let grant = self.policies.grant_anonymous();
@@ -68,17 +72,19 @@ impl SasAuthorizer {
         Ok(Shown { token, audience, key, was_sought, has_met_all, compared: 0 })
     }
 
-    /// A name that was shown, if a policy has it (SEC-22).
+    /// Returns the name if a policy has it. Any other text may be a secret in the wrong field
+    /// (SEC-22).
     fn named(&self, name: &str) -> Named {
         self.policies.have_name(name).then(|| name.into())
     }
 
     fn now(&self) -> Timestamp {
-        // Before its broker has started nothing is asked; at the end of time every token has expired.
+        // Without a clock the broker has not started, so nothing is requested. At the end of time
+        // every token has expired.
         self.policies.clock().map_or(Timestamp::NEVER, |clock| clock.now())
     }
 
-    /// What a token gives at a resource.
+    /// Returns the grant of a token at a resource.
     fn grant(
         &self,
         principal: &Principal,
@@ -86,7 +92,7 @@ impl SasAuthorizer {
         resource: &str,
     ) -> Result<Grant, Refused> {
         if !shown.token.can_be_signed() {
-            // How soon that is said tells nothing of keys, with none of which it was compared.
+            // The early answer reveals nothing about keys, because none was compared.
             return Err(Refused::Signature(self.named(shown.token.policy())));
         }
         let signer = Box::<str>::from(shown.token.policy());
@@ -106,11 +112,11 @@ impl SasAuthorizer {
             KeyFound::Here(policy, which) if self.is_for(principal, shown, resource) => {
                 Ok(policy.grant_by(which).until(until))
             }
-            // Of what it is in, somebody may ask what of it is his (CON-73).
+            // A client may list the parent of the entities that its token covers (CON-73).
             KeyFound::Here(policy, which) if shown.audience.is_below(resource) => {
                 Ok(policy.recognize_by(which).until(until))
             }
-            // It is good there, which is no attempt at a key.
+            // The token is valid elsewhere, so this is not an attempt to guess a key.
             KeyFound::Elsewhere(nothing)
                 if shown.audience.covers(resource) || shown.audience.is_below(resource) =>
             {
@@ -120,8 +126,8 @@ impl SasAuthorizer {
         }
     }
 
-    /// The key of a policy of that name that a token was signed with: of one that holds at the resource, or else of one that
-    /// holds elsewhere, as far as it is looked for there.
+    /// Returns the key that signed the token: first among policies that apply to the resource, then
+    /// among policies with that name elsewhere, within the limits.
     fn key_of(&self, shown: &mut Shown<'_>, signer: &str, resource: &str) -> Option<KeyText> {
         if shown.key.is_none() && !shown.has_met_all {
             let here = self.policies.at(resource, signer);
@@ -131,8 +137,9 @@ impl SasAuthorizer {
         shown.key.clone()
     }
 
-    /// Once for all that is asked about one token, which was compared with those that hold here: a wrong one is
-    /// compared with so many keys, whatever policies there are.
+    /// Searches other policies with the name, once per token. `here` are the policies already
+    /// compared. A wrong token is compared with a fixed number of keys, regardless of the existing
+    /// policies.
     fn key_elsewhere(
         &self,
         shown: &mut Shown<'_>,
@@ -147,20 +154,22 @@ impl SasAuthorizer {
         shown.signed_by(&there).or_else(|| {
             let count_max = shown.elsewhere_max();
             let keys = self.policies.keys_named(signer, count_max);
-            // One that takes long to compare is compared no more, or who asks about many entities would have as much
-            // done for each.
+            // A token with a long audience is not compared again: for a list of many entities that
+            // would repeat the expensive work for each.
             shown.has_met_all = keys.len() < count_max || count_max == 0;
             shown.signed_with(keys)
         })
     }
 
-    /// Whether a token that was signed with a key that holds at a resource is for it.
+    /// Returns whether a token with a matching key applies to the resource.
     fn is_for(&self, principal: &Principal, shown: &Shown<'_>, resource: &str) -> bool {
         shown.audience.covers(resource) || self.is_for_address(principal, shown, resource)
     }
 
-    /// Whether a token is for the address at which its client asks for a resource, and not for an entity of that path. A
-    /// policy that does not hold there has signed none for that entity: its holder is not told whether there is one.
+    /// Returns whether the audience is the address of the request instead of an entity path. If the
+    /// address is also an entity's path, a policy of that entity may have signed for the entity. A
+    /// policy that does not apply there cannot, and its holder must not learn whether the entity
+    /// exists.
     fn is_for_address(&self, principal: &Principal, shown: &Shown<'_>, resource: &str) -> bool {
         let asked = principal.address_of(resource);
         let Some(asked) = asked.filter(|asked| shown.audience.covers(&asked.address)) else {
@@ -175,7 +184,7 @@ impl SasAuthorizer {
         !asked.is_path || !holds_there()
     }
 
-    /// Lets who may be guessing wait (SEC-26).
+    /// Converts a refusal, after a delay if the client may be guessing (SEC-26).
     async fn refuse(&self, principal: &Principal, refused: Refused) -> Rejection {
         let is_attempt = match &refused {
             Refused::Malformed(_)
@@ -183,7 +192,7 @@ impl SasAuthorizer {
             | Refused::Signature(_)
             | Refused::Key(_)
             | Refused::Expired(..) => true,
-            // The signature is good, was not looked at, or there is none.
+            // The signature is valid, was not checked, or is absent.
             Refused::Missing | Refused::Host(_) | Refused::Audience(_) => false,
         };
         if let Some(clock) = self.policies.clock().filter(|_| is_attempt) {
@@ -192,11 +201,12 @@ impl SasAuthorizer {
         refused.into()
     }
 
-    /// What a key gives at a resource that was presented itself (AMQP-08): what its policy gives, without an end.
+    /// Returns the grant of a key that was presented itself (AMQP-08): the rights of its policy,
+    /// without expiry.
     fn grant_by_key(&self, shown: &PresentedKey, resource: &str) -> Result<Grant, Refused> {
         match self.policies.find_key(resource, &shown.policy, &shown.key) {
             KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
-            // It is good there, which is no attempt at a key.
+            // The key is valid elsewhere, so this is not an attempt to guess.
             KeyFound::Elsewhere(nothing) => Ok(nothing),
             KeyFound::Nowhere => Err(Refused::Key(self.named(&shown.policy))),
         }
@@ -212,7 +222,7 @@ impl SasAuthorizer {
 }
 
 impl Shown<'_> {
-    /// The key of one of these policies that it was signed with.
+    /// Returns the key among these policies that signed the token.
     fn signed_by(&mut self, policies: &[Arc<Policy>]) -> Option<KeyText> {
         policies.iter().find_map(|policy| {
             self.compared += WhichKey::ALL.len();
@@ -221,7 +231,7 @@ impl Shown<'_> {
         })
     }
 
-    /// The one of these keys that it was signed with.
+    /// Returns the key in `keys` that signed the token.
     fn signed_with(&mut self, keys: Vec<KeyText>) -> Option<KeyText> {
         keys.into_iter().find(|key| {
             self.compared += 1;
@@ -229,12 +239,13 @@ impl Shown<'_> {
         })
     }
 
-    /// With how many keys that hold elsewhere it is compared.
+    /// Returns the number of comparisons with keys of other entities.
     const fn elsewhere_max(&self) -> usize {
         if self.token.resource_bytes() > ELSEWHERE_BYTES_MAX { 0 } else { ELSEWHERE_MAX }
     }
 
-    /// Compares it as often as it would be if there were policies of that name everywhere.
+    /// Adds comparisons up to the fixed number, so that the time does not depend on the existing
+    /// policies.
     fn compare_with_nobody(&mut self) {
         while self.compared < HELD_MAX + self.elsewhere_max() {
             std::hint::black_box(self.token.is_signed_with_nothing());
@@ -283,8 +294,8 @@ mod tests {
     use peeklock_core::policies::PolicyUpdate;
     use peeklock_sas::sign;
 
-    /// SEC-08, SEC-14, SEC-26: a token with a wrong signature costs the same comparisons whether a policy has the name that it says, and
-    /// where, and how many have it; one that is for what has a long URL costs fewer.
+    /// SEC-08, SEC-14, SEC-26: a wrong signature costs the same number of comparisons regardless of
+    /// which policies have the name, where, and how many. A long audience costs fewer.
     #[tokio::test]
     async fn a_wrong_signature_costs_the_same_whatever_policies_there_are() {
         let policies = Policies::new();
@@ -311,7 +322,7 @@ mod tests {
             };
             broker.create_policy(owner, name, properties).await.unwrap();
         }
-        // Each with two keys of its own, more in all than anything is compared with.
+        // Each has two keys of its own, together more than the comparison limit.
         for number in 0..ELSEWHERE_MAX {
             let owner = format!("one-of-many-{number}");
             broker.create_queue(&owner, QueueUpdate::default()).await.unwrap();
@@ -338,8 +349,8 @@ mod tests {
                 let refused = authorizer.grant(&principal, &mut shown, "orders");
                 assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
                 assert_eq!(shown.compared, count, "{name} {audience}");
-                // Of further resources it is compared only with what holds there, where there were too many to meet
-                // all.
+                // For further resources the token is compared only with their own policies, and
+                // only if the limit prevented a comparison with all keys.
                 let further = if name == "many" && audience != long { 2 } else { 0 };
                 for (resource, more) in [("absent", 0), ("one-of-many-7", further)] {
                     let refused = authorizer.grant(&principal, &mut shown, resource);
@@ -351,7 +362,7 @@ mod tests {
         broker.stop(std::time::Duration::ZERO).await.unwrap();
     }
 
-    /// SEC-14, SEC-26: what can be no signature is refused as a wrong one is, and compared with no key.
+    /// SEC-14, SEC-26: an impossible signature is refused like a wrong one, without any comparison.
     #[test]
     fn what_can_be_no_signature_is_compared_with_nothing() {
         let policies = Policies::new();

@@ -1,5 +1,5 @@
-//! Shared access signatures for Peeklock: who shows a token that was signed with a key of a policy has the rights
-//! of that policy (spec file 18).
+//! Shared access signatures for Peeklock: a client that presents a token signed with a key of a
+//! policy has the rights of that policy (spec file 18).
 //!
 //! ```text
 //!  token ─► Token::parse ─► policies of that name at the resource ─► signature ─► expiry ─► audience ─► Grant
@@ -7,9 +7,12 @@
 //! ```
 //!
 //! [`SasAuthorizer`] is an [`Authorizer`](peeklock_core::contract::Authorizer) over the
-//! [`Policies`](peeklock_core::policies::Policies) of a broker. [`ConnectionString`] and [`sign`], with which
-//! clients begin, come from `peeklock-sas`. Absent on purpose: where policies are stored and how they are changed, which is the broker's; and
-//! other kinds of tokens, which are refused by name.
+//! [`Policies`](peeklock_core::policies::Policies) of a broker. [`ConnectionString`] and [`sign`]
+//! are for clients and come from `peeklock-sas`. The modules in reading order: `config` (settings),
+//! `token` (text and signature), `audience` (resource of a token) and `authorizer` (the decision).
+//!
+//! Deliberately absent: storing and changing policies, which is the broker's task; and other kinds
+//! of tokens, which are refused with their own text.
 
 mod audience;
 mod authorizer;

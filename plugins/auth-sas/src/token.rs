@@ -1,4 +1,5 @@
-//! The text of a token, its signature, and what is told about one that is not good.
+//! The text of a token, its signature, and the refusals that clients see. `authorizer.rs` parses
+//! and verifies tokens here.
 
 use std::fmt;
 
@@ -12,57 +13,60 @@ use peeklock_core::time::Timestamp;
 use peeklock_sas::{LATEST_SECONDS, SCHEME, is_signed_with};
 use percent_encoding::percent_decode_str;
 
-/// A token has at most so many bytes.
+/// Maximum length of a token.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// What HMAC-SHA256 gives.
+/// Length of an HMAC-SHA256.
 const SIGNATURE_BYTES: usize = 32;
-/// Signatures, with or without the `=` at their end, which some clients leave out.
+/// Base64 with or without the trailing `=`, which some clients omit.
 const SIGNATURE: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A token as it was presented (SEC-10). Whether it is good is another question.
+/// A token as presented (SEC-10), not yet verified.
 pub struct Token<'a> {
-    /// What it is for, percent-encoded as it stands there.
+    /// Audience, percent-encoded as in the token.
     resource: &'a str,
     signature: Box<[u8]>,
-    /// When it ends, as it stands there.
+    /// Expiry in seconds, as in the token.
     expiry: &'a str,
     until: Timestamp,
     policy: Box<str>,
 }
 
-/// The policy of a name that was shown, if there is one; else it may be anything, such as a key in the wrong place (SEC-22).
-/// It is for the log: the text of the refusal would tell who asks whether there is such a policy (SEC-08).
+/// The presented policy name if such a policy exists; otherwise `None`, because the text may be a
+/// key in the wrong field (SEC-22). Used only in the log: the text of the refusal must not reveal
+/// whether the policy exists (SEC-08).
 pub type Named = Option<Box<str>>;
 
-/// Why a token is not good (SEC-14).
+/// Reason why a token or key is refused (SEC-14).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// There is none.
+    /// The client presented no token.
     Missing,
-    /// Its text is no shared access signature; what is wrong with it.
+    /// The text is not a shared access signature, for this reason.
     Malformed(&'static str),
-    /// It is a token of another kind.
+    /// The text is a token of another kind.
     Bearer,
-    /// It was signed with no key of a policy of that name that holds there; whether there is such a policy is not told.
+    /// No key of a policy with that name that applies here made the signature. Clients do not learn
+    /// whether such a policy exists.
     Signature(Named),
-    /// It is no token but a key, and not that of a policy of that name; whether there is such a policy is not told.
+    /// The presented key belongs to no policy with that name. Clients do not learn whether such a
+    /// policy exists.
     Key(Named),
-    /// It is for another host; who has signed it was not looked at.
+    /// The audience has another host; the signature was not checked.
     Host(Named),
-    /// It was signed by that policy, and has expired.
+    /// The signature is valid, but the token has expired.
     Expired(Box<str>, Timestamp),
-    /// It was signed by that policy, and is for something else.
+    /// The signature is valid, but the audience is another resource.
     Audience(Box<str>),
 }
 
 impl<'a> Token<'a> {
-    /// Reads a token.
+    /// Parses a token without verifying it.
     ///
     /// # Errors
-    /// With why it is none.
+    /// Returns the reason if the text is not a shared access signature.
     pub fn parse(text: &'a str) -> Result<Self, Refused> {
         if text.len() > TOKEN_BYTES_MAX {
             return Err(Refused::Malformed("it is longer than 8 KiB"));
@@ -77,13 +81,13 @@ impl<'a> Token<'a> {
         }
         let mut found: [Option<&str>; 4] = [None; 4];
         let fields = fields.trim();
-        // Who joins fields in a loop leaves one at the end.
+        // Clients that join the fields in a loop leave a trailing `&`.
         for field in fields.strip_suffix('&').unwrap_or(fields).split('&') {
             let Some((name, value)) = field.split_once('=') else {
                 return Err(Refused::Malformed("a field has no value"));
             };
             let place = ["sr", "sig", "se", "skn"].iter().position(|known| *known == name);
-            // What others add is not looked at.
+            // Unknown fields are ignored.
             let Some(place) = place.and_then(|place| found.get_mut(place)) else { continue };
             if place.replace(value).is_some() {
                 return Err(Refused::Malformed("a field occurs twice"));
@@ -104,7 +108,7 @@ impl<'a> Token<'a> {
         let signature = decode(signature)?;
         Ok(Self {
             resource,
-            // What is no Base64 is no signature, and matches none.
+            // An invalid signature becomes empty and matches no key.
             signature: SIGNATURE.decode(&*signature).unwrap_or_default().into(),
             expiry,
             until: Timestamp::from_unix_ms(seconds.saturating_mul(1_000)),
@@ -112,47 +116,47 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// The policy that is said to have signed it.
+    /// Returns the policy name in the token.
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.policy
     }
 
-    /// When it ends.
+    /// Returns the expiry.
     #[must_use]
     pub const fn until(&self) -> Timestamp {
         self.until
     }
 
-    /// What it is for, decoded.
+    /// Returns the decoded audience.
     #[must_use]
     pub fn resource(&self) -> String {
         percent_decode_str(self.resource).decode_utf8_lossy().into_owned()
     }
 
-    /// Of what it is for, as it stands there.
+    /// Returns the length of the encoded audience in bytes.
     pub(crate) const fn resource_bytes(&self) -> usize {
         self.resource.len()
     }
 
-    /// The key of a policy that it was signed with, if it was (SEC-11). Takes the same time for every signature that
-    /// is wrong (SEC-14).
+    /// Returns the key of the policy that signed the token, if any (SEC-11). Takes the same time
+    /// for every wrong signature (SEC-14).
     #[must_use]
     pub fn signed_by(&self, policy: &Policy) -> Option<WhichKey> {
         WhichKey::ALL.into_iter().find(|which| self.is_signed_with(policy.key(*which)))
     }
 
-    /// Whether its signature can be one: another length matches no key, whichever there are.
+    /// Returns whether the signature has the right length; any other length matches no key.
     pub(crate) fn can_be_signed(&self) -> bool {
         self.signature.len() == SIGNATURE_BYTES
     }
 
-    /// Whether it was signed with this key. Takes the same time whatever key that is (SEC-14).
+    /// Returns whether this key signed the token. Takes the same time for every key (SEC-14).
     pub(crate) fn is_signed_with(&self, key: &KeyText) -> bool {
         self.is_signed_by(key.reveal())
     }
 
-    /// Takes as long as [`Self::is_signed_with`], and says nothing.
+    /// Takes as long as [`Self::is_signed_with`], with a key that does not exist.
     pub(crate) fn is_signed_with_nothing(&self) -> bool {
         self.is_signed_by("a key without an owner, with the same number of characters")
     }
@@ -163,14 +167,14 @@ impl<'a> Token<'a> {
 }
 
 impl fmt::Debug for Token<'_> {
-    /// Without the signature, and without the name of a policy, which may be a key (SEC-22).
+    /// Omits the signature, and the policy name, which may be a key (SEC-22).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token").finish_non_exhaustive()
     }
 }
 
 impl Refused {
-    /// The policy that was named, if there is one.
+    /// Returns the named policy, if it exists.
     fn policy(&self) -> Option<&str> {
         match self {
             Self::Missing | Self::Malformed(_) | Self::Bearer => None,
@@ -179,7 +183,7 @@ impl Refused {
         }
     }
 
-    /// The causes by which refusals are counted.
+    /// Returns the label that refusals are counted under.
     #[must_use]
     pub const fn cause(&self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! Tokens where their policy does not hold: of an entity's policy, for the whole namespace, as SDKs sign them for administration.
+//! Tests of tokens at resources where their policy does not apply: a token of an entity's policy
+//! for the whole namespace, as SDKs sign for administration.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -25,8 +26,8 @@ struct World {
 }
 
 impl World {
-    /// A broker with the queues `orders` and `other`, which have a policy `all` as the namespace has, each with keys of its own;
-    /// `orders` has a policy `sender` besides.
+    /// Starts a broker with the queues `orders` and `other`. Both and the namespace have a policy
+    /// `all` with different keys; `orders` also has a policy `sender`.
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
         let policies = Policies::new();
@@ -49,18 +50,19 @@ impl World {
         Self { broker, clock, authorizer }
     }
 
-    /// When its tokens end.
+    /// Expiry of the test tokens.
     fn end() -> Timestamp {
         Timestamp::parse("2026-05-01T13:00:00Z").unwrap()
     }
 
-    /// A token of the primary key of a policy of `orders`.
+    /// Returns a token signed with the primary key of a policy of `orders`.
     async fn token(&self, name: &str, audience: &str) -> String {
         let keys = self.broker.policy_keys("orders", name).await.unwrap();
         sign(name, keys.primary.reveal(), audience, Self::end())
     }
 
-    /// What is answered at once to who shows this, from an address from which all come.
+    /// Returns the answer that is available without waiting. All requests come from the same
+    /// address.
     async fn at_once(&self, token: &str, resource: &str) -> Poll<Result<Grant, Rejection>> {
         let shown = Principal::anonymous().with_token(token).from_peer(peer());
         let mut asked = pin!(self.authorizer.authorize(&shown, resource));
@@ -72,8 +74,9 @@ fn peer() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 1))
 }
 
-/// SEC-26, SEC-14: a token that is asked about where its policy does not hold gives nothing there, and is no attempt at a key,
-/// whether nobody else has a policy of that name or each has one with keys of its own. One that is signed wrongly is.
+/// SEC-26, SEC-14: a token gives no rights where its policy does not apply, and does not count as
+/// an attempt to guess. This holds whether or not other entities have a policy with the same name.
+/// A wrong signature counts.
 #[tokio::test]
 async fn a_token_whose_policy_holds_elsewhere_does_not_wait() {
     let world = World::new().await;
@@ -85,13 +88,13 @@ async fn a_token_whose_policy_holds_elsewhere_does_not_wait() {
             assert_eq!(grant.rights.is_none(), resource != "orders", "{name} at {resource:?}");
             assert_eq!(grant.until, Some(World::end()));
         }
-        // Nor does one that is for something else besides.
+        // A token for another resource does not wait either.
         let narrow = world.token(name, "sb://x/other").await;
         let answer = world.at_once(&narrow, "absent").await;
         let Poll::Ready(Err(refused)) = answer else { panic!("{name}") };
         assert_eq!(refused.denial().unwrap().cause, "audience");
     }
-    // So nobody from there has failed: the first who does waits no longer than that.
+    // The address has no failures yet, so the first failure has the minimum delay.
     let wrong = world.token("sender", "https://x:5300").await.replace("sig=", "sig=A");
     let shown = Principal::anonymous().with_token(wrong).from_peer(peer());
     let mut asked = pin!(world.authorizer.authorize(&shown, "other"));
@@ -105,7 +108,7 @@ async fn a_token_whose_policy_holds_elsewhere_does_not_wait() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-26, SEC-14: one that has expired is told so where its policy does not hold, too.
+/// SEC-26, SEC-14: an expired token is reported as expired also where its policy does not apply.
 #[tokio::test]
 async fn an_expired_token_is_told_so_elsewhere() {
     let world = World::new().await;
@@ -117,7 +120,8 @@ async fn an_expired_token_is_told_so_elsewhere() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-09, SEC-15: who is known by a token where its policy does not hold is so as long as its key lasts, and no longer.
+/// SEC-09, SEC-15: a client known by a token of another entity stays known exactly until the key
+/// ends.
 #[tokio::test]
 async fn a_token_is_known_elsewhere_as_long_as_its_key_lasts() {
     let world = World::new().await;

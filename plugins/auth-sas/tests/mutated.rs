@@ -1,5 +1,5 @@
-//! Tokens, audiences and connection strings that nobody has written on purpose: random text, and good text with something else in it. The same in
-//! every run.
+//! Mutated tokens, audiences and connection strings: random text, and valid text with changes. The
+//! mutations are the same in every run.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use peeklock_core::policies::{KeyText, Policies, PolicyUpdate};
 use peeklock_core::time::Timestamp;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-/// What good text is made of, and what it must not be taken for.
+/// Pieces of valid text and similar text that must not be accepted in its place.
 const PIECES: [&str; 28] = [
     "SharedAccessSignature",
     "Bearer ",
@@ -61,7 +61,7 @@ impl Random {
         (0..self.below(24)).map(|_| PIECES[self.below(PIECES.len())]).collect()
     }
 
-    /// The same text with a few pieces more, less or other ones.
+    /// Returns the text with a few pieces added, removed or replaced.
     fn mutate(&mut self, text: &str) -> String {
         let mut mutated = text.to_owned();
         for _ in 0..=self.below(3) {
@@ -83,8 +83,8 @@ impl Random {
     }
 }
 
-/// SEC-10, SEC-14, SEC-22: whatever is shown as a token is refused with one of the causes and a text that repeats no secret of it, or is a token; and no
-/// text that is another one than what was signed lets anybody in.
+/// SEC-10, SEC-14, SEC-22: any text is parsed as a token or refused with a known cause, and the
+/// refusal repeats no secret. Only the signed text gives access.
 #[tokio::test]
 async fn no_text_but_what_was_signed_lets_anybody_in() {
     let policies = Policies::new();
@@ -108,7 +108,7 @@ async fn no_text_but_what_was_signed_lets_anybody_in() {
     let fields = |text: &str| {
         let text = text.trim().to_ascii_lowercase();
         let fields = text.split_once(' ').map_or("", |(_, fields)| fields.trim()).to_owned();
-        // Of a signature the marks at the end may be left out.
+        // The signature's padding may be omitted.
         let plain = |field: &str| match field.strip_prefix("sig=") {
             Some(signature) => {
                 format!("sig={}", signature.replace("%3d", "").trim_end_matches('='))
@@ -127,7 +127,7 @@ async fn no_text_but_what_was_signed_lets_anybody_in() {
         let text = if number % 4 == 0 { random.text() } else { random.mutate(&good) };
         match Token::parse(&text) {
             Ok(token) => {
-                // What it says can be looked at.
+                // Reading the audience must not panic.
                 let audience = Audience::parse(&token.resource(), &[]);
                 let _looked = (audience.covers("orders"), audience.is_below(""));
                 let is_signed = token.resource().contains(signature);
@@ -136,7 +136,7 @@ async fn no_text_but_what_was_signed_lets_anybody_in() {
             Err(Refused::Malformed(_) | Refused::Bearer) => {}
             Err(other) => panic!("{other:?} of {text}"),
         }
-        // In this process nobody waits.
+        // A principal without a peer address is not delayed.
         let access = broker.access(Principal::anonymous().with_token(&*text));
         match access.allow(Action::Send, "orders").await {
             Ok(_) => {
@@ -157,8 +157,8 @@ async fn no_text_but_what_was_signed_lets_anybody_in() {
     broker.stop(std::time::Duration::ZERO).await.unwrap();
 }
 
-/// SEC-18, SEC-19, SEC-22: whatever is read as a connection string is refused without telling what stands in it, or is one that is written again as it is
-/// meant.
+/// SEC-18, SEC-19, SEC-22: any text is either refused as a connection string without repeating it,
+/// or parsed into one that is written in the same way.
 #[test]
 fn any_text_may_be_read_as_a_connection_string() {
     let good = format!(
@@ -173,7 +173,7 @@ fn any_text_may_be_read_as_a_connection_string() {
             Ok(string) => {
                 read += 1;
                 assert_eq!(ConnectionString::parse(&string.reveal()), Ok(string.clone()), "{text}");
-                // A name may have become what was the key.
+                // A mutation may turn the key into a name.
                 let is_key = text.contains(&format!(";SharedAccessKey={KEY}"));
                 let is_only = is_key && text.matches(KEY).count() == 1;
                 assert!(!is_only || !format!("{string:?}").contains(KEY), "{text}");

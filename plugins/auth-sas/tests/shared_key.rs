@@ -1,4 +1,4 @@
-//! A key that policies of one name have at several entities, for who presents it itself.
+//! Tests of a presented key that several policies with one name share.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,8 +15,8 @@ use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OWNERS: [&str; 3] = ["orders", "other", "third"];
 
-/// AMQP-08, SEC-09: who has one key at several entities, and has asked for nothing at any, is known by it as long as one of
-/// them has it, whichever loses it first, and no longer.
+/// AMQP-08, SEC-09: a client with a key of several entities, before its first operation, stays
+/// known exactly as long as at least one entity keeps the key, regardless of the order of removal.
 #[tokio::test]
 async fn a_key_of_several_entities_is_known_as_long_as_one_has_it() {
     let policies = Policies::new();
@@ -27,7 +27,7 @@ async fn a_key_of_several_entities_is_known_as_long_as_one_has_it() {
         broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
     }
     let with_key = || broker.access(Principal::anonymous().with_key("team", KEY));
-    // In each order, and often: it must not depend on which of them is found.
+    // All orders, several times: the result must not depend on the lookup order.
     for round in 0..24 {
         let properties = PolicyUpdate {
             rights: Some(Rights::of(Right::Send)),

@@ -1,4 +1,4 @@
-//! Tokens against a broker: who is let in where, how long, and what the others are told.
+//! Tests of tokens against a broker: rights, duration, and texts of refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, ROOT_POLICY, Whic
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Access, Broker};
 
-/// The key of the published examples of this signature.
+/// The key of the published examples for this signature.
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 struct World {
@@ -32,8 +32,8 @@ struct World {
 }
 
 impl World {
-    /// A broker with the queues `orders` and `other` and the topic `t` with its subscription `s`; each has a policy
-    /// `all` with all rights, `orders` one with each right besides.
+    /// Starts a broker with the queues `orders` and `other` and the topic `t` with the subscription
+    /// `s`.
     async fn new(config: SasConfig) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
         let policies = Policies::new();
@@ -55,7 +55,8 @@ impl World {
         Self { broker, policies, clock, authorizer }
     }
 
-    /// One in which keys are used.
+    /// Adds policies, which ends anonymous access: `all` with all rights for each owner, and one
+    /// policy per right for `orders`.
     async fn with_policies() -> Self {
         let world = Self::new(SasConfig::closed()).await;
         for owner in ["", "orders", "other", "t"] {
@@ -81,7 +82,7 @@ impl World {
         }
     }
 
-    /// A token of a policy's primary key, good for a minute.
+    /// Returns a token of a policy's primary key, valid for a minute.
     async fn token(&self, owner: &str, name: &str, audience: &str) -> String {
         let key = self.key(owner, name, WhichKey::Primary).await;
         sign(name, key.reveal(), audience, self.in_seconds(60))
@@ -100,7 +101,7 @@ impl World {
     }
 }
 
-/// What somebody is told who is refused, none if he is not.
+/// Returns the text of a refusal, or `None` if the action is permitted.
 async fn refusal(access: &Access, action: Action, path: &str) -> Option<String> {
     let answer = access.allow(action, path).await;
     let error: BrokerError = answer.err()?;
@@ -108,8 +109,8 @@ async fn refusal(access: &Access, action: Action, path: &str) -> Option<String> 
     Some(error.detail().to_owned())
 }
 
-/// SEC-10, SEC-11: a signature that was made by other means: HMAC-SHA256 with the text of the key, over the resource as
-/// it stands in the token, a line feed, and the expiry.
+/// SEC-10, SEC-11: compares with a signature from another program: HMAC-SHA256 with the text of the
+/// key over the encoded resource, a line feed, and the expiry.
 #[test]
 fn a_token_is_signed_as_others_sign_it() {
     let until = Timestamp::from_unix_ms(1_777_640_460_000);
@@ -122,7 +123,8 @@ fn a_token_is_signed_as_others_sign_it() {
     assert_eq!(token, expected);
 }
 
-/// SEC-10, SEC-12: fields in any order, each percent-encoded in any case; both keys of a policy sign.
+/// SEC-10, SEC-12: fields may be in any order, percent-encoded in any case. Both keys of a policy
+/// sign.
 #[tokio::test]
 async fn fields_stand_in_any_order() {
     let world = World::with_policies().await;
@@ -137,7 +139,7 @@ async fn fields_stand_in_any_order() {
         let token = format!("sharedaccesssignature {}", fields.join("&"));
         assert_eq!(refusal(&world.access(token), Action::Send, "orders").await, None);
     }
-    // As others write: with an `&` at the end, and without the padding of Base64.
+    // Variants of other clients: a trailing `&`, and no Base64 padding.
     let good = world.token("orders", "all", "sb://x/orders").await;
     let unpadded = good.replace("%3D&", "&");
     assert_ne!(unpadded, good);
@@ -147,7 +149,7 @@ async fn fields_stand_in_any_order() {
     for token in [format!("{good}&&"), good.replacen("&", "&&", 1)] {
         assert!(refusal(&world.access(token), Action::Send, "orders").await.is_some());
     }
-    // As others encode: in lower case.
+    // Other clients encode in lower case.
     let key = world.key("orders", "all", WhichKey::Primary).await;
     let seconds = world.in_seconds(60).unix_ms() / 1_000;
     let resource = "sb%3a%2f%2fx%2forders";
@@ -158,7 +160,7 @@ async fn fields_stand_in_any_order() {
     world.stop().await;
 }
 
-/// A signature by other means than those that are tested.
+/// Computes a signature independently of the tested code.
 fn hmac(key: &str, text: &str) -> String {
     use hmac::{Hmac, KeyInit as _, Mac as _};
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(key.as_bytes()).unwrap();
@@ -166,9 +168,9 @@ fn hmac(key: &str, text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(mac.finalize().into_bytes())
 }
 
-/// SEC-05, SEC-08, SEC-12, SEC-13, SEC-14: every action with a token of each policy, of the entity, of its
-/// parent, of a sibling and of the namespace; good, expired, wrongly signed, of a key that was regenerated, and for
-/// something else. Whether there is such an entity makes no difference.
+/// SEC-05, SEC-08, SEC-12, SEC-13, SEC-14: every action with tokens of policies of the entity, its
+/// parent, a sibling and the namespace; valid, expired, wrongly signed, with a regenerated key, and
+/// for another resource. An absent entity gives the same answers.
 #[tokio::test]
 async fn every_action_against_every_token() {
     let world = World::with_policies().await;
@@ -179,7 +181,7 @@ async fn every_action_against_every_token() {
                 if !matches!(action.needs(), peeklock_core::contract::Needs::OneOf(..)) {
                     continue;
                 }
-                // The policy of a queue is none of another one, nor of the namespace.
+                // A queue's policy does not apply to other queues or to the namespace.
                 let holds = owner.is_empty() || owner == target;
                 let good = world.token(owner, "all", "sb://x").await;
                 let refused = refusal(&world.access(good), action, path).await;
@@ -201,7 +203,7 @@ async fn every_action_against_every_token() {
             if let Some(text) = refused {
                 assert!(text.contains(&format!("`{}`", right.name())), "{text}");
             }
-            // SEC-08: nothing is told by a sibling's token, whether there is such a queue or not.
+            // SEC-08: a sibling's token does not reveal whether the queue exists.
             let there = refusal(&absent, action, "other").await.unwrap();
             assert_eq!(refusal(&absent, action, "absent").await, Some(there));
         }
@@ -209,7 +211,8 @@ async fn every_action_against_every_token() {
     world.stop().await;
 }
 
-/// SEC-14: each way not to be good has a text of its own, that tells no secret, and an unknown policy none.
+/// SEC-14: each cause of a refusal has its own text, which reveals no secret; an unknown policy has
+/// no text of its own.
 #[tokio::test]
 async fn each_failure_has_its_text() {
     let world = World::with_policies().await;
@@ -257,8 +260,8 @@ async fn each_failure_has_its_text() {
     world.stop().await;
 }
 
-/// SEC-22, SEC-08: what is shown in the place of a policy's name is repeated to the operator if a policy has that name, whosever it
-/// is, and to who has shown it never; so a key that was put there is in neither, in whatever way it is said.
+/// SEC-22, SEC-08: the presented policy name appears in the log only if some policy has that name,
+/// and never in the answer. Therefore a key in that field appears in neither.
 #[tokio::test]
 async fn what_is_no_name_of_a_policy_is_not_repeated() {
     let mut config = SasConfig::closed();
@@ -296,7 +299,7 @@ async fn what_is_no_name_of_a_policy_is_not_repeated() {
     let token = sign(secret, "wrong", "sb://x/orders", world.in_seconds(60));
     let read = format!("{:?}", peeklock_auth_sas::Token::parse(&token));
     assert!(!read.contains(secret), "{read}");
-    // With the policy its name goes.
+    // A deleted policy's name is no longer logged.
     world.broker.delete_policy("other", "Team").await.unwrap();
     for (cause, principal) in shown("Team") {
         let refused = world.broker.access(principal).allow(Action::Send, "orders").await;
@@ -305,7 +308,8 @@ async fn what_is_no_name_of_a_policy_is_not_repeated() {
     world.stop().await;
 }
 
-/// SEC-12, SEC-15: a token is good up to its end, and what was begun with it ends there.
+/// SEC-12, SEC-15: a token is valid until its expiry, and operations begun with it end at that
+/// time.
 #[tokio::test]
 async fn a_token_ends_when_it_says_so() {
     let world = World::with_policies().await;
@@ -318,7 +322,7 @@ async fn a_token_ends_when_it_says_so() {
     world.clock.advance(TimeSpan::from_ms(1));
     assert_eq!(entity.call(peek()).await.unwrap_err().condition(), Condition::Unauthorized);
     assert!(refusal(&access, Action::Peek, "orders").await.unwrap().contains("has expired"));
-    // The last instant there is, and one beyond it.
+    // The latest representable expiry, and a later one.
     let key = world.key("orders", "all", WhichKey::Primary).await;
     for seconds in ["253402300799", "99999999999999999999999"] {
         let signature = hmac(key.reveal(), &format!("orders\n{seconds}")).replace('+', "%2B");
@@ -328,7 +332,7 @@ async fn a_token_ends_when_it_says_so() {
     world.stop().await;
 }
 
-/// SEC-09: a regenerated key ends its tokens at once, and those of the other key not.
+/// SEC-09: a regenerated key immediately ends its tokens. Tokens of the other key stay valid.
 #[tokio::test]
 async fn a_regenerated_key_ends_its_tokens() {
     let world = World::with_policies().await;
@@ -353,8 +357,9 @@ async fn a_regenerated_key_ends_its_tokens() {
     world.stop().await;
 }
 
-/// AMQP-08, SEC-09, SEC-12, SEC-14: a key that is presented itself, without a token, gives what its policy gives, where that holds, as
-/// long as the key lasts; elsewhere it gives nothing, and a wrong one is refused without telling which policies there are.
+/// AMQP-08, SEC-09, SEC-12, SEC-14: a key presented without a token gives the rights of its policy
+/// where that applies, as long as the key exists. Elsewhere it gives nothing, and refusing a wrong
+/// key does not reveal which policies exist.
 #[tokio::test]
 async fn a_key_itself_is_worth_its_policy() {
     let world = World::with_policies().await;
@@ -385,14 +390,14 @@ async fn a_key_itself_is_worth_its_policy() {
     assert!(!wrong.contains(root.reveal()), "{wrong}");
     let key = world.key("orders", "Listen", WhichKey::Primary).await;
     let access = with_key("Listen", key.reveal());
-    // Who has asked for nothing yet is known by it all the same, and no longer than it lasts.
+    // A client without any operation is known by the key too, and only as long as the key exists.
     let only_known = with_key("Listen", key.reveal());
     assert!(only_known.identify().await.is_ok() && only_known.holds());
     assert_eq!(refusal(&access, Action::Receive, "orders").await, None);
     world.broker.regenerate_key("orders", "Listen", WhichKey::Primary, None).await.unwrap();
     assert!(refusal(&access, Action::Receive, "orders").await.is_some());
     assert!(!only_known.holds());
-    // The way a key goes nobody knows it any more, here or elsewhere, and the newer one is known at once.
+    // A removed key is immediately unknown everywhere, and its replacement is known.
     assert!(with_key("Listen", key.reveal()).identify().await.is_err());
     let key = world.key("orders", "Listen", WhichKey::Primary).await;
     assert!(with_key("Listen", key.reveal()).identify().await.is_ok());
@@ -405,7 +410,7 @@ async fn a_key_itself_is_worth_its_policy() {
     world.stop().await;
 }
 
-/// SEC-24: the key that everybody knows is found as others are, where it is allowed, and only there.
+/// SEC-24: the development key is found like others, but only where it is allowed.
 #[tokio::test]
 async fn the_development_key_is_presented_as_others_are() {
     let world = World::new(SasConfig::closed()).await;
@@ -418,7 +423,7 @@ async fn the_development_key_is_presented_as_others_are() {
     world.stop().await;
 }
 
-/// SEC-26: who guesses keys waits for the answer.
+/// SEC-26: the answer to a guessed key is delayed.
 #[tokio::test]
 async fn who_guesses_a_key_waits() {
     let world = World::with_policies().await;
@@ -432,7 +437,7 @@ async fn who_guesses_a_key_waits() {
     world.stop().await;
 }
 
-/// SEC-13: the host does not matter, unless that is asked for.
+/// SEC-13: the host matters only in strict mode.
 #[tokio::test]
 async fn the_host_matters_where_that_is_asked_for() {
     let mut config = SasConfig::closed();
@@ -454,8 +459,8 @@ async fn the_host_matters_where_that_is_asked_for() {
     lenient.stop().await;
 }
 
-/// SEC-17: who is of this machine is let in until somebody uses a key; who is not, or comes by a proxy, is let in only
-/// where that is confirmed.
+/// SEC-17: clients on this machine have anonymous access until a key is first used. Clients on
+/// other machines or behind a proxy have it only with `i_know`.
 #[tokio::test]
 async fn anonymous_access_is_for_this_machine_and_ends() {
     let from = |address: &str| Principal::anonymous().from_peer(address.parse::<SocketAddr>().ok());
@@ -495,7 +500,8 @@ async fn anonymous_access_is_for_this_machine_and_ends() {
     closed.stop().await;
 }
 
-/// SEC-26: the answer to a failed attempt waits, and a valid token never does, also from that address.
+/// SEC-26: the answer to a failed attempt is delayed; valid tokens, also from the same address, are
+/// not.
 #[tokio::test]
 async fn failed_attempts_wait_and_valid_tokens_do_not() {
     let world = World::with_policies().await;
@@ -516,7 +522,7 @@ async fn failed_attempts_wait_and_valid_tokens_do_not() {
         let wait = TimeSpan::from_ms(50 * (i64::try_from(number).unwrap() + 1));
         world.clock.advance(TimeSpan::from_ms(wait.as_ms() - 1));
         assert!(!is_answered().await, "{token}");
-        // Meanwhile others go on.
+        // Meanwhile other clients are answered.
         let good = principal(&good);
         let mut asked_well = pin!(world.authorizer.authorize(&good, "orders"));
         let answer = poll_fn(|context| Poll::Ready(asked_well.as_mut().poll(context))).await;
@@ -524,7 +530,7 @@ async fn failed_attempts_wait_and_valid_tokens_do_not() {
         world.clock.advance(TimeSpan::from_ms(1));
         assert!(is_answered().await, "{token}");
     }
-    // Neither does one that is good, and for something else or too little.
+    // A valid token for another resource or with fewer rights does not wait either.
     let sender = principal(&world.token("orders", "Send", "sb://x/other").await);
     {
         let mut asked = pin!(world.authorizer.authorize(&sender, "orders"));
@@ -534,7 +540,8 @@ async fn failed_attempts_wait_and_valid_tokens_do_not() {
     world.stop().await;
 }
 
-/// CON-73, SEC-12: a list holds what the token covers, and costs no look at each key.
+/// CON-73, SEC-12: a list contains the entities that the token covers, without a lookup of each
+/// key.
 #[tokio::test]
 async fn a_list_holds_what_a_token_covers() {
     let world = World::with_policies().await;
@@ -560,7 +567,7 @@ async fn a_list_holds_what_a_token_covers() {
     world.stop().await;
 }
 
-/// SEC-19: what a client makes of a connection string is let in, at its entity.
+/// SEC-19: a token from a connection string gives access to its entity.
 #[tokio::test]
 async fn a_connection_string_opens_the_door() {
     let world = World::with_policies().await;

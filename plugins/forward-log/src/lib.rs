@@ -1,9 +1,9 @@
-//! Forwards messages into the log of the broker: one event for each, at the level that the
-//! destination names, and the message is done. The smallest forwarder; start yours from a copy.
+//! Forwarder that writes messages into the broker's log: one event per message, at the level of the
+//! destination, and the message is done. It is the smallest forwarder; copy it to start your own.
 //!
-//! A queue with `ForwardTo` = `log://info` keeps nothing: each message becomes a line with its entity,
-//! number, id, subject, size and hops. What was sent, body and properties, is not written: a log is
-//! read by others than a queue.
+//! A queue with `ForwardTo` = `log://info` keeps nothing: each message becomes a line with its
+//! entity, number, id, subject, size and hops. The body and the properties are not written, because
+//! a log has other readers than a queue.
 //!
 //! ```
 //! # mod peeklock { pub use peeklock_core::*; pub use peeklock_forward_log as forward_log; }
@@ -14,13 +14,16 @@
 //! assert!(LogForwarder.check("log://loudly").is_err());
 //! ```
 //!
-//! What a forwarder consists of:
+//! Parts of a forwarder:
 //!
-//! 1. [`Forwarder`]: its name, its schemes, and whether a destination makes sense. `check` is asked when
-//!    an entity is created or updated, so it neither connects nor waits (FWD-02).
-//! 2. [`Route`]: the way from one source to one destination, with a thread of its own. It says what became
-//!    of each message; hops, retries and the transfer dead-letter queue are the broker's (FWD-31).
-//! 3. One line in `src/registry.rs`, or a call of `Broker::builder` where a program embeds the broker.
+//! 1. [`Forwarder`]: its name, its schemes, and the validation of destinations. The broker calls
+//!    `check` when an entity is created or updated, so `check` must neither connect nor wait
+//!    (FWD-02).
+//! 2. [`Route`]: a connection from one source to one destination, with its own thread. It returns a
+//!    verdict per message; the broker handles hops, retries and the transfer dead-letter queue
+//!    (FWD-31).
+//! 3. One line in `src/registry.rs`, or a call of `Broker::builder` in a program that embeds the
+//!    broker.
 
 use async_trait::async_trait;
 use peeklock_core::contract::{Forwarder, Outgoing, Route, Source, Verdict};
@@ -30,7 +33,7 @@ use tracing::Level;
 #[cfg(test)]
 mod tests;
 
-/// The one scheme.
+/// The only scheme.
 const SCHEME: &str = "log";
 
 /// Forwards to `log://error`, `log://warn`, `log://info`, `log://debug` and `log://trace`.
@@ -55,7 +58,7 @@ impl Forwarder for LogForwarder {
     }
 }
 
-/// The way from one entity into the log.
+/// Route from one entity into the log.
 struct LogRoute {
     level: Level,
     source: Source,
@@ -72,7 +75,7 @@ impl LogRoute {
     fn write(&self, outgoing: &Outgoing) -> Verdict {
         let message = match outgoing.message() {
             Ok(message) => message,
-            // Never the case for what was sent; and if it were, it would not be better next time.
+            // Cannot happen for a message that was sent, and a retry would not help.
             Err(error) => {
                 return Verdict::Refused {
                     reason: "UnreadableMessage".into(),
@@ -81,7 +84,7 @@ impl LogRoute {
             }
         };
         let id = message.message_id.map(|id| id.to_string()).unwrap_or_default();
-        // The macro wants the level as a constant.
+        // The macro needs the level as a constant.
         macro_rules! event {
             ($level:expr) => {
                 tracing::event!(
@@ -107,7 +110,7 @@ impl LogRoute {
     }
 }
 
-/// The level that a destination names, in any case.
+/// Parses the level of a destination, ignoring case.
 fn level(destination: &str) -> Result<Level, Rejection> {
     let named = destination.split_once("://").map(|(_, level)| level.to_ascii_lowercase());
     match named.as_deref() {

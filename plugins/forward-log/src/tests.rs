@@ -53,7 +53,7 @@ impl io::Write for Written {
     }
 }
 
-/// What stands in the log after these messages went to this destination.
+/// Returns the verdicts and the log lines after forwarding these messages.
 async fn logged(destination: &str, messages: &[Outgoing]) -> (Vec<Verdict>, Vec<String>) {
     let written = Written::default();
     let writer = written.clone();
@@ -71,7 +71,7 @@ async fn logged(destination: &str, messages: &[Outgoing]) -> (Vec<Verdict>, Vec<
     (verdicts, text.lines().map(str::to_owned).collect())
 }
 
-/// FWD-31: one verdict for each message, in order.
+/// FWD-31: one verdict per message, in order.
 #[tokio::test(flavor = "current_thread")]
 async fn each_message_becomes_one_line_and_is_done() {
     let first = Message::new("secret").with_message_id("a-1").with_subject("tea");
@@ -105,7 +105,7 @@ async fn the_destination_names_the_level() {
     }
 }
 
-/// A line of the log stays one line, whatever a sender wrote.
+/// A log entry stays one line for any message id and subject.
 #[tokio::test(flavor = "current_thread")]
 async fn a_line_of_the_log_cannot_be_forged() {
     let message = Message::new("a").with_message_id("1\nERROR forged").with_subject("\u{1b}[2J");
@@ -114,7 +114,7 @@ async fn a_line_of_the_log_cannot_be_forged() {
     assert!(!lines[0].contains('\u{1b}'), "{lines:?}");
 }
 
-/// FWD-02.
+/// FWD-02: a destination without a known level is refused.
 #[test]
 fn a_destination_without_a_level_is_refused() {
     for destination in ["log://", "log://loud", "log:info", "info", "log://info/", "log://info?a"] {

@@ -1,4 +1,4 @@
-//! What an operator can set.
+//! Settings of the forwarder. The server reads them from its configuration file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use peeklock_reach::{HostPattern, Reach};
 use peeklock_websocket::client::{ClientOptions, ConnectionString};
 
-/// Longer ones are refused.
+/// Maximum length of a token or connection string.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// What connection strings begin with.
+/// First keys of connection strings.
 const BEGINNINGS: [&str; 6] = [
     "Endpoint",
     "SharedAccessKeyName",
@@ -20,15 +20,15 @@ const BEGINNINGS: [&str; 6] = [
     "UseDevelopmentEmulator",
 ];
 
-/// The settings of the forwarder.
+/// Settings of the forwarder.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PeerConfig {
-    /// Where it may connect to, and whom to trust there: `peers.allowed_hosts`, `peers.ca_file`.
+    /// `peers.allowed_hosts`, `peers.ca_file`: the permitted hosts and trusted authorities.
     pub reach: Reach,
-    /// `peers.connect_timeout`: time to resolve, connect, agree on TLS and be welcomed.
+    /// `peers.connect_timeout`: time limit from name lookup to the welcome of the other broker.
     pub connect_timeout: Duration,
-    /// `peers.tokens`: the first whose pattern fits the host is shown there.
+    /// `peers.tokens`: the first token whose pattern matches the host is presented there.
     pub tokens: Vec<(HostPattern, Token)>,
 }
 
@@ -42,8 +42,8 @@ impl Default for PeerConfig {
     }
 }
 
-/// What the other broker knows this one by: a token, or a connection string with whose key tokens are signed, whenever
-/// one is due (TLS-09). Never shown.
+/// Credential for the other broker: a token, or a connection string that signs a new token when one
+/// is due (TLS-09). Never shown.
 #[derive(Clone)]
 pub struct Token(Shown);
 
@@ -53,7 +53,7 @@ enum Shown {
     Signed(Arc<ConnectionString>),
 }
 
-/// Why a file with a token cannot be used.
+/// Reason why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -61,11 +61,11 @@ pub enum TokenError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// It has none, or more than one.
+    /// The file has no token, or more than one line.
     #[error(
         "`{}` has no token: write one line with a token or a connection string of at most 16 KiB",
         path.display()
@@ -74,27 +74,27 @@ pub enum TokenError {
         /// The file.
         path: PathBuf,
     },
-    /// It begins like a connection string and is none.
+    /// The text begins like a connection string but is not valid.
     #[error("`{}`: {detail}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong; nothing of the key.
+        /// Description of the flaw, without any part of the key.
         detail: String,
     },
 }
 
 impl Token {
-    /// A token.
+    /// Creates a credential from a token.
     #[must_use]
     pub fn new(token: &str) -> Self {
         Self(Shown::Token(token.into()))
     }
 
-    /// Reads a file of one line.
+    /// Reads a file with one line.
     ///
     /// # Errors
-    /// When it cannot be read, or is not one line.
+    /// Returns an error if the file cannot be read or is not one line.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
@@ -102,7 +102,7 @@ impl Token {
         if token.is_empty() || token.len() > TOKEN_BYTES_MAX || token.contains(char::is_control) {
             return Err(TokenError::Unusable { path: path.to_owned() });
         }
-        // No token has a key before its first sign of equality that is one word.
+        // No token begins with one of these keys before its first `=`.
         let begins = token.split('=').next().unwrap_or_default().trim();
         let is_string = BEGINNINGS.iter().any(|known| known.eq_ignore_ascii_case(begins));
         if !is_string {
@@ -115,7 +115,7 @@ impl Token {
         Ok(Self(Shown::Signed(Arc::new(string))))
     }
 
-    /// Has a client show it.
+    /// Sets the credential in the options of a client.
     pub(crate) fn put_into(&self, options: &mut ClientOptions) {
         match &self.0 {
             Shown::Token(token) => options.token = Some(Arc::clone(token)),
@@ -134,7 +134,7 @@ impl fmt::Debug for Token {
 mod tests {
     use super::*;
 
-    /// TLS-09
+    /// TLS-09: a file contains one token or connection string, which is never shown.
     #[test]
     fn a_file_has_one_token_or_connection_string_which_is_not_shown() {
         let file = std::env::temp_dir().join(format!("peeklock-token-{}", std::process::id()));

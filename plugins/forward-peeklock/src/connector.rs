@@ -1,4 +1,4 @@
-//! Connects the client where it may.
+//! Connector for the client: it connects only to the permitted hosts.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use peeklock_reach::{Place, Reach};
 use peeklock_websocket::client::{Connector, Stream};
 
-/// The way to one broker.
+/// The route to one broker.
 pub struct Way {
     pub reach: Reach,
     pub place: Place,

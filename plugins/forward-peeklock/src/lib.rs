@@ -1,5 +1,5 @@
-//! Forwards messages to a queue of another Peeklock, over the WebSocket protocol. A message is stored there
-//! once, whatever is lost on the way and whichever broker is restarted.
+//! Forwarder to a queue of another Peeklock broker, over the WebSocket protocol. The other broker
+//! stores each message exactly once, even if connections are lost or either broker restarts.
 //!
 //! ```
 //! # mod peeklock { pub use peeklock_core::*; pub use peeklock_forward_peeklock as forward_peeklock; }
@@ -8,24 +8,25 @@
 //!
 //! let forwarder = PeerForwarder::new(PeerConfig::default());
 //! assert!(forwarder.check("peeklock+wss://broker.example.com/orders").is_ok());
-//! // Without TLS, and inside the network, only what the operator has named.
+//! // Hosts without TLS or inside the network must be permitted by the operator.
 //! assert!(forwarder.check("peeklock+ws://10.0.0.7:5301/orders").is_err());
 //! ```
 //!
-//! The counts of hops and of copies travel along, so that a circle of brokers ends like a circle of entities
-//! (FWD-13, FWD-33). How a message is recognised is told in `docs/reference/websocket.md`, "Forwarding between
-//! brokers"; what a user follows is `docs/reference/forwarding.md`. The files:
+//! The counts of hops and of copies are sent with the message, so that a circle of brokers ends
+//! like a circle of entities (FWD-13, FWD-33). `docs/reference/websocket.md`, "Forwarding between
+//! brokers", describes how the other broker recognises a message; `docs/reference/forwarding.md` is
+//! the user documentation. The files:
 //!
-//! | File | What |
+//! | File | Content |
 //! |---|---|
-//! | `config.rs` | what an operator sets, tokens among it |
-//! | `target.rs` | what a destination says: broker and queue |
-//! | `connector.rs` | connects where it may, with TLS |
-//! | `verdict.rs` | what the other broker's answer means for the message |
-//! | `route.rs` | one list after the other |
+//! | `config.rs` | settings, including tokens |
+//! | `target.rs` | parsing of a destination: broker and queue |
+//! | `connector.rs` | connections to permitted hosts, with TLS |
+//! | `verdict.rs` | verdicts for the other broker's answers |
+//! | `route.rs` | sends lists one after another |
 //!
-//! Absent on purpose: several lists at a time. The other broker remembers what it has taken of late, and
-//! order is kept by waiting for the answer.
+//! Deliberately absent: several lists at a time. The other broker remembers only recent messages,
+//! and waiting for each answer keeps the order.
 
 mod config;
 mod connector;

@@ -1,4 +1,5 @@
-//! One list after the other: the next is handed over when the one before was answered.
+//! The route to another broker. The broker core calls it with lists of messages. It sends the next
+//! list only after the answer to the previous one, which keeps the order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +18,15 @@ use crate::connector::Way;
 use crate::target::{PLAIN, SECURE, Target};
 use crate::verdict;
 
-/// A call waits for answers so long, within the broker's limit for a call.
+/// Time limit of a call of `forward`, within the broker's limit.
 const CALL_TIME: Duration = Duration::from_secs(15);
-/// A list that is handed over at once has at most so many bytes, or one message.
+/// Maximum bytes of a list; a larger message is a list of its own.
 const LIST_BYTES_MAX: usize = 1 << 20;
-/// How long the other broker is asked to keep a lost connection.
+/// Time for which the other broker is asked to keep a lost connection.
 const GRACE: Duration = Duration::from_secs(10);
-/// The largest frame of the other broker that is read: a welcome, or what became of one list.
+/// Maximum size of a received frame: a welcome, or the results of a list.
 const FRAME_BYTES_MAX: usize = 64 << 10;
-/// The longest pause before a connection is made anew.
+/// Maximum pause before reconnecting.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Forwards to queues of other brokers, for the schemes `peeklock+wss` and `peeklock+ws`.
@@ -34,7 +35,7 @@ pub struct PeerForwarder {
 }
 
 impl PeerForwarder {
-    /// A forwarder of these settings.
+    /// Creates a forwarder with these settings.
     #[must_use]
     pub const fn new(config: PeerConfig) -> Self {
         Self { config }
@@ -67,16 +68,16 @@ impl Forwarder for PeerForwarder {
     }
 }
 
-/// The way from one entity to one queue of another broker.
+/// Route from one entity to one queue of another broker.
 struct PeerRoute {
     target: Target,
-    /// The destination for people.
+    /// The destination for logs and error texts.
     name: String,
     source: Source,
     config: PeerConfig,
-    /// The connection, once there is one; it is made anew by itself for a while.
+    /// The connection once it exists; it reconnects by itself for a while.
     link: Option<PeerSender>,
-    /// Whether it was told that the other broker is away.
+    /// Whether the outage of the other broker was already logged.
     is_away: bool,
 }
 
@@ -93,14 +94,14 @@ impl Route for PeerRoute {
             }
         }
         if verdicts.is_empty() {
-            // An outage is no fault of a message.
+            // An outage is not the message's fault.
             verdicts.extend(messages.first().map(|_| Verdict::Postponed { retry_after: None }));
         }
         verdicts
     }
 }
 
-/// Whether the list goes on.
+/// Whether to send the rest of the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     GoesOn,
@@ -108,7 +109,7 @@ enum Progress {
 }
 
 impl PeerRoute {
-    /// Hands the first of these messages over, as many as go together, and adds what became of them.
+    /// Sends the first of these messages, as many as fit into a list, and adds their verdicts.
     async fn hand_over(
         &mut self,
         messages: &[Outgoing],
@@ -118,7 +119,7 @@ impl PeerRoute {
         let list = match list(messages) {
             Ok(list) => list,
             Err(error) => {
-                // Content that was sent can always be read; and if not, it will not be next time.
+                // Cannot happen for a message that was sent, and a retry would not help.
                 verdicts.push(Verdict::Refused {
                     reason: "UnreadableMessage".into(),
                     description: error.to_string().into(),
@@ -128,7 +129,7 @@ impl PeerRoute {
         };
         let count = list.len();
         let Ok(answer) = timeout_at(deadline, self.ask(list)).await else {
-            // The answer that may still come would be missed: the list is handed over again.
+            // A late answer could not be matched, so drop the connection and send the list again.
             self.link = None;
             self.tell_away("the broker did not answer in time");
             return Progress::Stopped;
@@ -149,8 +150,8 @@ impl PeerRoute {
                     };
                     let is_taken = matches!(verdict, Verdict::Delivered);
                     verdicts.push(verdict);
-                    // What comes behind is offered again when it is stored what became of this one: else it
-                    // might be taken after them, if that were lost (FWD-10).
+                    // Offer the messages after this one only after its verdict is stored; otherwise
+                    // they could be stored first if the verdict is lost (FWD-10).
                     if !is_taken {
                         return Progress::Stopped;
                     }
@@ -161,7 +162,7 @@ impl PeerRoute {
         }
     }
 
-    /// A whole list was refused, or it is not known what became of it.
+    /// Handles a rejected list, or one with an unknown result.
     fn list_failed(
         &mut self,
         error: &BrokerError,
@@ -169,7 +170,7 @@ impl PeerRoute {
         verdicts: &mut Vec<Verdict>,
     ) -> Progress {
         use peeklock_core::condition::Condition;
-        // A message that is too large for a frame comes alone.
+        // A message too large for a frame is a list of its own.
         let is_alone = count == 1 && error.condition() == Condition::MessageSizeExceeded;
         let verdict = if is_alone {
             verdict::of_error(error, &self.name, self.source.sub_queue)
@@ -231,7 +232,7 @@ impl PeerRoute {
         PeerSender::connect(&self.target.url(), options, &self.target.path, source).await
     }
 
-    /// Tells an operator once that messages wait for the other broker.
+    /// Logs once that messages wait for the other broker.
     fn tell_away(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_away, true) {
             let (entity, destination) = (&*self.source.path, &*self.name);
@@ -245,7 +246,7 @@ impl PeerRoute {
     }
 }
 
-/// The first messages that go together.
+/// Returns the first messages that fit into one list.
 fn list(messages: &[Outgoing]) -> Result<Vec<PeerMessage>, ContentError> {
     let mut list = Vec::new();
     let mut bytes = 0;
@@ -253,7 +254,7 @@ fn list(messages: &[Outgoing]) -> Result<Vec<PeerMessage>, ContentError> {
         let message = match peer_message(outgoing) {
             Ok(message) => message,
             Err(error) if list.is_empty() => return Err(error),
-            // It comes first next time.
+            // This message comes first in the next call.
             Err(_) => break,
         };
         bytes += message.content.as_bytes().len();
@@ -271,7 +272,7 @@ fn peer_message(outgoing: &Outgoing) -> Result<PeerMessage, ContentError> {
         SequenceNumber(0) => facts.sequence,
         first => first,
     };
-    // What nothing was changed of goes on byte for byte (AMQ-20).
+    // An unchanged message is forwarded byte for byte (AMQ-20).
     let content = match outgoing.overlays.is_empty() {
         true => outgoing.content.clone(),
         false => outgoing.message()?.encode(),

@@ -1,4 +1,5 @@
-//! What a destination says: a broker, and a queue there.
+//! A parsed destination: another broker and a queue there. `route.rs` parses it when an entity is
+//! created and when a route opens.
 
 use peeklock_core::contract;
 use peeklock_core::error::Rejection;
@@ -6,25 +7,25 @@ use peeklock_core::limits::Limits;
 use peeklock_core::path::validate_entity_path;
 use peeklock_reach::{Destination, Place, Reach, Schemes};
 
-/// With TLS.
+/// Scheme with TLS.
 pub const SECURE: &str = "peeklock+wss";
-/// Without.
+/// Scheme without TLS.
 pub const PLAIN: &str = "peeklock+ws";
-/// The port where it is: what stands in front of a broker listens there.
+/// Default port with TLS: the port of a reverse proxy.
 const SECURE_PORT: u16 = 443;
 
-/// A destination that was found valid.
+/// A valid destination.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     pub place: Place,
-    /// Host and port, as they stand in a URL.
+    /// Host and port in URL form.
     pub authority: String,
-    /// The queue there.
+    /// The queue at the other broker.
     pub path: String,
 }
 
 impl Target {
-    /// Reads and judges a destination, without connecting.
+    /// Parses and validates a destination, without connecting.
     pub fn parse(destination: &str, reach: &Reach) -> Result<Self, Rejection> {
         let refuse = |flaw: &str| Rejection::argument(format!("destination {flaw}"));
         let schemes = Schemes { secure: SECURE, plain: PLAIN };
@@ -39,7 +40,7 @@ impl Target {
             return Err(refuse("has a query or fragment, which have no effect here; remove them"));
         }
         let host = url.host_str().ok_or_else(|| refuse("has no host"))?;
-        // The parser takes the default ports of WebSocket away, as browsers do.
+        // The URL parser drops the default ports of WebSocket, as browsers do.
         let port = url.port().or_else(|| written_port(text));
         let port = port.unwrap_or(if is_secure { SECURE_PORT } else { contract::port::WEBSOCKET });
         let place =
@@ -54,14 +55,14 @@ impl Target {
         Ok(Self { authority: format!("{host}:{port}"), place, path })
     }
 
-    /// Where the client connects to.
+    /// Returns the URL to connect to.
     pub fn url(&self) -> String {
         let scheme = if self.place.is_secure() { "wss" } else { "ws" };
         format!("{scheme}://{}", self.authority)
     }
 }
 
-/// The port that stands in a URL, if one does.
+/// Returns the port written in a URL, if any.
 fn written_port(url: &str) -> Option<u16> {
     let authority = url.split_once("://")?.1.split(['/', '\\', '?', '#']).next()?;
     let (_, port) = authority.rsplit_once(':')?;
@@ -91,7 +92,7 @@ mod tests {
         }
     }
 
-    /// FWD-02.
+    /// FWD-02: any other text is refused.
     #[test]
     fn what_is_not_a_destination_is_refused() {
         for (destination, word) in [

@@ -1,4 +1,5 @@
-//! What the other broker's answer means for a message.
+//! Verdicts for the other broker's errors. `route.rs` calls these functions for each message that
+//! was not accepted.
 
 use std::time::Duration;
 
@@ -7,22 +8,22 @@ use peeklock_core::contract::Verdict;
 use peeklock_core::error::BrokerError;
 use peeklock_core::path::SubQueue;
 
-/// When dead letters are offered again whose destination does not take them (FWD-28).
+/// Time until a dead letter is offered again to a destination that does not accept it (FWD-28).
 const DEAD_LETTER_RETRY: Duration = Duration::from_secs(30);
 
-/// What becomes of a message that was not taken; `None` if that says nothing of the message, and it is
-/// offered again as if it had not been tried.
+/// Returns the verdict for a message that was not accepted. `None` if the error is unrelated to the
+/// message, which is then offered again without counting an attempt.
 pub fn of_error(error: &BrokerError, to: &str, sub_queue: SubQueue) -> Option<Verdict> {
     let condition = error.condition();
     let said = format!("{to}: {}", error.detail());
     let failed = |retry_after| Verdict::Failed { why: said.as_str().into(), retry_after };
     match condition {
-        // The other broker, or the way there, is not up to it just now.
+        // The other broker or the network is temporarily unavailable.
         Condition::ServerBusy
         | Condition::OperationCancelled
         | Condition::CommunicationProblem
         | Condition::ServiceTimeout => None,
-        // FWD-15, FWD-23: the message will not be taken, whoever asks.
+        // FWD-15, FWD-23: no retry would succeed.
         Condition::EntityNotFound
         | Condition::EntityDisabled
         | Condition::QuotaExceeded
@@ -42,12 +43,13 @@ pub fn of_error(error: &BrokerError, to: &str, sub_queue: SubQueue) -> Option<Ve
                 description: format!("the message was refused by {said}").into(),
             })
         }
-        // Something is wrong that may be put right: a token, a version.
+        // The operator may fix the cause, such as a token or a version.
         _ => Some(failed(None)),
     }
 }
 
-/// The same for an error that concerns a whole list: it is refused only if the queue is not there.
+/// Returns the verdict for an error about a whole list. Refuses the list only if the queue is
+/// absent or disabled.
 pub fn of_list_error(error: &BrokerError, to: &str, sub_queue: SubQueue) -> Option<Verdict> {
     let condition = error.condition();
     match condition {
@@ -83,7 +85,7 @@ mod tests {
         }
     }
 
-    /// FWD-15, FWD-23, FWD-33, DLQ-21: the reasons are those of a local transfer.
+    /// FWD-15, FWD-23, FWD-33, DLQ-21: the reasons are the same as for a local transfer.
     #[test]
     fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
         for (condition, expected) in [
@@ -99,7 +101,7 @@ mod tests {
         }
     }
 
-    /// FWD-28.
+    /// FWD-28: dead letters wait until the destination accepts them.
     #[test]
     fn dead_letters_wait_for_a_destination_that_is_away() {
         for condition in
@@ -123,7 +125,8 @@ mod tests {
         }
     }
 
-    /// FWD-32: what the operator can put right is counted, and refuses nothing at once.
+    /// FWD-32: errors that the operator can fix count as attempts, and do not refuse a message
+    /// immediately.
     #[test]
     fn a_list_is_refused_only_if_the_queue_is_not_there() {
         for condition in

@@ -1,4 +1,4 @@
-//! A route to another broker: what arrives there, whatever is lost on the way.
+//! Tests of the route to another broker, including lost connections and restarts.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What an operator can set.
+//! Settings of the forwarder. The server reads them from its configuration file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use peeklock_reach::{HostPattern, Reach};
 
 use crate::signature::Secret;
 
-/// The settings of the forwarder.
+/// Settings of the forwarder.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct WebhookConfig {
-    /// Where it may connect to, and whom to trust there: `webhook.allowed_hosts`, `webhook.ca_file`.
+    /// `webhook.allowed_hosts`, `webhook.ca_file`: the permitted hosts and trusted authorities.
     pub reach: Reach,
-    /// `webhook.connect_timeout`: time to resolve, connect and agree on TLS, unless the destination says
-    /// otherwise.
+    /// `webhook.connect_timeout`: default time limit from name lookup to TLS; a destination may
+    /// override it.
     pub connect_timeout: Duration,
-    /// `webhook.timeout`: time for a whole request, unless the destination says otherwise.
+    /// `webhook.timeout`: default time limit for a whole request; a destination may override it.
     pub timeout: Duration,
-    /// `webhook.secrets`: the first whose pattern fits the host signs what goes there.
+    /// `webhook.secrets`: the first secret whose pattern matches the host signs the requests.
     pub secrets: Vec<(HostPattern, Secret)>,
-    /// Dates signatures.
+    /// Clock for the timestamps of signatures.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Why a file of secrets cannot be used.
+/// Reason why a file of secrets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The file cannot be read.
@@ -34,16 +34,16 @@ pub enum SecretError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// It has none, or too many, or something else. What it has is not repeated.
+    /// The file has no secret, too many, or other content, which is not repeated.
     #[error("`{}`: {detail}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the flaw.
         detail: &'static str,
     },
 }

@@ -1,4 +1,5 @@
-//! Speaks HTTP/1.1 with one receiver.
+//! An HTTP/1.1 connection to one receiver. `route.rs` sends one request at a time over it and
+//! reuses it while it is fresh.
 
 use std::time::Duration;
 
@@ -13,37 +14,37 @@ use peeklock_reach::{ConnectError, Stream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// A connection that was idle for longer is not used again: what stands between may have forgotten it.
+/// Maximum idle time of a reused connection: a proxy in between may have dropped it after that.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// The head of an answer.
+/// Maximum size of the head of an answer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// The body of an answer, which is read only to use the connection again.
+/// Maximum size of the body of an answer, which is read only to reuse the connection.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Time for it, once the status has decided all that matters.
+/// Time limit for the body; the verdict depends only on the status.
 const BODY_TIME: Duration = Duration::from_millis(500);
 
-/// Why there is no answer; completes "the webhook ".
+/// Reason why a request has no answer; completes "the webhook ".
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// There is no connection.
+    /// The connection failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection broke, or what came was not HTTP.
+    /// The connection broke, or the answer was not HTTP.
     #[error("did not answer: {0}")]
     Http(#[from] hyper::Error),
-    /// The whole request took too long.
+    /// The whole request exceeded this time limit.
     #[error("did not answer within {0:?}")]
     Time(Duration),
 }
 
-/// What a receiver answered.
+/// Status and headers of an answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
 }
 
-/// One connection. Dropping it closes it.
+/// An open connection. Dropping it closes it.
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
@@ -51,25 +52,26 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// HTTP over a stream.
+    /// Starts HTTP over a stream.
     pub async fn over(stream: Box<dyn Stream>) -> Result<Self, SendError> {
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
         let driver = tokio::spawn(async move {
-            // How it ended is told to whoever waits for an answer.
+            // The exchange that waits for an answer gets this error.
             connection.await.ok();
         });
         Ok(Self { sender, driver, used_at: Instant::now() })
     }
 
-    /// Whether it may be used for another request. The receiver can have closed it all the same.
+    /// Returns whether to use the connection for another request. The receiver may already have
+    /// closed it.
     pub fn is_fresh(&self) -> bool {
         !self.sender.is_closed() && self.used_at.elapsed() < IDLE_MAX
     }
 
-    /// The answer to a request, and the connection if another request can follow.
+    /// Sends one request. Returns the answer, and the connection if it can carry another request.
     pub async fn exchange(
         mut self,
         request: Request<Full<Bytes>>,
@@ -89,7 +91,7 @@ impl Drop for Connection {
     }
 }
 
-/// Reads a body of bounded size to its end; whether that was reached.
+/// Reads and discards a body of bounded size. Returns whether its end was reached.
 async fn read_away(mut body: Incoming) -> bool {
     let mut rest = BODY_BYTES_MAX;
     while let Some(frame) = body.frame().await {

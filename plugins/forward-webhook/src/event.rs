@@ -1,9 +1,10 @@
-//! The message as a CloudEvent 1.0 (<https://github.com/cloudevents/spec>, HTTP binding 1.0.2, JSON
-//! format 1.0.2).
+//! Conversion of a message to a CloudEvent 1.0 (<https://github.com/cloudevents/spec>, HTTP binding
+//! 1.0.2, JSON format 1.0.2). `route.rs` posts the event. No property of a message can break the
+//! headers or the JSON.
 //!
-//! A message that is a CloudEvent already, by the AMQP binding, goes on as that event: in properties named
-//! `cloudEvents:id` and so on, or as a body of type `application/cloudevents+json`. Of any other message
-//! an event is made.
+//! A message that already is a CloudEvent by the AMQP binding is forwarded as that event: with
+//! properties named `cloudEvents:id` and so on, or with a body of type
+//! `application/cloudevents+json`. Any other message is wrapped in a new event.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,13 +16,13 @@ use serde_json::value::RawValue;
 
 use crate::target::{Mode, Target};
 
-/// Characters of one text that a destination gives.
+/// Maximum length of the `type` in a destination, in characters.
 pub const TEXT_CHARS_MAX: usize = 256;
-/// What `type` is if neither message nor destination say so.
+/// Default of `type` if neither the message nor the destination sets it.
 const DEFAULT_TYPE: &str = "io.github.peeklock.message";
-/// Bytes of the name of an extension; the standard advises no more.
+/// Maximum length of an extension name in bytes, as the standard recommends.
 const NAME_BYTES_MAX: usize = 20;
-/// Names with a meaning of their own, which no application property may take.
+/// Attribute names that application properties may not set.
 const RESERVED: [&str; 10] = [
     "specversion",
     "id",
@@ -34,15 +35,15 @@ const RESERVED: [&str; 10] = [
     "data",
     "datacontentencoding",
 ];
-/// What names of attributes begin with in properties of an AMQP message.
+/// Prefixes of attribute names in the properties of an AMQP message.
 const AMQP_PREFIXES: [&str; 2] = ["cloudEvents:", "cloudEvents_"];
-/// The media type of a body that is an event.
+/// Media type of a body that is an event.
 const EVENT_TYPE: &str = "application/cloudevents";
 
-/// What is posted.
+/// Content of the request.
 #[derive(Debug)]
 pub struct Event {
-    /// Headers beside those of HTTP.
+    /// Headers in addition to the usual HTTP headers.
     pub headers: Vec<(String, String)>,
     /// The header `Content-Type`.
     pub content_type: Option<String>,
@@ -50,18 +51,18 @@ pub struct Event {
     pub body: Bytes,
 }
 
-/// The value of an attribute, of the types that CloudEvents has.
+/// Value of an attribute, in the types of CloudEvents.
 #[derive(Clone, PartialEq, Debug)]
 enum Attribute {
     Boolean(bool),
     Integer(i32),
-    /// String, URI, URI-reference and Timestamp, which look alike.
+    /// String, URI, URI-reference and Timestamp, which have the same form.
     Text(String),
     Binary(Bytes),
 }
 
 impl Event {
-    /// The event of a message, as the destination wants it.
+    /// Converts a message to an event in the mode of the destination.
     pub fn of(outgoing: &Outgoing, message: &Message, source: &Source, target: &Target) -> Self {
         let body = message.body.as_bytes().clone();
         let is_event = message
@@ -91,7 +92,7 @@ impl Event {
     }
 }
 
-/// Attributes in the order in which they were given; a name is there once.
+/// Attributes in the order in which they were added. Names are unique.
 struct Attributes(Vec<(String, Attribute)>);
 
 impl Attributes {
@@ -111,7 +112,7 @@ impl Attributes {
         all
     }
 
-    /// The first value of a name stays.
+    /// Adds an attribute unless the name is taken.
     fn add(&mut self, name: &str, value: Attribute) {
         if self.0.iter().all(|(taken, _)| taken != name) {
             self.0.push((name.to_owned(), value));
@@ -123,7 +124,8 @@ impl Attributes {
         self.add(name, Attribute::Text(text));
     }
 
-    /// Takes over the attributes of a message that is an event by the AMQP binding.
+    /// Copies the attributes of a message that is an event by the AMQP binding. Returns whether it
+    /// is.
     fn take_event(&mut self, message: &Message) -> bool {
         let named = |(key, value): &(String, Value)| {
             let name = AMQP_PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix))?;
@@ -151,7 +153,7 @@ impl Attributes {
         is_event
     }
 
-    /// The attributes that every event has, of a message that is none yet.
+    /// Adds the required attributes for a message that is not an event yet.
     fn make_event(
         &mut self,
         outgoing: &Outgoing,
@@ -170,7 +172,7 @@ impl Attributes {
         self.text("time", Some(outgoing.facts.enqueued_at.to_string()));
     }
 
-    /// What the broker knows of the message beside.
+    /// Adds the broker's own properties of the message.
     fn describe(&mut self, outgoing: &Outgoing, message: &Message) {
         let facts = &outgoing.facts;
         let number = |number: u64| (number > 0).then(|| number.to_string());
@@ -198,7 +200,7 @@ impl Attributes {
         }
     }
 
-    /// Binary mode: a header for each.
+    /// Returns one header per attribute, for binary mode.
     fn headers(&self) -> Vec<(String, String)> {
         let header = |(name, value): &(String, Attribute)| {
             (format!("ce-{name}"), percent_encoded(&value.to_text()))
@@ -206,7 +208,7 @@ impl Attributes {
         self.0.iter().map(header).collect()
     }
 
-    /// Structured mode: one object. What claims to be JSON and is, stands in it as it was written.
+    /// Returns one JSON object, for structured mode. A valid JSON body is embedded byte for byte.
     fn json(&self, content_type: Option<&str>, body: &Bytes) -> Vec<u8> {
         let mut object = serde_json::Map::new();
         for (name, value) in &self.0 {
@@ -216,7 +218,7 @@ impl Attributes {
             object.insert("datacontenttype".to_owned(), text.into());
         }
         let mut json = serde_json::Value::Object(object).to_string().into_bytes();
-        // The brace that ends it.
+        // Remove the closing brace, to append the data.
         json.pop();
         if !body.is_empty() {
             let as_json = || {
@@ -245,7 +247,7 @@ impl Attributes {
 }
 
 impl Attribute {
-    /// The canonical text form.
+    /// Returns the canonical text form.
     fn to_text(&self) -> String {
         match self {
             Self::Boolean(value) => value.to_string(),
@@ -264,7 +266,8 @@ impl Attribute {
     }
 }
 
-/// Who speaks: the broker, and the path of the entity, whose characters all may stand in a URI.
+/// Returns the `source`: the broker and the path of the entity. All characters of a path are
+/// permitted in a URI.
 fn source_uri(source: &Source) -> String {
     let (high, low) = (source.broker >> 64, source.broker & u128::from(u64::MAX));
     let uuid = format!(
@@ -278,9 +281,9 @@ fn source_uri(source: &Source) -> String {
     format!("peeklock://{uuid}/{}{}", source.path, source.sub_queue.suffix())
 }
 
-/// The value of a property, if CloudEvents has its type: truth values, numbers without fraction of 32
-/// bits, texts, UUIDs, URIs, instants, bytes. Null, larger numbers, those with fractions and durations have
-/// no counterpart and are left out.
+/// Converts a property if CloudEvents has its type: booleans, integers of 32 bits, texts, UUIDs,
+/// URIs, timestamps, bytes. Null, larger or fractional numbers and durations have no counterpart
+/// and are omitted.
 fn attribute(value: &Value) -> Option<Attribute> {
     let integer = |number: Option<i32>| number.map(Attribute::Integer);
     let text = |text: String| is_text(&text).then_some(Attribute::Text(text));
@@ -306,15 +309,16 @@ fn attribute(value: &Value) -> Option<Attribute> {
     }
 }
 
-/// Lower-case letters and digits, at most 20, and no name with a meaning of its own. (`data_base64` is
-/// none by its underscore.)
+/// Returns whether a name is a valid extension name: 1 to 20 lower-case letters and digits, and not
+/// reserved. (The underscore excludes `data_base64`.)
 fn is_extension_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         && !RESERVED.contains(&name)
 }
 
-/// Not empty, and without the characters that the type String of CloudEvents forbids.
+/// Returns whether a text is not empty and has no characters that the CloudEvents type String
+/// forbids.
 fn is_text(text: &str) -> bool {
     let is_noncharacter = |letter: char| {
         let code = u32::from(letter);
@@ -323,7 +327,8 @@ fn is_text(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(|letter| letter.is_control() || is_noncharacter(letter))
 }
 
-/// As the HTTP binding has it (3.1.3.2): printable ASCII but for space, `"` and `%` stands as it is.
+/// Percent-encodes a header value as in the HTTP binding (3.1.3.2): printable ASCII except space,
+/// `"` and `%` is unchanged.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -345,14 +350,14 @@ fn push_percent(text: &mut String, byte: u8) {
     }
 }
 
-/// A media type that can stand in a header; any other is left out.
+/// Returns a media type if it can be a header value.
 fn header_text(text: Option<&str>) -> Option<String> {
     let text = text?.trim();
     let is_plain = !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     is_plain.then(|| text.to_owned())
 }
 
-/// The type and subtype, without parameters, in lower case.
+/// Returns type and subtype in lower case, without parameters.
 fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
@@ -362,7 +367,7 @@ fn is_json(media_type: &str) -> bool {
     essence.ends_with("/json") || essence.ends_with("+json")
 }
 
-/// A text whose characters JSON can give back: UTF-8 by its parameter, or without one.
+/// Returns whether JSON can represent a text body: its charset is UTF-8, US-ASCII or absent.
 fn is_utf8_text(media_type: &str) -> bool {
     let lower = media_type.to_ascii_lowercase();
     let charset = lower.split(';').skip(1).find_map(|parameter| {

@@ -1,4 +1,4 @@
-//! Forwards messages to webhooks: each is posted as a CloudEvent 1.0 and leaves the broker once the
+//! Forwarder to webhooks: each message is posted as a CloudEvent 1.0 and leaves the broker once the
 //! receiver has answered 2xx.
 //!
 //! ```
@@ -7,27 +7,28 @@
 //! use peeklock::forward_webhook::{WebhookConfig, WebhookForwarder};
 //!
 //! let forwarder = WebhookForwarder::new(WebhookConfig::default());
-//! // `ForwardTo` of a queue: as a public URL with `webhook+` in front.
+//! // `ForwardTo` of a queue: a public URL with the prefix `webhook+`.
 //! assert!(forwarder.check("webhook+https://hooks.example.com/orders?mode=structured").is_ok());
-//! // Only hosts that the operator has named may be internal ones.
+//! // Internal hosts must be permitted by the operator.
 //! assert!(forwarder.check("webhook+https://169.254.169.254/latest/meta-data").is_err());
 //! ```
 //!
-//! `docs/reference/forwarding.md` is what a user follows. The files, in the order in which a message meets them:
+//! `docs/reference/forwarding.md` is the user documentation. The files, in the order in which a
+//! message passes them:
 //!
-//! | File | What |
+//! | File | Content |
 //! |---|---|
-//! | `config.rs` | what an operator sets, signing secrets among it |
-//! | `target.rs` | what a destination says: URL, mode, times |
-//! | `event.rs` | the message as a CloudEvent, in binary and in structured mode |
+//! | `config.rs` | settings, including signing secrets |
+//! | `target.rs` | parsing of a destination: URL, mode, time limits |
+//! | `event.rs` | conversion to a CloudEvent, in binary and in structured mode |
 //! | `signature.rs` | the headers of Standard Webhooks |
-//! | `connection.rs` | HTTP over a connection; `peeklock-reach` says where it may lead to |
-//! | `verdict.rs` | what an answer means for the message |
-//! | `route.rs` | one message after the other |
+//! | `connection.rs` | HTTP over a connection; `peeklock-reach` decides which hosts are permitted |
+//! | `verdict.rs` | verdicts for the receiver's answers |
+//! | `route.rs` | posts messages one after another |
 //!
-//! Absent on purpose: redirects, cookies, proxies, compression, HTTP/2; and what a receiver answers beside
-//! its status, which nobody is shown, so that a webhook cannot be used to read from the network of the
-//! broker.
+//! Deliberately absent: redirects, cookies, proxies, compression and HTTP/2. The receiver's answer,
+//! except its status, is never shown, so that a webhook cannot be used to read from the broker's
+//! network.
 
 mod config;
 mod connection;

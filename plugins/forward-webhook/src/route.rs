@@ -1,5 +1,5 @@
-//! One message after the other, so that a receiver gets them in order: the next is posted when the one
-//! before was answered.
+//! The route to a webhook. The broker core calls it with lists of messages. It posts the next
+//! message only after the answer to the previous one, which keeps the order.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::signature::{Secret, webhook_id};
 use crate::target::{PLAIN, SECURE, Target};
 use crate::verdict::{REFUSED, judge};
 
-/// A call posts no further message after this time, so that what was delivered is soon recorded as such,
-/// and the last request ends within the broker's limit for a call.
+/// Time after which a call posts no further message, so that verdicts are stored soon and the last
+/// request ends within the broker's limit for a call.
 const CALL_TIME: Duration = Duration::from_secs(1);
-/// Who posts.
+/// The `User-Agent`.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("peeklock/", env!("CARGO_PKG_VERSION")));
 
@@ -32,7 +32,7 @@ pub struct WebhookForwarder {
 }
 
 impl WebhookForwarder {
-    /// A forwarder of these settings.
+    /// Creates a forwarder with these settings.
     #[must_use]
     pub const fn new(config: WebhookConfig) -> Self {
         Self { config }
@@ -67,7 +67,7 @@ impl Forwarder for WebhookForwarder {
     }
 }
 
-/// The way from one entity to one receiver: at most one connection, at most one request on it.
+/// Route from one entity to one receiver: at most one connection with at most one request.
 struct WebhookRoute {
     target: Target,
     source: Source,
@@ -117,8 +117,9 @@ impl WebhookRoute {
         }
     }
 
-    /// Posts over the connection that is there, or over a new one. One that turns out to be closed, as
-    /// receivers do with idle ones, is no failure: the request is posted once more over a new one.
+    /// Posts over the kept connection, or over a new one if that fails. A receiver may close an
+    /// idle connection, so this is not a failure: the request is posted again over a new
+    /// connection.
     async fn exchange(&mut self, request: &Prepared) -> Result<Answer, SendError> {
         if let Some(connection) = self.connection.take().filter(Connection::is_fresh)
             && let Ok((answer, connection)) = connection.exchange(request.build()).await
@@ -165,7 +166,7 @@ impl WebhookRoute {
     }
 }
 
-/// A request that can be made again.
+/// A request that can be sent repeatedly.
 struct Prepared {
     uri: Uri,
     headers: HeaderMap,

@@ -1,5 +1,6 @@
-//! The headers of Standard Webhooks, by which a receiver knows who posted, and when
-//! (<https://www.standardwebhooks.com>): `webhook-id`, `webhook-timestamp`, `webhook-signature`.
+//! The headers of Standard Webhooks (<https://www.standardwebhooks.com>): `webhook-id`,
+//! `webhook-timestamp` and `webhook-signature`. With them a receiver verifies the sender and the
+//! time, and detects repeats.
 
 use std::fmt;
 use std::path::Path;
@@ -13,25 +14,25 @@ use ring::hmac;
 
 use crate::config::SecretError;
 
-/// What a secret begins with.
+/// Prefix of a secret.
 const PREFIX: &str = "whsec_";
-/// Bytes of a secret, by the standard.
+/// Length of a secret in bytes, by the standard.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// Secrets in force at the same time: signatures grow with them, two are what a change needs.
+/// Maximum number of secrets at a time. A rotation needs two, and each adds a signature.
 const SECRETS_MAX: usize = 4;
 
-/// What signs for one receiver: one secret, or several while one is changed for another. Never shown.
+/// Signing keys for one receiver, several during a rotation. Never shown.
 #[derive(Clone)]
 pub struct Secret {
     keys: Vec<hmac::Key>,
 }
 
 impl Secret {
-    /// Reads a file with a secret a line, each `whsec_` and 24 to 64 bytes in base64. Every line
-    /// signs, so that receivers go from one secret to the next without a gap.
+    /// Reads a file with one secret per line, each `whsec_` and 24 to 64 bytes in base64. Every
+    /// secret signs, so that receivers can switch to the next one at any time.
     ///
     /// # Errors
-    /// When the file cannot be read, or has something else in it.
+    /// Returns an error if the file cannot be read or has other content.
     pub fn read(path: &Path) -> Result<Self, SecretError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| SecretError::Unreadable { path: path.to_owned(), source })?;
@@ -58,7 +59,7 @@ impl Secret {
         }
     }
 
-    /// The value of `webhook-signature`: a signature by each secret.
+    /// Returns the value of `webhook-signature`: one signature per secret.
     pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
         let mut signatures = String::new();
         for key in &self.keys {
@@ -82,8 +83,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The value of `webhook-id`: names a message of a source for ever, so that a receiver knows one that it
-/// is posted again.
+/// Returns the value of `webhook-id`: a permanent id of a source's message, so that a receiver
+/// recognises repeats.
 pub fn webhook_id(source: &Source, sequence: SequenceNumber) -> String {
     let queue = match source.sub_queue {
         SubQueue::Main => "",
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// The example of the reference implementations.
+    /// Compares with the example of the reference implementations.
     #[test]
     fn a_signature_is_that_of_the_standard() {
         let secret =

@@ -1,4 +1,5 @@
-//! What a destination says: the URL to post to, and how.
+//! A parsed destination: the URL to post to, and the parameters of the request. `route.rs` parses
+//! it when an entity is created and when a route opens.
 
 use std::time::Duration;
 
@@ -9,40 +10,40 @@ use url::{Position, Url};
 use crate::config::WebhookConfig;
 use crate::event;
 
-/// With TLS.
+/// Scheme with TLS.
 pub const SECURE: &str = "webhook+https";
-/// Without.
+/// Scheme without TLS.
 pub const PLAIN: &str = "webhook+http";
-/// Times that a destination may name, in milliseconds. The longest leaves the broker's own limit for a
-/// call (`forwarder_time_max`) some room.
+/// Time limits that a destination may set, in milliseconds. The maximum is below the broker's limit
+/// for a call (`forwarder_time_max`).
 const TIME_MS: std::ops::RangeInclusive<u64> = 10..=20_000;
 
-/// How the event is put into the request.
+/// Representation of the event in the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Attributes are headers, and the body is that of the message, byte for byte.
+    /// Attributes are headers, and the body equals the message's body byte for byte.
     Binary,
-    /// All is one JSON object.
+    /// The event is one JSON object.
     Structured,
 }
 
-/// A destination that was found valid.
+/// A valid destination.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub place: Place,
-    /// The header `Host`.
+    /// Value of the header `Host`.
     pub authority: String,
-    /// The URL behind the authority, without the parameters that are ours.
+    /// Path and query of the URL, without the forwarder's own parameters.
     pub path: String,
     pub mode: Mode,
-    /// The CloudEvents attribute, if the destination gives one.
+    /// The CloudEvents attribute `type`, if the destination sets it.
     pub event_type: Option<String>,
     pub connect_timeout: Duration,
     pub timeout: Duration,
 }
 
 impl Target {
-    /// Reads and judges a destination, without connecting.
+    /// Parses and validates a destination, without connecting.
     pub fn parse(destination: &str, config: &WebhookConfig) -> Result<Self, Rejection> {
         let refuse = |flaw: &str| Rejection::argument(format!("webhook destination {flaw}"));
         let schemes = Schemes { secure: SECURE, plain: PLAIN };
@@ -81,14 +82,14 @@ impl Target {
         Ok(target)
     }
 
-    /// Reads the parameters that are ours, and gives path and query without them. All others go to the
-    /// receiver as they are written.
+    /// Reads the forwarder's own parameters, and returns the path and query without them. All other
+    /// parameters are sent to the receiver unchanged.
     fn take_parameters(&mut self, url: &Url) -> Result<String, Rejection> {
         let mut path = url.path().to_owned();
         let Some(query) = url.query() else { return Ok(path) };
         let mut between = '?';
         for parameter in query.split('&') {
-            // Compared as written: a receiver's own `mode` is reached as `%6dode`.
+            // Compared without decoding: a receiver's own `mode` can be written as `%6dode`.
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match name {
                 "mode" => self.mode = mode(value)?,
@@ -116,7 +117,7 @@ fn mode(value: &str) -> Result<Mode, Rejection> {
     }
 }
 
-/// Letters that need no encoding in a URL; reverse-DNS names have no others.
+/// Parses a type of characters that need no encoding in a URL, as in reverse-DNS names.
 fn event_type(value: &str) -> Result<String, Rejection> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_~/:".contains(&byte);
     if value.is_empty() || value.len() > event::TEXT_CHARS_MAX || !value.bytes().all(is_plain) {
@@ -128,7 +129,7 @@ fn event_type(value: &str) -> Result<String, Rejection> {
     Ok(value.to_owned())
 }
 
-/// Reads `500ms`, `10s`.
+/// Parses a time such as `500ms` or `10s`.
 fn time(name: &str, value: &str) -> Result<Duration, Rejection> {
     let ms = match value.strip_suffix("ms") {
         Some(ms) => ms.parse::<u64>().ok(),
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(target.timeout, Duration::from_secs(15));
     }
 
-    /// FWD-02.
+    /// FWD-02: any other text is refused.
     #[test]
     fn what_is_not_a_destination_is_refused() {
         for (destination, word) in [

@@ -1,4 +1,4 @@
-//! What an answer means for the message.
+//! Verdicts for the receiver's answers. `route.rs` calls [`judge`] for each answer.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use peeklock_core::clock::Clock;
 use peeklock_core::contract::Verdict;
 use peeklock_core::time::Timestamp;
 
-/// Becomes DeadLetterReason of what a receiver will never take.
+/// DeadLetterReason of a permanently refused message.
 pub const REFUSED: &str = "WebhookRefused";
-/// The longest wait that a receiver may ask for.
+/// Maximum wait that a receiver can request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 
-/// 2xx: delivered. 408, 425, 429 and 5xx: failed this time, again when the receiver says. Everything else,
-/// redirects among it, is refused for good. The authority stands in the texts, path and query do not: they
-/// may have secrets.
+/// Returns the verdict: 2xx is delivered; 408, 425, 429 and 5xx are a failure with a retry, at the
+/// time that the receiver requests; any other status, including redirects, is a permanent refusal.
+/// The text contains the authority but not path and query, which may contain secrets.
 pub fn judge(
     status: StatusCode,
     headers: &HeaderMap,
@@ -37,7 +37,8 @@ pub fn judge(
     Verdict::Refused { reason: REFUSED.into(), description: description.into() }
 }
 
-/// Seconds, or an instant by the clock of the receiver if it shows one, else by ours.
+/// Returns the requested wait. A date is relative to the receiver's clock if the answer has a
+/// `Date`, otherwise to the broker's clock.
 fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     let instant = |text: &str| Timestamp::parse_rfc1123(text.trim());
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();

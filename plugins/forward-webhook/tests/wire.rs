@@ -1,5 +1,5 @@
-//! What goes over the wire, and what each answer becomes: a server on loopback that keeps every byte it
-//! gets and answers as it is told.
+//! Tests of the requests on the wire and of the verdicts for each answer. The test server records
+//! every byte and answers as scripted.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Two recorders behind one facade.
+//! Combination of two recorders for one `metrics` facade; used by [`crate::install_beside`].
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use metrics::{
     SharedString, Unit,
 };
 
-/// Tells both recorders, or both handles that they gave.
+/// Passes every call to both recorders, or to both handles.
 pub(crate) struct Both<A, B>(pub(crate) A, pub(crate) B);
 
 impl<A: Recorder, B: Recorder> Recorder for Both<A, B> {

@@ -1,4 +1,5 @@
-//! Gauges of single entities, rendered at scrape.
+//! Gauges of the broker and of single entities, rendered for each scrape. `recorder.rs` collects
+//! the values.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -9,17 +10,17 @@ use peeklock_core::telemetry::{
 };
 use peeklock_core::time::Timestamp;
 
-/// How many entities `top` stands for without a number.
+/// Number of entities for `top` without a number.
 const TOP_DEFAULT: usize = 100;
 
-/// `metrics.entities`: which entities have gauges of their own.
+/// `metrics.entities`: selection of the entities with gauges of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntityGauges {
-    /// None.
+    /// No entity.
     None,
-    /// So many with the most messages.
+    /// The given number of entities with the most messages.
     Top(usize),
-    /// Every one; for namespaces that are small and stay so.
+    /// Every entity; only for small namespaces.
     All,
 }
 
@@ -29,13 +30,13 @@ impl Default for EntityGauges {
     }
 }
 
-/// Text that is not `none`, `all` or `top:N`.
+/// Error for a text other than `none`, `all` or `top:N`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is not a selection of entities; write none, all or top:N")]
 pub struct ParseError(String);
 
 impl EntityGauges {
-    /// How many entities have them, at most.
+    /// Returns the maximum number of entities with gauges.
     #[must_use]
     pub const fn count_max(self) -> usize {
         match self {
@@ -49,7 +50,7 @@ impl EntityGauges {
 impl FromStr for EntityGauges {
     type Err = ParseError;
 
-    /// Reads the setting: `none`, `all`, `top:100`.
+    /// Parses the setting: `none`, `all`, `top:100`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match (text, text.strip_prefix("top:").map(str::parse)) {
             ("none", _) => Ok(Self::None),
@@ -70,7 +71,7 @@ impl fmt::Display for EntityGauges {
     }
 }
 
-/// What is asked of a broker when its metrics are looked at.
+/// Values of a broker for one scrape.
 pub(crate) struct Asked {
     pub(crate) is_ready: bool,
     pub(crate) is_full: bool,
@@ -79,7 +80,7 @@ pub(crate) struct Asked {
     pub(crate) now: Timestamp,
 }
 
-/// Adds the gauges of a broker and of its entities to a page.
+/// Appends the gauges of a broker and of its entities to a page.
 pub(crate) fn render(page: &mut String, asked: Asked, which: EntityGauges) {
     let Asked { is_ready, is_full, store_bytes, entities, now } = asked;
     head(page, READY, "Whether the broker is ready");
@@ -101,7 +102,8 @@ pub(crate) fn render(page: &mut String, asked: Asked, which: EntityGauges) {
             line(page, format_args!("{MESSAGES}{{entity=\"{entity}\",state=\"{state}\"}} {count}"));
         }
     }
-    // Not a state among the others: they are active, and a sum over states counts them once.
+    // Not a separate state: delayed messages are active, and a sum over states must count them
+    // once.
     head(page, DELAYED, "Active messages of an entity that wait for another attempt");
     for Gauges { path, counts, .. } in &entities {
         let (entity, count) = (escaped(path), counts.delayed);
@@ -124,11 +126,11 @@ fn head(page: &mut String, name: &str, help: &str) {
 }
 
 fn line(page: &mut String, text: fmt::Arguments<'_>) {
-    // Writing into a string cannot fail.
+    // Writing to a string cannot fail.
     writeln!(page, "{text}").unwrap_or_default();
 }
 
-/// A label value: backslash, quote and line feed are escaped in the format of Prometheus.
+/// Escapes a label value in the format of Prometheus: backslash, quote and line feed.
 fn escaped(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

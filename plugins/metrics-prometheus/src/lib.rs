@@ -1,9 +1,10 @@
 //! Metrics of a Peeklock broker in the text format of Prometheus.
 //!
-//! Counters and histograms of the broker go through the `metrics` facade to the recorder installed
-//! here, without any entity label. Gauges of single entities are rendered at scrape, from what their
-//! actors have published, and only of the largest entities, so that the page stays small. Absent on
-//! purpose: a listener; the HTTP transport serves the page at `/metrics`.
+//! Counters and histograms of the broker go through the `metrics` facade to the recorder of this
+//! crate (`recorder`), without any entity label. Gauges of single entities (`gauges`) are rendered
+//! for each scrape from the values that their actors publish, and only for the largest entities, so
+//! that the page stays small. Deliberately absent: a listener; the HTTP transport serves the page
+//! at `/metrics`.
 
 mod beside;
 mod gauges;

@@ -1,4 +1,5 @@
-//! The recorder behind the facade, and the page it renders.
+//! The recorder of the process, and the page that it renders. The server installs it before it
+//! starts the broker.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -10,32 +11,33 @@ use peeklock_core::telemetry::{self, COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS, Gau
 use crate::beside::Both;
 use crate::gauges::{Asked, EntityGauges};
 
-/// Samples are sorted into their buckets so often, scraped or not, so that they do not pile up.
+/// Interval at which samples are sorted into buckets, so that they do not accumulate without
+/// scrapes.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Why the recorder could not be installed.
+/// Reason why the recorder could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The process has a recorder already.
+    /// The process already has a recorder.
     #[error("this process already has a metrics recorder")]
     Taken,
     /// The recorder could not be built.
     #[error("metrics recorder cannot be built: {0}")]
     Build(#[from] BuildError),
-    /// The thread that keeps the samples small could not be started.
+    /// The upkeep thread could not be started.
     #[error("thread for metrics cannot be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Renders what was recorded. Dropped, it lets samples be sorted at scrape only.
+/// Renders the recorded metrics. When it is dropped, samples are sorted only at scrapes.
 pub struct PrometheusMetrics {
     handle: PrometheusHandle,
-    /// Closed with this value, which ends the upkeep.
+    /// Its drop ends the upkeep thread.
     _alive: Sender<()>,
 }
 
-/// Installs the recorder for the whole process, once, before the broker is started: the broker looks
-/// its counters up when its threads start.
+/// Installs the recorder for the whole process. Call it once, before the broker starts: the
+/// broker's threads look up their counters when they start.
 ///
 /// # Errors
 /// See [`InstallError`].
@@ -46,7 +48,8 @@ pub fn install() -> Result<PrometheusMetrics, InstallError> {
     Ok(metrics)
 }
 
-/// As [`install`], with another recorder beside it that is told of everything as well.
+/// Installs the recorder like [`install`], combined with another recorder that receives the same
+/// metrics.
 ///
 /// # Errors
 /// See [`InstallError`].
@@ -81,7 +84,8 @@ fn keep_up(handle: &PrometheusHandle, ended: &Receiver<()>) {
 }
 
 impl PrometheusMetrics {
-    /// The page: everything recorded, whether the broker is ready, and the gauges of entities.
+    /// Renders the page: all recorded metrics, the readiness of the broker, and the gauges of
+    /// entities.
     #[must_use]
     pub fn render(&self, broker: &Broker, top: EntityGauges) -> String {
         let observed = match top {

@@ -1,4 +1,5 @@
-//! What is counted of deliveries that fail. One process has one recorder, so that this is one test.
+//! Test of the counters of failed deliveries. A process has one recorder, so there is only one
+//! test.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -28,9 +29,9 @@ async fn receive(broker: &Broker, holder: Option<ReceiverId>) -> Vec<LockToken> 
     received.iter().map(|message| message.facts.lock.unwrap().token).collect()
 }
 
-/// The counters of deliveries, of those again, of those that ended without a word, and of failures without their delay.
+/// Returns the counters of deliveries, redeliveries, lapsed deliveries and failures without delay.
 async fn counted(metrics: &PrometheusMetrics, broker: &Broker) -> [u64; 4] {
-    // The counters of a turn are counted after its answers have left; a second turn waits for them.
+    // A turn updates its counters after sending its answers; a second turn waits for that.
     broker.describe_queue("q").await.unwrap();
     let page = metrics.render(broker, EntityGauges::None);
     [
@@ -45,7 +46,7 @@ async fn counted(metrics: &PrometheusMetrics, broker: &Broker) -> [u64; 4] {
     })
 }
 
-/// For how many seconds the oldest message has waited for a receiver.
+/// Returns the waiting time of the oldest message, in seconds.
 async fn oldest_age(metrics: &PrometheusMetrics, broker: &Broker) -> String {
     broker.describe_queue("q").await.unwrap();
     let page = metrics.render(broker, EntityGauges::All);
@@ -53,8 +54,9 @@ async fn oldest_age(metrics: &PrometheusMetrics, broker: &Broker) -> String {
     page.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned()
 }
 
-/// RTY-32: what a lock or a connection takes with it is counted, what is delivered again is, and so is a failure that its
-/// policy would have delayed; an abandon is none of the first, a first delivery none of the second.
+/// RTY-32: lapsed locks and lost connections, redeliveries, and failures that would have been
+/// delayed by the policy are counted. An abandon does not count as lapsed, and a first delivery not
+/// as a redelivery.
 #[tokio::test]
 async fn failed_deliveries_are_counted() {
     let metrics = install().unwrap();
@@ -80,7 +82,7 @@ async fn failed_deliveries_are_counted() {
     queue.call(Command::Settle { token: tokens[0], settlement: abandon }).await.unwrap();
     let release = Settlement::Release;
     queue.call(Command::Settle { token: tokens[1], settlement: release }).await.unwrap();
-    // Once the lock of the third has run out, the first and the third come again.
+    // After the third message's lock has expired, the first and the third are delivered again.
     clock.advance(lock);
     let holder = broker.receiver_id();
     assert_eq!(receive(&broker, Some(holder)).await.len(), 3);
@@ -93,7 +95,8 @@ async fn failed_deliveries_are_counted() {
     assert_eq!(counted(&metrics, &broker).await, [6, 2, 4, 3]);
     assert_eq!(receive(&broker, None).await.len(), 3, "at once");
     assert_eq!(counted(&metrics, &broker).await, [9, 5, 4, 3]);
-    // RCV-02: what was received for good by somebody who goes without taking the answer was written to nobody.
+    // RCV-02: a message removed on receive counts as undelivered if its receiver leaves without
+    // taking the answer.
     let undelivered = |metrics: &PrometheusMetrics| {
         let page = metrics.render(&broker, EntityGauges::None);
         let name = "peeklock_messages_undelivered_total ";

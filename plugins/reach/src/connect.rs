@@ -1,4 +1,5 @@
-//! Resolves, connects, agrees on TLS.
+//! Connections to a permitted place: name lookup, TCP and TLS. Forwarders, the OTLP exporter and
+//! the JWT key source call [`Reach::connect`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +16,7 @@ use url::Host;
 use crate::host::is_public;
 use crate::{Place, Reach};
 
-/// Addresses of one name that are tried.
+/// Maximum number of addresses of a name to try.
 const ADDRESSES_MAX: usize = 8;
 
 /// A connection, with TLS or without.
@@ -23,29 +24,28 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Why there is no connection; completes "the host ".
+/// Reason why a connection failed; completes "the host ".
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The name has no address.
     #[error("has no address: {0}")]
     Resolve(#[source] io::Error),
-    /// It has only addresses that are not public, and the operator has not named it.
+    /// All addresses are internal, and the operator has not permitted the host.
     #[error("has no public address, and is not in the list of allowed hosts")]
     NotPublic,
-    /// No address could be connected to, or TLS failed.
+    /// No address accepted a connection, or TLS failed.
     #[error("cannot be connected to: {0}")]
     Connect(#[source] io::Error),
-    /// All of that took too long.
+    /// The attempt exceeded this time limit.
     #[error("could not be connected to within {0:?}")]
     Time(Duration),
-    /// TLS cannot be set up at all.
+    /// TLS cannot be set up.
     #[error("cannot be connected to, because TLS cannot be used: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 impl Reach {
-    /// A connection to a place, within this time. A name is judged by each address before it is
-    /// connected to.
+    /// Connects to a place, within `time`. Checks each address of a name before connecting to it.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -68,7 +68,8 @@ impl Reach {
         timeout(time, connecting).await.unwrap_or(Err(ConnectError::Time(time)))
     }
 
-    /// Connects to one of the addresses that may be meant, each with its part of the time.
+    /// Connects to one of the permitted addresses; each attempt gets an equal part of the remaining
+    /// time.
     async fn connect_plain(
         &self,
         place: &Place,

@@ -1,49 +1,50 @@
-//! The text of a destination, as far as it is the same for every forwarder that speaks to a host.
+//! Parsing of a forwarding destination, shared by all forwarders that connect to a host.
 
 use url::Url;
 
-/// Longer ones are refused.
+/// Maximum length of a destination.
 const CHARS_MAX: usize = 2_048;
 
-/// The schemes of a forwarder, such as `webhook+https` and `webhook+http`: what is behind the plus is that of a URL.
+/// The schemes of a forwarder, such as `webhook+https` and `webhook+http`: the part after the plus
+/// is the scheme of the URL.
 #[derive(Clone, Copy, Debug)]
 pub struct Schemes {
-    /// With TLS.
+    /// Scheme with TLS.
     pub secure: &'static str,
-    /// Without.
+    /// Scheme without TLS.
     pub plain: &'static str,
 }
 
-/// A destination with one of them.
+/// A parsed destination.
 #[derive(Clone, Debug)]
 pub struct Destination<'a> {
-    /// The URL, as it was written.
+    /// The URL as written.
     pub text: &'a str,
-    /// The same, read.
+    /// The parsed URL.
     pub url: Url,
-    /// Whether TLS is spoken there.
+    /// Whether the scheme requires TLS.
     pub is_secure: bool,
 }
 
-/// Why a text is none; completes "destination ".
+/// Reason why a text is not a destination; completes "destination ".
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DestinationError {
-    /// It is too long.
+    /// The text is too long.
     #[error("has more than {} characters", CHARS_MAX)]
     Long,
-    /// It has another scheme.
+    /// The scheme is neither of these.
     #[error("must begin with {}:// or {}://", .0.secure, .0.plain)]
     Scheme(Schemes),
-    /// It is no URL behind the plus.
+    /// The part after the plus is not a URL.
     #[error("is not a URL: {0}")]
     Url(#[from] url::ParseError),
 }
 
 impl Schemes {
-    /// Reads a destination.
+    /// Parses a destination.
     ///
     /// # Errors
-    /// With what it is not.
+    /// Returns an error if the text is too long, has another scheme or is not a URL.
     pub fn read(self, destination: &str) -> Result<Destination<'_>, DestinationError> {
         if destination.len() > CHARS_MAX {
             return Err(DestinationError::Long);

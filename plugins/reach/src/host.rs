@@ -1,4 +1,4 @@
-//! Which hosts are meant, and which addresses are public.
+//! Host patterns, and the distinction between public and internal addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,15 +6,15 @@ use std::str::FromStr;
 
 use url::Host;
 
-/// Hosts that are meant: `hooks.example.com`, `*.example.com`, `10.0.0.7`, `[fd00::7]`, `*`, each with
-/// `:port` if only that port is.
+/// Pattern for hosts: `hooks.example.com`, `*.example.com`, `10.0.0.7`, `[fd00::7]` or `*`, each
+/// with `:port` to match only that port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostPattern {
     name: Name,
     port: Option<u16>,
 }
 
-/// A text that names no host.
+/// Error for a text that is not a host pattern.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{0}` is not a host: write a name such as hooks.example.com, *.example.com, an IP address, \
@@ -25,14 +25,14 @@ pub struct HostError(pub String);
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Name {
     Any,
-    /// The host itself.
+    /// Exactly this host.
     Exactly(Host),
-    /// Hosts whose names end so, with the dot.
+    /// All names that end with this suffix, which includes the leading dot.
     Below(String),
 }
 
 impl HostPattern {
-    /// Whether this host with this port is meant.
+    /// Returns whether the pattern matches this host and port.
     #[must_use]
     pub fn fits(&self, host: &Host, port: u16) -> bool {
         let named = match (&self.name, host) {
@@ -52,7 +52,7 @@ impl FromStr for HostPattern {
 
     fn from_str(text: &str) -> Result<Self, HostError> {
         let wrong = || HostError(text.to_owned());
-        // Colons of an IPv6 address stand within brackets.
+        // Colons of an IPv6 address are inside brackets.
         let (name, port) = match text.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => {
                 (name, Some(port.parse().map_err(|_| wrong())?))
@@ -72,7 +72,7 @@ impl FromStr for HostPattern {
     }
 }
 
-/// As it is written.
+/// Shows the pattern as written.
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
@@ -84,8 +84,8 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Whether everybody on the internet may be meant by this address: none of the registries of special
-/// addresses has it (RFC 6890 and what was added since), and it hides no other address.
+/// Returns whether an address belongs to the public internet: it is in no registry of special
+/// addresses (RFC 6890 and later additions), and embeds no other address.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -97,7 +97,7 @@ pub fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    /// Network and length of its prefix.
+    /// Network and prefix length.
     const SPECIAL: [([u8; 4], u32); 15] = [
         ([0, 0, 0, 0], 8),
         ([10, 0, 0, 0], 8),
@@ -123,8 +123,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
-    // All that was ever given out for the internet, without protocol assignments (Teredo among them),
-    // documentation, and 6to4.
+    // 2000::/3 is the only range assigned to the internet. Excluded are protocol assignments
+    // (including Teredo), documentation and 6to4.
     let is_global = first & 0xe000 == 0x2000;
     let is_special = (first == 0x2001 && (second < 0x0200 || second == 0x0db8))
         || first == 0x2002

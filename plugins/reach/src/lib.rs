@@ -1,9 +1,9 @@
-//! Where a forwarder may connect to, and connecting there.
+//! The hosts that a plugin may connect to, and connections to them.
 //!
-//! Whoever may set ForwardTo makes the broker connect from where it stands: next to databases, consoles
-//! and the metadata service of a cloud. So, without a list of hosts, only those of the internet may be
-//! named, and only over TLS; a list names hosts, and then these alone may be named, whatever their
-//! addresses, also without TLS.
+//! A user with permission to set ForwardTo makes the broker connect from its own network: next to
+//! databases, consoles and the metadata service of a cloud. Therefore, without a list of hosts,
+//! only public hosts are permitted, and only over TLS. With a list, only the listed hosts are
+//! permitted, with any address and also without TLS.
 //!
 //! ```
 //! use peeklock_reach::{Place, Reach};
@@ -17,8 +17,9 @@
 //! assert!(inside.judge(&Place::new("hooks.example.com", 443, true).unwrap()).is_err());
 //! ```
 //!
-//! [`Reach::judge`] is for the moment in which a destination is named. A name is judged once more by what
-//! it resolves to, in [`Reach::connect`], each time.
+//! [`Reach::judge`] validates a destination when it is configured. [`Reach::connect`] checks the
+//! resolved addresses again for each connection. Modules in reading order: `host` (patterns and
+//! public addresses), `destination` (parsing), `connect` (connections).
 
 mod connect;
 mod destination;
@@ -37,7 +38,7 @@ use peeklock_tls::client_config;
 use tokio_rustls::rustls::{self, ClientConfig};
 use url::Host;
 
-/// A host with a port, and whether TLS is spoken there.
+/// A host with a port, and whether it uses TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     host: Host,
@@ -45,21 +46,21 @@ pub struct Place {
     is_secure: bool,
 }
 
-/// Why a place may not be named; completes "`a.net` is not allowed: ".
+/// Reason why a place is forbidden; completes "`a.net` is not allowed: ".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Forbidden {
-    /// There is a list, and it is not on it.
+    /// There is a list, and the host is not on it.
     #[error("the host is not")]
     NotNamed,
-    /// There is no list, and TLS is not spoken.
+    /// There is no list, and the place does not use TLS.
     #[error("without TLS the host must be")]
     NotSecure,
-    /// There is no list, and its address is not public.
+    /// There is no list, and the address is not public.
     #[error("its address is not public, and the host is not")]
     NotPublic,
 }
 
-/// What may be connected to, and whom to trust there. Clones share what was read.
+/// The permitted hosts and trusted authorities. Clones share the loaded TLS configuration.
 #[derive(Clone)]
 pub struct Reach {
     allowed: Arc<[HostPattern]>,
@@ -68,34 +69,34 @@ pub struct Reach {
 }
 
 impl Place {
-    /// A place of this host name or address, an IPv6 address in brackets.
+    /// Creates a place from a host name or address; an IPv6 address needs brackets.
     ///
     /// # Errors
-    /// When it is neither.
+    /// Returns an error if `host` is neither a name nor an address.
     pub fn new(host: &str, port: u16, is_secure: bool) -> Result<Self, HostError> {
         let host = Host::parse(host).map_err(|_| HostError(host.to_owned()))?;
         Ok(Self { host, port, is_secure })
     }
 
-    /// The host.
+    /// Returns the host.
     #[must_use]
     pub const fn host(&self) -> &Host {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether TLS is spoken.
+    /// Returns whether the place uses TLS.
     #[must_use]
     pub const fn is_secure(&self) -> bool {
         self.is_secure
     }
 
-    /// The address, if the host is one.
+    /// Returns the address if the host is not a name.
     const fn address(&self) -> Option<IpAddr> {
         match self.host {
             Host::Ipv4(address) => Some(IpAddr::V4(address)),
@@ -106,8 +107,8 @@ impl Place {
 }
 
 impl Reach {
-    /// Hosts that may be named, none for all of the internet; authorities that are trusted beside those
-    /// of the system.
+    /// Permits the hosts in `allowed`, or all public hosts if it is empty. Trusts `authorities` in
+    /// addition to the system's.
     #[must_use]
     pub fn new(allowed: Vec<HostPattern>, authorities: Vec<CertificateDer<'static>>) -> Self {
         Self {
@@ -117,10 +118,10 @@ impl Reach {
         }
     }
 
-    /// Whether a place may be named, as far as that can be told without resolving its name.
+    /// Checks whether a place is permitted, without resolving its name.
     ///
     /// # Errors
-    /// With the reason.
+    /// Returns the reason if it is forbidden.
     pub fn judge(&self, place: &Place) -> Result<(), Forbidden> {
         if self.names(place) {
             return Ok(());
@@ -138,12 +139,12 @@ impl Reach {
         Ok(())
     }
 
-    /// How TLS is spoken; what the system trusts is read when it is first needed.
+    /// Returns the TLS configuration. Loads the system's authorities on first use.
     fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
         self.tls.get_or_init(|| client_config(&self.authorities, None).map(Arc::new)).clone()
     }
 
-    /// Whether the operator has named it: then its addresses are not judged.
+    /// Returns whether the operator listed the place; its addresses are then not checked.
     fn names(&self, place: &Place) -> bool {
         self.allowed.iter().any(|pattern| pattern.fits(&place.host, place.port))
     }

@@ -1,4 +1,4 @@
-//! What arrives, and what is refused.
+//! Tests of accepted and refused messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use peeklock_forward_peeklock::Token;
 
 use crate::peer::*;
 
-/// FWD-09, FWD-10, MSG-15: in order, with the number that each was first given.
+/// FWD-09, FWD-10, MSG-15: messages arrive in order and keep their first sequence numbers.
 #[test]
 fn messages_arrive_in_order_with_their_properties() {
     run(async {
         let peer = Peer::start().await;
         let mut list = messages(600);
-        // What was set on it since goes along.
+        // Later changes to a message are forwarded with it.
         list[1].overlays = vec![Overlay::encode(&[("colour".to_owned(), "red".into())]).unwrap()];
         list[2].facts.enqueued_sequence = peeklock_core::ids::SequenceNumber(77);
         let mut route = route(peer.address);
@@ -31,7 +31,7 @@ fn messages_arrive_in_order_with_their_properties() {
         let content = stored[1].content.load().await.unwrap();
         let message = peeklock_core::message::Content::parse(content).unwrap().decode().unwrap();
         assert_eq!(message.application_property("colour"), Some(&"red".into()));
-        // Nothing was changed of the others: they are the same bytes.
+        // Unchanged messages have the same bytes.
         assert_eq!(stored[0].content.load().await.unwrap().len(), {
             let id = peer.broker.inbound(Message::new("1").with_message_id("0".repeat(32)));
             id.content.as_bytes().len()
@@ -40,8 +40,8 @@ fn messages_arrive_in_order_with_their_properties() {
     });
 }
 
-/// DUP-14, DUP-10: an id that a broker has made is never a duplicate, at the other broker neither; one that a
-/// client gave is.
+/// DUP-14, DUP-10: an id assigned by a broker is never a duplicate, also at the other broker. An id
+/// from a client is.
 #[test]
 fn an_id_that_a_broker_made_is_no_duplicate() {
     run(async {
@@ -85,8 +85,9 @@ fn refused(verdict: &Verdict) -> (&str, &str) {
     }
 }
 
-/// FWD-10, FWD-15, FWD-23: the reasons are those of a local transfer, and name the destination. Each
-/// refusal ends the list: what is behind it is offered when the source has stored that.
+/// FWD-10, FWD-15, FWD-23: the reasons are the same as for a local transfer and include the
+/// destination. Each refusal ends the list; later messages are offered after the source has stored
+/// it.
 #[test]
 fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
     run(async {
@@ -96,10 +97,10 @@ fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
         let large = |number: u64, bytes: usize| outgoing(number, &Message::new(vec![b'x'; bytes]));
         let list = [
             large(1, 900_000),
-            // No room for it, and for the one behind it there is.
+            // The second message exceeds the queue's quota; the third does not.
             large(2, 900_000),
             large(3, 10),
-            // More than the queue takes, and more than a frame takes.
+            // One message exceeds the queue's limit, the next exceeds the frame limit.
             large(4, 2 << 20),
             large(5, 5 << 20),
             large(6, 10),
@@ -119,7 +120,7 @@ fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
         let status = QueueUpdate { status: Some(EntityStatus::Disabled), ..QueueUpdate::default() };
         peer.broker.update_queue("q", status, None).await.unwrap();
         let verdicts = way.forward(&messages(2)).await;
-        // The first was taken before, and the answer is the same again.
+        // The first message was accepted before, so its answer is the same again.
         assert_eq!((&verdicts[0], verdicts.len()), (&Verdict::Delivered, 2));
         assert_eq!(refused(&verdicts[1]).0, "MessagingEntityDisabled");
 
@@ -131,7 +132,7 @@ fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
     });
 }
 
-/// FWD-28: a dead letter waits for a destination that is not there.
+/// FWD-28: dead letters wait for an absent destination.
 #[test]
 fn dead_letters_are_offered_again() {
     run(async {
@@ -144,7 +145,7 @@ fn dead_letters_are_offered_again() {
             panic!("{verdicts:?}")
         };
         assert_eq!(*retry_after, Some(Duration::from_secs(30)));
-        // Their numbers are not those of the messages.
+        // Dead letters have their own sequence numbers.
         let mut way = route_of(config(), dead, peer.address, "q");
         assert_eq!(way.forward(&messages(2)).await, vec![Verdict::Delivered; 2]);
         assert_eq!(route(peer.address).forward(&messages(2)).await, vec![Verdict::Delivered; 2]);
@@ -153,7 +154,7 @@ fn dead_letters_are_offered_again() {
     });
 }
 
-/// FWD-12: the other broker has a limit of its own.
+/// FWD-12: the other broker applies its own limit.
 #[test]
 fn hops_are_counted_across_brokers() {
     run(async {
@@ -170,7 +171,7 @@ fn hops_are_counted_across_brokers() {
     });
 }
 
-/// Tokens that name a right.
+/// An authorizer whose tokens name rights.
 struct Tokens;
 
 #[async_trait::async_trait]
@@ -188,7 +189,7 @@ impl Authorizer for Tokens {
     }
 }
 
-/// FWD-13: hops and origin are taken from a client with the Manage right only.
+/// FWD-13: hops and origin are accepted only from a client with the Manage right.
 #[test]
 fn a_forwarder_needs_the_manage_right() {
     run(async {

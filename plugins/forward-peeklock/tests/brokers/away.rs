@@ -1,4 +1,4 @@
-//! An outage of the other broker is no fault of a message.
+//! Test of an unreachable broker: an outage is not the message's fault.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::peer::*;
 #[test]
 fn a_broker_that_is_away_costs_no_message_a_delivery() {
     run(async {
-        // Nobody listens there.
+        // A port without a listener.
         let nowhere: SocketAddr = {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap()

@@ -1,4 +1,4 @@
-//! Two brokers in one process that forward to each other.
+//! Tests with two brokers in one process that forward to each other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
 use crate::peer::{Peer, config, run};
 use crate::proxy::Proxy;
 
-/// A broker that forwards, on a store that outlives it.
+/// A forwarding broker on a store that outlives it.
 struct Sending {
     broker: Broker,
     running: Box<dyn RunningTransport>,
@@ -29,7 +29,7 @@ impl Sending {
         Self::start_with(store, Settings::default().limits.message_copy_count_max).await
     }
 
-    /// One at which a message becomes at most so many copies.
+    /// Starts a broker that limits the copies of a message to `copy_count_max`.
     async fn start_with(store: &Arc<MemoryStore>, copy_count_max: u16) -> Self {
         let mut settings = Settings::default();
         settings.limits.message_copy_count_max = copy_count_max;
@@ -59,7 +59,7 @@ impl Sending {
         self.broker.create_queue(path, update).await.unwrap();
     }
 
-    /// A topic with so many subscriptions, which forward if a destination is given.
+    /// Creates a topic with `count` subscriptions, which forward to the destination if given.
     async fn topic(&self, path: &str, count: usize, forward_to: Option<String>) {
         self.broker.create_topic(path, TopicUpdate::default()).await.unwrap();
         for number in 0..count {
@@ -76,7 +76,7 @@ impl Sending {
         entity.call(Command::Send { message }).await.unwrap();
     }
 
-    /// Waits for a message and takes it.
+    /// Waits for a message and removes it.
     async fn receive(&self, path: &str) -> ReceivedMessage {
         let command = Command::Receive {
             mode: ReceiveMode::ReceiveAndDelete,
@@ -106,7 +106,8 @@ async fn reason(message: &ReceivedMessage) -> String {
     format!("{:?}", read.application_property("DeadLetterReason"))
 }
 
-/// FWD-12, FWD-13, FWD-14: the hop count travels along. A message sent to A goes to B, A, B, A, and stops.
+/// FWD-12, FWD-13, FWD-14: the hop count is forwarded. A message sent to A passes B, A, B, A, and
+/// stops.
 #[test]
 fn a_circle_of_two_brokers_ends_by_the_hop_limit() {
     run(async {
@@ -117,25 +118,26 @@ fn a_circle_of_two_brokers_ends_by_the_hop_limit() {
         a.send("there", "round and round").await;
         let stopped = a.receive("there/$Transfer/$deadletterqueue").await;
         assert!(reason(&stopped).await.contains("MaxTransferHopCountExceeded"));
-        // It was given four more numbers on the way: two of A, two of B.
+        // It received four more sequence numbers: two at A, two at B.
         assert_eq!(a.broker.describe_queue("there").await.unwrap().last_sequence.0, 3);
         assert_eq!(b.broker.describe_queue("back").await.unwrap().last_sequence.0, 2);
         assert_eq!((a.active("there").await, b.active("back").await), (0, 0));
-        // The number that it was first given is kept (MSG-15).
+        // It keeps its first sequence number (MSG-15).
         assert_eq!(stopped.facts.enqueued_sequence.0, 1);
         a.stop().await;
         b.stop().await;
     });
 }
 
-/// FWD-33: the count of copies travels along. Of two copies at a topic of A, each brings to B what is spent,
-/// so that a topic there makes as many as are left and not as many as if the message were new.
+/// FWD-33: the count of copies is forwarded. Both copies of a topic at A carry the spent count to
+/// B, so a topic at B may make only the remaining number of copies.
 #[test]
 fn the_count_of_copies_goes_to_the_other_broker() {
     run(async {
         let a = Sending::start_with(&Arc::new(MemoryStore::new(2, u64::MAX)), 10).await;
         let b = Sending::start_with(&Arc::new(MemoryStore::new(2, u64::MAX)), 10).await;
-        // Two that go on at A leave about half of ten to each; a topic with eight at B is too much for it.
+        // Two subscriptions at A leave each copy about half of ten; eight subscriptions at B exceed
+        // that.
         b.topic("many", 8, None).await;
         a.topic("events", 2, Some(format!("peeklock+ws://{}/many", b.address))).await;
         a.send("events", "to each").await;
@@ -146,7 +148,7 @@ fn the_count_of_copies_goes_to_the_other_broker() {
         }
         let counts = b.broker.describe_subscription("many/Subscriptions/s0").await.unwrap().counts;
         assert_eq!(counts.total(), 0);
-        // One that comes to it new is taken.
+        // A new message at B is accepted.
         b.send("many", "new").await;
         let counts = b.broker.describe_subscription("many/Subscriptions/s0").await.unwrap().counts;
         assert_eq!(counts.active, 1);
@@ -155,7 +157,7 @@ fn the_count_of_copies_goes_to_the_other_broker() {
     });
 }
 
-/// FWD-15, FWD-16: what the other broker does not take stays at the source, with the reason.
+/// FWD-15, FWD-16: a message refused by the other broker stays at the source with the reason.
 #[test]
 fn what_the_other_broker_refuses_is_kept_at_the_source() {
     run(async {
@@ -170,8 +172,8 @@ fn what_the_other_broker_refuses_is_kept_at_the_source() {
     });
 }
 
-/// Connections are cut, and the broker that forwards is stopped and started again on its store: each
-/// message is at the other broker once, in order (FWD-10).
+/// FWD-10: connections are cut, and the forwarding broker restarts on its store. Each message is
+/// stored exactly once at the other broker, in order.
 #[test]
 fn each_message_is_stored_once_whatever_happens_on_the_way() {
     const COUNT: u64 = 120;
@@ -190,7 +192,7 @@ fn each_message_is_stored_once_whatever_happens_on_the_way() {
                 sent += 1;
                 a.send("orders", &sent.to_string()).await;
             }
-            // Stops while lists are on the way; the last round waits for all.
+            // Stop while lists are in transit; only the last round waits for all messages.
             while round == 5 && a.active("orders").await > 0 {
                 tokio::task::yield_now().await;
             }

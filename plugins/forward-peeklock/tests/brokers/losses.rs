@@ -1,4 +1,4 @@
-//! No message is lost or doubled, whatever is lost on the way.
+//! Tests that no message is lost or duplicated when connections or brokers fail.
 
 use std::sync::atomic::Ordering;
 
@@ -9,9 +9,9 @@ use crate::proxy::Proxy;
 
 const COUNT: u64 = 40;
 
-/// The connection is cut behind every few bytes of it, and so within and between all frames. Once the same
-/// route goes on, with what it has of the connection; once the broker that forwards is new each time, and
-/// offers all that it has no record of.
+/// Cuts the connection at every 37th byte, and so within and between all frames. The first run
+/// keeps the route with its connection state. The second run simulates a new broker each time,
+/// which offers all messages without a stored verdict.
 #[test]
 fn nothing_is_lost_or_doubled_when_connections_are_cut() {
     run(async {
@@ -23,10 +23,10 @@ fn nothing_is_lost_or_doubled_when_connections_are_cut() {
                 peer.stop().await;
                 proxy.passed.load(Ordering::Relaxed)
             };
-            // The last bytes are the end of the connection, which is not waited for.
+            // The last bytes close the connection; the test does not wait for them.
             for cut_at in (1..whole.saturating_sub(200)).step_by(37) {
                 let peer = Peer::start().await;
-                // The next connection is cut a little later, the third is not.
+                // The second connection is cut a little later, the third is not cut.
                 let proxy = Proxy::start(peer.address, vec![cut_at, cut_at + 19]).await;
                 let route = || route(proxy.address);
                 deliver_all(&messages(COUNT), route, is_new_each_time).await;
@@ -38,7 +38,7 @@ fn nothing_is_lost_or_doubled_when_connections_are_cut() {
     });
 }
 
-/// The broker that forwards ends before it has recorded what was delivered, and the other is restarted.
+/// The forwarding broker stops before it stores the verdicts, and the other broker restarts.
 #[test]
 fn what_is_offered_again_after_a_restart_is_stored_once() {
     run(async {
@@ -55,7 +55,7 @@ fn what_is_offered_again_after_a_restart_is_stored_once() {
     });
 }
 
-/// A route goes on over a restart of the other broker.
+/// A route continues after a restart of the other broker.
 #[test]
 fn a_route_finds_the_broker_again() {
     run(async {

@@ -1,4 +1,4 @@
-//! The broker that is forwarded to, and messages of the one that forwards.
+//! The destination broker, and messages as from a forwarding broker.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use peeklock_forward_peeklock::{PeerConfig, PeerForwarder};
 use peeklock_reach::Reach;
 use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
 
-/// A test that takes longer than this hangs.
+/// Time after which a test fails.
 const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub struct Peer {
@@ -30,14 +30,14 @@ pub struct Peer {
     running: Box<dyn RunningTransport>,
 }
 
-/// Runs a test body with a guard against hanging.
+/// Runs a test body with a time limit.
 pub fn run(body: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(TEST_TIME_MAX, body).await }).unwrap();
 }
 
 impl Peer {
-    /// A broker with a queue `q`.
+    /// Starts a broker with a queue `q`.
     pub async fn start() -> Self {
         Self::start_with(QueueUpdate::default(), Arc::new(AllowAll)).await
     }
@@ -69,14 +69,14 @@ impl Peer {
         Self { address: running.local_address(), broker, store, running }
     }
 
-    /// Stops everything and starts it again on the same store, at the same address.
+    /// Stops everything and restarts it on the same store and address.
     pub async fn restart(self) -> Self {
         let (address, store) = (self.address, Arc::clone(&self.store));
         self.stop().await;
         Self::on(address, store, Arc::new(AllowAll)).await
     }
 
-    /// The bodies of what is in the queue, in order.
+    /// Returns the bodies of the messages in the queue, in order.
     pub async fn bodies(&self) -> Vec<String> {
         let mut bodies = Vec::new();
         let mut from = 0;
@@ -110,7 +110,7 @@ pub fn source() -> Source {
     Source { broker: 0xab, entity: EntityId(18), path: "orders".into(), sub_queue: SubQueue::Main }
 }
 
-/// Only the hosts of loopback, also without TLS.
+/// Returns settings that permit only loopback hosts, also without TLS.
 pub fn config() -> PeerConfig {
     let mut config = PeerConfig::default();
     let hosts = ["127.0.0.1", "localhost"].map(|host| host.parse().unwrap());
@@ -128,7 +128,7 @@ pub fn route_of(
     PeerForwarder::new(config).route(&destination, source).unwrap()
 }
 
-/// A route to the queue `q`.
+/// Returns a route to the queue `q`.
 pub fn route(address: SocketAddr) -> Box<dyn Route> {
     route_of(config(), source(), address, "q")
 }
@@ -160,22 +160,22 @@ pub fn outgoing(sequence: u64, message: &Message) -> Outgoing {
     }
 }
 
-/// Messages with the numbers 1 to `count` as bodies.
+/// Returns messages with the numbers 1 to `count` as bodies.
 pub fn messages(count: u64) -> Vec<Outgoing> {
     (1..=count).map(|number| outgoing(number, &Message::new(number.to_string()))).collect()
 }
 
-/// The bodies of [`messages`].
+/// Returns the bodies of [`messages`].
 pub fn numbers(count: u64) -> Vec<String> {
     (1..=count).map(|number| number.to_string()).collect()
 }
 
-/// The verdict of an outage.
+/// Returns the verdict of an outage.
 pub fn postponed() -> Verdict {
     Verdict::Postponed { retry_after: None }
 }
 
-/// How many messages were delivered; an outage is all that may happen to the others.
+/// Returns the number of delivered messages; all others must have the verdict of an outage.
 pub fn delivered(verdicts: &[Verdict]) -> usize {
     let count = verdicts.iter().take_while(|verdict| **verdict == Verdict::Delivered).count();
     let rest = &verdicts[count..];
@@ -183,8 +183,8 @@ pub fn delivered(verdicts: &[Verdict]) -> usize {
     count
 }
 
-/// Offers messages as a broker does: what was not delivered is offered again, in order. Returns how often
-/// it was offered.
+/// Offers messages as a broker does: undelivered messages are offered again, in order. Returns the
+/// number of offers.
 pub async fn deliver_all(
     mut offered: &[Outgoing],
     mut route: impl FnMut() -> Box<dyn Route>,

@@ -1,4 +1,5 @@
-//! A proxy that cuts the first connections, each after so many bytes in both directions together.
+//! A proxy that cuts the first connections, each after a given number of bytes in both directions
+//! together.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,14 +10,15 @@ use tokio::net::{TcpListener, TcpStream};
 
 pub struct Proxy {
     pub address: SocketAddr,
-    /// How many connections were cut.
+    /// Number of connections that were cut.
     pub cuts: Arc<AtomicU64>,
     /// Bytes of the connection that was not cut.
     pub passed: Arc<AtomicU64>,
 }
 
 impl Proxy {
-    /// Cuts one connection for each of these counts, and lets those that follow pass.
+    /// Starts a proxy that cuts one connection per count in `cuts_at`, and passes later
+    /// connections.
     pub async fn start(target: SocketAddr, cuts_at: Vec<u64>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -56,7 +58,7 @@ async fn pass(
         passed.fetch_add(length as u64, Ordering::Relaxed);
         left -= length as u64;
         if left == 0 {
-            // Both sides lose it, and what was on its way.
+            // Both sides lose the connection and the bytes in transit.
             cuts.fetch_add(1, Ordering::Relaxed);
             return;
         }

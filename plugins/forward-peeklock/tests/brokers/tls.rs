@@ -1,4 +1,4 @@
-//! TLS in front of the other broker.
+//! Test of TLS in front of the other broker.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 
 use crate::peer::*;
 
-/// What operators put in front of a broker: takes TLS away.
+/// Starts a reverse proxy that terminates TLS.
 async fn terminate(target: SocketAddr) -> (u16, CertificateDer<'static>) {
     let key = KeyPair::generate().unwrap();
     let certificate =

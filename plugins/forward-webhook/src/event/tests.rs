@@ -169,7 +169,7 @@ fn application_properties_are_extensions_where_name_and_type_allow_it() {
         .with_application_property("gr\u{fc}n", 1i32)
         .with_application_property(name20.as_str(), 1i32)
         .with_application_property("a".repeat(21), 1i32)
-        // Names with a meaning of their own, in CloudEvents and here.
+        // Names reserved by CloudEvents and by the broker.
         .with_application_property("source", "forged")
         .with_application_property("dataschema", "forged")
         .with_application_property("data", "forged")
@@ -217,7 +217,7 @@ fn the_body_of_a_structured_event_comes_back_as_it_was() {
         message.content_type = content_type.map(str::to_owned);
         outgoing(&message)
     };
-    // JSON stands in it as it was written: no digit is lost.
+    // JSON is embedded as written, so that no digit is lost.
     let exact = br#"{"a":1.0000000000000000000001,"b":18446744073709551616,"a":2}"#;
     for content_type in ["application/json", "Application/JSON; x=y", "application/a+json"] {
         let event = event_to(&of(Some(content_type), exact), "?mode=structured");
@@ -229,7 +229,7 @@ fn the_body_of_a_structured_event_comes_back_as_it_was() {
     assert_eq!(event["datacontenttype"], "application/json");
     assert_eq!(event["specversion"], "1.0");
     assert_eq!(event["id"], "1");
-    // What only claims to be JSON comes as bytes, and cannot break out of the object.
+    // Invalid JSON is sent as bytes, and cannot break out of the object.
     for body in [&b"{"[..], b"", b"1,\"id\":2", b"\xff", b"{}}"] {
         let event = json(&of(Some("application/json"), body));
         assert_eq!(event.get("data"), None);
@@ -276,7 +276,7 @@ fn a_message_that_is_an_event_goes_on_as_that_event() {
             ("ce-deliverycount", "2"),
         ])
     );
-    // Half of one is none.
+    // An incomplete event does not count as an event.
     let message = Message::new("")
         .with_message_id("1")
         .with_application_property("cloudEvents:id", "e-1")
@@ -299,7 +299,7 @@ fn a_body_that_is_an_event_is_posted_as_it_is() {
     }
 }
 
-/// Whatever a sender writes into properties, no header is broken and no second one begins.
+/// No property can break a header or add another one.
 #[test]
 fn no_property_breaks_a_header() {
     let message = Message::new("")

@@ -1,4 +1,4 @@
-//! What becomes of a message that is not taken.
+//! Tests of messages that are not accepted.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn redirects_are_not_followed() {
     });
 }
 
-/// What a receiver says beside its status is told to nobody.
+/// The verdict repeats nothing of an answer except its status.
 #[test]
 fn nothing_of_an_answer_is_repeated() {
     run(async {
@@ -90,7 +90,7 @@ fn a_broken_connection_is_a_failure_of_this_time() {
             let (why, retry_after) = failure(&verdict);
             assert!(why.contains("did not answer") && retry_after.is_none(), "{act:?}: {why}");
         }
-        // Nobody listens there.
+        // A port without a listener.
         let port = {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap().port()
@@ -110,14 +110,14 @@ fn silence_ends_with_the_time_of_the_request() {
         let mut route = route(config(), &destination);
         let verdicts = route.forward(&messages(1)).await;
         assert!(failure(&verdicts[0]).0.contains("within 50ms"), "{verdicts:?}");
-        // The answer that may still come is not taken for that of the next request.
+        // A late answer is not taken for the answer to the next request.
         assert_eq!(route.forward(&messages(1)).await, [Verdict::Delivered]);
         assert_eq!(server.got.recv().await.unwrap().connection, 0);
         assert_eq!(server.got.recv().await.unwrap().connection, 1);
     });
 }
 
-/// FWD-10: what fails holds up what comes after it; what is refused does not.
+/// FWD-10: a failure delays the messages after it; a refusal does not.
 #[test]
 fn a_failure_ends_the_list_and_a_refusal_does_not() {
     run(async {
@@ -176,7 +176,7 @@ fn a_body_that_never_ends_or_is_too_long_costs_the_connection_only() {
     });
 }
 
-/// A name is judged by what it resolves to, when it is connected to.
+/// A host name is checked by the addresses that it resolves to at the time of the connection.
 #[test]
 fn a_name_of_an_internal_address_is_not_connected_to() {
     run(async {

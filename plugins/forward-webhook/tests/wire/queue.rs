@@ -1,4 +1,4 @@
-//! A queue that forwards to a webhook.
+//! Test of a queue that forwards to a webhook.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use peeklock_forward_webhook::WebhookForwarder;
 
 use crate::server::*;
 
-/// FWD-01, FWD-02, FWD-31: messages leave the queue with 2xx, and rest in its transfer dead-letter queue
-/// with 4xx; a destination that may not be named is refused.
+/// FWD-01, FWD-02, FWD-31: a message leaves the queue after 2xx and moves to its transfer
+/// dead-letter queue after 4xx. A forbidden destination is refused.
 #[test]
 fn a_queue_forwards_to_a_webhook() {
     run(async {

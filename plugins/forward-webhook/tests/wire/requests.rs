@@ -1,4 +1,4 @@
-//! Every header and byte of what is posted.
+//! Tests of every header and byte of a request.
 
 use bytes::Bytes;
 use peeklock_core::contract::Verdict;
@@ -100,7 +100,7 @@ fn a_secret_signs_what_goes_to_its_host() {
             route(with_secret, &destination(&server, "")).forward(&[outgoing(7, &message)]).await;
         assert_eq!(verdicts, [Verdict::Delivered]);
         let got = server.got.recv().await.unwrap();
-        // HMAC-SHA256 over `id.timestamp.body`, worked out with another program.
+        // HMAC-SHA256 over `id.timestamp.body`, computed with another program.
         assert_eq!(
             got.header("webhook-signature"),
             Some("v1,rVbF4xzjBfknW0n/ySngROB1g1l7nB11BB1ON32LQmU=")
@@ -113,7 +113,7 @@ fn a_secret_signs_what_goes_to_its_host() {
     });
 }
 
-/// FWD-10: in order, one at a time, over one connection.
+/// FWD-10: messages are posted in order, one at a time, over one connection.
 #[test]
 fn messages_go_one_after_the_other_over_one_connection() {
     run(async {
@@ -137,7 +137,7 @@ fn messages_go_one_after_the_other_over_one_connection() {
 fn a_message_with_the_largest_header_arrives_whole() {
     run(async {
         let mut server = serve(vec![Act::Answer(OK.to_owned())]).await;
-        // Each byte of it needs three.
+        // Each byte needs three after encoding.
         let message = Message::new("a").with_message_id("1").with_subject("\u{fc}".repeat(30_000));
         let mut route = route(config(), &destination(&server, "/"));
         assert_eq!(route.forward(&[outgoing(1, &message)]).await, [Verdict::Delivered]);

@@ -1,4 +1,4 @@
-//! The server, and messages to post to it.
+//! The test server, and messages to post to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,30 +16,30 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-/// What the server does with a request.
+/// Reaction of the server to a request.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Writes these bytes and goes on listening.
+    /// Writes these bytes and keeps the connection open.
     Answer(String),
     /// Writes these bytes and closes the connection.
     AnswerAndClose(String),
-    /// Closes without a word.
+    /// Closes the connection without an answer.
     Close,
     /// Never answers.
     Silence,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug)]
 pub struct Got {
-    /// The how-manieth connection it came on, from 0.
+    /// Index of its connection, from 0.
     pub connection: usize,
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl Got {
-    /// The lines behind the request line, in lower case of their names, sorted.
+    /// Returns the header lines, sorted.
     pub fn headers(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.head.trim_end().split("\r\n").skip(1).map(str::to_owned).collect();
@@ -57,7 +57,7 @@ impl Got {
 
 pub const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// An answer with this status line and these headers, without a body.
+/// Returns an answer with this status line and these headers, without a body.
 pub fn answer(status: &str, headers: &str) -> Act {
     Act::Answer(format!("HTTP/1.1 {status}\r\n{headers}content-length: 0\r\n\r\n"))
 }
@@ -67,12 +67,13 @@ pub struct Server {
     pub got: mpsc::UnboundedReceiver<Got>,
 }
 
-/// Answers the requests in turn with these acts, whatever connection they come on; the last is repeated.
+/// Starts a server that answers requests with these acts in turn, on any connection; the last act
+/// is repeated.
 pub async fn serve(acts: Vec<Act>) -> Server {
     serve_over(acts, |stream| async { Some(stream) }).await
 }
 
-/// The same over what `wrap` makes of a connection.
+/// Starts a server over streams that `wrap` makes from connections.
 pub async fn serve_over<S, F>(
     acts: Vec<Act>,
     wrap: impl Fn(tokio::net::TcpStream) -> F + 'static,
@@ -163,7 +164,7 @@ pub fn outgoing(sequence: u64, message: &Message) -> Outgoing {
     }
 }
 
-/// Messages with the numbers 1 to `count`, their numbers as ids and bodies.
+/// Returns messages with the numbers 1 to `count` as ids and bodies.
 pub fn messages(count: u64) -> Vec<Outgoing> {
     let message =
         |number: u64| Message::new(number.to_string()).with_message_id(number.to_string());
@@ -174,7 +175,7 @@ pub fn source() -> Source {
     Source { broker: 0xab, entity: EntityId(18), path: "orders".into(), sub_queue: SubQueue::Main }
 }
 
-/// The defaults with the hosts of loopback named, at noon.
+/// Returns settings that permit loopback hosts, with a clock at noon.
 pub fn config() -> WebhookConfig {
     let mut config = WebhookConfig::default();
     config.reach = reach(Vec::new());
@@ -182,7 +183,7 @@ pub fn config() -> WebhookConfig {
     config
 }
 
-/// The hosts of loopback, and authorities that are trusted there.
+/// Permits loopback hosts and trusts these authorities.
 pub fn reach(authorities: Vec<CertificateDer<'static>>) -> Reach {
     Reach::new(vec!["127.0.0.1".parse().unwrap(), "localhost".parse().unwrap()], authorities)
 }
@@ -197,7 +198,7 @@ pub fn run(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, test);
 }
 
-/// Posts one message to a server that acts so, and gives the verdict.
+/// Posts one message to a server with these acts, and returns the verdict.
 pub async fn verdict_of(acts: Vec<Act>) -> Verdict {
     let server = serve(acts).await;
     let destination = format!("webhook+http://127.0.0.1:{}/", server.port);

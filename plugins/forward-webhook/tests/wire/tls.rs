@@ -1,4 +1,4 @@
-//! TLS: whom the forwarder trusts.
+//! Tests of TLS and the authorities that the forwarder trusts.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::server::*;
 
-/// An authority in PEM form, and what a server of this name needs that it vouches for.
+/// Returns an authority as PEM, and an acceptor with a certificate for `name` that it signed.
 fn authority(name: &str) -> (String, TlsAcceptor) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,7 +38,7 @@ async fn serve_tls(acceptor: TlsAcceptor) -> Server {
     .await
 }
 
-/// The certificates of a file with this text.
+/// Returns the number of certificates in a file with this text.
 fn read(name: &str, text: &str) -> Result<usize, AuthoritiesError> {
     load(name, text).map(|found| found.len())
 }
@@ -68,16 +68,16 @@ fn a_receiver_is_trusted_by_its_authority_and_its_name() {
             assert_eq!(server.got.recv().await.unwrap().connection, 0);
         }
 
-        // Nobody vouches for it.
+        // Its authority is not trusted.
         let verdicts = route(config(), &destination).forward(&messages(1)).await;
         assert!(failure(&verdicts[0]).0.contains("UnknownIssuer"), "{verdicts:?}");
-        // It has another name.
+        // The certificate has another name.
         let by_address = format!("webhook+https://127.0.0.1:{}/a", server.port);
         let verdicts = route(trusting.clone(), &by_address).forward(&messages(1)).await;
         assert!(failure(&verdicts[0]).0.contains("not valid for name"), "{verdicts:?}");
         assert!(server.got.try_recv().is_err());
 
-        // It speaks no TLS.
+        // The server does not use TLS.
         let server = serve(vec![Act::Answer(OK.to_owned())]).await;
         let destination =
             format!("webhook+https://localhost:{}/?connect_timeout=50ms", server.port);

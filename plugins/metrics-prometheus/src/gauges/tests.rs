@@ -94,7 +94,7 @@ async fn a_scrape_shows_counters_buckets_and_entities_of_a_broker() {
     let queue = broker.entity("eu/orders").unwrap();
     let message = broker.inbound(Message::new("x"));
     queue.call(Command::Send { message }).await.unwrap();
-    // The counters of a turn are counted after its answers have left; a second turn waits for them.
+    // A turn updates its counters after sending its answers; a second turn waits for that.
     broker.describe_queue("eu/orders").await.unwrap();
     let page = metrics.render(&broker, EntityGauges::default());
     assert!(page.contains("peeklock_messages_accepted_total 1"), "{page}");
@@ -103,7 +103,7 @@ async fn a_scrape_shows_counters_buckets_and_entities_of_a_broker() {
     assert!(page.contains("peeklock_ready 1"));
     let bytes = page.lines().find_map(|line| line.strip_prefix("peeklock_store_bytes "));
     assert!(bytes.unwrap().parse::<u64>().unwrap() > 100, "{page}");
-    // A connection is counted as long as it is there.
+    // A connection is counted while it exists.
     let connections = |page: &str| {
         let line = page.lines().find(|line| line.starts_with("peeklock_connections"));
         line.map(str::to_owned)
