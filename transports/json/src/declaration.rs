@@ -1,4 +1,5 @@
-//! Declarations, plans, and what became of them (file 27 of the specification).
+//! JSON forms of declarations, of plans, and of their results (file 27 of the specification). The
+//! HTTP and WebSocket transports and the command line read and write them.
 
 use peeklock_core::condition::Condition;
 use peeklock_core::declaration::{
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::text::{Guid, Instant};
 use crate::{QueueProperties, RuleForm, SubscriptionProperties, TopicProperties};
 
-/// Queues, topics, subscriptions and rules as they shall be. What is not named stays as it is.
+/// Desired queues, topics, subscriptions and rules. Entities and properties that are not named stay
+/// unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -22,12 +24,12 @@ pub struct DeclarationForm {
     queues: Vec<DeclaredQueueForm>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     topics: Vec<DeclaredTopicForm>,
-    /// Whether entities that exist and differ are left as they are.
+    /// Whether existing entities that differ stay unchanged.
     #[serde(skip_serializing_if = "is_false")]
     keep_existing: bool,
 }
 
-/// A queue. `null` takes the value of a property that can be without one.
+/// A queue. `null` clears a property that may be without a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -49,7 +51,8 @@ struct DeclaredTopicForm {
     subscriptions: Vec<DeclaredSubscriptionForm>,
 }
 
-/// A subscription. With `rules` it has exactly these; without, `$Default` when it is created, and later those it has.
+/// A subscription. With `rules` it has exactly these rules. Without, it gets `$Default` when it is
+/// created and otherwise keeps its rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -59,28 +62,28 @@ struct DeclaredSubscriptionForm {
     properties: SubscriptionProperties,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<Vec<RuleForm>>,
-    /// Whether rules that are not among them stay, but for `$Default`.
+    /// Whether existing rules that are not in `rules` stay; `$Default` is still removed.
     #[serde(default, skip_serializing_if = "is_false")]
     keep_other_rules: bool,
 }
 
-/// The steps that make it so, in their order.
+/// The steps that lead to the declared state, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlanView {
     steps: Vec<StepView>,
-    /// What would be steps if existing entities were updated.
+    /// The steps that were left out because existing entities are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<StepView>,
-    /// How many of the entities named need no step.
+    /// Number of declared entities that need no step.
     unchanged_count: usize,
-    /// Stands for the steps; with it they are carried out, and no others.
+    /// Identifies the steps. A request with this digest carries out exactly these steps.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     digest: DigestText,
 }
 
-/// What is done to one entity.
+/// A change to one entity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -90,7 +93,7 @@ struct StepView {
     /// queue, topic or subscription.
     entity: String,
     path: String,
-    /// Of a new entity, what is not at its default.
+    /// The changed properties; for a new entity, those without their default value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changes: Vec<ChangeView>,
 }
@@ -107,16 +110,16 @@ struct ChangeView {
     after: Option<String>,
 }
 
-/// What became of the steps.
+/// Result of carrying out the steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CarriedOutView {
-    /// So many of the first steps are done.
+    /// Number of steps that are done.
     done: usize,
-    /// The steps that are left.
+    /// The steps that remain.
     rest: PlanView,
-    /// Why the first of them failed, if it was tried.
+    /// Reason why the first remaining step failed, if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failure: Option<FailureView>,
 }
@@ -128,7 +131,7 @@ pub struct CarriedOutView {
 struct FailureView {
     condition: String,
     detail: String,
-    /// Whether the same may succeed later.
+    /// Whether a later retry may succeed.
     retryable: bool,
     entity: String,
     #[cfg_attr(feature = "schema", schema(value_type = String))]
@@ -165,10 +168,10 @@ impl From<DigestText> for String {
 }
 
 impl DeclarationForm {
-    /// The declaration as the broker takes it, which judges it.
+    /// Converts to the broker's declaration, which the broker validates.
     ///
     /// # Errors
-    /// `ArgumentError` for what is no value of its property, with its place.
+    /// Returns `ArgumentError` with the place of an invalid property value.
     pub fn to_declaration(&self) -> Result<Declaration, Rejection> {
         let queues = self.queues.iter().enumerate().map(|(index, queue)| {
             let declared = queue.properties.to_update().map(|properties| DeclaredQueue {
@@ -189,7 +192,7 @@ impl DeclarationForm {
     }
 }
 
-/// The refusal with the place of what is refused.
+/// Prefixes a rejection with the place of the invalid value.
 fn at(place: &str) -> impl Fn(Rejection) -> Rejection + '_ {
     move |rejection| {
         Rejection::new(rejection.condition(), format!("{place}: {}", rejection.detail()))
@@ -268,7 +271,7 @@ impl From<&Plan> for PlanView {
 impl TryFrom<PlanView> for Plan {
     type Error = Rejection;
 
-    /// A plan as a broker tells it.
+    /// Reads a plan from a broker's answer.
     fn try_from(view: PlanView) -> Result<Self, Rejection> {
         let steps = |views: Vec<StepView>| {
             views.into_iter().map(Step::try_from).collect::<Result<Vec<_>, _>>()
@@ -329,7 +332,7 @@ impl From<&CarriedOut> for CarriedOutView {
 impl TryFrom<CarriedOutView> for CarriedOut {
     type Error = Rejection;
 
-    /// As a broker tells it.
+    /// Reads a result from a broker's answer.
     fn try_from(view: CarriedOutView) -> Result<Self, Rejection> {
         let failure = view.failure.map(BrokerError::from);
         Ok(Self { done: view.done, rest: view.rest.try_into()?, failure })
@@ -351,7 +354,7 @@ impl From<&BrokerError> for FailureView {
 
 impl From<FailureView> for BrokerError {
     fn from(view: FailureView) -> Self {
-        // One that this version does not know is an internal error.
+        // An unknown condition of a newer broker counts as an internal error.
         let condition = Condition::parse(&view.condition).unwrap_or(Condition::InternalError);
         let rejection = Rejection::new(condition, view.detail);
         Self::new(rejection, TrackingId(view.tracking_id.0), &view.entity, view.timestamp.0)

@@ -1,5 +1,5 @@
-//! Entities in JSON, written and read by the table of their properties: the properties of a request, and an entity as it is
-//! shown.
+//! JSON forms of entities, driven by the table of their properties: the properties in a request,
+//! and the view of an entity in an answer. The transports and the command line use them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,14 +25,14 @@ pub type QueueProperties = Properties<QueueDescription>;
 pub type TopicProperties = Properties<TopicDescription>;
 /// Properties of a subscription in a request.
 pub type SubscriptionProperties = Properties<SubscriptionDescription>;
-/// A queue as it is shown.
+/// View of a queue.
 pub type QueueView = View<QueueDescription>;
-/// A topic as it is shown.
+/// View of a topic.
 pub type TopicView = View<TopicDescription>;
-/// A subscription as it is shown.
+/// View of a subscription.
 pub type SubscriptionView = View<SubscriptionDescription>;
 
-/// A kind of entity in JSON, beyond its properties.
+/// A kind of entity in JSON: the parts that are not in its table of properties.
 pub trait EntityForm: Description {
     /// Description and runtime part together.
     type Described;
@@ -43,23 +43,23 @@ pub trait EntityForm: Description {
     /// The names of an entity in its view, with their documentation, in the order of `Description::names`.
     const NAMES: &'static [(&'static str, &'static str)];
 
-    /// Takes both parts apart.
+    /// Splits a described entity into its two parts.
     fn split(described: Self::Described) -> (Self, Self::Runtime);
 
-    /// Puts both parts together.
+    /// Joins the two parts.
     fn join(description: Self, runtime: Self::Runtime) -> Self::Described;
 }
 
-/// Properties of an entity to be created or updated. On create an absent property has its default; on update it keeps its
-/// value, and `null` clears a property that can be without a value.
+/// Properties of an entity to be created or updated. On create an absent property has its default.
+/// On update it keeps its value, and `null` clears a property that may be without a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Properties<D> {
-    /// The value of each field that is named, in the order of the fields.
+    /// The value of each named field, in the order of the fields.
     named: Vec<Option<Raw>>,
     entity: PhantomData<D>,
 }
 
-/// A value as it was written; texts are parsed when the request is carried out.
+/// A value as written; texts are parsed when the request is carried out.
 #[derive(Clone, Debug, PartialEq)]
 enum Raw {
     Null,
@@ -85,13 +85,13 @@ impl<D: Description> Properties<D> {
         self.pairs().find(|(field, _)| field.name == name).map(|(_, raw)| raw)
     }
 
-    /// The properties that are named without a value.
+    /// Returns the properties that the request sets to `null`.
     #[must_use]
     pub fn cleared(&self) -> Cleared {
         Cleared::of(|name| self.raw_of(name) == Some(&Raw::Null))
     }
 
-    /// Destinations of messages and of dead-lettered messages, where they are named.
+    /// Returns the requested destinations of messages and of dead-lettered messages, if named.
     #[must_use]
     pub fn destinations(&self) -> [Option<&str>; 2] {
         ["forward_to", "forward_dead_lettered_messages_to"].map(|name| match self.raw_of(name)? {
@@ -100,10 +100,10 @@ impl<D: Description> Properties<D> {
         })
     }
 
-    /// The properties as the broker takes them.
+    /// Converts to the broker's update.
     ///
     /// # Errors
-    /// `ArgumentError` for a status that does not exist and for a text that is no duration.
+    /// Returns `ArgumentError` for an unknown status and for an invalid duration.
     pub fn to_update(&self) -> Result<D::Update, Rejection> {
         let mut update = D::Update::default();
         for (field, raw) in self.pairs() {
@@ -112,13 +112,13 @@ impl<D: Description> Properties<D> {
         Ok(update)
     }
 
-    /// As an update that replaces: texts that are not named are cleared.
+    /// Converts to a replacing update: text properties that are not named are cleared.
     #[must_use]
     pub fn replacing(self) -> Self {
         self.clearing(Cleared::ALL)
     }
 
-    /// The properties of `cleared` that have no new value are named without a value.
+    /// Sets the properties in `cleared` to `null` unless they have a value.
     #[must_use]
     pub fn clearing(mut self, cleared: Cleared) -> Self {
         for (field, named) in D::FIELDS.iter().zip(&mut self.named) {
@@ -129,7 +129,7 @@ impl<D: Description> Properties<D> {
         self
     }
 
-    /// The properties that an update names.
+    /// Returns the properties that an update names.
     pub(crate) fn of(update: &D::Update) -> Self {
         let raw = |field: &Field<D>| {
             Some(match field.named(update)? {
@@ -174,7 +174,7 @@ impl Raw {
         })
     }
 
-    /// Reads a value; `null` stands for an absent one of a property that always has a value.
+    /// Reads a value. `null` counts as absent for a property that always has a value.
     fn read<'de, A: MapAccess<'de>>(
         kind: FieldKind,
         map: &mut A,
@@ -268,7 +268,7 @@ pub struct View<D: EntityForm> {
 }
 
 impl<D: EntityForm> View<D> {
-    /// The description, which has no unknown properties.
+    /// Returns the description, which has no unknown properties.
     #[must_use]
     pub const fn description(&self) -> &D {
         &self.description
@@ -281,7 +281,7 @@ impl<D: EntityForm> View<D> {
     }
 }
 
-/// A value as a view shows it.
+/// A value in a view.
 struct Shown(FieldValue);
 
 impl Serialize for Shown {
@@ -320,7 +320,7 @@ impl<D: EntityForm> Serialize for View<D> {
     }
 }
 
-/// Reads a value of a view. A client reads a status that it does not know as `Unknown`.
+/// Reads a value in a view. A client reads an unknown status as `Unknown`.
 fn read_shown<'de, A: MapAccess<'de>>(
     kind: FieldKind,
     map: &mut A,
@@ -374,7 +374,7 @@ impl<'de, D: EntityForm> Deserialize<'de> for View<D> {
                             *value = Some(read_shown(field.kind, &mut map)?);
                         }
                         (None, "runtime") => runtime = Some(map.next_value()?),
-                        // A later broker may show more.
+                        // A newer broker may have more properties.
                         (None, _) => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
@@ -427,7 +427,7 @@ conversions! {
     SubscriptionDescription: DescribedSubscription,
 }
 
-/// A duration of a request; `name` is its property.
+/// Parses a duration in a request; `name` is the property in the error text.
 pub(crate) fn span(name: &str, text: &str) -> Result<TimeSpan, Rejection> {
     TimeSpan::parse(text).ok_or_else(|| {
         Rejection::argument(format!("{name} must be an ISO 8601 duration such as PT1M"))

@@ -1,6 +1,11 @@
-//! The JSON that several transports of Peeklock speak: messages, queues, topics, subscriptions, rules, policies, values of
-//! application properties, instants, durations and GUIDs. A transport adds its own frames or paths;
-//! what these mean is the same everywhere.
+//! The JSON that several transports of Peeklock share: messages, queues, topics, subscriptions,
+//! rules, policies, values of application properties, instants, durations and GUIDs. A transport
+//! adds its own frames or paths; the meaning of these forms is the same everywhere.
+//!
+//! Modules in reading order: `text` (values with a text form), `property` (application properties),
+//! `message`, `retry`, `entity` (queues, topics and subscriptions) with `runtime` (their counts),
+//! `rule`, `policy`, `declaration`, and `size` and `marks` (sizes of JSON, known before it is
+//! written or read).
 
 mod declaration;
 mod entity;

@@ -1,19 +1,20 @@
-//! What a JSON text costs when it is read, told from its bytes before any of it is: only its brackets and commas are looked
-//! at. What is no JSON is counted somehow, and refused later.
+//! Memory cost of parsing a JSON text, estimated before parsing from its brackets and commas only.
+//! Transports reserve memory with it. Invalid JSON gives some estimate, and the parser rejects it
+//! later.
 
 use std::slice::Iter;
 
-/// What one more value inside a text takes when it is made, at most.
+/// Maximum memory for one more value inside a text, in bytes.
 pub const PART_BYTES: u64 = 96;
 
-/// The brackets, braces and commas of a JSON text, in their order, but for those within strings.
+/// Iterator over the brackets, braces and commas of a JSON text, in order, outside of strings.
 #[derive(Clone, Debug)]
 pub struct Marks<'a> {
     bytes: Iter<'a, u8>,
 }
 
 impl<'a> Marks<'a> {
-    /// Those of a text.
+    /// Creates an iterator over a text.
     #[must_use]
     pub fn of(text: &'a [u8]) -> Self {
         Self { bytes: text.iter() }

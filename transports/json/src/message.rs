@@ -1,5 +1,6 @@
-//! A message in JSON, both ways, as the JSON API over HTTP, WebSocket frames and the command line write it.
-//! Names are the spec's in camel case, instants RFC 3339, durations ISO 8601; what is absent is left out.
+//! JSON forms of a message, to read and to write; used by the JSON API over HTTP, WebSocket frames
+//! and the command line. Names are the specification's in camel case, instants RFC 3339, durations
+//! ISO 8601. Absent properties are left out.
 
 use std::fmt;
 
@@ -21,18 +22,18 @@ use crate::text::{Instant, Span, Token};
 #[cfg(feature = "schema")]
 use crate::property::PropertyValueSchema;
 
-/// Whether a reader wants what the broker says of a message.
+/// Selects whether a reader parses the properties that the broker sets.
 pub trait BrokersPart {
-    /// What a property of that type is read as.
+    /// Type that such a property is parsed into.
     type Of<T: DeserializeOwned>: Default + DeserializeOwned;
 }
 
-/// In a message that is sent it is ignored, whatever it is, so that a received message can be sent as
-/// it is (MSG-11).
+/// For a message to be sent: ignores any value of these properties, so that a received message can
+/// be sent unchanged (MSG-11).
 #[derive(Clone, Copy, Debug)]
 pub struct Ignored;
 
-/// In a message from a broker it is read.
+/// For a message from a broker: parses the properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Told;
 
@@ -51,7 +52,7 @@ pub type NewMessage = MessageObject<Ignored>;
 pub type ToldMessage = MessageObject<Told>;
 
 /// A message to be sent. Properties that the broker sets are ignored, so that a received message
-/// can be sent as it is (MSG-11); other unknown names are refused, because they are misspelt.
+/// can be sent unchanged (MSG-11). Other unknown names are rejected as misspelt.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = NewMessage, bound = "B: BrokersPart"))]
@@ -61,7 +62,7 @@ pub struct MessageObject<B: BrokersPart> {
     body: Option<String>,
     /// The body as Base64.
     body_base64: Option<String>,
-    /// At most 128 characters; the broker gives one if there is none.
+    /// At most 128 characters; the broker assigns an id if it is absent.
     message_id: Option<String>,
     session_id: Option<String>,
     partition_key: Option<String>,
@@ -137,10 +138,10 @@ fn named<T, E: Error + fmt::Display>(name: &str, read: Result<T, E>) -> Result<T
 }
 
 impl<B: BrokersPart> MessageObject<B> {
-    /// The message of the broker.
+    /// Converts to the broker's message.
     ///
     /// # Errors
-    /// When it has two bodies, or one that is not Base64.
+    /// Returns an error if there are two bodies, or if `bodyBase64` is not Base64.
     pub fn into_message(self) -> Result<Message, &'static str> {
         let body = match (self.body, self.body_base64) {
             (Some(_), Some(_)) => return Err("a message has body or bodyBase64, not both"),
@@ -172,10 +173,10 @@ impl<B: BrokersPart> MessageObject<B> {
 }
 
 impl ToldMessage {
-    /// What the broker says of it.
+    /// Returns the properties that the broker set.
     ///
     /// # Errors
-    /// The name of a property that no broker leaves out.
+    /// Returns the name of a missing property that every broker sends.
     pub fn facts(&self) -> Result<MessageFacts, &'static str> {
         let lock = match (self.lock_token, self.locked_until_utc) {
             (Some(Token(token)), Some(Instant(until))) => Some(LockGrant { token, until }),
@@ -199,21 +200,22 @@ impl ToldMessage {
         })
     }
 
-    /// The entity in which it was dead-lettered before it was forwarded (FWD-26).
+    /// Returns the entity in which the message was dead-lettered before it was forwarded (FWD-26).
     pub fn take_dead_letter_source(&mut self) -> Option<String> {
         self.dead_letter_source.take()
     }
 }
 
-/// A message as its sender made it, with what settlements have set.
+/// A message as sent, with the changes of settlements.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MessageView<'a> {
-    /// The body, if it is text in UTF-8, of which not too much has to be escaped.
+    /// The body, if it is UTF-8 text without too many characters to escape.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a str>,
-    /// The body as Base64, if it is not text; also if it has more than 64 KiB and would be more than twice as long as one.
+    /// The body as Base64, if it is not text, or if it has more than 64 KiB and escapes would more
+    /// than double its length.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -244,8 +246,8 @@ pub struct MessageView<'a> {
     scheduled_enqueue_time_utc: Option<Instant>,
     #[serde(skip_serializing_if = "Option::is_none")]
     force_persistence: Option<bool>,
-    /// Application properties, plain where JSON has the type and with their exact type elsewhere;
-    /// left out if there are none.
+    /// Application properties: plain if JSON has the type, otherwise with their exact type. Left
+    /// out if there are none.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     #[cfg_attr(
         feature = "schema",
@@ -254,7 +256,7 @@ pub struct MessageView<'a> {
     application_properties: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A message that was received or looked at.
+/// A message that was received or peeked.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -262,7 +264,8 @@ pub struct ReceivedView<'a> {
     #[serde(flatten)]
     message: MessageView<'a>,
     sequence_number: u64,
-    /// The number that it was first given, if it was forwarded or is a copy in a subscription; else 0.
+    /// The first sequence number of a message that was forwarded or is a copy in a subscription;
+    /// otherwise 0.
     enqueued_sequence_number: u64,
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     enqueued_time_utc: Instant,
@@ -271,25 +274,25 @@ pub struct ReceivedView<'a> {
     expires_at_utc: Option<Instant>,
     delivery_count: u32,
     state: StateName,
-    /// Until when it is delayed; only on messages that are.
+    /// End of the delay; only on delayed messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     delayed_until_utc: Option<Instant>,
     /// Stored size in bytes.
     size: u32,
-    /// Names the lock; only on messages received under one.
+    /// Identifies the lock; only on messages received under a lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     lock_token: Option<Token>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     locked_until_utc: Option<Instant>,
-    /// The entity in which it was dead-lettered before it was forwarded here.
+    /// The entity in which the message was dead-lettered before it was forwarded here.
     #[serde(skip_serializing_if = "Option::is_none")]
     dead_letter_source: Option<&'a str>,
 }
 
-/// The state of a message as all transports name it.
+/// State of a message, under the same name in all transports.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum StateName {
@@ -299,12 +302,12 @@ pub enum StateName {
     Deferred,
     /// Waiting for its instant.
     Scheduled,
-    /// Waiting to be delivered again.
+    /// Waiting for redelivery.
     Delayed,
 }
 
 impl StateName {
-    /// The text of it.
+    /// Returns the name.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -339,7 +342,7 @@ impl From<StateName> for MessageState {
 }
 
 impl<'a> MessageView<'a> {
-    /// What is written of a message that is sent.
+    /// Creates the view of a message to be sent.
     #[must_use]
     pub fn new(message: &'a Message) -> Self {
         Self::with(message, message.time_to_live)
@@ -371,7 +374,7 @@ impl<'a> MessageView<'a> {
 }
 
 impl<'a> ReceivedView<'a> {
-    /// What a client is shown of a message; its time to live is the one of EXP-14.
+    /// Creates the view of a message for a client; its time to live follows EXP-14.
     #[must_use]
     pub fn new(
         message: &'a Message,

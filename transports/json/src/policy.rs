@@ -1,4 +1,4 @@
-//! Policies in JSON, and their keys.
+//! JSON forms of policies and their keys. The transports and the command line use them.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::Instant;
 
-/// The text of a key. Never shown by accident (SEC-22).
+/// The text of a key. Its `Debug` form hides the key (SEC-22).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyForm(String);
 
-/// What a policy gives.
+/// A right that a policy grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum RightName {
-    /// To send.
+    /// The right to send.
     Send,
-    /// To receive.
+    /// The right to receive.
     Listen,
-    /// Everything.
+    /// All rights.
     Manage,
 }
 
@@ -37,19 +37,20 @@ pub enum KeyName {
     Secondary,
 }
 
-/// What a policy is to have; on an update what is absent keeps its value.
+/// Properties of a policy to be created or updated. On an update an absent property keeps its
+/// value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PolicyProperties {
-    /// `Manage` comes with the other two.
+    /// `Manage` requires the other two.
     #[serde(skip_serializing_if = "Option::is_none")]
     rights: Option<Vec<RightName>>,
-    /// 44 characters; made if it is left out.
+    /// 44 characters; generated if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     primary_key: Option<KeyForm>,
-    /// 44 characters; made if it is left out.
+    /// 44 characters; generated if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     secondary_key: Option<KeyForm>,
@@ -68,11 +69,11 @@ pub struct PolicyView {
     updated_at: Instant,
 }
 
-/// The policies of the namespace, a queue or a topic in the order of their names.
+/// The policies of the namespace, a queue or a topic, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PolicyList {
-    /// All of them: an entity has few.
+    /// All policies in one list: an entity has few.
     pub policies: Vec<PolicyView>,
 }
 
@@ -100,10 +101,10 @@ impl fmt::Debug for KeyForm {
 }
 
 impl KeyForm {
-    /// The key that it is.
+    /// Parses the key.
     ///
     /// # Errors
-    /// `ArgumentError` for what is none.
+    /// Returns `ArgumentError` if the text is not a key.
     pub fn to_key(&self) -> Result<KeyText, Rejection> {
         KeyText::parse(&self.0)
     }
@@ -153,10 +154,10 @@ impl From<WhichKey> for KeyName {
 }
 
 impl PolicyProperties {
-    /// What they ask for.
+    /// Converts to the broker's update.
     ///
     /// # Errors
-    /// `ArgumentError` for what is no key.
+    /// Returns `ArgumentError` if a key is invalid.
     pub fn to_update(&self) -> Result<PolicyUpdate, Rejection> {
         let key = |form: &Option<KeyForm>| form.as_ref().map(KeyForm::to_key).transpose();
         Ok(PolicyUpdate {

@@ -1,8 +1,8 @@
-//! Values of application properties in JSON, with their exact type (MSG-20).
+//! JSON forms of application property values, with their exact type (MSG-20).
 //!
-//! A plain boolean, string or null is what it looks like, a plain number is an i64, or else a u64
-//! where it has no fraction, or else an f64. Any type is `{"type": "uuid", "value": "..."}`; values
-//! are written plain only where reading gives the same type back.
+//! A plain boolean, string or null has its JSON type. A plain number is an i64 if it fits, a u64 if
+//! it has no fraction, and otherwise an f64. `{"type": "uuid", "value": "..."}` has any type. A
+//! value is written plain only if reading gives the same type back.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use serde_json::{Map, json};
 
 use crate::text::Guid;
 
-/// A header of 64 KiB has no room for more.
+/// Maximum number of properties: a header of 64 KiB has no room for more.
 const PROPERTY_COUNT_MAX: usize = 16_384;
 
 /// Application properties in the order in which they were sent.
@@ -56,7 +56,7 @@ pub fn write_map(properties: &[(String, Value)]) -> Map<String, serde_json::Valu
     properties.iter().map(|(key, value)| (key.clone(), write_value(value))).collect()
 }
 
-/// Writes a value: plain where reading gives the same type back, else with its type.
+/// Writes a value: plain if reading gives the same type back, otherwise with its type.
 #[must_use]
 pub fn write_value(value: &Value) -> serde_json::Value {
     let typed = |kind: &str, value: serde_json::Value| json!({ "type": kind, "value": value });
@@ -114,7 +114,7 @@ fn float(value: f64) -> serde_json::Value {
     if value > 0.0 { "Infinity".into() } else { "-Infinity".into() }
 }
 
-/// A JSON value that is no object and no array.
+/// A JSON value that is neither an object nor an array.
 #[derive(Debug)]
 enum Scalar {
     Null,
@@ -125,7 +125,7 @@ enum Scalar {
 }
 
 impl Scalar {
-    /// The value without an explicit type.
+    /// Converts to a value without an explicit type. Returns `None` for an integer over 64 bits.
     fn plain(self) -> Option<Value> {
         Some(match self {
             Self::Null => Value::Null,
@@ -143,7 +143,7 @@ impl Scalar {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// An integer, also as text, for clients whose numbers have 53 bits.
+    /// Returns an integer, also from text, for clients whose numbers have only 53 bits.
     fn integer<T: TryFrom<i128>>(&self) -> Option<T> {
         let value = match self {
             Self::Integer(value) => *value,
@@ -168,7 +168,7 @@ impl Scalar {
         }
     }
 
-    /// The value of an explicit type.
+    /// Converts to a value of an explicit type. Returns `None` if it does not fit the type.
     fn typed(self, kind: &str) -> Option<Value> {
         Some(match kind {
             "null" if matches!(self, Self::Null) => Value::Null,

@@ -1,4 +1,4 @@
-//! How an entity retries, in JSON (RTY-16, RTY-23).
+//! JSON form of an entity's retry policy (RTY-16, RTY-23).
 
 use peeklock_core::description::{Jitter, RetryKind, RetryPolicy};
 use peeklock_core::error::Rejection;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entity::span;
 
-/// After which delay a message comes again whose delivery has failed.
+/// Delays between the redeliveries of a message whose deliveries fail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -16,10 +16,10 @@ pub struct RetryPolicyForm {
     /// The delay after the first failure, an ISO 8601 duration of 1 ms to 7 days.
     #[cfg_attr(feature = "schema", schema(example = "PT1S"))]
     delay: String,
-    /// The longest delay, an ISO 8601 duration; 7 days if there is none.
+    /// The maximum delay, an ISO 8601 duration; 7 days if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     delay_max: Option<String>,
-    /// By which part of it a delay is shortened at random, at most: 0 to 1.
+    /// Maximum part of a delay by which it is shortened at random, from 0 to 1.
     #[serde(default, skip_serializing_if = "is_nothing")]
     jitter: f64,
 }
@@ -30,11 +30,12 @@ fn is_nothing(jitter: &f64) -> bool {
 }
 
 impl RetryPolicyForm {
-    /// The policy as the broker takes it; its ranges are the broker's to judge, but that of the jitter.
+    /// Converts to the broker's policy. Checks only the range of the jitter; the broker validates
+    /// the others.
     ///
     /// # Errors
-    /// `ArgumentOutOfRange` for a kind that does not exist and for a jitter out of its range, `ArgumentError`
-    /// for what is no duration.
+    /// Returns `ArgumentOutOfRange` for an unknown kind and for a jitter out of its range, and
+    /// `ArgumentError` for an invalid duration.
     pub(crate) fn read(&self) -> Result<RetryPolicy, Rejection> {
         let kind = RetryKind::parse(&self.kind).ok_or_else(|| {
             Rejection::out_of_range("kind of retryPolicy must be fixed, linear or exponential")

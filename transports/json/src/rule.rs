@@ -1,4 +1,4 @@
-//! Rules in JSON: what they select, how they change it, and why they did or did not.
+//! JSON forms of rules, and of the explanations of their results.
 
 use peeklock_core::error::Rejection;
 use peeklock_core::rule::sql::Parameters;
@@ -13,7 +13,7 @@ use crate::property::PropertyMap;
 use crate::property::PropertyValueSchema;
 use crate::text::Instant;
 
-/// A rule: what it selects, and how it changes that (TOP-14).
+/// A rule: its filter, and the action on selected messages (TOP-14).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -21,33 +21,33 @@ pub struct RuleForm {
     /// Unique in the subscription, ignoring case.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// What it selects; without it, every message.
+    /// Selects messages; without it the rule selects every message.
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<FilterForm>,
-    /// How it changes what it selects.
+    /// Changes the selected messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     action: Option<SqlForm>,
-    /// Told by the broker, ignored when it is sent.
+    /// Set by the broker, ignored in requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, read_only))]
     created_at: Option<Instant>,
 }
 
-/// A filter. Of the properties, those belong to a type that its name says: `sql` and `parameters` to
-/// `sql`, the others to `correlation`.
+/// A filter. Its type determines which properties it may have: `sql` and `parameters` for `sql`,
+/// the others for `correlation`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterForm {
-    /// `true` selects every message, `false` none, `sql` those for which a text is true, `correlation`
-    /// those with exactly the values given.
+    /// `true` selects every message, `false` none, `sql` the messages for which the expression is
+    /// true, `correlation` the messages with exactly these values.
     #[serde(rename = "type")]
     kind: FilterKind,
-    /// The text of an SQL filter.
+    /// The expression of an SQL filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(example = "region = 'eu' AND price > @limit"))]
     sql: Option<String>,
-    /// Values of the parameters of the text; names with or without `@`.
+    /// Values of the parameters in the expression; names with or without `@`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema",
         schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
@@ -99,7 +99,7 @@ pub struct SqlForm {
     parameters: Option<PropertyMap>,
 }
 
-/// What became of one rule with one message, and why.
+/// Result of a rule for a message, with the reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -107,22 +107,23 @@ pub struct ExplanationView {
     /// The name of the rule.
     rule: String,
     verdict: VerdictView,
-    /// What failed.
+    /// Error text, if the filter or the action failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// The subscription that selects the message, for which a catch-all was not asked.
+    /// The subscription that selects the message, so that the catch-all rule was not evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     selected_by: Option<String>,
-    /// The tests that were made, in that order; what was skipped is not there.
+    /// The evaluated tests, in order; skipped tests are absent.
     tests: Vec<TestView>,
-    /// The properties that were read, in that order.
+    /// The properties that were read, in order.
     reads: Vec<ReadView>,
-    /// What the action changes.
+    /// The changes that the action makes.
     changes: Vec<String>,
 }
 
-/// `matches` and `actionFailed` select the message; `unknown` does not, because something that the
-/// filter asks for is not there; `notAsked` is of a catch-all, where another subscription selects the message.
+/// `matches` and `actionFailed` select the message. `unknown` does not, because a property that the
+/// filter needs is absent. `notAsked` is the result of a catch-all rule if another subscription
+/// selects the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -140,15 +141,15 @@ enum VerdictView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 struct TestView {
-    /// The test as the rule has it.
+    /// The test as written in the rule.
     text: String,
-    /// What its operands were, in SQL.
+    /// The values of its operands, in SQL.
     operands: Vec<String>,
-    /// What it gave; `null` is unknown.
+    /// Its result; `null` is unknown.
     result: Option<bool>,
 }
 
-/// A property that a rule looked at.
+/// A property that a rule read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -159,16 +160,16 @@ struct ReadView {
 }
 
 impl RuleForm {
-    /// The name, if one is given.
+    /// Returns the name, if given.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// This rule under the name that an address gives.
+    /// Returns the rule under the name in its address.
     ///
     /// # Errors
-    /// `ArgumentError` if it has another one already.
+    /// Returns `ArgumentError` if the rule already has another name.
     pub fn named(self, name: &str) -> Result<Self, Rejection> {
         match &self.name {
             Some(given) if !given.eq_ignore_ascii_case(name) => Err(Rejection::argument(
@@ -179,10 +180,11 @@ impl RuleForm {
         }
     }
 
-    /// The rule as the broker takes it, which judges it.
+    /// Converts to the broker's rule, which the broker validates.
     ///
     /// # Errors
-    /// `ArgumentError` for a rule without a name, and for a filter with properties of another type.
+    /// Returns `ArgumentError` for a rule without a name, and for a filter with properties of
+    /// another type.
     pub fn to_description(&self) -> Result<RuleDescription, Rejection> {
         let Some(name) = self.name.as_deref() else {
             return Err(Rejection::argument("the rule has no name"));
@@ -211,7 +213,7 @@ impl From<&RuleDescription> for RuleForm {
 impl TryFrom<&RuleForm> for RuleDescription {
     type Error = Rejection;
 
-    /// A rule as the broker tells it.
+    /// Reads a rule from a broker's answer.
     fn try_from(form: &RuleForm) -> Result<Self, Rejection> {
         let rule = form.to_description()?;
         Ok(Self { created_at: form.created_at.map_or(Timestamp::NONE, |Instant(at)| at), ..rule })
@@ -337,7 +339,7 @@ fn sql_text(text: &str, values: Option<&PropertyMap>) -> SqlText {
     SqlText { text: text.into(), parameters }
 }
 
-/// Under their names with the `@` that stands in the text.
+/// Returns the parameters with `@` before their names, as in the text.
 fn parameters(sql: &SqlText) -> Option<PropertyMap> {
     let pairs = sql.parameters.iter().map(|(name, value)| (format!("@{name}"), value.clone()));
     let pairs: Vec<_> = pairs.collect();

@@ -1,4 +1,5 @@
-//! Counts and instants of entities in JSON, and an entity with both parts.
+//! JSON forms of the counts and instants of entities, and the conversion of an entity with both of
+//! its parts.
 
 use peeklock_core::command::{
     Counts, Described, DescribedSubscription, DescribedTopic, SessionCounts,
@@ -15,65 +16,66 @@ use crate::text::Instant;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Runtime {
-    /// Locked messages included.
+    /// Includes locked messages.
     active_message_count: u64,
     deferred_message_count: u64,
     scheduled_message_count: u64,
     dead_letter_message_count: u64,
     transfer_message_count: u64,
     transfer_dead_letter_message_count: u64,
-    /// Of the active ones, those that are delayed; left out if there are none.
+    /// Number of active messages that are delayed; left out if zero.
     #[serde(default, skip_serializing_if = "is_none")]
     delayed_message_count: u64,
     /// The sum of all counts.
     total_message_count: u64,
     size_in_bytes: u64,
     last_sequence_number: u64,
-    /// Sessions that exist; of a queue that requires them (CNT-11).
+    /// Number of existing sessions, for a queue that requires sessions (CNT-11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_count: Option<u64>,
-    /// Those of them that a receiver holds.
+    /// Number of sessions that a receiver holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     locked_session_count: Option<u64>,
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     created_at: Instant,
-    /// The version that `If-Match` states on an update over HTTP.
+    /// Version for `If-Match` in an update over HTTP.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     updated_at: Instant,
-    /// `0001-01-01T00:00:00Z` if there was no activity yet.
+    /// `0001-01-01T00:00:00Z` before the first activity.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     accessed_at: Instant,
 }
 
-/// Counts and instants of a topic (CNT-04). It holds no messages but scheduled ones, and those that are
-/// sent by way of it.
+/// Counts and instants of a topic (CNT-04). A topic holds only scheduled messages and messages sent
+/// via the topic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TopicRuntime {
     subscription_count: u64,
-    /// Rules of its subscriptions whose filter is in SQL. Brokers of version 0.1 do not tell.
+    /// Number of rules with an SQL filter in all subscriptions. Brokers of version 0.1 do not send
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sql_filter_count: Option<u64>,
-    /// Their other rules.
+    /// Number of other rules in all subscriptions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     correlation_filter_count: Option<u64>,
     scheduled_message_count: u64,
-    /// Messages that were sent by way of the topic and are not at their destination yet.
+    /// Messages sent via the topic that have not reached their destination.
     #[serde(default)]
     transfer_message_count: u64,
-    /// Those that cannot go there.
+    /// Messages sent via the topic that cannot reach their destination.
     #[serde(default)]
     transfer_dead_letter_message_count: u64,
-    /// Over all its subscriptions, too.
+    /// Includes all subscriptions.
     size_in_bytes: u64,
     last_sequence_number: u64,
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     created_at: Instant,
-    /// The version that `If-Match` states on an update over HTTP.
+    /// Version for `If-Match` in an update over HTTP.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     updated_at: Instant,
-    /// `0001-01-01T00:00:00Z` if there was no activity yet.
+    /// `0001-01-01T00:00:00Z` before the first activity.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     accessed_at: Instant,
 }
@@ -83,37 +85,37 @@ pub struct TopicRuntime {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SubscriptionRuntime {
-    /// Locked messages included.
+    /// Includes locked messages.
     active_message_count: u64,
     deferred_message_count: u64,
     dead_letter_message_count: u64,
     transfer_message_count: u64,
     transfer_dead_letter_message_count: u64,
-    /// Of the active ones, those that are delayed; left out if there are none.
+    /// Number of active messages that are delayed; left out if zero.
     #[serde(default, skip_serializing_if = "is_none")]
     delayed_message_count: u64,
     /// The sum of all counts.
     total_message_count: u64,
-    /// Counts for the topic's quota.
+    /// Counts towards the topic's quota.
     size_in_bytes: u64,
     last_sequence_number: u64,
-    /// Sessions that exist; of a subscription that requires them (CNT-11).
+    /// Number of existing sessions, for a subscription that requires sessions (CNT-11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_count: Option<u64>,
-    /// Those of them that a receiver holds.
+    /// Number of sessions that a receiver holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     locked_session_count: Option<u64>,
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     created_at: Instant,
-    /// The version that `If-Match` states on an update over HTTP.
+    /// Version for `If-Match` in an update over HTTP.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     updated_at: Instant,
-    /// `0001-01-01T00:00:00Z` if there was no activity yet.
+    /// `0001-01-01T00:00:00Z` before the first activity.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     accessed_at: Instant,
 }
 
-/// A count that is left out if it is zero.
+/// Returns whether a count is zero, so that serde leaves it out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 const fn is_none(count: &u64) -> bool {
     *count == 0
@@ -281,7 +283,7 @@ impl EntityForm for SubscriptionDescription {
             counts: Counts {
                 active: runtime.active_message_count,
                 deferred: runtime.deferred_message_count,
-                // What is scheduled waits at the topic.
+                // Scheduled messages wait at the topic.
                 scheduled: 0,
                 dead_letter: runtime.dead_letter_message_count,
                 transfer: runtime.transfer_message_count,

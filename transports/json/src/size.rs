@@ -1,13 +1,15 @@
-//! How long a value is as JSON, before it is written: room for it is taken first.
+//! Size of a value in JSON, computed before the value is written, so that transports can reserve
+//! memory first.
 //!
-//! What a client has written may become six times as long, since a control character is `\u0001` in JSON. A body that would
-//! and is large is Base64 instead; for the rest there is a bound that is known before a message is read.
+//! A client's text may become six times as long, since JSON writes a control character as `\u0001`.
+//! A large body with that effect is written as Base64 instead. For the rest of a message
+//! [`message_in_json_max`] gives a bound before the message is read.
 
 use std::io;
 
 use serde::Serialize;
 
-/// Counts what is written to it.
+/// Writer that only counts bytes.
 struct Count(usize);
 
 impl io::Write for Count {
@@ -21,35 +23,36 @@ impl io::Write for Count {
     }
 }
 
-/// How many bytes a value has as JSON, of which none is made; none for what cannot be written.
+/// Returns the size of a value in JSON in bytes, without building the text; 0 for a value that
+/// cannot be written.
 #[must_use]
 pub fn size_in_json(value: &impl Serialize) -> usize {
     let mut count = Count(0);
-    // To count never fails.
+    // Counting cannot fail.
     serde_json::to_writer(&mut count, value).map_or(0, |()| count.0)
 }
 
-/// A body of no more is text whatever is escaped in it.
+/// Maximum size of a body that is text regardless of escapes.
 const ESCAPED_BYTES_MAX: usize = 64 << 10;
-/// By how much what a message has is longer in JSON at most than it is stored. An escape makes six bytes of one; properties
-/// have names of types beside that, each of which is one byte in AMQP.
+/// Upper bound on the ratio of JSON size to stored size. An escape makes six bytes from one;
+/// properties also have type names, which are one byte in AMQP.
 pub const IN_JSON_FACTOR: u64 = 8;
-/// What a body takes that is larger than that.
+/// The same ratio for a larger body.
 const BODY_FACTOR: u64 = 2;
-/// What a message takes in JSON besides: the names of its properties, and what the broker says of it.
+/// Maximum bytes of the property names and the broker's own properties in a message.
 const NAMES_BYTES: u64 = 2 << 10;
-/// What is stored with a header beyond its own bound: why and where a message was dead-lettered.
+/// Bytes stored beyond the header limit: reason, description and source of dead-lettering.
 const REASON_BYTES: u64 = 16 << 10;
 
-/// Bytes as the text that they are in JSON. None for what is told in Base64: what is no UTF-8, and what is large and would
-/// become more than twice as long by what has to be escaped in it.
+/// Returns bytes as JSON text. Returns `None` if Base64 is needed: for bytes that are not UTF-8,
+/// and for a large body that escapes would more than double.
 #[must_use]
 pub fn as_text(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     (bytes.len() <= ESCAPED_BYTES_MAX || escape_bytes(bytes) <= bytes.len()).then_some(text)
 }
 
-/// By how much escapes make a text longer.
+/// Returns the number of bytes that escapes add to a text.
 fn escape_bytes(text: &[u8]) -> usize {
     let more = text.iter().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
@@ -59,7 +62,8 @@ fn escape_bytes(text: &[u8]) -> usize {
     more.sum()
 }
 
-/// How long a message may be in JSON at most that is stored in so many bytes, where properties have so many at most.
+/// Returns the maximum size in JSON of a message with a stored size of `size_bytes`, where headers
+/// are limited to `header_bytes_max`.
 #[must_use]
 pub fn message_in_json_max(size_bytes: u64, header_bytes_max: u64) -> u64 {
     let header_bytes = header_bytes_max.saturating_add(REASON_BYTES);

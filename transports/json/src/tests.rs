@@ -15,7 +15,7 @@ use super::*;
 
 const AT: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
 
-/// A rule and the text it is.
+/// Checks that a rule is written as `text`, and that reading gives the rule back.
 #[track_caller]
 fn check(rule: RuleDescription, text: &str) {
     let written = serde_json::to_string(&RuleForm::from(&rule)).unwrap();
@@ -24,7 +24,7 @@ fn check(rule: RuleDescription, text: &str) {
     assert_eq!(RuleDescription::try_from(&read).unwrap(), rule);
 }
 
-/// TOP-14, TOP-15, TOP-18, SQL-14
+/// TOP-14, TOP-15, TOP-18, SQL-14: rules survive a round trip.
 #[test]
 fn rules_come_back_as_they_were() {
     check(
@@ -56,7 +56,7 @@ fn rules_come_back_as_they_were() {
     );
 }
 
-/// What a message does not have is left out, `applicationProperties` too, in whichever form it is written.
+/// Absent properties, including `applicationProperties`, are left out in both views.
 #[test]
 fn a_bare_message_has_only_what_it_has() {
     let message = Message::new("a");
@@ -87,7 +87,7 @@ fn a_bare_message_has_only_what_it_has() {
     );
 }
 
-/// A rule without a filter selects everything.
+/// A rule without a filter selects every message.
 #[test]
 fn a_filter_may_be_left_out() {
     let form: RuleForm = serde_json::from_str(r#"{"name":"all"}"#).unwrap();
@@ -103,7 +103,7 @@ fn refused(text: &str, part: &str) {
     assert!(error.contains(part), "{text}: {error}");
 }
 
-/// What belongs to another type, or is misspelt, is not ignored.
+/// Properties of another filter type and misspelt properties are rejected.
 #[test]
 fn properties_of_another_filter_are_refused() {
     refused(r#"{"name":"a","filter":{"type":"sql"}}"#, "no `sql`");
@@ -119,7 +119,7 @@ fn properties_of_another_filter_are_refused() {
     assert!(form.named("b").is_err());
 }
 
-/// ENT-17: what is not named stays, what is named null is cleared.
+/// ENT-17: an absent property is kept, a null property is cleared.
 #[test]
 fn updates_tell_absent_from_null() {
     let keep: SubscriptionProperties = serde_json::from_str("{}").unwrap();
@@ -134,7 +134,8 @@ fn updates_tell_absent_from_null() {
     assert_eq!(topic, TopicProperties::default().replacing());
 }
 
-/// ENT-21, ENT-22: the names of statuses are known; which ones an entity has is the broker's to say.
+/// ENT-21, ENT-22: status names are checked here; the broker decides which statuses an entity may
+/// have.
 #[test]
 fn unknown_statuses_and_durations_are_refused() {
     for text in [r#"{"status":"Asleep"}"#, r#"{"defaultMessageTimeToLive":"soon"}"#] {
@@ -145,7 +146,8 @@ fn unknown_statuses_and_durations_are_refused() {
     }
 }
 
-/// DEC-02, DEC-03, DEC-13: what a declaration names, clears and leaves out is the same behind the wire.
+/// DEC-02, DEC-03, DEC-13: named, cleared and absent properties of a declaration survive a round
+/// trip.
 #[test]
 fn declarations_come_back_as_they_were_sent() {
     let cleared = Cleared { forward_to: true, user_metadata: true, ..Cleared::default() };
@@ -191,7 +193,7 @@ fn declarations_come_back_as_they_were_sent() {
     }
 }
 
-/// DESIGN D6: how long a value is in JSON is known before it is written, whatever is escaped in it.
+/// DESIGN D6: the size of a value in JSON, including escapes, is known before it is written.
 #[test]
 fn a_value_has_its_size_before_it_is_written() {
     let filter = Filter::sql("p LIKE 'a\"\\\u{1}\u{e9}%'");
@@ -202,7 +204,7 @@ fn a_value_has_its_size_before_it_is_written() {
     assert_eq!(size_in_json(&"\u{1}"), 8);
 }
 
-/// DESIGN D6: how long a message may be in JSON is known from its stored size, whatever it has.
+/// DESIGN D6: the stored size of a message bounds its size in JSON, for any content.
 #[test]
 fn no_message_is_longer_than_its_size_tells() {
     const HEADER_BYTES_MAX: u64 = 64 << 10;
@@ -256,7 +258,7 @@ fn no_message_is_longer_than_its_size_tells() {
         Value::Decimal128([0xff; 16]),
     ] {
         let mut message = Message::new("");
-        // As many as there is a header for, under short names of which all is escaped.
+        // Fill the header, with short names of characters that must all be escaped.
         for number in 0..1_024_u32 {
             let letter = |number: u32| char::from_u32(number % 32).unwrap();
             let name = String::from_iter([letter(number / 32), letter(number)]);
@@ -266,8 +268,8 @@ fn no_message_is_longer_than_its_size_tells() {
     }
 }
 
-/// HTP-10: a body is text if it is UTF-8, whatever is escaped in it, as long as it is small or not twice as long by that; else
-/// it is Base64, and the same when it is read.
+/// HTP-10: a UTF-8 body is text while it is small or escapes at most double it; otherwise it is
+/// Base64. Reading gives the same bytes back.
 #[test]
 fn a_large_body_that_would_be_far_longer_is_base64() {
     for (text, count, is_text) in [

@@ -1,4 +1,4 @@
-//! Values that are text in JSON.
+//! Values with a text form in JSON: instants, durations, lock tokens and GUIDs.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An instant: RFC 3339.
+/// An instant in RFC 3339.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Instant(
     /// The value.
     pub Timestamp,
 );
 
-/// A duration: ISO 8601; the largest is "unlimited".
+/// A duration in ISO 8601; the largest means "unlimited".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span(
     /// The value.
     pub TimeSpan,
 );
 
-/// A lock token: a GUID.
+/// A lock token, as a GUID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token(
     /// The value.
@@ -35,7 +35,7 @@ pub struct Guid(
     pub u128,
 );
 
-/// Gives a type its text form in JSON.
+/// Implements the JSON text form of a type.
 macro_rules! text {
     ($name:ident, $what:literal, $parse:expr) => {
         impl Serialize for $name {

@@ -1,4 +1,6 @@
-//! The handshake: bounded in time and number, and answered in a way that people understand where it is none.
+//! The server side of the handshake. Listeners pass each accepted socket to
+//! [`Acceptor::accept_on`]. Handshakes are limited in time and number, and a client without TLS
+//! gets a readable answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,65 +18,67 @@ use crate::stream::Stream;
 
 /// The first byte of a handshake (RFC 8446 5.1).
 const HANDSHAKE: u8 = 22;
-/// Of what is no handshake so much is read, so that its sender sees the answer.
+/// Maximum bytes to read from a client without TLS before answering; unread bytes would make the
+/// system drop the answer.
 const UNREAD_BYTES_MAX: usize = 16 << 10;
-/// What speaks HTTP where TLS is spoken is told so.
+/// Answer to an HTTP client without TLS.
 const USE_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
                        Content-Length: 66\r\nConnection: close\r\n\r\n\
                        this listener speaks TLS: use https:// or wss:// and not http, ws\n";
 
-/// What a listener speaks inside TLS.
+/// Protocol that a listener serves inside TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// HTTP or WebSocket: ALPN offers `http/1.1`.
     Http,
-    /// HTTP, WebSocket or AMQP, which are told apart inside: ALPN as for HTTP.
+    /// HTTP, WebSocket or AMQP, distinguished by the first bytes inside TLS. ALPN as for HTTP.
     HttpOrAmqp,
-    /// Anything else: nothing is agreed on by ALPN.
+    /// Any other protocol, without ALPN.
     Other,
 }
 
 impl Protocol {
-    /// Whether a client that begins so without TLS reads an answer of HTTP.
+    /// Returns whether a client without TLS whose first byte is `first` can read an HTTP answer.
     fn is_http(self, first: [u8; 1]) -> bool {
         match self {
             Self::Http => true,
-            // AMQP begins with its name.
+            // AMQP begins with the letters of its name.
             Self::HttpOrAmqp => first != *b"A",
             Self::Other => false,
         }
     }
 }
 
-/// Makes streams of sockets for one listener. Clones share what is in use.
+/// Wraps a listener's sockets into streams. Clones share the certificate in use.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     tls: Arc<Tls>,
     protocol: Protocol,
 }
 
-/// Why a socket was closed before anything was said on it.
+/// Reason why a socket was closed before any data was exchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// What it began with is no TLS.
+    /// The client does not use TLS.
     #[error("the client does not use TLS")]
     NotTls,
-    /// It took too long (TLS-03).
+    /// The handshake exceeded the time limit (TLS-03).
     #[error("the handshake took longer than `tls.handshake_timeout`")]
     Late,
-    /// Others needed its place (TLS-03).
+    /// The handshake was ended to make room for another client (TLS-03).
     #[error(
         "the handshake was the oldest of `tls.handshake_count_max` and was closed for another \
          client"
     )]
     MadeRoom,
-    /// The two sides found nothing in common, or the client's certificate is not good (TLS-01, TLS-04).
+    /// The sides have no common settings, or the client's certificate is not valid (TLS-01,
+    /// TLS-04).
     #[error("the handshake failed: {0}")]
     Failed(#[source] io::Error),
 }
 
 impl Refused {
-    /// The causes by which they are counted.
+    /// Returns the label that refused handshakes are counted under.
     #[must_use]
     pub const fn cause(&self) -> &'static str {
         match self {
@@ -87,8 +91,8 @@ impl Refused {
 }
 
 impl Refused {
-    /// What to do about it, if somebody has to do something: a client that only looks whether a port is open, or is slow,
-    /// needs nobody.
+    /// Returns advice for the operator, if action is needed. A port scan or a slow client needs
+    /// none.
     fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NotTls => Some(
@@ -113,7 +117,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Whether a client sends this alert about a certificate that it does not accept.
+/// Returns whether this alert means that the client rejects the certificate.
 const fn is_of_trust(alert: AlertDescription) -> bool {
     matches!(
         alert,
@@ -131,17 +135,17 @@ impl Acceptor {
         Self { tls, protocol }
     }
 
-    /// Handshakes at the same time, over all listeners (TLS-03).
+    /// Returns the maximum number of concurrent handshakes over all listeners (TLS-03).
     #[must_use]
     pub fn handshake_count_max(&self) -> usize {
         self.tls.config.handshake_count_max
     }
 
-    /// A stream over a socket: the socket itself where no acceptor is configured, and else TLS on it. What comes to
-    /// nothing is counted and logged here, and closed.
+    /// Returns a stream over a socket: the plain socket if no acceptor is configured, otherwise
+    /// TLS. A failed handshake is counted, logged and closed here.
     ///
     /// # Errors
-    /// With why it comes to nothing. Never waits longer than `tls.handshake_timeout`.
+    /// Returns the reason for a failed handshake. Waits for at most `tls.handshake_timeout`.
     pub async fn accept_on(
         configured: Option<&Self>,
         socket: TcpStream,
@@ -156,7 +160,8 @@ impl Acceptor {
         accepted
     }
 
-    /// Logs why there is no connection: as a warning where people have to act, and up to a bound.
+    /// Logs a failed handshake: as a warning if the operator must act, with a limit on the number
+    /// of warnings.
     fn log(&self, peer: Option<SocketAddr>, refused: &Refused) {
         let admitted = |advice| Some((advice, self.tls.lines.admit(Instant::now())?));
         let line = refused.advice().and_then(admitted);
@@ -190,7 +195,7 @@ impl Acceptor {
         }
         if first != [HANDSHAKE] {
             if self.protocol.is_http(first) {
-                // Whoever does not read the answer has gone.
+                // A write error means that the client has already disconnected.
                 tell(&mut socket).await.ok();
             }
             return Err(Refused::NotTls);
@@ -207,7 +212,8 @@ impl Acceptor {
     }
 }
 
-/// Tells a client of HTTP what is spoken here. What it has sent is read, or the answer could be lost with it.
+/// Sends the HTTP answer. Reads the pending bytes first, because unread bytes could make the system
+/// drop the answer.
 async fn tell(socket: &mut TcpStream) -> io::Result<()> {
     let mut unread = vec![0; UNREAD_BYTES_MAX];
     socket.readable().await?;

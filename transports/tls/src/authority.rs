@@ -1,8 +1,10 @@
-//! An authority for development: makes the certificate of a broker where nobody else does.
+//! A development authority: creates the broker's certificate if the operator has none. The program
+//! calls it at the start and for `peeklock tls`.
 //!
-//! Who trusts it trusts it for the names it was made for and names below them, and for no other: it is constrained to
-//! them (RFC 5280 4.2.1.10, where `bus.lan` permits `eu.bus.lan`, too), so that a key that gets into wrong hands cannot
-//! stand in for the rest of the internet. For another name there is another authority.
+//! A client that trusts the authority trusts it only for the names it was created with and the
+//! names below them: its certificate has name constraints (RFC 5280 4.2.1.10, where `bus.lan` also
+//! permits `eu.bus.lan`). A stolen key therefore cannot impersonate any other host. A further name
+//! needs a new authority.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -24,7 +26,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::certificate::Certificate;
 use crate::config::TlsConfig;
 
-/// The authority's certificate, for who is to trust it.
+/// The authority's certificate, to be trusted by clients.
 pub const AUTHORITY_FILE: &str = "authority.pem";
 /// The authority's key.
 const AUTHORITY_KEY_FILE: &str = "authority.key";
@@ -33,24 +35,24 @@ const CERTIFICATE_FILE: &str = "server.pem";
 /// The broker's key.
 const KEY_FILE: &str = "server.key";
 
-/// As long as people keep a machine.
+/// Validity of the authority: the usual lifetime of a machine.
 const AUTHORITY_TIME: Duration = Duration::days(3_650);
-/// Systems refuse certificates that are good for longer.
+/// Validity of the broker's certificate: systems reject longer ones.
 const CERTIFICATE_TIME: Duration = Duration::days(397);
-/// So long before its end it is made anew.
+/// Time before its expiry at which a certificate is renewed.
 const RENEW_BEFORE: Duration = Duration::days(60);
-/// For clocks that are behind.
+/// Tolerance for clocks that are behind.
 const SINCE: Duration = Duration::days(1);
-/// Names and addresses of one authority.
+/// Maximum number of additional names and addresses of an authority.
 const NAMES_MAX: usize = 64;
 
-/// Where an authority is, or will be.
+/// An authority in a directory, which may not exist yet.
 #[derive(Clone, Debug)]
 pub struct Authority {
     directory: PathBuf,
 }
 
-/// What there is.
+/// The existing certificates.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// The authority.
@@ -59,29 +61,31 @@ pub struct Kept {
     pub certificate: Certificate,
 }
 
-/// An authority that may be trusted: it vouches for its own names and names below them, and for nothing else (TLS-05).
+/// An authority that is safe to trust: it can sign only for its own names and the names below them
+/// (TLS-05).
 #[derive(Clone, Debug)]
 pub struct Trustworthy {
-    /// What its certificate says.
+    /// Content of its certificate.
     pub certificate: Certificate,
-    /// The certificate that was examined, in PEM form: to be installed in place of the file, which may change.
+    /// The examined certificate in PEM form. Install this text and not the file, which may have
+    /// changed.
     pub pem: String,
-    /// The names and addresses that it is limited to.
+    /// The permitted names and addresses.
     pub names: Vec<String>,
 }
 
-/// What was done.
+/// Result of [`Authority::prepare`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
-    /// Everything was there.
+    /// Nothing was missing.
     Nothing,
-    /// Another certificate by the authority that was there.
+    /// A new certificate of the existing authority.
     Certificate,
-    /// An authority, and a certificate by it.
+    /// A new authority with a new certificate.
     Authority,
 }
 
-/// Why there is no authority that can be used.
+/// Reason why the authority cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// A file cannot be read or written.
@@ -89,41 +93,41 @@ pub enum AuthorityError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// A file does not have what was put there.
+    /// A file has unexpected content.
     #[error("`{}` cannot be used: {detail}; `peeklock tls init --force` creates another authority", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the flaw.
         detail: String,
     },
-    /// The authority was made for other names.
+    /// The existing authority has other names.
     #[error(
         "the existing authority is only for {known}, not for `{name}`; `peeklock tls init --force` \
          creates another one, which clients must then trust"
     )]
     OtherNames {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names of the authority.
         known: String,
     },
-    /// It is no name of a host.
+    /// The text is not a host name.
     #[error("`{0}` must be the name of a host, such as bus.example.com, or an address")]
     NotAName(String),
     /// There are too many names.
     #[error("{0} names are more than the limit of an authority, {NAMES_MAX}")]
     TooMany(usize),
-    /// Keys or certificates cannot be made.
+    /// A key or certificate could not be created.
     #[error("cannot create a certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
 
-/// What an authority is for.
+/// Names and addresses of an authority.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Names {
     dns: Vec<String>,
@@ -131,44 +135,45 @@ struct Names {
 }
 
 impl Authority {
-    /// The authority in this directory.
+    /// Returns the authority in this directory.
     #[must_use]
     pub fn at(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into() }
     }
 
-    /// Its directory.
+    /// Returns its directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The file with its certificate, to be trusted.
+    /// Returns the path of the authority's certificate, for clients to trust.
     #[must_use]
     pub fn authority_file(&self) -> PathBuf {
         self.directory.join(AUTHORITY_FILE)
     }
 
-    /// The settings of a broker with its certificate.
+    /// Returns the settings for a broker with the authority's certificate.
     #[must_use]
     pub fn config(&self) -> TlsConfig {
         TlsConfig::of_files(self.directory.join(CERTIFICATE_FILE), self.directory.join(KEY_FILE))
     }
 
-    /// What there is; none if it was never made.
+    /// Returns the existing certificates, or `None` if they were never created.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if a file cannot be read.
     pub fn kept(&self) -> Result<Option<Kept>, AuthorityError> {
         let Some(authority) = self.certificate_of(AUTHORITY_FILE)? else { return Ok(None) };
         let Some(certificate) = self.certificate_of(CERTIFICATE_FILE)? else { return Ok(None) };
         Ok(Some(Kept { authority: authority.1, certificate: certificate.1 }))
     }
 
-    /// The authority, examined for who is to trust it; none if it was never made.
+    /// Examines the authority for clients that want to trust it. Returns `None` if it was never
+    /// created.
     ///
     /// # Errors
-    /// When it cannot be read, or is not limited to its own names.
+    /// Returns an error if it cannot be read, or is not limited to its own names.
     pub fn trustworthy(&self) -> Result<Option<Trustworthy>, AuthorityError> {
         let Some((pem, certificate)) = self.certificate_of(AUTHORITY_FILE)? else {
             return Ok(None);
@@ -181,11 +186,12 @@ impl Authority {
         Ok(Some(Trustworthy { certificate, pem, names: names.texts().collect() }))
     }
 
-    /// Makes what is missing (TLS-05): an authority for `localhost`, `127.0.0.1`, `::1` and these names, and a certificate by
-    /// it, which is made anew in time before it ends. Private keys are readable by their owner alone.
+    /// Creates the missing files (TLS-05): an authority for `localhost`, `127.0.0.1`, `::1` and
+    /// these names, and its certificate, which is renewed before it expires. Private keys are
+    /// readable only by their owner.
     ///
     /// # Errors
-    /// When the authority that is there is for other names, or nothing can be written.
+    /// Returns an error if the existing authority has other names, or a file cannot be written.
     pub fn prepare(&self, names: &[String]) -> Result<Made, AuthorityError> {
         let wanted = Names::wanted(names)?;
         self.check_directory()?;
@@ -211,10 +217,10 @@ impl Authority {
         Ok(Made::Certificate)
     }
 
-    /// Makes another authority in the place of the one that is there, and a certificate by it.
+    /// Replaces the authority by a new one, with a new certificate.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// Returns an error if a file cannot be written.
     pub fn replace(&self, names: &[String]) -> Result<(), AuthorityError> {
         self.replace_for(&Names::wanted(names)?)
     }
@@ -236,14 +242,15 @@ impl Authority {
         let certificate = params.self_signed(&key)?;
         let key_text = key.serialize_pem();
         let issuer = Issuer::new(params, key);
-        // The certificate comes last: without it there is no authority, and all is made again.
+        // Write the certificate last: without it there is no authority, so an interrupted run
+        // starts over.
         self.forget(AUTHORITY_FILE)?;
         self.write(AUTHORITY_KEY_FILE, &key_text, Secrecy::Private)?;
         self.issue(names, &issuer)?;
         self.write(AUTHORITY_FILE, &certificate.pem(), Secrecy::Public)
     }
 
-    /// Refuses a directory that is a link: keys would be written to where it leads.
+    /// Rejects a symbolic link as the directory, because keys would be written to its target.
     fn check_directory(&self) -> Result<(), AuthorityError> {
         match fs::symlink_metadata(&self.directory) {
             Ok(found) if found.is_symlink() => {
@@ -256,7 +263,7 @@ impl Authority {
         }
     }
 
-    /// A certificate of the broker by an authority.
+    /// Creates a certificate for the broker, signed by the authority.
     fn issue(&self, names: &Names, issuer: &Issuer<'_, KeyPair>) -> Result<(), AuthorityError> {
         let mut params = params("Peeklock", CERTIFICATE_TIME);
         params.use_authority_key_identifier_extension = true;
@@ -268,13 +275,14 @@ impl Authority {
         params.subject_alt_names.extend(names.addresses.iter().copied().map(SanType::IpAddress));
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, issuer)?;
-        // A certificate beside the key of another would stop every start: without one both are made again.
+        // A certificate next to a key that does not match would prevent every start. Without a
+        // certificate the next start creates both.
         self.forget(CERTIFICATE_FILE)?;
         self.write(KEY_FILE, &key.serialize_pem(), Secrecy::Private)?;
         self.write(CERTIFICATE_FILE, &certificate.pem(), Secrecy::Public)
     }
 
-    /// Whether the certificate of the broker is there, for all names, and not about to end.
+    /// Returns whether the broker's certificate exists, covers all names and does not expire soon.
     fn is_good(&self, names: &Names) -> Result<bool, AuthorityError> {
         let Some((_, certificate)) = self.certificate_of(CERTIFICATE_FILE)? else {
             return Ok(false);
@@ -287,7 +295,7 @@ impl Authority {
         Ok(has_key && is_for_all && ends_at > renew_at.unix_timestamp())
     }
 
-    /// A certificate of a file, as its text and what it says; none if there is no such file.
+    /// Returns the text and content of a certificate file, or `None` if it does not exist.
     fn certificate_of(&self, file: &str) -> Result<Option<(String, Certificate)>, AuthorityError> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         let unusable =
@@ -307,13 +315,13 @@ impl Authority {
         }
     }
 
-    /// Writes a file whole or not at all.
+    /// Writes a file atomically.
     fn write(&self, file: &str, text: &str, secrecy: Secrecy) -> Result<(), AuthorityError> {
         let path = self.directory.join(file);
         let new = self.directory.join(format!(".{file}.{}", std::process::id()));
         let written = write_new(&new, text, secrecy).and_then(|()| fs::rename(&new, &path));
         written.map_err(|source| {
-            // What is left of it would be in the way next time.
+            // A leftover would block the next attempt.
             fs::remove_file(&new).ok();
             AuthorityError::File { path, source }
         })
@@ -330,7 +338,7 @@ impl Authority {
     }
 }
 
-/// Who may read a file.
+/// Readers of a file: everybody, or only its owner.
 #[derive(Clone, Copy)]
 enum Secrecy {
     Public,
@@ -338,7 +346,7 @@ enum Secrecy {
 }
 
 impl Names {
-    /// The names that every authority has, and these.
+    /// Returns the names that every authority has, and `more`.
     fn wanted(more: &[String]) -> Result<Self, AuthorityError> {
         let mut names = Self {
             dns: vec!["localhost".to_owned()],
@@ -366,8 +374,9 @@ impl Names {
         Ok(names)
     }
 
-    /// What an authority is constrained to. Fails for one that can vouch for anything else: that signs for other
-    /// authorities, has constraints that a client may pass over, or is free for names or for addresses.
+    /// Returns the names that an authority is constrained to. Fails if it could sign for anything
+    /// else: if it may sign for other authorities, if its constraints are not critical, or if names
+    /// or addresses are unconstrained.
     fn of_authority(pem: &str) -> Result<Self, String> {
         let der =
             CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| error.to_string())?;
@@ -396,7 +405,7 @@ impl Names {
                 other => return Err(format!("it is for {other:?}, which is not a name of a host")),
             }
         }
-        // A kind of name of which none is permitted is not limited (RFC 5280 4.2.1.10).
+        // Without a permitted subtree, a kind of name is unlimited (RFC 5280 4.2.1.10).
         if names.dns.is_empty() || names.addresses.is_empty() {
             return Err("it is not limited in its names, or not in its addresses".into());
         }
@@ -412,7 +421,7 @@ impl Names {
         dns.chain(addresses).collect()
     }
 
-    /// The first name that others do not have.
+    /// Returns the first name that `known` lacks.
     fn first_beyond(&self, known: &Self) -> Option<String> {
         let dns = self.dns.iter().find(|name| !known.dns.contains(name)).cloned();
         dns.or_else(|| {
@@ -430,7 +439,7 @@ impl Names {
     }
 }
 
-/// The address of a constraint; none if its mask lacks bits, so that it is for a network.
+/// Returns the address of a constraint, or `None` if it is a network.
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let (address, mask) = bytes.split_at_checked(bytes.len() / 2)?;
     if mask.iter().any(|byte| *byte != u8::MAX) {

@@ -1,4 +1,5 @@
-//! What a certificate says: whose it is, for which names, and how long.
+//! Content of a certificate: subject, issuer, names and validity. The acceptor identifies clients
+//! with it, and the server logs and prints it.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -14,7 +15,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// Names of attributes that RFC 4514 has; others are written as numbers.
+/// Attribute types with a name in RFC 4514; others are written as numbers.
 const ATTRIBUTES: [(&str, &str); 9] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.7", "L"),
@@ -27,36 +28,36 @@ const ATTRIBUTES: [(&str, &str); 9] = [
     ("0.9.2342.19200300.100.1.1", "UID"),
 ];
 
-/// What a certificate says.
+/// Content of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// Whose it is, as RFC 4514 writes it; may be empty.
+    /// The subject in the format of RFC 4514; may be empty.
     pub subject: String,
-    /// Who has signed it, likewise.
+    /// The issuer in the format of RFC 4514.
     pub issuer: String,
-    /// Names of hosts that it is for, such as `bus.example.com` and `*.example.com`.
+    /// Host names that it is valid for, such as `bus.example.com` and `*.example.com`.
     pub dns_names: Vec<String>,
-    /// Addresses that it is for.
+    /// Addresses that it is valid for.
     pub addresses: Vec<IpAddr>,
-    /// From when it is good.
+    /// Start of its validity.
     pub not_before: Timestamp,
-    /// Up to when.
+    /// End of its validity.
     pub not_after: Timestamp,
-    /// SHA-256 of all of it, in hexadecimal pairs.
+    /// SHA-256 of the certificate, in hexadecimal pairs.
     pub fingerprint: String,
 }
 
-/// A certificate that cannot be read.
+/// Error of a certificate that cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("certificate cannot be read: {0}")]
 pub struct CertificateError(String);
 
 impl Certificate {
-    /// Reads a certificate in DER form.
+    /// Parses a certificate in DER form.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if the bytes are not a certificate.
     pub fn of_der(der: &[u8]) -> Result<Self, CertificateError> {
         let parsed = parse(der)?;
         let (mut dns_names, mut addresses) = (Vec::new(), Vec::new());
@@ -83,13 +84,14 @@ impl Certificate {
         })
     }
 
-    /// Whether it is for an address.
+    /// Returns whether it is valid for an address.
     #[must_use]
     pub fn is_for_address(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address)
     }
 
-    /// Whether it is for a host: a name, or the text of an address, of IPv6 with or without brackets.
+    /// Returns whether it is valid for a host: a name, or an address as text, IPv6 with or without
+    /// brackets.
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -105,7 +107,7 @@ impl Certificate {
     }
 }
 
-/// Who somebody is by a certificate that was verified.
+/// Returns the identity in a verified client certificate.
 pub(crate) fn identity(der: &CertificateDer<'_>) -> Result<TlsIdentity, CertificateError> {
     let parsed = parse(der)?;
     Ok(TlsIdentity::new(rfc4514(parsed.subject()), Bytes::copy_from_slice(der)))
@@ -135,7 +137,7 @@ fn hex(bytes: &[u8], between: &str) -> String {
     pairs.join(between)
 }
 
-/// A name as RFC 4514 writes it: the last part first.
+/// Formats a name as in RFC 4514: the last part first.
 fn rfc4514(name: &X509Name<'_>) -> String {
     let parts: Vec<String> = name
         .iter_rdn()
@@ -149,7 +151,7 @@ fn attribute(attribute: &AttributeTypeAndValue<'_>) -> String {
     let known = ATTRIBUTES.iter().find(|(number, _)| *number == oid).map(|(_, name)| *name);
     match (known, attribute.as_str()) {
         (Some(name), Ok(value)) => format!("{name}={}", escaped(value)),
-        // What has no name, or is no text, is written as the bytes of its DER form.
+        // An attribute without a name or text form is written as its DER bytes.
         (name, _) => {
             let bytes = attribute.attr_value().to_der_vec().unwrap_or_default();
             format!("{}=#{}", name.unwrap_or(&oid), hex(&bytes, ""))
@@ -157,7 +159,7 @@ fn attribute(attribute: &AttributeTypeAndValue<'_>) -> String {
     }
 }
 
-/// A value with what has a meaning escaped; control characters too, since it stands in logs.
+/// Escapes special characters, and control characters, because the text appears in logs.
 fn escaped(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     let last = value.chars().count().saturating_sub(1);
@@ -169,7 +171,7 @@ fn escaped(value: &str) -> String {
             char if char.is_control() => {
                 let mut bytes = [0; 4];
                 for byte in char.encode_utf8(&mut bytes).bytes() {
-                    // Writing into memory cannot fail.
+                    // Writing to a string cannot fail.
                     write!(text, "\\{byte:02X}").unwrap_or_default();
                 }
             }
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!(escaped(value), expected);
     }
 
-    /// TLS-04: a subject cannot pretend to be another one by its characters.
+    /// TLS-04: special characters in a subject cannot imitate another subject.
     #[test]
     fn what_has_a_meaning_is_escaped() {
         check("shop", "shop");

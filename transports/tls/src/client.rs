@@ -1,4 +1,5 @@
-//! The side of a client: whom it trusts, and what it says when it does not.
+//! The client side of TLS: trusted authorities, the client's own certificate, and clear errors.
+//! Clients over WebSocket and AMQP and the command line use it.
 
 use std::fmt;
 use std::io;
@@ -14,7 +15,8 @@ use tokio_rustls::rustls::{
 
 use crate::files::{File, FileError, certificates_in, key_in, read};
 
-/// Whom a client trusts, and who it is. Clones share what was read of the system.
+/// Trusted authorities and client certificate of a client. Clones share the loaded authorities of
+/// the system.
 #[derive(Clone, Default)]
 pub struct ClientTls {
     authorities: Arc<[CertificateDer<'static>]>,
@@ -27,10 +29,10 @@ struct Identity {
     key: PrivateKeyDer<'static>,
 }
 
-/// Why there is no TLS with the other side. The text names the way out where there is a usual one.
+/// Reason why a TLS connection failed. The text names the usual remedy, if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The certificate of the other side was signed by nobody who is trusted here.
+    /// The server's certificate was signed by an untrusted authority.
     #[error(
         "the certificate of {0} was signed by an authority that is not trusted here; give the \
          authority's certificate with --ca or PEEKLOCK_CA (in a program with \
@@ -38,30 +40,30 @@ pub enum ConnectError {
          steps)"
     )]
     UnknownAuthority(Box<str>),
-    /// The certificate of the other side is not for the name by which it was reached.
+    /// The server's certificate is for other names.
     #[error(
         "{detail}; connect with a name that is in the certificate, or add this name to the \
          certificate"
     )]
     WrongName {
-        /// What the certificate is for.
+        /// The names of the certificate.
         detail: Box<str>,
     },
-    /// The certificate of the other side is not good for another reason.
+    /// The server's certificate is invalid for another reason.
     #[error("the certificate of {host} is not valid: {detail}")]
     BadCertificate {
-        /// The other side.
+        /// The host.
         host: Box<str>,
-        /// What is wrong.
+        /// Description of the flaw.
         detail: Box<str>,
     },
-    /// The other side speaks something else.
+    /// The server does not use TLS.
     #[error("{0} does not use TLS there; use ws:// instead of wss://, or another port")]
     NotTls(Box<str>),
-    /// The other side wants a certificate of the client, and has got none that is good there.
+    /// The server requires a client certificate, and got none that it accepts.
     #[error("{0} requires a client certificate that it trusts, and none was given")]
     CertificateWanted(Box<str>),
-    /// The other side has ended the connection instead of an answer.
+    /// The server closed the connection during the handshake.
     #[error(
         "{0} closed the connection during the TLS handshake; it may not use TLS there: try ws:// \
          instead of wss://"
@@ -70,35 +72,36 @@ pub enum ConnectError {
     /// The host is neither a name nor an address.
     #[error("`{0}` must be the name of a host or an address")]
     NotAHost(Box<str>),
-    /// TLS failed in another way, or the connection did.
+    /// TLS or the connection failed in another way.
     #[error("no TLS with {host}: {source}")]
     Failed {
-        /// The other side.
+        /// The host.
         host: Box<str>,
-        /// What happened.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
 }
 
 impl ClientTls {
-    /// Trusts the authorities of the system, which are read when they are first needed.
+    /// Trusts the authorities of the system, which are loaded on first use.
     #[must_use]
     pub fn of_system() -> Self {
         Self::default()
     }
 
-    /// The same, and these authorities too.
+    /// Adds trusted authorities.
     #[must_use]
     pub fn trusting(self, authorities: impl IntoIterator<Item = CertificateDer<'static>>) -> Self {
         let authorities = self.authorities.iter().cloned().chain(authorities).collect();
         Self { authorities, identity: self.identity, config: Arc::default() }
     }
 
-    /// The same with a certificate to show to who asks for one, and its key, from files in PEM form.
+    /// Adds a client certificate with its key, from PEM files, for servers that request one.
     ///
     /// # Errors
-    /// When they cannot be read. Whether they fit each other is found out by the first connection.
+    /// Returns an error if a file cannot be read. The first connection checks whether certificate
+    /// and key match.
     pub fn with_identity(
         self,
         certificate: &std::path::Path,
@@ -111,8 +114,8 @@ impl ClientTls {
         Ok(Self { authorities: self.authorities, identity, config: Arc::default() })
     }
 
-    /// TLS over a socket to this host: a name, or an address, of IPv6 with or without brackets. The certificate of the
-    /// other side is always verified, and its name too (TLS-06).
+    /// Connects TLS over a socket to this host: a name or an address, IPv6 with or without
+    /// brackets. Always verifies the server's certificate and its name (TLS-06).
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -133,8 +136,8 @@ impl ClientTls {
         TlsConnector::from(config).connect(name, socket).await.map_err(failed)
     }
 
-    /// What went wrong on a stream that [`Self::connect`] has made: TLS 1.3 tells a client only after the handshake that
-    /// its certificate is not good.
+    /// Explains an error on a stream from [`Self::connect`]: with TLS 1.3 a client learns only
+    /// after the handshake that the server rejects its certificate.
     #[must_use]
     pub fn explain(host: &str, error: io::Error) -> ConnectError {
         explain(host, error)
@@ -156,10 +159,11 @@ impl Identity {
     }
 }
 
-/// How a client of HTTP or WebSocket speaks TLS: it trusts the authorities of the system, and these.
+/// Returns the TLS configuration of an HTTP or WebSocket client that trusts the authorities of the
+/// system and `authorities`.
 ///
 /// # Errors
-/// When an authority, or the certificate and key to show, cannot be used.
+/// Returns an error if an authority, or the client certificate with its key, cannot be used.
 pub fn client_config(
     authorities: &[CertificateDer<'static>],
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
@@ -169,7 +173,7 @@ pub fn client_config(
         tracing::warn!(%error, "cannot read the certificates of the system");
     }
     let mut roots = RootCertStore::empty();
-    // Some that systems have are not fit for use, which harms nobody.
+    // Systems may have unusable certificates, which are skipped.
     roots.add_parsable_certificates(system.certs);
     for certificate in authorities {
         roots.add(certificate.clone())?;

@@ -1,38 +1,40 @@
-//! What an operator can set.
+//! Settings of TLS. The server reads them from its configuration file.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The settings of TLS, which all listeners of a broker share.
+/// Settings of TLS, shared by all listeners of a broker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TlsConfig {
-    /// `tls.certificate_file`: the certificate in PEM form, and behind it those that lead to its authority.
+    /// `tls.certificate_file`: the certificate in PEM form, followed by its chain of issuers.
     pub certificate_file: PathBuf,
     /// `tls.key_file`: its private key in PEM form (PKCS#8, PKCS#1 or SEC1).
     pub key_file: PathBuf,
-    /// `tls.client_ca_file`, `tls.client_certificate_required`: whether clients show certificates.
+    /// `tls.client_ca_file`, `tls.client_certificate_required`: whether clients present
+    /// certificates.
     pub client_certificates: ClientCertificates,
-    /// `tls.handshake_timeout`: how long a handshake may take.
+    /// `tls.handshake_timeout`: time limit of a handshake.
     pub handshake_timeout: Duration,
-    /// `tls.handshake_count_max`: handshakes at the same time, over all listeners; for a further one the oldest
-    /// ends. Each has at most 64 KiB in memory.
+    /// `tls.handshake_count_max`: maximum number of concurrent handshakes over all listeners; a
+    /// further one ends the oldest. Each uses at most 64 KiB.
     pub handshake_count_max: usize,
 }
 
-/// Whether clients show certificates.
+/// Whether clients present certificates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientCertificates {
-    /// They are not asked for one.
+    /// Clients are not asked for a certificate.
     Ignored,
-    /// They may show one by the authorities in this file; one by somebody else is refused.
+    /// Clients may present a certificate of the authorities in this file; other certificates are
+    /// refused.
     Optional(PathBuf),
-    /// They must.
+    /// Clients must present a certificate of the authorities in this file.
     Required(PathBuf),
 }
 
 impl TlsConfig {
-    /// The defaults with this certificate and key.
+    /// Returns the defaults with this certificate and key.
     #[must_use]
     pub fn of_files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Certificates and keys in PEM form.
+//! Reading of certificates and keys in PEM form. `source.rs` and `client.rs` use it.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A file has at most so many bytes: as many authorities as systems trust are a quarter of it.
+/// Maximum size of a file; the usual set of system authorities has a quarter of that.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Which of the files of [`TlsConfig`](crate::TlsConfig) it is.
+/// The files of [`TlsConfig`](crate::TlsConfig).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum File {
     /// `tls.certificate_file`.
@@ -21,7 +21,7 @@ pub enum File {
     Authorities,
 }
 
-/// Why a file cannot be used. The text names the file and what is wrong, and nothing of a key.
+/// Reason why a file cannot be used. The text contains the path and the flaw, but nothing of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read.
@@ -29,26 +29,26 @@ pub enum FileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Which one it is.
+        /// Its role.
         file: File,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// It does not have what it should have.
+    /// The file has unexpected content.
     #[error("`{}` {detail}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// Which one it is.
+        /// Its role.
         file: File,
-        /// What is wrong.
+        /// Description of the flaw.
         detail: String,
     },
 }
 
 impl FileError {
-    /// Which file it is about.
+    /// Returns the role of the file.
     #[must_use]
     pub const fn file(&self) -> File {
         match self {
@@ -61,15 +61,15 @@ impl FileError {
     }
 }
 
-/// The certificates of a file in PEM form, at least one: authorities that are trusted.
+/// Returns the certificates in a PEM file, at least one, as trusted authorities.
 ///
 /// # Errors
-/// When the file cannot be read, or holds none.
+/// Returns an error if the file cannot be read or has no certificate.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
     certificates_in(&read(path, File::Authorities)?, path, File::Authorities)
 }
 
-/// The whole file, within the bound.
+/// Reads a whole file of bounded size.
 pub(crate) fn read(path: &Path, file: File) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     let reading = std::fs::File::open(path)

@@ -1,12 +1,13 @@
-//! Handshakes that are under way, of TLS or of what is spoken over it, of which there is a bound: beyond it the oldest
-//! makes room. Who is who they say is done in a few round trips; who keeps half a handshake open is the oldest soon.
+//! Limit on concurrent handshakes, of TLS or of the protocol inside it. Beyond the limit the oldest
+//! handshake is ended. A genuine client completes its handshake in a few round trips, so incomplete
+//! handshakes of attackers become the oldest soon.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// All of them, by age.
+/// All current handshakes, by age.
 pub struct Handshakes {
     count_max: usize,
     under_way: Mutex<UnderWay>,
@@ -18,7 +19,7 @@ struct UnderWay {
     by_age: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// One of them, until this is dropped.
+/// A place for one handshake, until dropped.
 pub struct Handshake {
     all: Arc<Handshakes>,
     key: u64,
@@ -26,13 +27,13 @@ pub struct Handshake {
 }
 
 impl Handshakes {
-    /// At most so many at once.
+    /// Creates a limit of `count_max` handshakes, at least 1.
     #[must_use]
     pub fn new(count_max: usize) -> Arc<Self> {
         Arc::new(Self { count_max: count_max.max(1), under_way: Mutex::default() })
     }
 
-    /// A place for one that begins.
+    /// Registers a new handshake. Beyond the limit, the oldest is notified to end.
     #[must_use]
     pub fn enter(self: &Arc<Self>) -> Handshake {
         let told = Arc::new(Notify::new());
@@ -48,7 +49,7 @@ impl Handshakes {
         Handshake { all: Arc::clone(self), key, told }
     }
 
-    /// Tells the oldest to make room, if there is one.
+    /// Notifies the oldest handshake, if any, to end.
     pub fn make_room(&self) {
         let oldest = self.lock().by_age.pop_first();
         if let Some((_, oldest)) = oldest {
@@ -62,7 +63,7 @@ impl Handshakes {
 }
 
 impl Handshake {
-    /// Waits until somebody else needs its place.
+    /// Waits until another handshake needs the place.
     pub async fn needed(&self) {
         self.told.notified().await;
     }
@@ -86,7 +87,7 @@ mod tests {
         pin!(place.needed()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// TLS-03: beyond the bound the oldest handshake makes room, and none that is younger.
+    /// TLS-03: beyond the limit the oldest handshake ends, and no younger one.
     #[test]
     fn the_oldest_makes_room() {
         let handshakes = Handshakes::new(2);

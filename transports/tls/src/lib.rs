@@ -1,4 +1,4 @@
-//! TLS by rustls, once for all listeners and clients of a broker.
+//! TLS with rustls, for all listeners and clients of a broker.
 //!
 //! ```text
 //!  files ─► Tls ──► Acceptor ─► accept(socket) ─► Stream, with the identity of a client's certificate
@@ -8,20 +8,21 @@
 //!  Roots ─► ClientTls ─► connect(host, socket)       who the other side is, or why it is not trusted
 //! ```
 //!
-//! | File | What |
+//! | File | Content |
 //! |---|---|
-//! | `config.rs` | what an operator sets |
-//! | `files.rs` | certificates and keys in PEM form |
-//! | `certificate.rs` | what a certificate says: subject, names, times |
-//! | `source.rs`, `watch.rs` | the pair in use, and the next one |
-//! | `standing.rs` | when it is said that a certificate ends |
-//! | `acceptor.rs`, `handshakes.rs` | the handshake, bounded in time and number |
-//! | `stream.rs` | what a listener reads and writes |
-//! | `client.rs` | the side of a client |
-//! | `authority.rs` | an authority for development (feature `authority`) |
+//! | `config.rs` | settings |
+//! | `files.rs` | reading of certificates and keys in PEM form |
+//! | `certificate.rs` | content of a certificate: subject, names, validity |
+//! | `source.rs`, `watch.rs` | the certificate and key in use, and their replacement |
+//! | `standing.rs` | validity of a certificate, and when it is logged |
+//! | `acceptor.rs`, `handshakes.rs` | the handshake, limited in time and number |
+//! | `lines.rs` | limit on log lines that clients can cause |
+//! | `stream.rs` | the stream that a listener reads and writes |
+//! | `client.rs` | the client side |
+//! | `authority.rs` | a development authority (feature `authority`) |
 //!
-//! Absent on purpose: a way to switch verification off, and what a certificate's subject may do, which is an
-//! [`Authorizer`](peeklock_core::contract::Authorizer)'s to say.
+//! Deliberately absent: disabling verification, and rights of a certificate's subject, which an
+//! [`Authorizer`](peeklock_core::contract::Authorizer) decides.
 
 mod acceptor;
 #[cfg(feature = "authority")]

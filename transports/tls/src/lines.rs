@@ -1,11 +1,12 @@
-//! A bound on lines of the log that strangers can cause.
+//! Limit on log lines that unauthenticated clients can cause. The acceptor asks before each
+//! warning.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines that are written in a while; the next one says how many were left out.
+/// Maximum number of lines in a period. The next line states how many were omitted.
 const LINES_MAX: u32 = 10;
-/// How long that is.
+/// Length of a period.
 const WHILE: Duration = Duration::from_secs(10);
 
 /// Lines about handshakes.
@@ -20,7 +21,7 @@ struct State {
 }
 
 impl Lines {
-    /// Whether one more line may be written, with the number of lines that were left out before it.
+    /// Returns whether another line may be written, with the number of lines omitted before it.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.is_none_or(|since| now.saturating_duration_since(since) >= WHILE) {
@@ -39,7 +40,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// TLS-03: strangers fill no log; the next line says how many were left out.
+    /// TLS-03: clients cannot fill the log, and the next line states the number of omitted lines.
     #[test]
     fn lines_have_a_bound() {
         let (lines, begin) = (Lines::default(), Instant::now());

@@ -1,4 +1,5 @@
-//! The pair in use, and how it is replaced while connections go on.
+//! The certificate and key in use, and their replacement while connections stay open. Listeners get
+//! their acceptors here, and `watch.rs` calls [`Tls::reload`].
 
 use std::fmt;
 use std::path::Path;
@@ -18,22 +19,22 @@ use crate::handshakes::Handshakes;
 use crate::lines::Lines;
 use crate::standing::{Said, Standing};
 
-/// The certificate of a broker with its key, read from files, for all its listeners.
+/// A broker's certificate and key, loaded from files, for all of its listeners.
 pub struct Tls {
     pub(crate) config: TlsConfig,
     pub(crate) handshakes: Arc<Handshakes>,
     pub(crate) lines: Lines,
     in_use: RwLock<Arc<InUse>>,
-    /// What was read last, good or not: what has not changed is not judged again.
+    /// Content at the last check, valid or not: unchanged files are not checked again.
     seen: Mutex<Contents>,
 }
 
-/// What looking at the files has come to.
+/// Result of checking the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reloaded {
-    /// They have not changed since they were looked at last.
+    /// The files have not changed since the last check.
     Unchanged,
-    /// What they have now is in use, for connections from now on.
+    /// New connections use the changed files.
     Changed,
 }
 
@@ -42,14 +43,14 @@ struct InUse {
     other: Arc<ServerConfig>,
     certificate: Certificate,
     contents: [u8; 32],
-    /// Of its end.
+    /// Last report of the certificate's validity.
     said: Mutex<Said>,
 }
 
-/// The bytes of the files, by their digest.
+/// Digest of the files; `None` if they could not be read.
 type Contents = Option<[u8; 32]>;
 
-/// The files as they are now.
+/// Current content of the files.
 struct Read {
     certificate: Vec<u8>,
     key: Vec<u8>,
@@ -57,11 +58,11 @@ struct Read {
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Loads the files.
     ///
     /// # Errors
-    /// When one cannot be read, or they do not fit each other. A certificate that has expired is told in the log, and
-    /// used.
+    /// Returns an error if a file cannot be read, or if they do not belong together. An expired
+    /// certificate is logged and used.
     pub fn open(config: TlsConfig) -> Result<Arc<Self>, FileError> {
         let read = Read::of(&config)?;
         let in_use = InUse::new(&config, &read)?;
@@ -76,16 +77,18 @@ impl Tls {
         }))
     }
 
-    /// Reads the files again, and uses what they have if it has changed and can be used (TLS-02). Connections that are
-    /// open go on with what they have begun with.
+    /// Loads the files again and uses them if they have changed and are valid (TLS-02). Open
+    /// connections keep their certificate.
     ///
     /// # Errors
-    /// When what has changed cannot be used: what is in use stays. Told once for each change.
+    /// Returns an error if the changed files cannot be used; the certificate in use stays. Each
+    /// change is reported once.
     pub fn reload(&self) -> Result<Reloaded, FileError> {
         let mut seen = self.seen();
         let read = match Read::of(&self.config) {
             Ok(read) => read,
-            // A file that is being replaced may be away for a moment: it is told when it stays away.
+            // A file may be absent for a moment while it is replaced, so the first failure is not
+            // reported.
             Err(error) => {
                 return if seen.take().is_some() { Err(error) } else { Ok(Reloaded::Unchanged) };
             }
@@ -95,7 +98,7 @@ impl Tls {
             return Ok(Reloaded::Unchanged);
         }
         *seen = Some(contents);
-        // A file that was away, and is there again as it was.
+        // A file was absent and has come back unchanged.
         if self.in_use().contents == contents {
             return Ok(Reloaded::Unchanged);
         }
@@ -114,19 +117,20 @@ impl Tls {
         Ok(Reloaded::Changed)
     }
 
-    /// Says in the log where the certificate in use stands, if it is time: when that has changed since it was said, and once a
-    /// day while it is not good or ends within two weeks (TLS-02). Returns what was said.
+    /// Logs the validity of the certificate in use if due: when it has changed since the last log
+    /// line, and once a day while it is invalid or expires within two weeks (TLS-02). Returns the
+    /// logged state.
     pub fn remind(&self, now: Timestamp) -> Option<Standing> {
         self.in_use().tell_end(now)
     }
 
-    /// The certificate in use.
+    /// Returns the certificate in use.
     #[must_use]
     pub fn certificate(&self) -> Certificate {
         self.in_use().certificate.clone()
     }
 
-    /// What a listener makes streams with.
+    /// Returns the acceptor of a listener.
     #[must_use]
     pub fn acceptor(self: &Arc<Self>, protocol: Protocol) -> Acceptor {
         Acceptor::new(Arc::clone(self), protocol)
@@ -221,8 +225,8 @@ impl InUse {
             unusable(format!("and `{}` do not belong together: {error}", config.key_file.display()))
         })?;
         if config.client_certificates != ClientCertificates::Ignored {
-            // A session that is resumed has the certificate of its client in it, which nobody verifies again: it would
-            // let in whose certificate has expired meanwhile (TLS-04).
+            // A resumed session contains the client's certificate without verifying it again, so an
+            // expired certificate would be accepted (TLS-04).
             other.session_storage = Arc::new(NoServerSessionStorage {});
             other.send_tls13_tickets = 0;
         }
@@ -237,7 +241,7 @@ impl InUse {
         })
     }
 
-    /// Says when it will be, or was, too late, if that is due.
+    /// Logs the validity if due.
     fn tell_end(&self, now: Timestamp) -> Option<Standing> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = said.due(&self.certificate, now)?;
@@ -275,7 +279,7 @@ fn authorities(text: &[u8], path: &Path) -> Result<RootCertStore, FileError> {
     Ok(roots)
 }
 
-/// Who has the key can stand in for the broker.
+/// Warns if every user of the machine can read the key: its holder can impersonate the broker.
 #[cfg(unix)]
 fn tell_readable_key(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,29 +1,29 @@
-//! Where a certificate stands in its time, and when that is said. Nobody looks at one that is in use, and with its end every
-//! client is refused.
+//! Validity of a certificate at a time, and when it is logged. Operators rarely check a certificate
+//! in use, and all clients fail when it expires.
 
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::certificate::Certificate;
 
-/// How long before its end a certificate is spoken of.
+/// Time before expiry from which a certificate expires soon.
 const SOON: TimeSpan = TimeSpan::from_days(14);
-/// After so long what somebody has to act on is said again.
+/// Interval between repeated warnings.
 const SAID_AGAIN_AFTER: TimeSpan = TimeSpan::from_days(1);
 
-/// Where a certificate stands in its time.
+/// Validity of a certificate at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It is good, for two weeks at least.
+    /// Valid for at least two weeks.
     Good,
-    /// It is good, and ends within two weeks.
+    /// Valid, but expires within two weeks.
     EndsSoon,
-    /// It is not good yet.
+    /// Not valid yet.
     NotYet,
-    /// It has ended.
+    /// Expired.
     Ended,
 }
 
-/// What was said of a certificate last, and when.
+/// The last logged state, and its time.
 #[derive(Default)]
 pub(crate) struct Said(Option<(Standing, Timestamp)>);
 
@@ -42,13 +42,13 @@ impl Standing {
 }
 
 impl Said {
-    /// What is to be said of this certificate now: what has changed at once, and what is not good once a day.
+    /// Returns the state to log now: a changed state immediately, and a warning state once a day.
     pub(crate) fn due(&mut self, certificate: &Certificate, now: Timestamp) -> Option<Standing> {
         let standing = Standing::of(certificate, now);
         if let Some((said, at)) = self.0
             && said == standing
         {
-            // A wall clock that was set back is no reason for silence.
+            // After the clock was set back, log again.
             let is_day_over = now < at || now >= at.plus(SAID_AGAIN_AFTER);
             if standing == Standing::Good || !is_day_over {
                 return None;

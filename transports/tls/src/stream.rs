@@ -1,4 +1,5 @@
-//! What a listener reads and writes: a socket, or TLS on it.
+//! The stream of a listener: a plain socket, or TLS over it. The acceptor creates it, and the
+//! transports read and write it.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -24,18 +25,18 @@ struct Secure {
     identity: Option<TlsIdentity>,
 }
 
-/// What was learnt of a connection before it is served.
+/// Information about a connection from before it is served.
 #[derive(Default)]
 struct Before {
-    /// Bytes that were read to tell what is spoken, and are read again.
+    /// Bytes that were read to detect the protocol, and are read again.
     unread: Bytes,
-    /// Whether the other end of the socket is a proxy that has said so, and where its client is if it said that too.
+    /// Whether a proxy announced itself, and the client's address if the proxy sent it.
     is_relayed: bool,
     client: Option<SocketAddr>,
 }
 
 impl Stream {
-    /// Without TLS.
+    /// Creates a stream without TLS.
     #[must_use]
     pub fn plain(socket: TcpStream) -> Self {
         Self(Inner::Plain(socket), Before::default())
@@ -45,7 +46,7 @@ impl Stream {
         Self(Inner::Secure(Box::new(Secure { stream, identity })), Before::default())
     }
 
-    /// The same by way of a proxy, which may have said where its client is.
+    /// Marks the stream as relayed by a proxy, which may have sent the client's address.
     #[must_use]
     pub fn relayed(mut self, client: Option<SocketAddr>) -> Self {
         self.1.is_relayed = true;
@@ -53,19 +54,20 @@ impl Stream {
         self
     }
 
-    /// What was read is read again, before anything else. Nothing that was given back before may be left.
+    /// Puts bytes back so that they are read again first. The bytes of an earlier call must all
+    /// have been read.
     pub fn give_back(&mut self, bytes: impl Into<Bytes>) {
         debug_assert!(self.1.unread.is_empty(), "bytes would be read in another order");
         self.1.unread = bytes.into();
     }
 
-    /// Where its client is.
+    /// Returns the client's address.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
         self.1.client.or_else(|| self.socket().peer_addr().ok())
     }
 
-    /// Who its client is by the certificate that it has shown, which was verified (TLS-04).
+    /// Returns the identity in the client's verified certificate (TLS-04).
     #[must_use]
     pub fn identity(&self) -> Option<&TlsIdentity> {
         match &self.0 {
@@ -74,7 +76,7 @@ impl Stream {
         }
     }
 
-    /// Its client, that has shown nothing yet but where it comes from, and its certificate.
+    /// Returns the client as a principal with only its address and its certificate.
     #[must_use]
     pub fn principal(&self) -> Principal {
         let principal = Principal::anonymous().from_peer(self.peer());
@@ -85,7 +87,8 @@ impl Stream {
         }
     }
 
-    /// The socket below, such as for its options. What is read of it or written to it directly breaks TLS.
+    /// Returns the underlying socket, for example for its options. Reading or writing it directly
+    /// breaks TLS.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         match &self.0 {
@@ -94,11 +97,11 @@ impl Stream {
         }
     }
 
-    /// Whether the end of what its client sends has arrived, also while what was sent before it is unread, as far as
-    /// the system tells: Linux does.
+    /// Returns whether the client has ended its sending side, even while earlier bytes are unread.
+    /// Works only if the system reports it, as Linux does.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        // What the system has told last is here: nobody is waited for.
+        // Polls once and does not wait.
         let told = pin!(self.socket().ready(Interest::READABLE));
         let mut context = Context::from_waker(Waker::noop());
         matches!(told.poll(&mut context), Poll::Ready(Ok(told)) if told.is_read_closed())
@@ -185,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// HTP-11: the end of a client is seen behind what it has sent and nobody has read, also where it breaks off.
+    /// HTP-11: the end of a client is detected while its data is unread, also after a reset.
     #[tokio::test]
     async fn an_end_is_seen_behind_what_is_unread() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -203,7 +206,7 @@ mod tests {
             while !stream.has_ended() {
                 tokio::task::yield_now().await;
             }
-            // It does not take away what was sent before it.
+            // The earlier data stays readable.
             let read = stream.read(&mut [0; 10]).await;
             assert!(is_reset || read.unwrap() == 10);
         }

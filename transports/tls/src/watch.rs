@@ -1,6 +1,7 @@
-//! Looks at the files now and then. They are read, not asked for their times: a time may stay the same when a file
-//! is replaced by a link, as orchestrators do, or within one tick of the file system's clock. What is in use and ends is
-//! spoken of again meanwhile.
+//! Thread that checks the certificate files regularly; the server starts it. It compares the
+//! content and not the modification time, which can stay the same when a file is replaced by a
+//! link, as orchestrators do, or within one tick of the file system's clock. It also repeats the
+//! warnings about expiry.
 
 use std::io;
 use std::sync::Arc;
@@ -10,20 +11,21 @@ use std::time::Duration;
 
 use crate::source::{Reloaded, Tls, now};
 
-/// How often the files are read, a few kilobytes.
+/// Interval between two checks, which read a few kilobytes.
 const LOOK_EACH: Duration = Duration::from_secs(2);
 
-/// Reads changed files again as long as this lives, in a thread of its own, and says each day that a certificate ends.
+/// Reloads changed files in its own thread until it is dropped, and logs each day that a
+/// certificate expires.
 pub struct Watch {
     end: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Begins to look.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When there is no thread for it.
+    /// Returns an error if the thread cannot be started.
     pub fn start(tls: &Arc<Tls>) -> io::Result<Self> {
         let tls = Arc::clone(tls);
         let (end, ended) = mpsc::channel();
@@ -34,7 +36,7 @@ impl Watch {
     }
 }
 
-/// Looks, each time that it has waited, as long as there is something to wait for.
+/// Checks after each wait, until `waits` returns false.
 fn look_again(tls: &Tls, mut waits: impl FnMut(Duration) -> bool) {
     while waits(LOOK_EACH) {
         match tls.reload() {
@@ -78,8 +80,8 @@ mod tests {
         std::fs::write(&config.key_file, key.serialize_pem()).unwrap();
     }
 
-    /// TLS-02: a pair that has changed is in use within 5 s, even if it changed just after it was looked at. No time passes
-    /// but the one that is waited for.
+    /// TLS-02: a changed pair is in use within 5 s, even if it changed just after a check. The test
+    /// simulates the waits, so no real time passes.
     #[test]
     fn a_changed_pair_is_in_use_within_five_seconds() {
         let name = format!("peeklock-tls-watch-{}", std::process::id());

@@ -1,4 +1,4 @@
-//! The development authority.
+//! Tests of the development authority.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -20,7 +20,8 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// TLS-05: it is made on first use, for the names of this machine and those given; its keys are its owner's.
+/// TLS-05: the authority is created on first use, for the names of this machine and the given ones.
+/// Its keys are readable only by their owner.
 #[test]
 fn an_authority_is_made_on_first_use() {
     run(async {
@@ -52,7 +53,8 @@ fn an_authority_is_made_on_first_use() {
     });
 }
 
-/// TLS-05: who has the authority's key can make certificates for its own names and names below them, and for no others.
+/// TLS-05: with the authority's key one can create certificates only for its own names and the
+/// names below them.
 #[test]
 fn an_authority_vouches_for_its_own_names_alone() {
     run(async {
@@ -83,8 +85,8 @@ fn an_authority_vouches_for_its_own_names_alone() {
     });
 }
 
-/// TLS-05: an authority is offered to be trusted only if it is limited to names and addresses of hosts, and signs for no other
-/// authority.
+/// TLS-05: an authority is trustworthy only if it is limited to names and addresses of hosts, and
+/// cannot sign for other authorities.
 #[test]
 fn an_authority_that_is_not_limited_is_not_trustworthy() {
     let authority = Authority::at(directory("foreign"));
@@ -126,7 +128,7 @@ fn an_authority_that_is_not_limited_is_not_trustworthy() {
     assert_eq!(authority.trustworthy().unwrap().unwrap().pem, limited);
 }
 
-/// TLS-05: keys are not written to where a link in the place of the directory leads.
+/// TLS-05: keys are not written through a symbolic link in place of the directory.
 #[test]
 fn a_link_in_the_place_of_the_directory_is_refused() {
     let place = directory("linked");
@@ -140,7 +142,8 @@ fn a_link_in_the_place_of_the_directory_is_refused() {
     assert_eq!(std::fs::read_dir(place.join("theirs")).unwrap().count(), 0);
 }
 
-/// TLS-05: at a start within 60 days of its end the certificate is made anew, by the same authority, and not before.
+/// TLS-05: a start within 60 days of its expiry renews the certificate with the same authority; an
+/// earlier start does not.
 #[test]
 fn a_certificate_is_made_anew_before_its_end() {
     let authority = Authority::at(directory("in-time"));
@@ -168,7 +171,8 @@ fn a_certificate_is_made_anew_before_its_end() {
     }
 }
 
-/// TLS-05: another name wants another authority, and says so; what is lost of the certificate is made by the same one.
+/// TLS-05: a further name needs a new authority, as the error states. A lost certificate is
+/// recreated by the same authority.
 #[test]
 fn what_is_missing_is_made_by_the_same_authority() {
     run(async {

@@ -1,4 +1,4 @@
-//! Certificates of clients.
+//! Tests of client certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::pair::{
     Issuer, Server, authority, config, directory, issued, run, talk, trusting, write_pair,
 };
 
-/// A client with a certificate by an authority.
+/// Returns a client with a certificate of `issuer`.
 fn client(
     directory: &Path,
     server: &Issuer,
@@ -41,7 +41,7 @@ fn named(parts: &[(DnType, &str)]) -> impl Fn(&mut CertificateParams) {
     move |params| params.distinguished_name = name.clone()
 }
 
-/// The settings of a listener that trusts an authority of clients.
+/// Returns settings of a listener that trusts an authority for clients.
 fn asking(directory: &Path, clients: &Issuer, is_required: bool) -> TlsConfig {
     let file = directory.join("clients.pem");
     std::fs::write(&file, clients.pem()).unwrap();
@@ -54,7 +54,8 @@ fn asking(directory: &Path, clients: &Issuer, is_required: bool) -> TlsConfig {
     config
 }
 
-/// TLS-04: the subject of a verified certificate is in the principal, as RFC 4514 writes it, and the certificate too.
+/// TLS-04: the principal contains the verified certificate and its subject in the format of RFC
+/// 4514.
 #[test]
 fn a_certificate_says_who_its_client_is() {
     run(async {
@@ -84,13 +85,13 @@ fn a_certificate_says_who_its_client_is() {
             let shown = peeklock_tls::certificates(&directory.join("client.pem")).unwrap();
             assert_eq!(&identity.certificate[..], &shown[0][..]);
         }
-        // Who shows none is nobody in particular.
+        // A client without a certificate has no identity.
         talk(&mut server.connect(&trusting(&ours)).await.unwrap()).await.unwrap();
         assert!(server.next().await.unwrap().is_none());
     });
 }
 
-/// TLS-04: a certificate by somebody else, or that has expired, is refused and not passed over.
+/// TLS-04: a certificate of an untrusted authority and an expired one are refused, not ignored.
 #[test]
 fn a_certificate_that_is_not_good_is_refused() {
     run(async {
@@ -104,7 +105,7 @@ fn a_certificate_that_is_not_good_is_refused() {
         };
         let late = client(&directory, &ours, &theirs, expired);
         for client in [stranger, late] {
-            // TLS 1.3 tells a client after the handshake.
+            // With TLS 1.3 a client learns of the refusal after the handshake.
             if let Ok(mut stream) = server.connect(&client).await {
                 assert!(talk(&mut stream).await.is_err());
             }
@@ -113,7 +114,7 @@ fn a_certificate_that_is_not_good_is_refused() {
     });
 }
 
-/// TLS-04: where a certificate is required, who shows none is refused, and is told why.
+/// TLS-04: where a certificate is required, a client without one is refused with the reason.
 #[test]
 fn a_required_certificate_is_asked_for() {
     run(async {
@@ -130,7 +131,7 @@ fn a_required_certificate_is_asked_for() {
         talk(&mut server.connect(&client).await.unwrap()).await.unwrap();
         assert_eq!(&*server.next().await.unwrap().unwrap().subject, "CN=shop");
 
-        // Whom clients are trusted by can change as well (TLS-02).
+        // The authorities for clients can change too (TLS-02).
         let others = authority("others");
         std::fs::write(directory.join("clients.pem"), others.pem()).unwrap();
         server.tls.reload().unwrap();
@@ -141,7 +142,7 @@ fn a_required_certificate_is_asked_for() {
     });
 }
 
-/// A client that has a certificate by an authority, speaks one version, and keeps the sessions that it is offered.
+/// Returns a connector with a client certificate, one TLS version and a session cache.
 fn keeping_sessions(
     directory: &Path,
     (server, clients): (&Issuer, &Issuer),
@@ -162,8 +163,8 @@ fn keeping_sessions(
     TlsConnector::from(Arc::new(config))
 }
 
-/// TLS-04: the certificate of a client is verified by each handshake, or one that has expired would go on by the session
-/// in which it was good. Where none is asked for, a session is taken up again.
+/// TLS-04: each handshake verifies the client's certificate; a resumed session would accept one
+/// that has expired. Sessions are resumed only if no certificate is requested.
 #[test]
 fn a_certificate_is_verified_by_each_handshake() {
     run(async {
@@ -187,7 +188,7 @@ fn a_certificate_is_verified_by_each_handshake() {
                         let (name, socket) = ("localhost", server.socket().await);
                         let mut stream =
                             client.connect(name.try_into().unwrap(), socket).await.unwrap();
-                        // What is offered for a session comes before the first answer.
+                        // Session tickets arrive before the first answer.
                         talk(&mut stream).await.unwrap();
                         assert_eq!(stream.get_ref().1.handshake_kind(), Some(expected));
                         let identity = server.next().await.unwrap();

@@ -1,4 +1,4 @@
-//! Half handshakes.
+//! Tests of incomplete handshakes.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -11,16 +11,16 @@ use tokio::time::advance;
 
 use super::pair::{Server, authority, config, directory, run, talk, trusting, write_pair};
 
-/// The head of a handshake record, whose content does not come.
+/// Head of a handshake record without its content.
 const HALF: [u8; 6] = [22, 3, 1, 2, 0, 1];
 
 async fn is_closed(mut socket: TcpStream) -> bool {
     let mut rest = Vec::new();
-    // It may be reset: what was sent is not read.
+    // The connection may be reset, because the sent bytes are unread.
     socket.read_to_end(&mut rest).await.is_err() || rest.is_empty()
 }
 
-/// TLS-03: half a handshake, and a connection that says nothing, end in time.
+/// TLS-03: an incomplete handshake and a silent connection end after the time limit.
 #[test]
 fn half_a_handshake_ends_in_time() {
     run(async {
@@ -38,7 +38,7 @@ fn half_a_handshake_ends_in_time() {
     });
 }
 
-/// TLS-03: unless it is said otherwise, a handshake has 5 s, however much of it has come, and no longer.
+/// TLS-03: by default a handshake has exactly 5 s, regardless of how much has arrived.
 #[tokio::test(start_paused = true)]
 async fn half_a_handshake_ends_after_five_seconds() {
     let directory = directory("five-seconds");
@@ -60,8 +60,8 @@ async fn half_a_handshake_ends_after_five_seconds() {
     }
 }
 
-/// TLS-03: of more handshakes than there may be the oldest ends, and who comes with a whole one is served beside any number
-/// of halves.
+/// TLS-03: beyond the limit the oldest handshake ends, and a client with a complete handshake is
+/// served despite any number of incomplete ones.
 #[test]
 fn half_handshakes_keep_nobody_out() {
     run(async {
@@ -88,7 +88,7 @@ fn half_handshakes_keep_nobody_out() {
         for half in halves.drain(..9) {
             assert!(is_closed(half).await);
         }
-        // The others have their time still.
+        // The others keep their time.
         for half in &halves {
             let pending = half.try_read(&mut [0]).unwrap_err();
             assert_eq!(pending.kind(), std::io::ErrorKind::WouldBlock);
@@ -96,14 +96,14 @@ fn half_handshakes_keep_nobody_out() {
     });
 }
 
-/// TLS-03: what claims to be long, or is no hello, is refused without being waited for.
+/// TLS-03: an oversized record and an invalid message are refused immediately.
 #[test]
 fn nonsense_is_refused() {
     run(async {
         let directory = directory("nonsense");
         write_pair(&directory, &authority("ours"), |_| {});
         let mut server = Server::start(config(&directory)).await;
-        // A record longer than records are; a message of 16 MiB; a message of a kind that there is not.
+        // A record over the maximum length, a message of 16 MiB, and a message of an unknown type.
         let long = [22, 3, 1, 0xff, 0xff, 1];
         let huge = [&[22, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff][..], &[0; 64]].concat();
         let kind = [22, 3, 1, 0, 4, 99, 0, 0, 0];
@@ -115,8 +115,9 @@ fn nonsense_is_refused() {
     });
 }
 
-/// TLS-03: a handshake holds at most 64 KiB, small as the records may be in which it comes: it ends when so much has come of a
-/// message that is within what one may announce, and not with the time. One byte more is not announced without an end.
+/// TLS-03: a handshake holds at most 64 KiB, even in small records: it ends when that limit is
+/// reached, not after the time limit. A message that announces one byte more is refused
+/// immediately.
 #[test]
 fn a_handshake_holds_64_kib() {
     const BYTES_MAX: usize = 64 << 10;
@@ -134,7 +135,7 @@ fn a_handshake_holds_64_kib() {
                 let content = left.next().unwrap();
                 let record = [&[22, 3, 1, 0, content_bytes][..], content].concat();
                 sent_bytes += record.len();
-                // It may have ended with what came before.
+                // The connection may have ended after an earlier record.
                 if socket.write_all(&record).await.is_err() {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Sockets, certificates, and both sides of TLS on them.
+//! Tests of both sides of TLS over real sockets with generated certificates.
 
 #![allow(
     clippy::unwrap_used,

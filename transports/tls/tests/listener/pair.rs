@@ -1,4 +1,4 @@
-//! A listener that answers every byte with itself, its files, and clients.
+//! A listener that echoes every byte, its files, and clients.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,16 +16,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::client::TlsStream;
 
-/// A test that takes longer than this hangs.
+/// Time after which a test fails.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Runs a test body with a guard against hanging.
+/// Runs a test body with a time limit.
 pub fn run(body: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(TEST_TIME_MAX, body).await }).unwrap();
 }
 
-/// A directory of a test.
+/// Returns an empty directory for a test.
 pub fn directory(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tls").join(name);
     if directory.exists() {
@@ -37,7 +37,7 @@ pub fn directory(name: &str) -> PathBuf {
 
 pub type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-/// An authority for everything.
+/// Returns an unconstrained authority.
 pub fn authority(name: &str) -> Issuer {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -52,7 +52,7 @@ pub fn write_pair(directory: &Path, issuer: &Issuer, change: impl FnOnce(&mut Ce
     std::fs::write(directory.join("server.key"), key).unwrap();
 }
 
-/// A certificate for `localhost` by an authority, and its key.
+/// Returns a certificate for `localhost` by an authority, and its key, in PEM form.
 pub fn issued(issuer: &Issuer, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     change(&mut params);
@@ -61,7 +61,7 @@ pub fn issued(issuer: &Issuer, change: impl FnOnce(&mut CertificateParams)) -> (
     (certificate.pem(), key.serialize_pem())
 }
 
-/// The settings of these files.
+/// Returns settings with the files of [`write_pair`].
 pub fn config(directory: &Path) -> TlsConfig {
     TlsConfig::of_files(directory.join("server.pem"), directory.join("server.key"))
 }
@@ -70,7 +70,7 @@ pub fn config(directory: &Path) -> TlsConfig {
 pub struct Server {
     pub tls: Arc<Tls>,
     pub address: SocketAddr,
-    /// What each socket has come to: who its client is, or why there is no stream.
+    /// Result of each accepted socket: the client's identity, or the reason for the refusal.
     pub accepted: mpsc::UnboundedReceiver<Result<Option<TlsIdentity>, Refused>>,
 }
 
@@ -93,7 +93,7 @@ impl Server {
         Self { tls, address, accepted }
     }
 
-    /// A plain socket to it.
+    /// Returns a plain socket to the listener.
     pub async fn socket(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
@@ -102,7 +102,7 @@ impl Server {
         client.connect("localhost", self.socket().await).await
     }
 
-    /// What the next socket has come to.
+    /// Returns the result of the next socket.
     pub async fn next(&mut self) -> Result<Option<TlsIdentity>, Refused> {
         self.accepted.recv().await.unwrap()
     }
@@ -125,17 +125,17 @@ async fn serve(
     }
 }
 
-/// A client that trusts an authority, and nobody else that is there.
+/// Returns a client that trusts this authority.
 pub fn trusting(issuer: &Issuer) -> ClientTls {
     ClientTls::of_system().trusting([issuer.der().clone()])
 }
 
-/// The same, of a file.
+/// Returns a client that trusts the authorities in a file.
 pub fn trusting_file(path: &Path) -> ClientTls {
     ClientTls::of_system().trusting(peeklock_tls::certificates(path).unwrap())
 }
 
-/// Says something and hears it again.
+/// Sends a few bytes and reads their echo.
 pub async fn talk(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     stream.write_all(b"hello").await?;
     let mut heard = [0; 5];
@@ -144,7 +144,7 @@ pub async fn talk(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
-/// The certificate that the other side has shown.
+/// Returns the certificate of the other side.
 pub fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Pieces that are written at once.
+//! Test of vectored writes.
 
 use std::io::IoSlice;
 
@@ -10,7 +10,7 @@ use crate::pair::{authority, config, directory, run, trusting, write_pair};
 
 const PIECES: [&[u8]; 3] = [b"one", b"and two", b"and three"];
 
-/// Writes all pieces by one call; how many bytes that took.
+/// Writes all pieces with one call. Returns the number of bytes.
 async fn write(stream: &mut Stream) -> usize {
     assert!(stream.is_write_vectored());
     let written = stream.write_vectored(&PIECES.map(IoSlice::new)).await.unwrap();
@@ -18,8 +18,8 @@ async fn write(stream: &mut Stream) -> usize {
     written
 }
 
-/// One call takes all of them, with TLS and without: a stream that took the first alone would have each message cost a
-/// call of its own.
+/// One call writes all pieces, with and without TLS. If only the first piece were written, each
+/// message would need another call.
 #[test]
 fn pieces_are_written_by_one_call() {
     run(async {

@@ -1,4 +1,4 @@
-//! Files that change while a listener is served.
+//! Tests of files that change while a listener runs.
 
 use peeklock_core::time::TimeSpan;
 use peeklock_tls::{File, Reloaded, Standing, Tls, Watch};
@@ -7,7 +7,7 @@ use super::pair::{
     Server, authority, config, directory, issued, run, shown, talk, trusting, write_pair,
 };
 
-/// TLS-02: another pair is used for connections from now on; those that are open go on.
+/// TLS-02: new connections use a changed pair; open connections continue.
 #[test]
 fn another_pair_is_used_for_new_connections() {
     run(async {
@@ -29,7 +29,8 @@ fn another_pair_is_used_for_new_connections() {
     });
 }
 
-/// TLS-02: what cannot be used leaves the pair in use, and is told once for each change.
+/// TLS-02: after an unusable change the previous pair stays in use, and each change is reported
+/// once.
 #[test]
 fn a_pair_that_cannot_be_used_leaves_the_one_before() {
     run(async {
@@ -65,7 +66,7 @@ fn a_pair_that_cannot_be_used_leaves_the_one_before() {
         std::fs::remove_file(&key).unwrap();
         assert!(server.tls.reload().is_err());
         assert_eq!(server.tls.reload().unwrap(), Reloaded::Unchanged);
-        // What is there again as it was is no news.
+        // A file that comes back unchanged is not a change.
         std::fs::write(&certificate, &good[0]).unwrap();
         std::fs::write(&key, &good[1]).unwrap();
         assert_eq!(server.tls.reload().unwrap(), Reloaded::Unchanged);
@@ -76,8 +77,8 @@ fn a_pair_that_cannot_be_used_leaves_the_one_before() {
     });
 }
 
-/// TLS-02: that a certificate in use ends is said two weeks before and each day from then on, at once when it has ended, and
-/// no more of one that takes its place.
+/// TLS-02: the expiry of a certificate in use is logged from two weeks before, each day, and
+/// immediately when it has expired. A replacement ends the warnings.
 #[test]
 fn the_end_of_a_certificate_is_said_each_day() {
     let directory = directory("remind");
@@ -109,7 +110,7 @@ fn the_end_of_a_certificate_is_said_each_day() {
     assert_eq!(tls.remind(soon), Some(Standing::EndsSoon), "the next one begins anew");
 }
 
-/// TLS-02: files are looked at without being asked to.
+/// TLS-02: changed files are detected without a request.
 #[test]
 fn changed_files_are_found() {
     run(async {
@@ -128,7 +129,7 @@ fn changed_files_are_found() {
     });
 }
 
-/// TLS-02: what cannot be used is refused at the start, with the file that is wrong.
+/// TLS-02: a start with unusable files is refused, and the error names the file.
 #[test]
 fn a_start_without_a_pair_is_refused() {
     let directory = directory("start");

@@ -1,4 +1,4 @@
-//! Who is trusted, and what is said of others.
+//! Tests of trusted and untrusted certificates, TLS versions, and connections without TLS.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, version};
 
 use super::pair::{Server, authority, config, directory, run, talk, trusting, write_pair};
 
-/// TLS-06: a broker is trusted by the authority of its certificate and its name, and what is wrong with another one is
-/// told with the way out.
+/// TLS-06: a client accepts a certificate by its authority and name. For others the error contains
+/// the remedy.
 #[test]
 fn a_client_trusts_a_certificate_by_its_authority_and_name() {
     run(async {
@@ -38,7 +38,7 @@ fn a_client_trusts_a_certificate_by_its_authority_and_name() {
     });
 }
 
-/// TLS-06: a certificate that has expired is not trusted.
+/// TLS-06: an expired certificate is refused.
 #[test]
 fn a_certificate_that_has_expired_is_refused() {
     run(async {
@@ -47,15 +47,15 @@ fn a_certificate_that_has_expired_is_refused() {
         write_pair(&directory, &issuer, |params| {
             params.not_after = rcgen::date_time_ymd(2020, 1, 1);
         });
-        // A start is no time to refuse: whoever runs it is told in the log.
+        // The broker starts nevertheless; the log reports the expiry.
         let server = Server::start(config(&directory)).await;
         let text = server.connect(&trusting(&issuer)).await.unwrap_err().to_string();
         assert!(text.contains("is not valid") && text.contains("expired"), "{text}");
     });
 }
 
-/// TLS-01, LIS-01: versions before 1.2 are refused, and 1.2 and 1.3 are spoken; HTTP is agreed on by ALPN, of a gateway too, and
-/// nothing that is not served.
+/// TLS-01, LIS-01: versions before 1.2 are refused, 1.2 and 1.3 are accepted. ALPN selects HTTP,
+/// also for a gateway, and nothing that is not served.
 #[test]
 fn versions_and_protocols_are_agreed_on() {
     run(async {
@@ -119,13 +119,15 @@ fn an_old_version_is_refused_with_its_alert() {
     });
 }
 
-/// A ClientHello as clients of 2010 send it.
+/// Returns a ClientHello as sent by clients of 2010.
 fn hello_of_tls_1_1() -> Vec<u8> {
     let mut body = vec![3, 2];
     body.extend([7; 32]);
-    // No session; the suites ECDHE_RSA_WITH_AES_128_CBC_SHA and RSA_WITH_AES_128_CBC_SHA; no compression.
+    // No session; the suites ECDHE_RSA_WITH_AES_128_CBC_SHA and RSA_WITH_AES_128_CBC_SHA; no
+    // compression.
     body.extend([0, 0, 4, 0xc0, 0x13, 0x00, 0x2f, 1, 0]);
-    // Extensions: supported groups (secp256r1), point formats, signature algorithms, so that nothing but the version is amiss.
+    // Extensions: supported groups (secp256r1), point formats, signature algorithms. Only the
+    // version is unacceptable.
     body.extend([0, 22, 0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3]);
     let length = u8::try_from(body.len()).unwrap();
     let mut record = vec![22, 3, 1, 0, length + 4, 1, 0, 0, length];
@@ -133,7 +135,8 @@ fn hello_of_tls_1_1() -> Vec<u8> {
     record
 }
 
-/// TLS-01: who speaks HTTP where TLS is spoken is told so; and who speaks TLS where it is not, likewise.
+/// TLS-01: a client that uses HTTP at a TLS port, and one that uses TLS at a plain port, get a
+/// clear error.
 #[test]
 fn who_speaks_something_else_is_told_so() {
     run(async {
@@ -152,7 +155,7 @@ fn who_speaks_something_else_is_told_so() {
         let mut socket = other.socket().await;
         socket.write_all(b"AMQP\x00\x01\x00\x00").await.unwrap();
         let mut answer = Vec::new();
-        // It may be reset: what was sent is not read.
+        // The connection may be reset, because the sent bytes are unread.
         socket.read_to_end(&mut answer).await.ok();
         assert!(answer.is_empty(), "{answer:?}");
         assert!(matches!(other.next().await, Err(Refused::NotTls)));
