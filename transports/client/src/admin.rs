@@ -1,4 +1,6 @@
-//! Management of queues (files 03 and 17 of the specification); `topics` and `policies` have the rest.
+//! Management of queues (files 03 and 17 of the specification). The modules `topics`, `policies`
+//! and `declarations` manage the rest. [`Client::admin`](crate::Client::admin) returns an
+//! [`Admin`].
 
 mod declarations;
 mod policies;
@@ -55,11 +57,11 @@ impl Admin {
         self.create_queue_with(path, QueueUpdate::default()).await
     }
 
-    /// Creates a queue with the properties named.
+    /// Creates a queue with these properties.
     ///
     /// # Errors
-    /// As for [`Admin::create_queue`]; `EntityNotFound` for a destination that is not there (FWD-02),
-    /// `InvalidOperation` for one that cannot be (FWD-03, FWD-04).
+    /// As for [`Admin::create_queue`]; `EntityNotFound` for an absent destination (FWD-02),
+    /// `InvalidOperation` for an impossible one (FWD-03, FWD-04).
     pub async fn create_queue_with(
         &self,
         path: &str,
@@ -76,16 +78,17 @@ impl Admin {
         self.queue_of(path, Management::Queue).await
     }
 
-    /// Whether there is a queue at a path.
+    /// Returns whether a queue exists at a path.
     ///
     /// # Errors
-    /// `ArgumentError` for a path that cannot be one, `InvalidOperation` for a sub-queue (DLQ-02).
+    /// `ArgumentError` for an invalid path, `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn queue_exists(&self, path: &str) -> Result<bool, BrokerError> {
         exists(self.queue(path).await)
     }
 
-    /// Replaces the properties named. An absent ForwardTo, ForwardDeadLetteredMessagesTo or
-    /// UserMetadata means none, any other absent property keeps its value (ENT-17).
+    /// Replaces the properties named in `properties`. An absent ForwardTo,
+    /// ForwardDeadLetteredMessagesTo or UserMetadata is cleared, any other absent property keeps
+    /// its value (ENT-17).
     ///
     /// # Errors
     /// `EntityNotFound`, `ArgumentError`, `ArgumentOutOfRange`.
@@ -97,7 +100,7 @@ impl Admin {
         self.set_queue(path, properties, REPLACE).await
     }
 
-    /// As [`Admin::update_queue`], if the description is still of that instant.
+    /// As [`Admin::update_queue`], but only if the description was last updated at `read_at`.
     ///
     /// # Errors
     /// As for [`Admin::update_queue`], and `UpdateConflict`.
@@ -110,8 +113,8 @@ impl Admin {
         self.set_queue(path, properties, replace_of(read_at)).await
     }
 
-    /// Changes the properties named and keeps all others; `cleared` says which of those that can be
-    /// without a value lose it.
+    /// Changes the properties named and keeps all others. `cleared` selects properties that lose
+    /// their value.
     ///
     /// # Errors
     /// As for [`Admin::update_queue`].
@@ -132,7 +135,8 @@ impl Admin {
         self.delete(path, EntityKind::Queue).await
     }
 
-    /// The paths of queues in case-insensitive order (ENT-30).
+    /// Returns the paths of queues in case-insensitive order, `top` paths after the first `skip`
+    /// (ENT-30).
     ///
     /// # Errors
     /// `Unauthorized`.
@@ -140,8 +144,8 @@ impl Admin {
         self.paths("", EntityKind::Queue, skip, top).await
     }
 
-    /// Queues in case-insensitive order of their paths, with counts and instants; a page has at most as
-    /// many as the broker's limit (ENT-30).
+    /// Returns queues in case-insensitive order of their paths, with counts and instants, after the
+    /// first `skip`. The broker's limit bounds their number (ENT-30).
     ///
     /// # Errors
     /// `Unauthorized`.
@@ -164,8 +168,8 @@ impl Admin {
         self.ask(path, Management::DeleteDeferred(sequence)).await.map(drop)
     }
 
-    /// Removes available messages of all sessions that nobody holds, lowest numbers first, and returns
-    /// how many (DEL-07). Without a count, as many as the broker allows in one call.
+    /// Removes available messages of all unlocked sessions, lowest numbers first, and returns their
+    /// number (DEL-07). Without a count, removes as many as the broker allows in one call.
     ///
     /// # Errors
     /// `InvalidOperation` on a queue without sessions; `ArgumentOutOfRange` over the limit of the tier
@@ -226,15 +230,16 @@ impl Admin {
     }
 }
 
-/// An update that replaces all that can be without a value.
+/// Patch of an update that clears absent properties.
 const REPLACE: Patch = Patch { cleared: Cleared::ALL, read_at: None };
 
-/// The same, of the description of an instant.
+/// Patch of an update that clears absent properties, if the description was last updated at
+/// `read_at`.
 const fn replace_of(read_at: Timestamp) -> Patch {
     Patch { cleared: Cleared::ALL, read_at: Some(read_at) }
 }
 
-/// Whether what was asked for is there.
+/// Converts the result of a read to a statement about existence.
 fn exists<T>(described: Result<T, BrokerError>) -> Result<bool, BrokerError> {
     match described {
         Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-//! Where handles come from.
+//! The client: it opens all other handles over a port.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::port::{Managed, Management, Page, Port};
 use crate::trace::Tracing;
 use crate::{Admin, Receiver, Sender, SessionReceiver, Traces, Transaction};
 
-/// Opens handles on a broker. Cheap to clone. They may be used from any thread.
+/// Opens handles on a broker. Cheap to clone, and usable from any thread.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -38,16 +38,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client over a port. The way ends in order with [`Client::close`], or when the last handle is gone.
+    /// Creates a client over a port. [`Client::close`] ends the connection in order; otherwise it
+    /// ends with the last handle.
     #[must_use]
     pub const fn over(port: Arc<dyn Port>) -> Self {
         Self { port, tracing: Tracing(None) }
     }
 
-    /// The same client, whose handles go on with traces: what is sent says to which it belongs, unless it says so itself,
-    /// and the span of a delivery goes on with that of its message. With OpenTelemetry and the crate
-    /// `tracing-opentelemetry` the two methods are a line each: `Span::current().context()` is injected into the
-    /// [`TraceContext`](crate::TraceContext), and the one extracted from it is given to `span.set_parent`.
+    /// Connects the client's handles to a tracing system. Sent messages carry the current trace
+    /// unless they already carry one, and the span of a delivery continues the trace of its
+    /// message. With OpenTelemetry and the crate `tracing-opentelemetry` each of the two methods is
+    /// one line: inject `Span::current().context()` into the [`TraceContext`](crate::TraceContext),
+    /// and pass the context extracted from it to `span.set_parent`.
     #[must_use]
     pub fn with_traces(mut self, traces: Arc<dyn Traces>) -> Self {
         self.tracing = Tracing(Some(traces));
@@ -62,8 +64,8 @@ impl Client {
         &self.port
     }
 
-    /// A sender to a queue or topic, with at most 256 sends in flight; see
-    /// [`Sender::with_in_flight_max`]. Over a network, whether the entity is there is told by the first send.
+    /// Opens a sender to a queue or topic, with at most 256 sends in flight; see
+    /// [`Sender::with_in_flight_max`]. Over a network, the first send reports an absent entity.
     ///
     /// # Errors
     /// `EntityNotFound`; `CommunicationProblem` if the client is closed.
@@ -71,20 +73,20 @@ impl Client {
         Ok(Sender::new(self.port.sender(path, None)?, self.tracing.clone()))
     }
 
-    /// A sender to the queue or topic `destination` whose messages are stored at the queue or topic
-    /// `via` first and are moved by the broker (VIA-01). They are seen by no receiver of `via`, and
-    /// published to nobody; one that cannot be moved goes into the transfer
-    /// dead-letter queue of `via` (VIA-03).
+    /// Opens a sender to the queue or topic `destination`. The broker stores its messages at the
+    /// queue or topic `via` first and then moves them (VIA-01). No receiver and no subscription of
+    /// `via` gets them. A message that cannot be moved goes into the transfer dead-letter queue of
+    /// `via` (VIA-03).
     ///
     /// # Errors
-    /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one. Over a
-    /// network they are told by the first send.
+    /// `EntityNotFound` if one of the two is absent (VIA-02), `InvalidOperation` if they are the
+    /// same entity. Over a network, the first send reports these errors.
     pub fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, BrokerError> {
         Ok(Sender::new(self.port.sender(destination, Some(via))?, self.tracing.clone()))
     }
 
-    /// A receiver on a queue, a subscription (`<topic>/Subscriptions/<name>`) or a sub-queue, in
-    /// peek-lock mode (RCV-05). Over a network, whether it is there is told by the first receive.
+    /// Opens a receiver on a queue, a subscription (`<topic>/Subscriptions/<name>`) or a sub-queue,
+    /// in peek-lock mode (RCV-05). Over a network, the first receive reports an absent entity.
     ///
     /// # Errors
     /// `EntityNotFound`; `CommunicationProblem` if the client is closed.
@@ -92,8 +94,8 @@ impl Client {
         self.receiver_in(path, ReceiveMode::PeekLock)
     }
 
-    /// A receiver in either mode (RCV-01). Receive-and-delete is for data of low value only: a
-    /// message that was handed out is gone, whatever becomes of it (RCV-04).
+    /// Opens a receiver in either mode (RCV-01). Use receive-and-delete only for data of low value:
+    /// a delivered message is deleted, even if its processing fails (RCV-04).
     ///
     /// # Errors
     /// As for [`Client::receiver`].
@@ -101,7 +103,7 @@ impl Client {
         Ok(Receiver::new(self.port.receiver(path, mode)?))
     }
 
-    /// Locks a session of a queue or subscription in peek-lock mode, also one that has no message yet
+    /// Locks a session of a queue or subscription in peek-lock mode, even if it has no message yet
     /// (SES-05).
     ///
     /// # Errors
@@ -116,11 +118,11 @@ impl Client {
         self.accept_session_in(path, Some(session_id), ReceiveMode::PeekLock, TimeSpan::ZERO).await
     }
 
-    /// Locks the session with the lowest available message, in peek-lock mode; waits for one up to
-    /// `wait` (SES-07, SES-08). Dropping the future locks nothing.
+    /// Locks the session with the lowest available message, in peek-lock mode. Waits for one for at
+    /// most `wait` (SES-07, SES-08). Dropping the future locks nothing.
     ///
     /// # Errors
-    /// `ServiceTimeout` if there is none in time; `EntityNotFound`, `InvalidOperation`.
+    /// `ServiceTimeout` if no session is available in time; `EntityNotFound`, `InvalidOperation`.
     pub async fn accept_next_session(
         &self,
         path: &str,
@@ -129,7 +131,7 @@ impl Client {
         self.accept_session_in(path, None, ReceiveMode::PeekLock, wait).await
     }
 
-    /// Locks a session by id, or the next one if none is named, in either mode (SES-21).
+    /// Locks a session by id, or the next one without an id, in either mode (SES-21).
     ///
     /// # Errors
     /// As for [`Client::accept_session`] and [`Client::accept_next_session`].
@@ -144,8 +146,8 @@ impl Client {
         Ok(SessionReceiver::new(self.port.session(path, session_id, mode, wait).await?))
     }
 
-    /// The ids of sessions of a queue in ascending order, `top` of them after `skip`; at most as many
-    /// as a list may have (SES-29).
+    /// Returns the ids of sessions of a queue in ascending order, `top` ids after the first `skip`.
+    /// The broker's limit for lists bounds their number (SES-29).
     ///
     /// # Errors
     /// `EntityNotFound`, `InvalidOperation`.
@@ -164,18 +166,19 @@ impl Client {
         }
     }
 
-    /// Begins a transaction: sends and settlements that take effect together or not at all (TXN-01).
-    /// All clones of a client together may have 1,000 of them open (TXN-17). A queue and its dead-letter queue are one
-    /// entity (TXN-08): a dead letter is completed and [its copy](crate::Received::to_resubmit) sent in one.
+    /// Begins a transaction: sends and settlements that take effect together or not at all
+    /// (TXN-01). All clones of a client together may have 1,000 open transactions (TXN-17). A queue
+    /// and its dead-letter queue are one entity (TXN-08), so one transaction can complete a dead
+    /// letter and send [its copy](crate::Received::to_resubmit).
     ///
     /// # Errors
-    /// `QuotaExceeded` if that many are open; `ArgumentError` in the Basic tier (ENT-02).
+    /// `QuotaExceeded` if too many are open; `ArgumentError` in the Basic tier (ENT-02).
     pub async fn begin_transaction(&self) -> Result<Transaction, BrokerError> {
         Transaction::begin(&self.port, Reach::OneEntity).await
     }
 
-    /// Begins a transaction that also sends to other queues and topics than the first one that it uses,
-    /// by way of that one (TXN-09). That takes the Send right on both (VIA-02).
+    /// Begins a transaction that can also send to other queues and topics, via the first entity
+    /// that it uses (TXN-09). It needs the Send right on both (VIA-02).
     ///
     /// # Errors
     /// As for [`Client::begin_transaction`].
@@ -183,31 +186,32 @@ impl Client {
         Transaction::begin(&self.port, Reach::CrossEntity).await
     }
 
-    /// Management of entities.
+    /// Returns the management handle.
     #[must_use]
     pub fn admin(&self) -> Admin {
         Admin::new(Arc::clone(&self.port))
     }
 
-    /// The broker's clock; over a network as far as it is known: this machine's, moved by what the broker
-    /// said when it was connected.
+    /// Returns the broker's clock. Over a network it is an estimate: this machine's clock,
+    /// corrected by the broker's time at the connection.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.port.now()
     }
 
-    /// Waits until the broker can be reached; in process it always can.
+    /// Waits until the broker is reachable; returns immediately in process.
     pub async fn connected(&self) {
         self.port.reached(true).await;
     }
 
-    /// Waits until the connection is lost, which is made anew by itself; in process it never is.
+    /// Waits until the connection is lost, which then reconnects by itself; never returns in
+    /// process.
     pub async fn disconnected(&self) {
         self.port.reached(false).await;
     }
 
-    /// Ends the connection in order, if there is one: locks stay until they run out (SET-21). Calls in flight are
-    /// answered first, those that come later fail.
+    /// Closes the connection in order: calls in flight are answered first, later calls fail. Locks
+    /// stay until they expire (SET-21).
     pub async fn close(self) {
         self.port.close().await;
     }

@@ -1,4 +1,9 @@
-//! Pushed deliveries: an actor or a function receives messages as they come, its outcome settles them.
+//! Consumers: an actor or a function receives pushed messages, and its outcome settles them.
+//! [`Client::consume`] and [`Client::consume_sessions`] start them.
+//!
+//! Modules in reading order: `handler` (the trait and its deliveries), `actor` and `actors` (actix
+//! actors as handlers), `outcome` (settlements that follow from an outcome), `queue` (the loop over
+//! a link), `renewal` (locks), `sessions` (the loop over sessions), `span` (log context).
 
 #[cfg(feature = "actix")]
 mod actor;
@@ -28,24 +33,26 @@ pub(crate) use self::outcome::outcome_of;
 pub use self::sessions::SessionConsumerOptions;
 use crate::Client;
 
-/// How a consumer takes messages.
+/// Options of a consumer of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ConsumerOptions {
-    /// Messages that its handler has at once. At least 1; 16 unless said otherwise.
+    /// Maximum number of messages with the handler at a time. At least 1; 16 by default.
     pub concurrent_max: u32,
-    /// Messages that wait locked beside those, so that the next is at hand when one is done. With those that
-    /// the handler has they are the credit of the link (RCV-16). None unless said otherwise.
+    /// Maximum number of locked messages that wait for the handler, so that the next one is
+    /// available immediately. Together with `concurrent_max` it is the credit of the link (RCV-16).
+    /// 0 by default.
     pub prefetch: u32,
-    /// For how long the lock of a message is renewed while its handler runs, and before that while it waits for it. A
-    /// handler that takes longer is not interrupted, but its lock is left to run out, and the message is delivered
-    /// again. 5 minutes unless said otherwise, as with the SDKs of Azure; never if zero.
+    /// Maximum time for which a message's lock is renewed while its handler runs, and separately
+    /// while it waits for the handler. A slower handler is not interrupted, but the lock expires
+    /// and the message is delivered again. 5 minutes by default, as in the Azure SDKs; zero
+    /// disables renewal.
     pub renewal_max: TimeSpan,
 }
 
-/// For how long locks are renewed unless said otherwise.
+/// Default time for which locks are renewed.
 const RENEWAL_MAX: TimeSpan = TimeSpan::from_minutes(5);
-/// The pause after a refusal that can pass.
+/// Pause before a retry after a transient error.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Default for ConsumerOptions {
@@ -55,33 +62,33 @@ impl Default for ConsumerOptions {
 }
 
 impl ConsumerOptions {
-    /// The defaults, with another number of messages at once.
+    /// Returns the defaults with another number of concurrent messages.
     #[must_use]
     pub fn at_once(concurrent_max: u32) -> Self {
         Self { concurrent_max, ..Self::default() }
     }
 
-    /// The same, with so many messages that wait.
+    /// Sets the number of prefetched messages.
     #[must_use]
     pub const fn with_prefetch(mut self, count: u32) -> Self {
         self.prefetch = count;
         self
     }
 
-    /// The same, with locks that are renewed for so long.
+    /// Sets the maximum time for which locks are renewed.
     #[must_use]
     pub fn with_renewal_max(mut self, span: impl Into<TimeSpan>) -> Self {
         self.renewal_max = span.into();
         self
     }
 
-    /// The same, with locks that end when they end.
+    /// Disables the renewal of locks.
     #[must_use]
     pub fn without_renewal(self) -> Self {
         self.with_renewal_max(TimeSpan::ZERO)
     }
 
-    /// The credit of its link (RCV-16).
+    /// Returns the credit of the link (RCV-16).
     fn unsettled_max(&self) -> u32 {
         self.concurrent_max.max(1).saturating_add(self.prefetch)
     }
@@ -122,19 +129,20 @@ pub struct Consumer {
     ended: watch::Receiver<Option<End>>,
 }
 
-/// Why a consumer has ended; none if it was stopped.
+/// Reason why a consumer has ended; `None` if it was stopped.
 type End = Option<Arc<BrokerError>>;
 
 impl Client {
-    /// Lets an actor or a function receive from a queue, a subscription or a sub-queue under peek-lock, as long
-    /// as the consumer that is returned lives: `Ok` completes, `Err` says what else becomes of the message, a
-    /// panic abandons it. To be called inside a tokio or actix runtime, whose task it uses; a function that computes or
-    /// blocks holds that up ([`Handler`]). What can pass does not end it, such as an entity that has failed and is being
-    /// rebuilt: its link is made anew a second later.
+    /// Starts a consumer: an actor or a function receives from a queue, a subscription or a
+    /// sub-queue under peek-lock while the returned consumer lives. `Ok` completes the message,
+    /// `Err` selects another settlement, a panic abandons it. Call it inside a tokio or actix
+    /// runtime; the consumer runs in a task there, and a function that computes or blocks delays
+    /// that task ([`Handler`]). A transient error, such as an entity that is being rebuilt after a
+    /// failure, does not end the consumer: it attaches its link again a second later.
     ///
     /// # Errors
-    /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`; `InvalidOperation` for a handler that
-    /// can take none ([`Handler::check`]).
+    /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`;
+    /// `InvalidOperation` if the handler cannot accept messages ([`Handler::check`]).
     pub async fn consume(
         &self,
         path: &str,
@@ -148,15 +156,16 @@ impl Client {
         Ok(Consumer::start(path, stop, work))
     }
 
-    /// Lets an actor or a function receive by session under peek-lock, as long as the consumer that is returned
-    /// lives: sessions are accepted as they have messages (SES-07), worked off in their order (SES-19),
-    /// and given back. Session locks are renewed meanwhile, while the handler has a message for as long as the options
-    /// say. To be called inside a tokio or actix runtime, whose task it uses.
+    /// Starts a consumer of sessions: an actor or a function receives by session under peek-lock
+    /// while the returned consumer lives. It accepts sessions that have messages (SES-07),
+    /// processes each in order (SES-19), and gives it back. It renews session locks; while the
+    /// handler has a message, for at most the time in the options. Call it inside a tokio or actix
+    /// runtime; the consumer runs in a task there.
     ///
     /// # Errors
-    /// As for [`Client::consume`]; `InvalidOperation` also for an entity without sessions (SES-09). What can pass, such as a
-    /// broker that is not reached, does not keep it from beginning: it asks again each second. What comes later ends the
-    /// consumer, see [`Consumer::ended`].
+    /// As for [`Client::consume`]; `InvalidOperation` also for an entity without sessions (SES-09).
+    /// A transient error, such as an unreachable broker, is not returned: the consumer retries each
+    /// second. [`Consumer::ended`] reports a later permanent error.
     pub async fn consume_sessions(
         &self,
         path: &str,
@@ -177,15 +186,15 @@ impl Client {
     }
 }
 
-/// Whether it is worth asking again. A broker that is being stopped, and an entity that is closed until then, say that the
-/// call was cancelled; a client that is closed refuses whatever it is asked.
+/// Returns whether a retry may succeed. A broker that is stopping, and an entity that is closed for
+/// that, report the call as cancelled. A closed client refuses every call.
 fn can_pass(client: &Client, error: &BrokerError) -> bool {
     error.retryable()
         && error.condition() != Condition::OperationCancelled
         && !client.port().is_closed()
 }
 
-/// Why a consumer ends whose handler takes no message any more.
+/// Returns the reason for ending a consumer whose handler accepts no more messages.
 fn handler_is_gone() -> Rejection {
     Rejection::cancelled("the handler accepts no more messages: its actor has stopped or panicked")
 }
@@ -203,25 +212,26 @@ impl Consumer {
             if let Some(error) = &why {
                 tracing::warn!(path, condition = %error.condition(), %error, "a consumer has ended");
             }
-            // Nobody may want to know.
+            // Ignores the absence of a receiver.
             end.send_replace(Some(why));
         });
         Self { stop: Mutex::new(Some(stop)), ended }
     }
 
-    /// Takes no further message, lets the handler finish those it has, and closes the link. Returns when all that
-    /// is done; dropping the future does not take it back.
+    /// Stops receiving, lets the handler finish its current messages, and closes the link. Returns
+    /// when all of that is done; dropping the future does not undo it.
     pub async fn stop(&self) {
         self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.ended().await;
     }
 
-    /// Waits until the consumer has ended: because the entity closed its link for good, with the reason; because its actor is
-    /// gone, having stopped or panicked, with `OperationCancelled`, which says that, within a second also where
-    /// no message comes; or because it was stopped, with none. Dropping the future changes nothing.
+    /// Waits until the consumer has ended. Returns the error if the entity closed its link
+    /// permanently; `OperationCancelled` if the actor has stopped or panicked, detected within a
+    /// second even without messages; or `None` if the consumer was stopped. Dropping the future
+    /// changes nothing.
     pub async fn ended(&self) -> Option<Arc<BrokerError>> {
         let mut ended = self.ended.clone();
-        // A runtime that is being stopped ends it without a word.
+        // A runtime that is shutting down ends the task without a report.
         ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone().flatten())
     }
 }

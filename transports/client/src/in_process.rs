@@ -1,5 +1,4 @@
-//! The port of a client in the process of its broker: requests become commands, and go to the entities
-//! themselves.
+//! The port of a client in the broker's process: requests become commands to the entities.
 
 mod deliveries;
 mod link;
@@ -23,22 +22,22 @@ use self::link::EntityLink;
 use crate::Client;
 use crate::port::{Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting};
 
-/// A broker of this process, and what may be done with it.
+/// A broker in this process, and the rights of the client.
 pub(crate) struct InProcess {
     access: Access,
     transactions: Transactions,
 }
 
 impl Client {
-    /// A client of a broker of this process that may do everything. It needs no actix runtime, and its use
-    /// is not authenticated (SEC-17).
+    /// Creates a client with all rights on a broker in this process. It needs no actix runtime, and
+    /// its use is not authenticated (SEC-17).
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
         Self::with_access(broker.full_access())
     }
 
-    /// A client that may do what a principal may (SEC-17). Its handles follow a newer token
-    /// ([`Access::renew`]), and end with what is granted (SEC-15).
+    /// Creates a client with the rights of a principal (SEC-17). Its handles follow a newer token
+    /// ([`Access::renew`]), and end with the grant (SEC-15).
     #[must_use]
     pub fn with_access(access: Access) -> Self {
         Self::over(InProcess::over(access))
@@ -161,7 +160,7 @@ impl InProcess {
         Arc::new(Self { access, transactions })
     }
 
-    /// The port of a client that may do everything.
+    /// Creates the port of a client with all rights.
     #[cfg(feature = "testing")]
     pub(crate) fn of(broker: &Broker) -> Arc<Self> {
         Self::over(broker.full_access())
@@ -178,7 +177,7 @@ impl InProcess {
         PushedLink::attach(link, unsettled_max).await
     }
 
-    /// A link over which nothing is received yet.
+    /// Returns a link that only sends.
     fn link(&self, entity: Entity, mode: ReceiveMode) -> EntityLink {
         EntityLink::new(entity, self.transactions.clone(), mode)
     }

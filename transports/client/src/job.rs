@@ -1,9 +1,10 @@
-//! Jobs: values of a type that travel as JSON under its name, and come to a handler as that type.
+//! Jobs: typed values that are sent as JSON under the name of their type, and arrive at a handler
+//! as values of that type.
 //!
 //! ```text
 //!  value ──► job_message: body in JSON, ContentType application/json, Subject = name of the type
 //!                                                    │
-//!  handler ◄── Job { value, message } ◄── jobs ◄─────┘    what is none: dead-lettered, and says why
+//!  handler ◄── Job { value, message } ◄── jobs ◄─────┘    otherwise dead-lettered with the reason
 //! ```
 
 mod session;
@@ -26,11 +27,11 @@ use crate::{
     WriteError, json_message,
 };
 
-/// The media type of every job.
+/// Media type of every job.
 const JSON: &str = "application/json";
 
-/// A type whose values are sent as jobs. The name is what sender and receiver agree on: it is the Subject of the
-/// message, so it should outlive the name that the type has in a program.
+/// A type whose values are sent as jobs. Sender and receiver agree on the name: it is the Subject
+/// of the message, so it should outlive the type's name in a program.
 ///
 /// ```
 /// # use peeklock_client as peeklock;
@@ -51,21 +52,22 @@ const JSON: &str = "application/json";
 /// # Ok::<(), peeklock::WriteError>(())
 /// ```
 pub trait JobType {
-    /// The Subject of its messages.
+    /// Subject of its messages.
     const NAME: &'static str;
 }
 
-/// A message with a value of a type, for a handler, which answers `Ok` to complete it, or says what else becomes of
-/// it. Actors take it as mail, and so do functions; [`jobs`] makes a handler of either.
+/// A message with a typed value for a handler, which returns `Ok` to complete it, or `Err` with
+/// another settlement. Actors receive it as an actor message, and functions as an argument;
+/// [`jobs`] converts both to handlers.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Job<T> {
-    /// What was sent.
+    /// The value that was sent.
     pub value: T,
-    /// The message that it came in. A job does not deref to it: `job.message.delivery_count()`.
+    /// The message with the value. A job does not deref to it: `job.message.delivery_count()`.
     pub message: Received,
-    /// Its session, if the consumer works off sessions; see [`SessionDelivery::session`]. A handler of sessions alone
-    /// takes a [`SessionJob`], which always has one.
+    /// Its session, if the consumer consumes sessions; see [`SessionDelivery::session`]. A handler
+    /// for sessions only can take a [`SessionJob`], which always has a session.
     pub session: Option<Arc<SessionReceiver>>,
     origin: Origin,
 }
@@ -96,11 +98,11 @@ impl<T> Job<T> {
     }
 }
 
-/// Why a message is no job of the type asked for.
+/// Reason why a message is not a job of the expected type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// Its content type is another than `application/json`, or it has none.
+    /// The content type is absent or not `application/json`.
     #[error(
         "message {sequence} is not a job {}: its content type is {}, not `application/json`",
         Quoted(wanted),
@@ -111,35 +113,35 @@ pub enum JobError {
         sequence: SequenceNumber,
         /// The name of the type.
         wanted: &'static str,
-        /// What it has; empty for none.
+        /// The content type of the message; empty if absent.
         found: String,
     },
-    /// It is a job of another type, by its Subject.
+    /// The Subject is another job type.
     #[error("message {sequence} is not a job {}: its subject is {}", Quoted(wanted), Quoted(found))]
     Type {
         /// The message.
         sequence: SequenceNumber,
         /// The name of the type.
         wanted: &'static str,
-        /// What it has.
+        /// The Subject of the message.
         found: String,
     },
-    /// Its body is not the JSON of the type.
+    /// The body is not valid JSON of the type.
     #[error("message {sequence} is not a job {}: {source}", Quoted(wanted))]
     Body {
         /// The message.
         sequence: SequenceNumber,
         /// The name of the type.
         wanted: &'static str,
-        /// What is wrong with it.
+        /// The error of the parser.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl JobError {
-    /// For what reason such a message is dead-lettered: `ContentTypeNotSupported`, `JobTypeNotExpected` or
-    /// `BodyNotReadable`.
+    /// Returns the reason for dead-lettering such a message: `ContentTypeNotSupported`,
+    /// `JobTypeNotExpected` or `BodyNotReadable`.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -150,7 +152,7 @@ impl JobError {
     }
 }
 
-/// What is no job of the type never will be: dead-lettered for [`JobError::reason`].
+/// Dead-letters the message for [`JobError::reason`], because a retry cannot succeed.
 impl From<JobError> for Refusal {
     fn from(error: JobError) -> Self {
         Self::dead_letter(error.reason(), error.to_string())
@@ -158,11 +160,11 @@ impl From<JobError> for Refusal {
 }
 
 impl Received {
-    /// The body as a job of a type: JSON by its ContentType, of that type by its Subject. A message without
-    /// a Subject may be of any type.
+    /// Parses the body as a job of a type: the ContentType must be JSON, and the Subject must name
+    /// the type. A message without a Subject may have any type.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns [`JobError`] if the message is not such a job.
     ///
     /// ```
     /// # use peeklock_client::{JobError, JobType, Receiver};
@@ -197,14 +199,14 @@ impl Received {
     }
 }
 
-/// Whether a content type is that of JSON, whatever its parameters.
+/// Returns whether a content type is JSON, with any parameters.
 fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case(JSON)
 }
 
-/// A message with a value as its job. What else it needs is set on it: an id, a session, the instant from which it is
-/// available.
+/// Creates a message with a value as its job. Set further properties on it: an id, a session, or
+/// the instant at which it becomes available.
 ///
 /// # Errors
 /// As for [`json_message`].
@@ -229,11 +231,11 @@ pub fn job_message<T: JobType + Serialize>(job: &T) -> Result<Message, WriteErro
 }
 
 impl Sender {
-    /// Sends a value as a job and waits until it is stored; see [`Sender::send`], and [`job_message`] for one with
-    /// an id, a session or an instant.
+    /// Sends a value as a job and waits until it is stored; see [`Sender::send`]. Use
+    /// [`job_message`] to set an id, a session or an instant.
     ///
     /// # Errors
-    /// Those of [`Sender::send`]; `ArgumentError` when the value cannot be written as JSON.
+    /// As for [`Sender::send`]; `ArgumentError` if the value cannot be written as JSON.
     ///
     /// ```
     /// # use peeklock_client::{JobType, Sender};
@@ -254,11 +256,11 @@ impl Sender {
 }
 
 impl Transaction {
-    /// Sends a value as a job at commit; see [`Transaction::send`], and [`job_message`] for one with an id, a session or an
-    /// instant.
+    /// Sends a value as a job at commit; see [`Transaction::send`]. Use [`job_message`] to set an
+    /// id, a session or an instant.
     ///
     /// # Errors
-    /// Those of [`Transaction::send`]; `ArgumentError` when the value cannot be written as JSON.
+    /// As for [`Transaction::send`]; `ArgumentError` if the value cannot be written as JSON.
     ///
     /// ```
     /// # use peeklock_client::testing::TestBroker;
@@ -290,7 +292,7 @@ impl Transaction {
     }
 }
 
-/// The message of a job that is sent over a link.
+/// Writes a job as a message; `sender` provides the context of an error.
 fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, BrokerError> {
     job_message(job).map_err(|WriteError { source }| {
         let detail = format!("a job {} cannot be written: {source}", Quoted(T::NAME));
@@ -298,9 +300,9 @@ fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, 
     })
 }
 
-/// What a handler takes that [`jobs`] hands messages to: [`Job`], [`SessionJob`], or a type of your own that is read from
-/// a delivery, such as one with a body that is not JSON. `D` is what the consumer has, a [`Delivery`] or a
-/// [`SessionDelivery`].
+/// Input of a handler for [`jobs`]: [`Job`], [`SessionJob`], or your own type that is read from a
+/// delivery, for example with a body that is not JSON. `D` is the consumer's delivery type, a
+/// [`Delivery`] or a [`SessionDelivery`].
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -337,10 +339,10 @@ fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, 
         `SessionDelivery`: `Job<T>` works with both, `SessionJob<T>` with a `SessionDelivery` only"
 )]
 pub trait FromDelivery<D>: Sized {
-    /// Reads it.
+    /// Reads the value from a delivery.
     ///
     /// # Errors
-    /// What becomes of a message that is none.
+    /// Returns the settlement of a message that cannot be read.
     fn from_delivery(delivery: D) -> Result<Self, Refusal>;
 }
 
@@ -357,16 +359,18 @@ impl<T: JobType + DeserializeOwned> FromDelivery<SessionDelivery> for Job<T> {
     }
 }
 
-/// A handler of messages that hands what it reads from them to another; made by [`jobs`].
+/// A handler that reads a value from each message and passes it to another handler; made by
+/// [`jobs`].
 pub struct Jobs<J, H> {
     handler: H,
     of: PhantomData<fn() -> J>,
 }
 
-/// Makes a function, the recipient of an actor, or [`actors`](crate::actors) that take jobs into a handler for
-/// [`crate::Client::consume`] and [`crate::Client::consume_sessions`]: of [`Job`]s for both, of [`SessionJob`]s for the latter.
-/// A message that is no such job goes into the dead-letter queue, with a reason and a description that names the type and
-/// what is wrong ([`JobError`]).
+/// Converts a handler of jobs, which is a function, the recipient of an actor, or
+/// [`actors`](crate::actors), into a handler for [`crate::Client::consume`] and
+/// [`crate::Client::consume_sessions`]. A handler of [`Job`]s works with both, a handler of
+/// [`SessionJob`]s only with the latter. A message that is not such a job goes into the dead-letter
+/// queue, with a reason, and a description that names the type and the flaw ([`JobError`]).
 ///
 /// ```
 /// # use peeklock_client::{Client, ConsumerOptions, Job, JobType, jobs};
@@ -389,7 +393,7 @@ pub const fn jobs<J, H: Handler<J>>(handler: H) -> Jobs<J, H> {
 }
 
 impl<T: JobType + DeserializeOwned> Job<T> {
-    /// Reads it out of a message.
+    /// Reads a job from a message.
     pub(crate) fn read(
         message: Received,
         session: Option<Arc<SessionReceiver>>,
@@ -404,7 +408,7 @@ where
     J: FromDelivery<D> + 'static,
     H: Handler<J>,
 {
-    /// The work of a handler of jobs, or nothing to do for one.
+    /// The handling of a job, or an immediate refusal.
     type Handling = Either<H::Handling, Ready<Result<(), Refusal>>>;
 
     fn handle(&self, delivery: D) -> Self::Handling {

@@ -1,4 +1,5 @@
-//! Keeps a lock for as long as whoever holds it needs it (SET-17, SET-18).
+//! Renewal of a single lock, of a message or a session, while its holder needs it (SET-17, SET-18).
+//! `keep_locked` of the receivers starts it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::port::{Answer, Link, Request};
 
-/// The shortest pause between two renewals.
+/// Minimum pause between two renewals.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// Renews a lock, of a message or of a session, until it is dropped or the lock is lost.
@@ -30,7 +31,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// let receiver = client.receiver("orders")?;
 /// let order = receiver.receive(TimeSpan::ZERO).await?.unwrap();
 /// let kept = receiver.keep_locked(&order)?;
-/// // Here is what takes long.
+/// // The slow work goes here.
 /// drop(kept);
 /// receiver.complete(&order).await?;
 /// # Ok(())
@@ -42,7 +43,7 @@ pub struct LockKeeper {
 }
 
 impl LockKeeper {
-    /// Of a message, or without a token of the link's session.
+    /// Starts renewing the lock of a message, or without a token the lock of the link's session.
     pub(crate) fn start(link: Arc<dyn Link>, token: Option<LockToken>, until: Timestamp) -> Self {
         Self { task: tokio::spawn(keep(link, token, until)) }
     }
@@ -54,12 +55,12 @@ impl Drop for LockKeeper {
     }
 }
 
-/// When half of the time of a lock is over it is renewed.
+/// Returns the pause before a lock is renewed: half of its remaining time.
 pub(crate) fn half_of(link: &dyn Link, until: Timestamp) -> Duration {
     half_from(link.now(), until)
 }
 
-/// The same from an instant on.
+/// Returns half of the time from `now` to `until`, at least [`PAUSE_MIN`].
 pub(crate) fn half_from(now: Timestamp, until: Timestamp) -> Duration {
     (until.since(now).to_std() / 2).max(PAUSE_MIN)
 }
@@ -75,7 +76,7 @@ async fn keep(link: Arc<dyn Link>, token: Option<LockToken>, mut until: Timestam
     }
 }
 
-/// Prolongs the lock of a message, or without a token that of the link's session.
+/// Renews the lock of a message, or without a token the lock of the link's session.
 pub(crate) async fn renew(
     link: &dyn Link,
     token: Option<LockToken>,

@@ -1,15 +1,22 @@
-//! The handles of a client of the broker, over any transport: [`Client`] opens [`Sender`]s, [`Receiver`]s,
-//! [`SessionReceiver`]s, [`Transaction`]s, [`Consumer`]s, [`Requester`]s and an [`Admin`].
+//! Client handles for the broker, over any transport: a [`Client`] opens [`Sender`]s,
+//! [`Receiver`]s, [`SessionReceiver`]s, [`Transaction`]s, [`Consumer`]s, [`Requester`]s and an
+//! [`Admin`].
 //!
-//! What is under them is a [`port::Port`]: in process it is the broker itself (the feature `in-process`, for
-//! `Client::new`), over a network it is a connection. Nothing else differs, so code moves from one to
-//! the other by changing the line that makes the client. A port of your own, such as the double of a test, becomes a
-//! client with [`Client::over`].
+//! All handles use a [`port::Port`]: in process it is the broker itself (the feature `in-process`,
+//! for `Client::new`), over a network it is a connection. Nothing else differs, so code moves from
+//! one to the other by changing the line that makes the client. Your own port, such as a test
+//! double, becomes a client with [`Client::over`].
 //!
-//! Marks such as (SET-03, RTY-17) are numbers of requirements in
-//! [the specification](https://github.com/peeklock/peeklock/blob/main/docs/spec/README.md), which say all of what is meant.
+//! Marks such as (SET-03, RTY-17) are numbers of requirements in [the
+//! specification](https://github.com/peeklock/peeklock/blob/main/docs/spec/README.md), which has
+//! the full definition.
 //!
-//! Absent on purpose: what any transport looks like.
+//! Modules in reading order: [`port`] (the interface of transports), `client`, `sender`, `receiver`
+//! with `received` and `keeper`, `session`, `transaction`, `admin`, then `consumer` with `refusal`,
+//! `job`, `request`, `trace`; `in_process` is the port of a broker in this process, and `testing`
+//! the test kit.
+//!
+//! Deliberately absent: details of any transport.
 
 mod admin;
 mod client;

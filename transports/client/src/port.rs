@@ -1,13 +1,14 @@
-//! What handles stand on: the few things that a transport does for them.
+//! The interface between the handles and a transport. The handles call it; a transport implements
+//! it.
 //!
 //! ```text
-//!  Client ──► Port    asks the namespace, opens links, begins transactions
-//!  Sender, Receiver ──► Link    asks one entity, or one session of it
-//!  Consumer ──► Deliveries    gets what is pushed, and settles it
+//!  Client           ──► Port          manages the namespace, opens links, begins transactions
+//!  Sender, Receiver ──► Link          requests to one entity, or to one session
+//!  Consumer         ──► Deliveries    pushed messages and their settlements
 //! ```
 //!
-//! A port says what an operation is and carries it out; it decides nothing. Whatever it cannot carry out is
-//! answered with an error.
+//! A port only carries out operations; it makes no decisions. It answers unsupported operations
+//! with an error.
 
 mod deliveries;
 mod request;
@@ -29,32 +30,32 @@ pub use self::request::{Answer, Request, Settlement};
 
 /// A future of a port.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-/// The answer to something that was asked.
+/// The future answer to a request.
 pub type Answering<'a, T> = Waiting<'a, Result<T, BrokerError>>;
 
-/// A way to a broker.
+/// A connection to a broker.
 pub trait Port: Send + Sync {
-    /// The broker's clock, as far as it is known.
+    /// Returns the broker's clock, or an estimate.
     fn now(&self) -> Timestamp;
 
-    /// Makes an error of what was found wrong on this side.
+    /// Converts a rejection found on the client's side to an error.
     fn refuse(&self, rejection: Rejection, entity: &str) -> BrokerError;
 
-    /// Opens a link to send over, by way of another entity if one is named (VIA-01). Whether the entity is
-    /// there may be told by the first send.
+    /// Opens a link for sending, via another entity if `via` is given (VIA-01). An absent entity
+    /// may be reported only by the first send.
     ///
     /// # Errors
-    /// `EntityNotFound`, `CommunicationProblem`; `InvalidOperation` for an entity by way of itself.
+    /// `EntityNotFound`, `CommunicationProblem`; `InvalidOperation` if `via` is the same entity.
     fn sender(&self, path: &str, via: Option<&str>) -> Result<Arc<dyn Link>, BrokerError>;
 
-    /// Opens a link to receive over; nothing is pushed.
+    /// Opens a link for receiving without pushed deliveries.
     ///
     /// # Errors
     /// As for [`Port::sender`].
     fn receiver(&self, path: &str, mode: ReceiveMode) -> Result<Arc<dyn Link>, BrokerError>;
 
-    /// Locks a session, or the next one if none is named, and opens a link to it (SES-05 to SES-08). A
-    /// future that is dropped locks nothing.
+    /// Locks a session, or the next one without an id, and opens a link to it (SES-05 to SES-08). A
+    /// dropped future locks nothing.
     fn session<'a>(
         &'a self,
         path: &'a str,
@@ -63,82 +64,85 @@ pub trait Port: Send + Sync {
         wait: TimeSpan,
     ) -> Answering<'a, Accepted>;
 
-    /// Opens a link over which messages are pushed under lock, as many as may be unsettled at once
-    /// (RCV-16).
+    /// Opens a link over which messages are pushed under lock, with at most `unsettled_max`
+    /// unsettled messages (RCV-16).
     fn deliveries<'a>(
         &'a self,
         path: &'a str,
         unsettled_max: u32,
     ) -> Answering<'a, Box<dyn Deliveries>>;
 
-    /// Asks something about an entity, or about all of them.
+    /// Sends a management request for an entity, or with an empty path for the namespace.
     fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed>;
 
     /// Begins a transaction (TXN-01).
     fn begin(&self, reach: Reach) -> Answering<'_, TransactionId>;
 
-    /// Carries a transaction out that has so many operations, or none of it (TXN-07).
+    /// Commits a transaction with this number of operations, completely or not at all (TXN-07).
     fn commit(
         &self,
         transaction: TransactionId,
         operations: u32,
     ) -> Answering<'_, Vec<PartOutcome>>;
 
-    /// Ends a transaction as if nothing of it had been (TXN-04).
+    /// Rolls a transaction back (TXN-04).
     fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()>;
 
-    /// Forgets a transaction, whatever has become of it.
+    /// Forgets a transaction in any state, without waiting.
     fn forget(&self, transaction: TransactionId);
 
-    /// Waits until the broker can be reached, or until it cannot. Where it always can, the one is so at once
-    /// and the other never.
+    /// Waits until the broker is reachable (`is_reached`) or unreachable. If the broker is always
+    /// reachable, the former returns immediately and the latter never.
     fn reached(&self, is_reached: bool) -> Waiting<'_, ()>;
 
-    /// Whether nothing is carried out any more, so that it makes no sense to ask again: it was closed, or has given up.
+    /// Returns whether the port was closed or has given up permanently, so that retries are
+    /// useless.
     fn is_closed(&self) -> bool {
         false
     }
 
-    /// Says that somebody has something to do, as long as what is returned is there; for a broker of this process that
-    /// is waited for until it is idle.
+    /// Marks work as pending while the returned value exists, for a broker in this process whose
+    /// idle state is awaited.
     fn at_work(&self) -> Option<AtWork> {
         None
     }
 
-    /// Ends the way in order: locks stay until they run out (SET-21).
+    /// Closes the connection in order: locks stay until they expire (SET-21).
     fn close(&self) -> Waiting<'_, ()>;
 }
 
-/// A way to one entity, sub-queue or session. Dropping it ends it as if its holder were gone: its
+/// A link to one entity, sub-queue or session. Dropping it ends it as if its holder were gone: its
 /// locks are released and counted (SET-23).
 pub trait Link: Send + Sync {
-    /// The path of the entity or sub-queue.
+    /// Returns the path of the entity or sub-queue.
     fn path(&self) -> &str;
 
-    /// How it receives.
+    /// Returns the receive mode.
     fn mode(&self) -> ReceiveMode;
 
-    /// The broker's clock, as far as it is known.
+    /// Returns the broker's clock, or an estimate.
     fn now(&self) -> Timestamp;
 
-    /// Makes an error of what was found wrong on this side.
+    /// Converts a rejection found on the client's side to an error.
     fn refuse(&self, rejection: Rejection) -> BrokerError;
 
-    /// Asks something. Once the future was polled it is under way, and goes on if the future is
-    /// dropped: but a receive is withdrawn then, and what it had locked goes back uncounted (RCV-14).
+    /// Sends a request. Once polled, the request continues even if the future is dropped.
+    /// Exception: a dropped receive is withdrawn, and messages that it had locked are released
+    /// without being counted (RCV-14).
     fn ask(&self, request: Request) -> Answering<'_, Answer>;
 
-    /// Asks for a receive that is withdrawn when `stop` completes; what it had got by then is the answer.
+    /// Sends a receive that is withdrawn when `stop` completes; the answer contains the messages
+    /// received until then.
     fn ask_until<'a>(&'a self, request: Request, stop: Waiting<'a, ()>) -> Answering<'a, Answer>;
 
-    /// Releases messages that nobody takes, uncounted, without waiting (RCV-14).
+    /// Releases messages that nobody takes, uncounted and without waiting (RCV-14).
     fn give_back(&self, tokens: Vec<LockToken>);
 
-    /// Makes a send, a settlement, a renewal, a cancellation or a session state part of a transaction.
+    /// Adds a send, a settlement, a renewal, a cancellation or a session state to a transaction.
     fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()>;
 
-    /// Ends it in order: its locks stay until they run out (SET-21); a session is given back uncounted
-    /// (SES-31). Dropping it does nothing more then.
+    /// Ends the link in order: its locks stay until they expire (SET-21); a session is given back
+    /// uncounted (SES-31). A later drop does nothing.
     fn detach(&self) -> Answering<'_, ()>;
 }
 
@@ -179,12 +183,12 @@ impl dyn Link + '_ {
     }
 }
 
-/// A session that is locked, and the way to it.
+/// A locked session with its link.
 pub struct Accepted {
     /// The link.
     pub link: Arc<dyn Link>,
     /// The id of the session (SES-10).
     pub session_id: Arc<str>,
-    /// When the lock ends, unless it is renewed.
+    /// End of the lock, unless it is renewed.
     pub locked_until: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! A received message: what the sender set, and what the broker says about it.
+//! A received message: the sender's properties, and the properties that the broker set.
 
 use bytes::Bytes;
 use peeklock_core::command::{MessageFacts, MessageState, ReceivedMessage};
@@ -9,30 +9,30 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Why a body is not of the type asked for.
+/// Error of a body that is not JSON of the expected type.
 #[derive(Debug, thiserror::Error)]
 #[error("message {sequence} is not the expected JSON: {source}")]
 pub struct BodyError {
     /// The message.
     pub sequence: SequenceNumber,
-    /// What is wrong with it.
+    /// The error of the parser.
     #[source]
     pub source: serde_json::Error,
 }
 
-/// Why a value is no body: it cannot be written as JSON.
+/// Error of a value that cannot be written as JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("the value cannot be written as JSON: {source}")]
 pub struct WriteError {
-    /// What is wrong with it.
+    /// The error of the serializer.
     #[source]
     pub source: serde_json::Error,
 }
 
 /// A message that was received or peeked.
 ///
-/// Its body may share memory with messages that were received with it, of up to four times the bytes of
-/// them all; who keeps one of many for long should copy its body.
+/// Its body may share memory with messages that were received together, up to four times their
+/// total size. To keep a single message for long, copy its body.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -65,7 +65,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Fetches what was received.
+    /// Loads the content of a received message.
     pub(crate) async fn load(received: &ReceivedMessage) -> Result<Self, Rejection> {
         let facts = received.facts;
         let loaded = received.load().await.map_err(|error| {
@@ -78,34 +78,35 @@ impl Received {
         Ok(Self { message, facts, own_time_to_live, dead_letter_source })
     }
 
-    /// One that no broker has delivered.
+    /// Creates a message that no broker has delivered.
     #[cfg(feature = "testing")]
     pub(crate) fn by_hand(message: Message, facts: MessageFacts) -> Self {
         let own_time_to_live = message.time_to_live;
         Self { message, facts, own_time_to_live, dead_letter_source: None }
     }
 
-    /// The message with the properties that its sender set, and those set by settlements.
+    /// Returns the message with the properties set by its sender and by settlements.
     #[must_use]
     pub const fn message(&self) -> &Message {
         &self.message
     }
 
-    /// The message, to be sent again elsewhere. It has its MessageId still: an entity with duplicate detection that has
-    /// seen this within its window drops it, and the send answers with `Ok` and a number that
-    /// [is none](SequenceNumber::is_duplicate) (DUP-02). What was dead-lettered goes back to its queue by
-    /// [`Received::to_resubmit`].
+    /// Converts to the message, for example to send it to another entity. It keeps its MessageId:
+    /// an entity with duplicate detection that has seen the id within its window drops it, and the
+    /// send returns `Ok` with a number that [is none](SequenceNumber::is_duplicate) (DUP-02). To
+    /// send a dead letter back to its queue, use [`Received::to_resubmit`].
     #[must_use]
     pub fn into_message(self) -> Message {
         self.message
     }
 
-    /// A copy of a dead letter, to be sent to its queue again: without what the dead-lettering has set, DeadLetterReason
-    /// and DeadLetterErrorDescription (DLQ-14), and without its MessageId, for which duplicate detection would drop the
-    /// copy (DUP-02). It has the time to live that its sender set, which begins anew, and is not scheduled. Everything
-    /// else is as it was.
+    /// Returns a copy of a dead letter, to be sent to its queue again. The copy lacks
+    /// DeadLetterReason and DeadLetterErrorDescription, which dead-lettering set (DLQ-14), and the
+    /// MessageId, for which duplicate detection would drop it (DUP-02). It has the sender's time to
+    /// live, which starts again, and is not scheduled. Everything else is unchanged.
     ///
-    /// So that it is neither lost nor there twice, the letter is completed in the transaction in which the copy is sent:
+    /// To neither lose nor duplicate the message, complete the dead letter in the transaction that
+    /// sends the copy:
     ///
     /// ```
     /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; }
@@ -130,102 +131,103 @@ impl Received {
         let mut copy = self.message.clone();
         copy.message_id = None;
         copy.time_to_live = self.own_time_to_live;
-        // It is over, or else the message would not be there.
+        // The scheduled instant has passed, since the message was delivered.
         copy.scheduled_enqueue_time = None;
         copy.application_properties
             .retain(|(key, _)| key != DEAD_LETTER_REASON && key != DEAD_LETTER_ERROR_DESCRIPTION);
         copy
     }
 
-    /// The bytes of the body (MSG-01).
+    /// Returns the bytes of the body (MSG-01).
     #[must_use]
     pub const fn body(&self) -> &Bytes {
         self.message.body.as_bytes()
     }
 
-    /// The body as a value of a type of yours.
+    /// Parses the body as JSON of a type.
     ///
     /// # Errors
-    /// When it is not the JSON of one.
+    /// Returns an error if the body is not JSON of that type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, BodyError> {
         serde_json::from_slice(self.body())
             .map_err(|source| BodyError { sequence: self.facts.sequence, source })
     }
 
-    /// Identity in the entity (MSG-12).
+    /// Returns the sequence number, which identifies the message in its entity (MSG-12).
     #[must_use]
     pub const fn sequence_number(&self) -> SequenceNumber {
         self.facts.sequence
     }
 
-    /// When it was enqueued (MSG-17).
+    /// Returns the enqueued time (MSG-17).
     #[must_use]
     pub const fn enqueued_at(&self) -> Timestamp {
         self.facts.enqueued_at
     }
 
-    /// When it expires; not computed when peeking a message without own TTL (EXP-11).
+    /// Returns the expiry; not computed when peeking a message without own TTL (EXP-11).
     #[must_use]
     pub const fn expires_at(&self) -> Option<Timestamp> {
         self.facts.expires_at
     }
 
-    /// The TTL: effective on receive, own on peek (EXP-14).
+    /// Returns the TTL: effective on receive, own on peek (EXP-14).
     #[must_use]
     pub const fn time_to_live(&self) -> Option<TimeSpan> {
         self.facts.time_to_live
     }
 
-    /// The TTL that its sender set, before any ceiling (EXP-05). Where messages come as JSON, the same
-    /// as [`Received::time_to_live`].
+    /// Returns the TTL that the sender set, before any ceiling (EXP-05). Over a transport that uses
+    /// JSON it equals [`Received::time_to_live`].
     #[must_use]
     pub const fn own_time_to_live(&self) -> Option<TimeSpan> {
         self.own_time_to_live
     }
 
-    /// 1 on the first delivery under lock (SET-30); when peeked, the deliveries that failed (SET-29).
+    /// Returns the delivery count: 1 on the first delivery under lock (SET-30); when peeked, the
+    /// number of failed deliveries (SET-29).
     #[must_use]
     pub const fn delivery_count(&self) -> u32 {
         self.facts.shown_delivery_count()
     }
 
-    /// Active, deferred, scheduled or Delayed (PEK-05, RTY-12).
+    /// Returns the state: active, deferred, scheduled or Delayed (PEK-05, RTY-12).
     #[must_use]
     pub const fn state(&self) -> MessageState {
         self.facts.state
     }
 
-    /// Until when nobody gets it, if it is Delayed (RTY-12).
+    /// Returns the end of the delay of a Delayed message (RTY-12).
     #[must_use]
     pub const fn delayed_until(&self) -> Option<Timestamp> {
         self.facts.delayed_until
     }
 
-    /// The token that settles it; absent without a lock (MSG-19).
+    /// Returns the token that settles it; absent without a lock (MSG-19).
     #[must_use]
     pub fn lock_token(&self) -> Option<LockToken> {
         self.facts.lock.map(|lock| lock.token)
     }
 
-    /// When the lock ends, as of the delivery (SET-16).
+    /// Returns the end of the lock, as of the delivery (SET-16).
     #[must_use]
     pub fn locked_until(&self) -> Option<Timestamp> {
         self.facts.lock.map(|lock| lock.until)
     }
 
-    /// Why it was dead-lettered (DLQ-14).
+    /// Returns the reason for dead-lettering (DLQ-14).
     #[must_use]
     pub fn dead_letter_reason(&self) -> Option<&str> {
         self.text(DEAD_LETTER_REASON)
     }
 
-    /// What is said about why it was dead-lettered (DLQ-14).
+    /// Returns the description of the reason for dead-lettering (DLQ-14).
     #[must_use]
     pub fn dead_letter_error_description(&self) -> Option<&str> {
         self.text(DEAD_LETTER_ERROR_DESCRIPTION)
     }
 
-    /// The entity in which it was dead-lettered before it was forwarded here (FWD-26).
+    /// Returns the entity in which it was dead-lettered before it was forwarded here (FWD-26).
     #[must_use]
     pub fn dead_letter_source(&self) -> Option<&str> {
         self.dead_letter_source.as_deref()
@@ -238,18 +240,18 @@ impl Received {
         }
     }
 
-    /// Everything the broker says about it.
+    /// Returns all properties that the broker set.
     #[must_use]
     pub const fn facts(&self) -> &MessageFacts {
         &self.facts
     }
 }
 
-/// A message whose body is the JSON of a value, with the content type that says so.
+/// Creates a message with a value as its JSON body and the matching content type.
 ///
 /// # Errors
-/// When the value cannot be written as JSON. By `?` in a handler that dead-letters the message that the handler has, for
-/// the reason `BodyNotWritable`.
+/// Returns an error if the value cannot be written as JSON. With `?` in a handler the error
+/// dead-letters the handler's message for the reason `BodyNotWritable`.
 pub fn json_message<T: Serialize>(value: &T) -> Result<Message, WriteError> {
     let body = serde_json::to_vec(value).map_err(|source| WriteError { source })?;
     Ok(Message::new(body).with_content_type("application/json"))

@@ -1,4 +1,4 @@
-//! Receiving and settling.
+//! The receiver: receives and settles messages of a queue, subscription or sub-queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,14 +13,14 @@ use crate::keeper::renew;
 use crate::port::{Answer, Link, Request, Settlement};
 use crate::{LockKeeper, Received, Refusal};
 
-/// How long one receive of a stream waits; then it asks again.
+/// Time limit of a single receive of a stream, which is then repeated.
 const STREAM_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 
-/// Receives from one queue, subscription or sub-queue and settles what it received.
+/// Receives from one queue, subscription or sub-queue and settles the messages.
 ///
-/// It takes nothing ahead: a message is locked when it is asked for (RCV-21). Dropping the receiver
-/// releases its locks, each counted as a failed delivery (SET-23); [`Receiver::close`] keeps them
-/// until they run out.
+/// It does not prefetch: a message is locked only when it is requested (RCV-21). Dropping the
+/// receiver releases its locks, each counted as a failed delivery (SET-23); [`Receiver::close`]
+/// keeps them until they expire.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -46,7 +46,7 @@ const STREAM_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 /// ```
 pub struct Receiver {
     link: Arc<dyn Link>,
-    /// Where the next peek goes on (PEK-04).
+    /// Start of the next peek (PEK-04).
     peeked: Mutex<SequenceNumber>,
 }
 
@@ -59,19 +59,19 @@ impl Receiver {
         &self.link
     }
 
-    /// The path of the queue, subscription or sub-queue.
+    /// Returns the path of the queue, subscription or sub-queue.
     #[must_use]
     pub fn path(&self) -> &str {
         self.link.path()
     }
 
-    /// The mode.
+    /// Returns the mode.
     #[must_use]
     pub fn mode(&self) -> ReceiveMode {
         self.link.mode()
     }
 
-    /// Receives one message, waiting for it up to `wait`; zero never waits (RCV-10, RCV-11).
+    /// Receives one message, waiting for at most `wait`; zero never waits (RCV-10, RCV-11).
     /// Dropping the future takes nothing (RCV-14).
     ///
     /// # Errors
@@ -83,7 +83,8 @@ impl Receiver {
         Ok(self.receive_many(1, wait).await?.pop())
     }
 
-    /// Receives what is available, up to `count_max`, waiting for the first up to `wait` (RCV-12).
+    /// Receives the available messages, up to `count_max`, waiting for the first for at most `wait`
+    /// (RCV-12).
     ///
     /// # Errors
     /// As for [`Receiver::receive`]; `ArgumentOutOfRange` if `count_max` is 0.
@@ -95,8 +96,8 @@ impl Receiver {
         self.messages(Request::Receive { count_max, wait: wait.into() }).await
     }
 
-    /// As [`Receiver::receive_many`], until `stop` completes: then the receive is withdrawn, and what it
-    /// had got by then is returned, so that nothing stays locked unseen (RCV-14).
+    /// As [`Receiver::receive_many`], until `stop` completes: then the receive is withdrawn, and
+    /// the messages received until then are returned, so that none stays locked unseen (RCV-14).
     ///
     /// # Errors
     /// As for [`Receiver::receive`].
@@ -111,9 +112,10 @@ impl Receiver {
         self.read(answer).await
     }
 
-    /// The messages as they come, each asked for when the one before it was taken: it waits for the next without end,
-    /// and ends after the first error. Dropping it takes nothing (RCV-14). It can be given away, to a task or to the
-    /// context of an actor, and goes on when this receiver is dropped.
+    /// Returns a stream of messages, each requested after the previous one was taken. The stream
+    /// waits for messages without a time limit, and ends after the first error. Dropping it takes
+    /// nothing (RCV-14). It can move to another task or into the context of an actor, and continues
+    /// after this receiver is dropped.
     pub fn stream(
         &self,
     ) -> impl Stream<Item = Result<Received, BrokerError>> + Send + 'static + use<> {
@@ -129,8 +131,8 @@ impl Receiver {
     /// Receives deferred messages by number, all or none (DEF-03).
     ///
     /// # Errors
-    /// `MessageNotFound` if one of them is unknown, not deferred, expired or locked; `QuotaExceeded` if they have more
-    /// than 4 MiB together (DEF-11).
+    /// `MessageNotFound` if one is unknown, not deferred, expired or locked; `QuotaExceeded` for
+    /// more than 4 MiB in total (DEF-11).
     pub async fn receive_deferred(
         &self,
         sequences: Vec<SequenceNumber>,
@@ -138,8 +140,8 @@ impl Receiver {
         self.messages(Request::ReceiveDeferred(sequences)).await
     }
 
-    /// Looks at up to `count_max` messages from a number on, without locking them (PEK-01); from the beginning with
-    /// `SequenceNumber::default()`.
+    /// Peeks at up to `count_max` messages from the number `from` on, without locking them
+    /// (PEK-01). `SequenceNumber::default()` starts at the beginning.
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -157,7 +159,7 @@ impl Receiver {
         Ok(peeked)
     }
 
-    /// Goes on after the last message this receiver has peeked (PEK-04).
+    /// Continues after the last message that this receiver peeked (PEK-04).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -166,7 +168,7 @@ impl Receiver {
         self.peek(from, count_max).await
     }
 
-    /// Looks at messages of one session of the queue from a number on, whoever holds it (PEK-07).
+    /// Peeks at messages of a session from the number `from` on, regardless of its holder (PEK-07).
     ///
     /// # Errors
     /// `EntityNotFound`, `InvalidOperation` on a queue without sessions.
@@ -180,7 +182,7 @@ impl Receiver {
         self.messages(Request::Peek { session_id, from, count_max }).await
     }
 
-    /// Ends the message: it was processed (SET-01).
+    /// Completes the message: it is removed as processed (SET-01).
     ///
     /// # Errors
     /// `MessageLockLost`; `InvalidOperation` for a message without lock.
@@ -188,14 +190,14 @@ impl Receiver {
         self.settle(self.token(message)?, Settlement::Complete).await
     }
 
-    /// Completes many messages as one group; each has its own result, in their order (SET-14).
+    /// Completes messages as one group; each has its own result, in order (SET-14).
     pub async fn complete_many(&self, tokens: &[LockToken]) -> Vec<Result<(), BrokerError>> {
         self.settle_each(tokens, Settlement::Complete).await
     }
 
     /// Gives the message back for redelivery, counted as a failed delivery, and sets application
-    /// properties on it (SET-03, SET-08). It comes again at once, or when the retry policy of the entity says
-    /// (RTY-17).
+    /// properties on it (SET-03, SET-08). It is available again immediately, or after the delay of
+    /// the entity's retry policy (RTY-17).
     ///
     /// # Errors
     /// `MessageLockLost`, `MessageSizeExceeded`.
@@ -208,13 +210,13 @@ impl Receiver {
         self.settle(self.token(message)?, Settlement::Abandon { properties, delay: None }).await
     }
 
-    /// Gives the message back as [`Receiver::abandon`], but nobody gets it until the delay is over (RTY-01);
-    /// zero is at once, whatever the retry policy of the entity. The last attempt that MaxDeliveryCount
-    /// allows dead-letters it without a delay (RTY-05).
+    /// Gives the message back like [`Receiver::abandon`], with this delay before redelivery
+    /// (RTY-01). The delay overrides the entity's retry policy; zero means immediately. The last
+    /// attempt that MaxDeliveryCount allows dead-letters the message without a delay (RTY-05).
     ///
     /// # Errors
-    /// Those of [`Receiver::abandon`], `ArgumentOutOfRange` for more than 7 days (RTY-02), `InvalidOperation`
-    /// for a deferred message (RTY-08).
+    /// As for [`Receiver::abandon`]; `ArgumentOutOfRange` for more than 7 days (RTY-02),
+    /// `InvalidOperation` for a deferred message (RTY-08).
     pub async fn abandon_with_delay(
         &self,
         message: &Received,
@@ -226,7 +228,7 @@ impl Receiver {
         self.settle(self.token(message)?, settlement).await
     }
 
-    /// Sets the message aside; it can be received by its number only (DEF-01).
+    /// Defers the message; it can then be received only by its number (DEF-01).
     ///
     /// # Errors
     /// `MessageLockLost`, `MessageSizeExceeded`.
@@ -255,7 +257,8 @@ impl Receiver {
         self.settle(self.token(message)?, settlement).await
     }
 
-    /// Unlocks the message as if it had not been delivered; its count stays (SET-32).
+    /// Unlocks the message as if it had not been delivered; its delivery count is unchanged
+    /// (SET-32).
     ///
     /// # Errors
     /// `MessageLockLost`.
@@ -263,7 +266,8 @@ impl Receiver {
         self.settle(self.token(message)?, Settlement::Release).await
     }
 
-    /// Settles by token a message that anybody has received (SET-24): `Ok` completes it.
+    /// Settles a message by its token, also one that another receiver has received (SET-24): `Ok`
+    /// completes it.
     ///
     /// # Errors
     /// As for the settlement.
@@ -275,14 +279,14 @@ impl Receiver {
         self.settle(token, outcome.into()).await
     }
 
-    /// Unlocks messages as if they had not been delivered; their counts stay (SET-32). Each has its
-    /// own result, in their order (SET-14).
+    /// Unlocks messages as if they had not been delivered; their delivery counts are unchanged
+    /// (SET-32). Each has its own result, in order (SET-14).
     pub async fn release_many(&self, tokens: &[LockToken]) -> Vec<Result<(), BrokerError>> {
         self.settle_each(tokens, Settlement::Release).await
     }
 
-    /// Prolongs locks to now plus LockDuration (SET-18). Each has its own result, in their order: its new
-    /// end, or the earliest of those that were prolonged with it.
+    /// Renews locks to now plus LockDuration (SET-18). Each has its own result, in order: its new
+    /// end, or the earliest end in its group.
     pub async fn renew_many(&self, tokens: &[LockToken]) -> Vec<Result<Timestamp, BrokerError>> {
         let answer = self.link.ask(Request::Renew(tokens.to_vec())).await;
         self.link.each(tokens.len(), answer, |answer| match answer {
@@ -291,7 +295,7 @@ impl Receiver {
         })
     }
 
-    /// Prolongs the lock to now plus LockDuration and returns its new end (SET-18).
+    /// Renews the lock to now plus LockDuration and returns its new end (SET-18).
     ///
     /// # Errors
     /// `MessageLockLost`.
@@ -307,8 +311,8 @@ impl Receiver {
         renew(&*self.link, Some(token)).await
     }
 
-    /// Renews the lock of a message until the keeper is dropped, for handlers that take long. To be
-    /// called inside a tokio runtime.
+    /// Renews the lock of a message until the keeper is dropped, for slow handlers. Call it inside
+    /// a tokio runtime.
     ///
     /// # Errors
     /// `InvalidOperation` for a message without lock.
@@ -318,8 +322,8 @@ impl Receiver {
         Ok(LockKeeper::start(Arc::clone(&self.link), Some(token), until))
     }
 
-    /// Removes available messages enqueued before an instant, default now, lowest numbers first, and
-    /// returns how many (DEL-01 to DEL-04).
+    /// Removes available messages enqueued before an instant, by default now, lowest numbers first,
+    /// and returns their number (DEL-01 to DEL-04).
     ///
     /// # Errors
     /// `ArgumentOutOfRange` over the limit of the tier (DEL-02).
@@ -332,7 +336,7 @@ impl Receiver {
         self.deleted(Request::DeleteBatch { count_max, enqueued_before }).await
     }
 
-    /// As [`Receiver::delete_batch`], with the largest count that the broker allows in one call.
+    /// As [`Receiver::delete_batch`], with the maximum count that the broker allows in one call.
     ///
     /// # Errors
     /// As for [`Receiver::delete_batch`].
@@ -341,7 +345,7 @@ impl Receiver {
         self.deleted(Request::DeleteBatch { count_max: None, enqueued_before }).await
     }
 
-    /// Removes all available messages that are there now, and returns how many (DEL-06).
+    /// Removes all messages that are available now, and returns their number (DEL-06).
     ///
     /// # Errors
     /// As for [`Receiver::delete_batch`].
@@ -349,10 +353,10 @@ impl Receiver {
         self.deleted(Request::Purge).await
     }
 
-    /// Closes the receiver; its locks stay until they run out or are settled by token (SET-21).
+    /// Closes the receiver; its locks stay until they expire or are settled by token (SET-21).
     ///
     /// # Errors
-    /// When the entity is gone.
+    /// Returns an error if the entity is gone.
     pub async fn close(self) -> Result<(), BrokerError> {
         self.link.detach().await
     }
@@ -396,8 +400,9 @@ impl Receiver {
         self.read(answer).await
     }
 
-    /// Fetches what was received, all of it or nothing: the others go back uncounted. What cannot be read is
-    /// abandoned, so that it ends as a dead letter and not as a stone in the way.
+    /// Loads the content of all messages. If one is unreadable it is abandoned, so that it becomes
+    /// a dead letter in the end and does not block the queue; the others are released uncounted and
+    /// the error is returned.
     async fn read(&self, answer: Answer) -> Result<Vec<Received>, BrokerError> {
         let received = match answer {
             Answer::Received(received) => received,
@@ -416,7 +421,7 @@ impl Receiver {
         let is_removed = self.mode() == ReceiveMode::ReceiveAndDelete && !messages.is_empty();
         if unread.is_empty() || is_removed {
             for (_, error) in unread {
-                // The others are nowhere else any more.
+                // The other messages are already removed from the entity, so return them.
                 tracing::error!(path = self.path(), %error, "a received message is lost");
             }
             back.tokens.clear();
@@ -427,14 +432,15 @@ impl Receiver {
         drop(back);
         let abandon = Settlement::Abandon { properties: Vec::new(), delay: None };
         for error in self.settle_each(&bad, abandon).await.into_iter().filter_map(Result::err) {
-            // Its lock ends by itself.
+            // The lock expires by itself.
             tracing::debug!(path = self.path(), %error, "could not abandon a message");
         }
         Err(unread.swap_remove(0).1)
     }
 }
 
-/// Locks that nobody has taken yet. Dropped before, they go back uncounted (RCV-14).
+/// Locks of messages that the caller has not taken yet. Dropping them releases the messages
+/// uncounted (RCV-14).
 struct NotTaken<'a> {
     link: &'a dyn Link,
     tokens: Vec<LockToken>,
@@ -453,7 +459,7 @@ fn locks(received: &[ReceivedMessage]) -> Vec<LockToken> {
 }
 
 impl Settlement {
-    /// A dead letter with what is said about it.
+    /// Returns a dead-letter settlement.
     pub(crate) fn dead_letter(
         reason: Option<&str>,
         description: Option<&str>,

@@ -11,40 +11,41 @@ use tokio::time::error::Elapsed;
 use crate::port::Settlement;
 use crate::{BodyError, WriteError};
 
-/// What becomes of a message that a handler does not complete.
+/// Settlement of a message that its handler does not complete.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Available again, at once unless the entity has a retry policy; counted as a failed delivery (SET-03,
-    /// RTY-17).
+    /// Available again, immediately unless the entity has a retry policy; counted as a failed
+    /// delivery (SET-03, RTY-17).
     Abandon {
         /// Application properties to set.
         properties: Vec<(String, Value)>,
     },
-    /// Available again after a delay, whatever the retry policy of the entity; counted as a failed delivery
-    /// (RTY-01).
+    /// Available again after a delay that overrides the entity's retry policy; counted as a failed
+    /// delivery (RTY-01).
     AbandonWithDelay {
-        /// For how long nobody gets it.
+        /// Delay before redelivery.
         delay: TimeSpan,
         /// Application properties to set.
         properties: Vec<(String, Value)>,
     },
     /// Set aside, to be received by number (DEF-01).
     Defer,
-    /// Moved to the dead-letter queue (SET-05). Of texts that are too long the beginning is kept.
+    /// Moved to the dead-letter queue (SET-05). Texts that are too long are truncated.
     DeadLetter {
-        /// Why, for programs.
+        /// Reason, for programs.
         reason: String,
-        /// Why, for people.
+        /// Description, for people.
         description: String,
     },
     /// Available again as if it had not been delivered; not counted (SET-32).
     Release,
-    /// Nothing more: the handler has settled it itself, alone or in a transaction. If it has not, the message is
-    /// available again, as with `Release`.
+    /// Nothing more to do: the handler has settled the message itself, directly or in a
+    /// transaction. If it has not, the message is released, as with `Release`.
     AlreadySettled,
-    /// Available again, counted as a failed delivery, because of an error: what `?` makes of one. The consumer logs the
-    /// error with the queue, the sequence number and the id of the message, also if an actor has returned it.
+    /// Available again, counted as a failed delivery, because of an error: the conversion of most
+    /// errors by `?`. The consumer logs the error with the queue, the sequence number and the id of
+    /// the message, also for an actor.
     Failed {
         /// The error.
         error: String,
@@ -58,7 +59,7 @@ impl Refusal {
         Self::Abandon { properties: Vec::new() }
     }
 
-    /// Available again after so long, counted as a failed delivery (RTY-01).
+    /// Available again after this delay, counted as a failed delivery (RTY-01).
     #[must_use]
     pub fn retry_after(delay: impl Into<TimeSpan>) -> Self {
         Self::AbandonWithDelay { delay: delay.into(), properties: Vec::new() }
@@ -70,8 +71,9 @@ impl Refusal {
         Self::Release
     }
 
-    /// Nothing more: the handler has settled it itself, alone or in a transaction. That this is answered by `Err` means no
-    /// failure, only that it is not the outcome that settles.
+    /// Nothing more to do: the handler has settled the message itself, directly or in a
+    /// transaction. This `Err` is not a failure; it only differs from the outcome that completes
+    /// the message.
     #[must_use]
     pub const fn already_settled() -> Self {
         Self::AlreadySettled
@@ -83,7 +85,7 @@ impl Refusal {
         Self::Failed { error: error.to_string() }
     }
 
-    /// Logs the error, if there is one.
+    /// Logs the error of [`Refusal::Failed`].
     pub(crate) fn log(&self) {
         if let Self::Failed { error } = self {
             tracing::warn!(%error, "a handler returned its message unsettled");
@@ -103,38 +105,39 @@ impl Refusal {
     }
 }
 
-/// The last line of a handler that has settled its message itself, alone or in a transaction: nothing is left to do.
+/// Returns the outcome of a handler that has settled its message itself, directly or in a
+/// transaction.
 ///
-/// It is `Err(Refusal::already_settled())`. The outcome `Ok` asks the consumer to complete the message; this one asks for
-/// nothing, and is no failure.
+/// It is `Err(Refusal::already_settled())`. The outcome `Ok` asks the consumer to complete the
+/// message; this one asks for nothing, and is not a failure.
 ///
 /// ```
 /// # use peeklock_client::{Delivery, Refusal, already_settled};
 /// async fn work(order: Delivery) -> Result<(), Refusal> {
 ///     order.complete().await?;
-///     // What is done from here on is done once.
+/// // From here on, each action happens only once.
 ///     already_settled()
 /// }
 /// ```
 ///
 /// # Errors
-/// Always, with [`Refusal::AlreadySettled`].
+/// Always returns [`Refusal::AlreadySettled`].
 pub const fn already_settled() -> Result<(), Refusal> {
     Err(Refusal::AlreadySettled)
 }
 
-/// A body that is not what the handler reads never will be: dead-lettered for the reason `BodyNotReadable`.
+/// Dead-letters the message for the reason `BodyNotReadable`, because a retry cannot succeed.
 impl From<BodyError> for Refusal {
     fn from(error: BodyError) -> Self {
         Self::dead_letter(BODY_NOT_READABLE, error.to_string())
     }
 }
 
-/// The same, for who reads the body by himself. The error does not tell whether something was read or written, nor of what:
-/// a `?` behind other JSON of yours, such as `serde_json::to_vec`, dead-letters the message for `BodyNotReadable` too. What
-/// is sent is written by [`json_message`](crate::json_message) or [`job_message`](crate::job_message), whose error is a
-/// [`WriteError`], or goes through `map_err`:
-///
+/// Dead-letters the message for the reason `BodyNotReadable`, for handlers that parse the body
+/// themselves. The error does not show whether JSON was read or written: `?` after other JSON, such
+/// as `serde_json::to_vec`, also dead-letters the message for `BodyNotReadable`. Write messages
+/// with [`json_message`](crate::json_message) or [`job_message`](crate::job_message), whose error
+/// is a [`WriteError`], or use `map_err`:
 /// ```
 /// # use peeklock_client::{Delivery, Refusal};
 /// # async fn work(_: Delivery) -> Result<(), Refusal> {
@@ -150,38 +153,38 @@ impl From<serde_json::Error> for Refusal {
     }
 }
 
-/// What a handler wants to send and cannot write it cannot write the next time either: the message that it has is
-/// dead-lettered for the reason `BodyNotWritable`.
+/// Dead-letters the handler's message for the reason `BodyNotWritable`, because a retry would
+/// produce the same value.
 impl From<WriteError> for Refusal {
     fn from(error: WriteError) -> Self {
         Self::dead_letter(BODY_NOT_WRITABLE, error.to_string())
     }
 }
 
-/// What a broker refuses may go well at the next attempt: abandoned. MaxDeliveryCount bounds how often.
+/// Abandons the message: a retry may succeed. MaxDeliveryCount bounds the number of attempts.
 impl From<BrokerError> for Refusal {
     fn from(error: BrokerError) -> Self {
         Self::failed(error)
     }
 }
 
-/// The same for I/O of the handler.
+/// Abandons the message after an I/O error of the handler.
 impl From<std::io::Error> for Refusal {
     fn from(error: std::io::Error) -> Self {
         Self::failed(error)
     }
 }
 
-/// The same for a timeout.
+/// Abandons the message after a timeout.
 impl From<Elapsed> for Refusal {
     fn from(error: Elapsed) -> Self {
         Self::failed(error)
     }
 }
 
-/// Why a message is dead-lettered whose body its handler cannot read.
+/// Reason for dead-lettering a message whose body its handler cannot read.
 const BODY_NOT_READABLE: &str = "BodyNotReadable";
-/// Why one is whose handler cannot write what it sends for it.
+/// Reason for dead-lettering a message for which its handler cannot write another one.
 const BODY_NOT_WRITABLE: &str = "BodyNotWritable";
 
 impl From<Result<(), Refusal>> for Settlement {
@@ -202,13 +205,13 @@ impl From<Result<(), Refusal>> for Settlement {
                     properties: Vec::new(),
                 }
             }
-            // Where it is settled, this is refused and changes nothing.
+            // Refused without effect if the message is already settled.
             Err(Refusal::Release | Refusal::AlreadySettled) => Self::Release,
         }
     }
 }
 
-/// The beginning of a text (SET-11).
+/// Returns the beginning of a text (SET-11).
 fn cut(mut text: String, chars_max: usize) -> String {
     if let Some((end, _)) = text.char_indices().nth(chars_max) {
         text.truncate(end);

@@ -1,4 +1,5 @@
-//! Request and reply as a call (SES-34).
+//! Request and reply as a call (SES-34): the requester. `respond.rs` has the responder,
+//! `replies.rs` the distribution of replies.
 //!
 //! ```text
 //!  requester ──► request: ReplyTo, ReplyToSessionId, MessageId ──► queue ──► Responder ──► handler
@@ -6,7 +7,8 @@
 //!      └── session of its own ◄── reply: SessionId, CorrelationId ◄── reply queue ┘
 //! ```
 //!
-//! One task of a requester takes every reply out of its session: one that nobody waits for any more is dropped.
+//! A task of the requester takes all replies out of its session; replies without a waiting request
+//! are dropped.
 
 mod replies;
 mod respond;
@@ -24,15 +26,15 @@ use self::replies::{Replies, Waiters};
 pub use self::respond::{Responder, ResponseError};
 use crate::{Client, JobError, JobType, Received, Refusal, Sender, job_message};
 
-/// How a requester works.
+/// Options of a requester.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RequesterOptions {
-    /// Requests that wait for their reply at once; one more waits for its turn, within its time-out. At least 1;
-    /// 256 unless said otherwise.
+    /// Maximum number of requests that wait for replies at a time; a further request waits for a
+    /// place, within its timeout. At least 1; 256 by default.
     pub waiting_max: usize,
-    /// AutoDeleteOnIdle of the reply queue, if it is not there and is made: at least 5 minutes (TMP-03), which it is
-    /// unless said otherwise.
+    /// AutoDeleteOnIdle of the reply queue if the requester creates it: at least 5 minutes
+    /// (TMP-03), which is the default.
     pub reply_queue_idle: TimeSpan,
 }
 
@@ -43,7 +45,7 @@ impl Default for RequesterOptions {
 }
 
 impl RequesterOptions {
-    /// The defaults, with another number of requests at once.
+    /// Returns the defaults with another number of concurrent requests.
     ///
     /// ```
     /// # use peeklock_client as peeklock;
@@ -57,26 +59,26 @@ impl RequesterOptions {
     }
 }
 
-/// Why a request has no reply.
+/// Reason why a request has no reply.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// It could not be sent.
+    /// The request could not be sent.
     #[error(transparent)]
     Broker(#[from] BrokerError),
-    /// It cannot be written as JSON.
+    /// The request cannot be written as JSON.
     #[error("the request cannot be written: {0}")]
     Body(#[source] serde_json::Error),
-    /// No reply came in time. Whether the request was handled is open.
+    /// No reply arrived in time. The request may have been handled.
     #[error("no reply arrived in time")]
     Timeout,
-    /// The responder has said why it has none.
+    /// The responder returned a failure instead of a reply.
     #[error("the responder failed: {0}")]
     Failed(#[source] Failure),
-    /// The reply is not of the type expected.
+    /// The reply is not of the expected type.
     #[error("the reply cannot be read: {0}")]
     Reply(#[source] JobError),
-    /// The requester gets no more replies, for this reason: its queue or its client is gone.
+    /// The requester receives no more replies, for this reason: its queue or its client is gone.
     #[error("cannot receive replies: {0}")]
     Closed(#[source] Arc<BrokerError>),
 }
@@ -88,7 +90,7 @@ impl From<RequestError> for Refusal {
     }
 }
 
-/// What a responder tells a requester instead of a reply.
+/// Answer of a responder that has no reply.
 ///
 /// ```
 /// # use peeklock_client as peeklock;
@@ -100,14 +102,14 @@ impl From<RequestError> for Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{reason}: {description}")]
 pub struct Failure {
-    /// Why, for programs.
+    /// Reason, for programs.
     pub reason: String,
-    /// Why, for people.
+    /// Description, for people.
     pub description: String,
 }
 
 impl Failure {
-    /// With a reason for programs and a description for people.
+    /// Creates a failure with a reason for programs and a description for people.
     #[must_use]
     pub fn new(reason: impl Into<String>, description: impl Into<String>) -> Self {
         Self { reason: reason.into(), description: description.into() }
@@ -118,11 +120,12 @@ impl JobType for Failure {
     const NAME: &'static str = "peeklock.failure";
 }
 
-/// Asks responders, and waits for what they reply. Cheap to clone; clones share the session that replies come to, and
-/// the bound on requests that wait. When the last of them is dropped, the session is given back.
+/// Sends requests to responders and waits for their replies. Cheap to clone; clones share the
+/// session for replies, and the limit on waiting requests. Dropping the last clone gives the
+/// session back.
 ///
-/// Requests carry their time-out as TimeToLive, and replies what is left of it: what comes too late is dropped, here or
-/// by the broker.
+/// Requests carry their timeout as TimeToLive, and replies the remaining time. Late messages are
+/// dropped by the requester or by the broker.
 #[derive(Clone)]
 pub struct Requester {
     shared: Arc<Shared>,
@@ -141,13 +144,14 @@ struct Shared {
 }
 
 impl Client {
-    /// Opens a requester whose replies come to a queue with sessions, which many requesters can share: each has a
-    /// session of its own. If the queue is not there it is made, as a temporary one that goes when nobody has used it
-    /// for a while (TMP-20); that takes the Manage right. To be called inside a tokio or actix runtime, whose task it
-    /// uses.
+    /// Opens a requester that receives replies from a queue with sessions. Many requesters can
+    /// share the queue: each has its own session. An absent queue is created as a temporary one
+    /// that is deleted when unused for a while (TMP-20); that needs the Manage right. Call it
+    /// inside a tokio or actix runtime; the requester runs a task there.
     ///
     /// # Errors
-    /// `InvalidOperation` for a queue without sessions (SES-09); those of [`crate::Admin::create_queue_with`].
+    /// `InvalidOperation` for a queue without sessions (SES-09); as for
+    /// [`crate::Admin::create_queue_with`].
     ///
     /// ```
     /// # use peeklock_client::{Client, JobType, RequesterOptions};
@@ -195,7 +199,7 @@ impl Client {
         let (end, ended) = watch::channel(false);
         tokio::spawn(async move {
             replies.run(opened, stopped).await;
-            // Nobody may want to know.
+            // Ignores the absence of a receiver.
             end.send_replace(true);
         });
         let shared = Shared {
@@ -213,11 +217,11 @@ impl Client {
 }
 
 impl Requester {
-    /// Sends a job to a queue or topic and waits for the reply to it, both together no longer than `timeout`, which is at
-    /// least 1 ms. Dropping the future gives the reply up.
+    /// Sends a job to a queue or topic and waits for its reply, in total for at most `timeout`,
+    /// which is at least 1 ms. Dropping the future abandons the reply.
     ///
     /// # Errors
-    /// [`RequestError`]; only after `Failed` and `Reply` was the request certainly handled.
+    /// Returns [`RequestError`]. Only after `Failed` and `Reply` the request was certainly handled.
     ///
     /// ```
     /// # use peeklock_client::{JobType, RequestError, Requester};
@@ -269,7 +273,7 @@ impl Requester {
         message: peeklock_core::message::Message,
     ) -> Result<Received, RequestError> {
         let Shared { client, waiting, places, senders, .. } = &*self.shared;
-        // It is never closed.
+        // The semaphore is never closed.
         let _place = places.acquire().await.ok();
         let mut waits = waiting.enter(&self.shared.session).map_err(RequestError::Closed)?;
         let message = message.with_message_id(waits.id());
@@ -277,15 +281,15 @@ impl Requester {
         waits.reply().await.map_err(RequestError::Closed)
     }
 
-    /// Gives the session back, also while clones are there: their requests find the requester closed.
+    /// Gives the session back. Later requests of clones fail, because the requester is closed.
     pub async fn close(self) {
         self.shared.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A runtime that is being stopped ends it without a word.
+        // A runtime that is shutting down ends the task without a report.
         self.shared.ended.clone().wait_for(|ended| *ended).await.ok();
     }
 }
 
-/// The sender that was used last: most go to one place.
+/// Cache of the last sender: most messages go to the same entity.
 #[derive(Default)]
 struct LastSender(Mutex<Option<Sender>>);
 

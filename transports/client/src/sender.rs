@@ -1,4 +1,4 @@
-//! Sending: every send is settled, and as many may be in flight as the bound says.
+//! The sender: every send has a result, and the number of sends in flight is limited.
 
 use std::sync::Arc;
 
@@ -11,17 +11,18 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::port::{Answer, Link, Request};
 use crate::trace::Tracing;
 
-/// Sends in flight unless said otherwise.
+/// Default limit on sends in flight.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Sends to one queue or topic. Clones share the bound on sends in flight.
+/// Sends to one queue or topic. Clones share the limit on sends in flight.
 ///
-/// Every send is settled: its future completes when the broker has stored or rejected the message
-/// (SND-01). A send whose result is dropped unseen hides errors and breaks the bound on memory; the
-/// compiler warns of it (SND-15).
+/// Every send has a result: its future completes when the broker has stored or rejected the message
+/// (SND-01). Ignoring results hides errors and defeats the limit on memory; the compiler warns
+/// about it (SND-15).
 ///
-/// What is sent by a handler goes on with the trace of its message, and with [`Client::with_traces`](crate::Client::with_traces)
-/// with that of the current span, unless it has a `traceparent` or `Diagnostic-Id` of its own.
+/// A message sent by a handler continues the trace of the handler's message; with
+/// [`Client::with_traces`](crate::Client::with_traces) it continues the current span. A message
+/// with its own `traceparent` or `Diagnostic-Id` keeps that.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -37,7 +38,7 @@ const IN_FLIGHT_MAX: usize = 256;
 /// let sender = client.sender("orders")?;
 /// let number = sender.send(Message::new("two coffees")).await?;
 /// assert_eq!(number.0, 1);
-/// // Each by itself, and one for later.
+/// // Independent messages, and one for later.
 /// let results = sender.send_many(vec![Message::new("tea"), Message::new("water")]).await;
 /// assert!(results.iter().all(Result::is_ok));
 /// let at = client.now().plus(TimeSpan::from_minutes(10));
@@ -67,8 +68,8 @@ impl Sender {
         &*self.link
     }
 
-    /// The same sender with another bound, at least 1: with a bound of N the N+1st send waits until
-    /// one of the N has completed (SND-13). An unsent message counts from the call of send (SND-14).
+    /// Sets another limit, at least 1: with a limit of N the N+1st send waits until one of the N
+    /// has completed (SND-13). A message counts from the call of send (SND-14).
     #[must_use]
     pub fn with_in_flight_max(mut self, count: usize) -> Self {
         self.in_flight_max = count.max(1);
@@ -76,18 +77,18 @@ impl Sender {
         self
     }
 
-    /// The path of the queue or topic.
+    /// Returns the path of the queue or topic.
     #[must_use]
     pub fn path(&self) -> &str {
         self.link.path()
     }
 
-    /// Sends one message and waits until it is stored. The number is 0 if the message was dropped as
-    /// a duplicate (DUP-02).
+    /// Sends one message and waits until it is stored. The number is 0 if the message was dropped
+    /// as a duplicate (DUP-02).
     ///
     /// # Errors
-    /// With the first check of SND-19 that fails. `ServiceTimeout`, `CommunicationProblem` and
-    /// `InternalError` leave open whether it was stored; after any other nothing was (ERR-06).
+    /// Returns the first failed check of SND-19. After `ServiceTimeout`, `CommunicationProblem` and
+    /// `InternalError` the message may be stored; after any other error it is not (ERR-06).
     pub async fn send(&self, mut message: Message) -> Result<SequenceNumber, BrokerError> {
         self.tracing.mark([&mut message]);
         let _place = self.places(1).await;
@@ -109,7 +110,7 @@ impl Sender {
         self.send(message.with_scheduled_enqueue_time(at)).await
     }
 
-    /// Sends independent messages as one group; each has its own result, in their order.
+    /// Sends independent messages as one group; each has its own result, in order.
     pub async fn send_many(
         &self,
         mut messages: Vec<Message>,
@@ -124,10 +125,10 @@ impl Sender {
         })
     }
 
-    /// Sends messages of which all are stored or none (SND-29), with consecutive numbers (SND-31).
+    /// Sends messages so that all or none are stored (SND-29), with consecutive numbers (SND-31).
     ///
     /// # Errors
-    /// With the error of the first message that fails a check, or `MessageSizeExceeded` for the
+    /// Returns the error of the first message that fails a check, or `MessageSizeExceeded` for the
     /// batch (SND-30).
     pub async fn send_batch(
         &self,
@@ -144,7 +145,7 @@ impl Sender {
     /// Cancels scheduled messages, all or none (SCH-05).
     ///
     /// # Errors
-    /// `MessageNotFound` if one of them is unknown, materialised or cancelled.
+    /// `MessageNotFound` if one is unknown, already enqueued or cancelled.
     pub async fn cancel_scheduled(
         &self,
         sequences: Vec<SequenceNumber>,
@@ -152,7 +153,7 @@ impl Sender {
         self.link.ask(Request::CancelScheduled(sequences)).await.map(drop)
     }
 
-    /// Waits for places among the sends in flight; a list larger than the bound takes all of it.
+    /// Waits for places among the sends in flight. A list larger than the limit takes all places.
     async fn places(&self, count: usize) -> Option<SemaphorePermit<'_>> {
         let count = u32::try_from(count.clamp(1, self.in_flight_max)).unwrap_or(1);
         self.in_flight.acquire_many(count).await.ok()

@@ -1,4 +1,4 @@
-//! Receiving by session.
+//! The receiver of a session.
 
 mod state;
 
@@ -15,15 +15,15 @@ use crate::keeper::renew;
 use crate::port::{Accepted, Answer, Request};
 use crate::{LockKeeper, Receiver};
 
-/// Holds one session: receives its messages in order, settles them, keeps its state (SES-11, SES-19). What is not
-/// said here is that of its [`Receiver`].
+/// Holds one session: receives its messages in order, settles them, and keeps its state (SES-11,
+/// SES-19). It derefs to its [`Receiver`].
 ///
-/// The session lock lasts LockDuration and is prolonged by [`SessionReceiver::renew_lock`], or by
-/// [`SessionReceiver::keep_locked`] as long as that lives. It covers the locks of all messages received
-/// under it (SES-14). When it has ended, everything here fails with `SessionLockLost` (SES-15), also
-/// when a connection was lost for longer than its grace: accept the session again then.
-/// [`SessionReceiver::close`] gives the session back with the messages that are not settled, which
-/// count as never delivered (SES-31); dropping the receiver does too, but counts them (SES-33).
+/// The session lock lasts LockDuration. [`SessionReceiver::renew_lock`] renews it once,
+/// [`SessionReceiver::keep_locked`] repeatedly. It covers the locks of all messages received under
+/// it (SES-14). After it has ended, all calls fail with `SessionLockLost` (SES-15), also when a
+/// connection was lost for longer than its grace: accept the session again.
+/// [`SessionReceiver::close`] gives the session back with its unsettled messages, which count as
+/// never delivered (SES-31). Dropping the receiver also gives it back, but counts them (SES-33).
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -53,7 +53,7 @@ use crate::{LockKeeper, Receiver};
 pub struct SessionReceiver {
     receiver: Receiver,
     session: Arc<str>,
-    /// In ticks.
+    /// End of the session lock, in ticks.
     locked_until: AtomicI64,
 }
 
@@ -66,29 +66,29 @@ impl SessionReceiver {
         }
     }
 
-    /// The id of the session (SES-10).
+    /// Returns the id of the session (SES-10).
     #[must_use]
     pub fn session_id(&self) -> &str {
         &self.session
     }
 
-    /// When the session lock ends, as of the accept or the last [`SessionReceiver::renew_lock`] (SES-10,
-    /// SES-12).
+    /// Returns the end of the session lock, as of the accept or the last
+    /// [`SessionReceiver::renew_lock`] (SES-10, SES-12).
     #[must_use]
     pub fn locked_until(&self) -> Timestamp {
         Timestamp::from_ticks(self.locked_until.load(Ordering::Relaxed))
     }
 
-    /// The receiver over its link, which receives and settles within the session (SES-19): an abandoned message is
-    /// the next one that it gets (SES-20), deferred ones are received by who holds the session (DEF-08). Its
-    /// messages have no lock of their own to be renewed.
+    /// Returns the receiver over its link, which receives and settles within the session (SES-19).
+    /// An abandoned message is its next one (SES-20), and only the holder of the session can
+    /// receive its deferred messages (DEF-08). The messages have no locks of their own to renew.
     #[must_use]
     pub const fn as_receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    /// Prolongs the session lock, and with it the locks of its messages, to now plus LockDuration;
-    /// returns the new end (SES-12, SES-14).
+    /// Renews the session lock, and with it the locks of its messages, to now plus LockDuration.
+    /// Returns the new end (SES-12, SES-14).
     ///
     /// # Errors
     /// `SessionLockLost`.
@@ -98,14 +98,14 @@ impl SessionReceiver {
         Ok(until)
     }
 
-    /// Renews the session lock until the keeper is dropped. To be called inside a tokio runtime.
+    /// Renews the session lock until the keeper is dropped. Call it inside a tokio runtime.
     #[must_use]
     pub fn keep_locked(&self) -> LockKeeper {
         LockKeeper::start(Arc::clone(self.receiver.link()), None, self.locked_until())
     }
 
-    /// Reads the state of the session; none at first (SES-24). As a value of a type:
-    /// [`SessionReceiver::state_json`].
+    /// Returns the state of the session, `None` if it is not set (SES-24).
+    /// [`SessionReceiver::state_json`] parses it.
     ///
     /// # Errors
     /// `SessionLockLost`.
@@ -117,25 +117,27 @@ impl SessionReceiver {
         }
     }
 
-    /// Sets the state of the session, or clears it with none. It stays for the next holder (SES-25).
+    /// Sets the state of the session, or clears it with `None`. It stays for the next holder
+    /// (SES-25).
     ///
     /// # Errors
-    /// `SessionLockLost`; `MessageSizeExceeded` over the size of a message (SES-26), or of a frame;
-    /// `QuotaExceeded` when the queue is full (SES-27).
+    /// `SessionLockLost`; `MessageSizeExceeded` over the limit of a message (SES-26), or of a
+    /// frame; `QuotaExceeded` if the queue is full (SES-27).
     pub async fn set_state(&self, state: Option<Bytes>) -> Result<(), BrokerError> {
         self.receiver.link().ask(Request::SetSessionState(state)).await.map(drop)
     }
 
-    /// Gives the session back; what is not settled is available again at once, as if it had not been
-    /// delivered (SES-31).
+    /// Gives the session back; unsettled messages are immediately available again, as if they had
+    /// not been delivered (SES-31).
     ///
     /// # Errors
-    /// When the entity is gone; `SessionLockLost` if the connection was lost for longer than its grace.
+    /// Returns an error if the entity is gone; `SessionLockLost` if the connection was lost for
+    /// longer than its grace.
     pub async fn close(self) -> Result<(), BrokerError> {
         self.give_back().await
     }
 
-    /// The same for a session that others have a hand on too; they find its lock gone.
+    /// Gives a shared session back; other users of the handle then find its lock gone.
     pub(crate) async fn give_back(&self) -> Result<(), BrokerError> {
         self.receiver.link().detach().await
     }

@@ -1,53 +1,55 @@
-//! Traces that go on in messages (W3C Trace Context): what is sent says what it belongs to, and who gets it goes on
-//! with that.
+//! Trace context in messages (W3C Trace Context): a sent message carries its trace, and the span of
+//! its delivery continues it. Senders and consumers call this module.
 //!
 //! ```text
 //!  span of the sender ──(Traces::current)──► traceparent of the message ──(Traces::go_on)──► span of the delivery
 //! ```
 //!
-//! This library speaks to no tracing system itself. Without one, what a handler sends belongs to the trace of the message
-//! that it has in hand.
+//! This library uses no tracing system itself. Without one, messages that a handler sends continue
+//! the trace of the message that it processes.
 
 use std::sync::Arc;
 
 use peeklock_core::message::{Message, Value};
 use tracing::Span;
 
-/// The property by which tracing goes on from who has sent a message.
+/// Property with the trace context of the sender.
 const TRACEPARENT: &str = "traceparent";
-/// The same, as all SDKs of Azure name it.
+/// The same property under the name that all Azure SDKs use.
 const DIAGNOSTIC_ID: &str = "Diagnostic-Id";
-/// What tracing systems say besides.
+/// Property with additional data of tracing systems.
 const TRACESTATE: &str = "tracestate";
-/// Longer ones are not sent on; W3C asks for so many characters to be kept.
+/// Maximum length of a forwarded `tracestate`; W3C requires at least this length to be supported.
 const TRACESTATE_CHARS_MAX: usize = 512;
-/// The places of the dashes in `00-<32 hex>-<16 hex>-<2 hex>`.
+/// Indexes of the dashes in `00-<32 hex>-<16 hex>-<2 hex>`.
 const DASHES: [usize; 3] = [2, 35, 52];
 const TRACEPARENT_CHARS: usize = 55;
 
 tokio::task_local! {
-    /// Of the message that a handler has in hand.
+    /// Trace context of the message that the current handler processes.
     static IN_HAND: TraceContext;
 }
 
-/// What something belongs to: a trace, and what in it has caused it.
+/// A trace context: a trace and the causing span in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceContext {
     traceparent: Arc<str>,
     tracestate: Option<Arc<str>>,
 }
 
-/// The way to a tracing system, such as OpenTelemetry: see [`Client::with_traces`](crate::Client::with_traces).
+/// Connection to a tracing system, such as OpenTelemetry: see
+/// [`Client::with_traces`](crate::Client::with_traces).
 pub trait Traces: Send + Sync {
-    /// What is done now belongs to this; asked at each send, in the task that sends.
+    /// Returns the current trace context; called at each send, in the sending task.
     fn current(&self) -> Option<TraceContext>;
 
-    /// A message is given to its handler, whose span this is: it goes on from there.
+    /// Makes `span`, the span of a delivery, continue the trace `from` of its message.
     fn go_on(&self, span: &Span, from: &TraceContext);
 }
 
 impl TraceContext {
-    /// Of a `traceparent`; none if it is none of version 00, or names no trace.
+    /// Parses a `traceparent`. Returns `None` unless it is valid, has version 00 and names a trace
+    /// and a span.
     ///
     /// ```
     /// # use peeklock_client as peeklock;
@@ -73,7 +75,7 @@ impl TraceContext {
             .then(|| Self { traceparent: traceparent.into(), tracestate: None })
     }
 
-    /// The same, with a `tracestate`; one that is longer than 512 characters is left out.
+    /// Sets the `tracestate`, unless it is longer than 512 characters.
     #[must_use]
     pub fn with_tracestate(mut self, tracestate: &str) -> Self {
         let fits = !tracestate.is_empty() && tracestate.len() <= TRACESTATE_CHARS_MAX;
@@ -81,19 +83,19 @@ impl TraceContext {
         self
     }
 
-    /// The `traceparent`.
+    /// Returns the `traceparent`.
     #[must_use]
     pub fn traceparent(&self) -> &str {
         &self.traceparent
     }
 
-    /// The `tracestate`, if there is one.
+    /// Returns the `tracestate`, if any.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         self.tracestate.as_deref()
     }
 
-    /// What a message belongs to: by `traceparent`, else by `Diagnostic-Id`.
+    /// Returns the trace context of a message, from `traceparent` or else from `Diagnostic-Id`.
     #[must_use]
     pub fn of(message: &Message) -> Option<Self> {
         let named = |name| match message.application_property(name) {
@@ -108,14 +110,15 @@ impl TraceContext {
         })
     }
 
-    /// What the message belongs to that the handler has in hand which asks; none in tasks of its own, and of actors.
+    /// Returns the trace context of the message that the calling handler processes; `None` in
+    /// separate tasks and in actors.
     #[must_use]
     pub fn in_hand() -> Option<Self> {
         IN_HAND.try_with(Clone::clone).ok()
     }
 
-    /// Sets it on a message that says nothing of its own, as the SDKs of Azure do: `traceparent`, `Diagnostic-Id` with
-    /// the same text, and `tracestate`.
+    /// Sets the trace context on a message without one, with the same properties as the Azure SDKs:
+    /// `traceparent`, `Diagnostic-Id` with the same text, and `tracestate`.
     pub fn put_into(&self, message: &mut Message) {
         if has_some(message) {
             return;
@@ -130,7 +133,7 @@ impl TraceContext {
         }
     }
 
-    /// What is sent while this is at work belongs to it.
+    /// Runs `work` with this trace context as the current one.
     pub(crate) async fn within<T>(context: Option<Self>, work: impl Future<Output = T>) -> T {
         match context {
             Some(context) => IN_HAND.scope(context, work).await,
@@ -139,17 +142,17 @@ impl TraceContext {
     }
 }
 
-/// Whether a message says what it belongs to, be it well-formed or not.
+/// Returns whether a message has a trace context, valid or not.
 fn has_some(message: &Message) -> bool {
     [TRACEPARENT, DIAGNOSTIC_ID].iter().any(|name| message.application_property(name).is_some())
 }
 
-/// How a client's traces go on.
+/// Trace propagation of a client.
 #[derive(Clone, Default)]
 pub(crate) struct Tracing(pub(crate) Option<Arc<dyn Traces>>);
 
 impl Tracing {
-    /// Has messages say what they belong to that are sent now.
+    /// Sets the current trace context on messages before they are sent.
     pub(crate) fn mark<'m>(&self, messages: impl IntoIterator<Item = &'m mut Message>) {
         let current = self.0.as_ref().and_then(|traces| traces.current());
         let Some(context) = current.or_else(TraceContext::in_hand) else { return };
@@ -158,7 +161,7 @@ impl Tracing {
         }
     }
 
-    /// The span of a delivery goes on from what its message belongs to.
+    /// Makes the span of a delivery continue the trace of its message.
     pub(crate) fn go_on(&self, span: &Span, from: Option<&TraceContext>) {
         if let (Some(traces), Some(from)) = (&self.0, from) {
             traces.go_on(span, from);
@@ -172,7 +175,7 @@ mod tests {
 
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-    /// What W3C calls invalid is not sent on.
+    /// Values that W3C declares invalid are not forwarded.
     #[test]
     fn what_is_no_traceparent_is_refused() {
         let zeros = |range: std::ops::Range<usize>| {
@@ -195,7 +198,8 @@ mod tests {
         }
     }
 
-    /// Both names are set with one text, what a message says itself stays, and is read by either name.
+    /// Both properties are set to the same text. A message's own trace context stays, and is read
+    /// from either property.
     #[test]
     fn a_message_keeps_what_it_says() {
         let context = TraceContext::new(PARENT).unwrap().with_tracestate("a=1");

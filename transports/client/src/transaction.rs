@@ -1,4 +1,4 @@
-//! Transactions: several operations of which all take effect, or none (file 15).
+//! Transactions: several operations that take effect together or not at all (file 15).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,17 +13,18 @@ use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 use crate::port::{Link, Port, Request, Settlement};
 use crate::{Received, Receiver, Sender, SessionReceiver};
 
-/// Sends, settlements, cancellations and session states of one queue with its dead-letter queues, or of one topic with one of its
-/// subscriptions, that take effect together at [`Transaction::commit`] or not at all (TXN-01, TXN-08).
-/// One of [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) sends to other entities as well, by way of the first
-/// one that it uses: the commit settles and hands over as one step, and what becomes of the transfer does
-/// not undo it (TXN-09, TXN-10).
+/// Sends, settlements, cancellations and session states that take effect together at
+/// [`Transaction::commit`] or not at all (TXN-01). They belong to one queue with its dead-letter
+/// queues, or to one topic with one of its subscriptions (TXN-08). A transaction of
+/// [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) also
+/// sends to other entities, via the first entity that it uses: the commit settles and hands over as
+/// one step, and a later failure of the transfer does not undo it (TXN-09, TXN-10).
 ///
-/// Until then what it sends is nowhere to be seen, and what it settles stays locked, with locks that
-/// run on (TXN-03, TXN-07). Each operation is checked at once: one that would fail is refused with its
-/// error and is left out, the transaction goes on without it. A transaction times out two minutes after
-/// its first operation (TXN-06), and ends with a connection that is not resumed (TXN-12). Dropping it
-/// rolls it back.
+/// Until the commit its messages are invisible, and the messages that it settles stay locked, with
+/// locks that can expire (TXN-03, TXN-07). Each operation is checked immediately: an operation that
+/// would fail returns its error and is left out, and the transaction continues. A transaction times
+/// out two minutes after its first operation (TXN-06), and ends with a connection that is not
+/// resumed (TXN-12). Dropping it rolls it back.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -56,7 +57,7 @@ pub struct Transaction {
     is_open: bool,
 }
 
-/// What a commit has done, in the order of the operations.
+/// Results of a commit, in the order of the operations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Committed {
     parts: Vec<PartOutcome>,
@@ -68,18 +69,18 @@ impl Transaction {
         Ok(Self { port: Arc::clone(port), id, operations: AtomicU32::new(0), is_open: true })
     }
 
-    /// Names it among the transactions of its client.
+    /// Returns the id, unique among the transactions of its client.
     #[must_use]
     pub const fn id(&self) -> TransactionId {
         self.id
     }
 
-    /// Sends a message at commit; also one that has an instant for which it is scheduled. Its number
-    /// is told by the commit (TXN-13).
+    /// Sends a message at commit, also a scheduled one. The result of the commit contains its
+    /// number (TXN-13).
     ///
     /// # Errors
-    /// Those of [`Sender::send`]; `QuotaExceeded` for the 101st message (TXN-05); `InvalidOperation` for
-    /// another entity than the transaction covers (TXN-08); `TransactionTimedOut` (TXN-06);
+    /// As for [`Sender::send`]; `QuotaExceeded` for the 101st message (TXN-05); `InvalidOperation`
+    /// for an entity that the transaction does not cover (TXN-08); `TransactionTimedOut` (TXN-06);
     /// `TransactionUnknown` after the connection was lost for longer than its grace.
     pub async fn send(&self, sender: &Sender, mut message: Message) -> Result<(), BrokerError> {
         sender.tracing().mark([&mut message]);
@@ -99,8 +100,8 @@ impl Transaction {
         self.send(sender, message.with_scheduled_enqueue_time(at)).await
     }
 
-    /// Sends messages at commit that are a batch, within its limit of size (SND-30). One message alone
-    /// is sent as a message.
+    /// Sends messages as a batch at commit, within the size limit of a batch (SND-30). A single
+    /// message is sent as a message.
     ///
     /// # Errors
     /// As for [`Transaction::send`].
@@ -109,7 +110,8 @@ impl Transaction {
         sender: &Sender,
         mut messages: Vec<Message>,
     ) -> Result<(), BrokerError> {
-        // One message is told as a message, over every transport: a frame does not tell them apart.
+        // Over every transport a single message is not a batch, because frames do not distinguish
+        // them.
         match messages.pop() {
             Some(message) if messages.is_empty() => self.send(sender, message).await,
             last => {
@@ -123,7 +125,7 @@ impl Transaction {
     /// Completes a message at commit.
     ///
     /// # Errors
-    /// Those of [`Receiver::complete`], and of the transaction as for [`Transaction::send`].
+    /// As for [`Receiver::complete`] and [`Transaction::send`].
     pub async fn complete(
         &self,
         receiver: &impl AsRef<Receiver>,
@@ -135,7 +137,7 @@ impl Transaction {
     /// Gives a message back at commit, counted as a failed delivery.
     ///
     /// # Errors
-    /// Those of [`Receiver::abandon`], and of the transaction as for [`Transaction::send`].
+    /// As for [`Receiver::abandon`] and [`Transaction::send`].
     pub async fn abandon(
         &self,
         receiver: &impl AsRef<Receiver>,
@@ -147,11 +149,11 @@ impl Transaction {
         self.settle(receiver.as_ref(), message, settlement).await
     }
 
-    /// Gives a message back at commit, to be delivered again when the delay is over, which counts from the
+    /// Gives a message back at commit, to be delivered again after the delay, which starts at the
     /// commit (RTY-09).
     ///
     /// # Errors
-    /// Those of [`Receiver::abandon_with_delay`], and of the transaction as for [`Transaction::send`].
+    /// As for [`Receiver::abandon_with_delay`] and [`Transaction::send`].
     pub async fn abandon_with_delay(
         &self,
         receiver: &impl AsRef<Receiver>,
@@ -164,10 +166,10 @@ impl Transaction {
         self.settle(receiver.as_ref(), message, settlement).await
     }
 
-    /// Sets a message aside at commit.
+    /// Defers a message at commit.
     ///
     /// # Errors
-    /// Those of [`Receiver::defer`], and of the transaction as for [`Transaction::send`].
+    /// As for [`Receiver::defer`] and [`Transaction::send`].
     pub async fn defer(
         &self,
         receiver: &impl AsRef<Receiver>,
@@ -181,7 +183,7 @@ impl Transaction {
     /// Moves a message to the dead-letter queue at commit.
     ///
     /// # Errors
-    /// Those of [`Receiver::dead_letter`], and of the transaction as for [`Transaction::send`].
+    /// As for [`Receiver::dead_letter`] and [`Transaction::send`].
     pub async fn dead_letter(
         &self,
         receiver: &impl AsRef<Receiver>,
@@ -194,11 +196,11 @@ impl Transaction {
         self.settle(receiver.as_ref(), message, settlement).await
     }
 
-    /// Prolongs a lock at commit, to then plus LockDuration. The lock runs on until then:
-    /// [`Receiver::renew_lock`] prolongs it at once.
+    /// Renews a lock at commit, to that time plus LockDuration. Until then the lock can expire;
+    /// [`Receiver::renew_lock`] renews it immediately.
     ///
     /// # Errors
-    /// Those of [`Receiver::renew_lock`], and of the transaction as for [`Transaction::send`].
+    /// As for [`Receiver::renew_lock`] and [`Transaction::send`].
     pub async fn renew_lock(
         &self,
         receiver: &impl AsRef<Receiver>,
@@ -221,7 +223,7 @@ impl Transaction {
         self.run(sender.link(), Request::CancelScheduled(sequences)).await
     }
 
-    /// Sets the state of a session at commit, or clears it with none (SES-24).
+    /// Sets the state of a session at commit, or clears it with `None` (SES-24).
     ///
     /// # Errors
     /// As for [`SessionReceiver::set_state`] and [`Transaction::send`].
@@ -233,25 +235,25 @@ impl Transaction {
         self.run(&**session.as_receiver().link(), Request::SetSessionState(state)).await
     }
 
-    /// Carries everything out as one, and answers when it is durable.
+    /// Commits all operations as one, and returns when the result is durable.
     ///
     /// # Errors
-    /// If any part cannot be done, with the error of the first such part; then nothing was done, and
-    /// the transaction is rolled back (TXN-07). `QuotaExceeded` if it settles more, with what was set on
-    /// it, than one step may (QUO-11). `TransactionTimedOut` (TXN-06). `CommunicationProblem` and
-    /// `InternalError` leave open whether all of it took effect or nothing; after any other nothing has
-    /// (ERR-06).
+    /// Returns the error of the first operation that cannot be done; then nothing was done, and the
+    /// transaction is rolled back (TXN-07). `QuotaExceeded` if the settlements, with the properties
+    /// that they set, exceed the limit of a step (QUO-11). `TransactionTimedOut` (TXN-06). After
+    /// `CommunicationProblem` and `InternalError` either everything or nothing took effect; after
+    /// any other error nothing did (ERR-06).
     pub async fn commit(mut self) -> Result<Committed, BrokerError> {
         self.is_open = false;
         let operations = self.operations.load(Ordering::Relaxed);
         Ok(Committed { parts: self.port.commit(self.id, operations).await? })
     }
 
-    /// Ends it as if nothing of it had been: no message was sent, and what it settled is locked as
+    /// Rolls the transaction back: no message was sent, and the messages to settle are locked as
     /// before (TXN-04). Dropping it does the same.
     ///
     /// # Errors
-    /// `TransactionTimedOut` if it was rolled back before (TXN-06).
+    /// `TransactionTimedOut` if it was already rolled back (TXN-06).
     pub async fn roll_back(mut self) -> Result<(), BrokerError> {
         self.is_open = false;
         self.port.roll_back(self.id).await
@@ -267,8 +269,8 @@ impl Transaction {
         self.run(&**receiver.link(), Request::Settle(token, settlement)).await
     }
 
-    /// Has the entity check an operation, and keeps it if it would be carried out. Dropping the future
-    /// leaves it out.
+    /// Lets the entity check an operation, and adds it to the transaction if it would succeed.
+    /// Dropping the future leaves it out.
     pub(crate) async fn run(&self, link: &dyn Link, request: Request) -> Result<(), BrokerError> {
         link.ask_in(self.id, request).await?;
         self.operations.fetch_add(1, Ordering::Relaxed);
@@ -285,14 +287,14 @@ impl Drop for Transaction {
 }
 
 impl Committed {
-    /// What became of each operation.
+    /// Returns the result of each operation.
     #[must_use]
     pub fn parts(&self) -> &[PartOutcome] {
         &self.parts
     }
 
-    /// The numbers of the messages that were sent, in their order; 0 for a dropped duplicate (DUP-02).
-    /// Those that go to another entity get theirs there.
+    /// Returns the numbers of the sent messages, in order; 0 for a dropped duplicate (DUP-02).
+    /// Messages to other entities get their numbers there and are not included.
     #[must_use]
     pub fn sequence_numbers(&self) -> Vec<SequenceNumber> {
         let mut numbers = Vec::new();

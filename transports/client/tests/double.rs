@@ -1,5 +1,5 @@
-//! Handles over a port of somebody else's, here the double of a test: it is asked what it should be, and what
-//! it answers amiss is an error of the caller's and nothing worse.
+//! Tests of the handles over a test double of the port: requests are correct, and a wrong answer
+//! becomes an error.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -28,27 +28,28 @@ use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc};
 
-/// Answers what it was given, in its order, and remembers what it was asked.
+/// Returns the given answers in order, and records the requests.
 #[derive(Clone, Default)]
 struct Double {
     asked: Arc<Mutex<Vec<String>>>,
     answers: Arc<Mutex<VecDeque<Result<Answer, Condition>>>>,
-    /// Whether a session can be accepted; no second one comes.
+    /// Whether one session can be accepted; there is no second one.
     has_session: Arc<Mutex<bool>>,
-    /// Told when the lock of the session is to be renewed, which is never answered.
+    /// Notified when the lock of the session is to be renewed, which is never answered.
     renewing: Arc<Notify>,
-    /// What links with credit are closed for, one after the other, or what attaching them is refused for.
+    /// For each link with credit in turn: `Ok` is the reason for closing it, `Err` the error of
+    /// attaching it.
     links: Arc<Mutex<VecDeque<Result<Condition, Condition>>>>,
-    /// Whether it says that it is closed.
+    /// Whether the port reports that it is closed.
     is_closed: Arc<Mutex<bool>>,
-    /// What these links bring, one message each; such a link is closed when that is asked for, others at once.
+    /// Messages to deliver, one per link. Such a link is closed on request, others immediately.
     brings: Arc<Mutex<VecDeque<ReceivedMessage>>>,
     closing: Arc<Notify>,
-    /// Told when a link has brought its message.
+    /// Notified when a link has delivered its message.
     brought: Arc<Notify>,
 }
 
-/// A link with credit, which is closed at once or when it is asked for. What is settled over it is done.
+/// A link with credit, which is closed immediately or on request. All settlements over it succeed.
 struct Closed {
     double: Double,
     link: Arc<dyn Link>,
@@ -63,7 +64,7 @@ fn error(rejection: Rejection) -> BrokerError {
     BrokerError::new(rejection, TrackingId(7), "q", Timestamp::NONE)
 }
 
-/// A message under lock.
+/// Returns a message under lock.
 fn received(body: &str) -> ReceivedMessage {
     let message = Message::new(body.to_owned());
     let content = ContentRef::Loaded(message.encode().as_bytes().clone());
@@ -277,7 +278,7 @@ impl Drop for Closed {
     }
 }
 
-/// A handle asks its port for what it promises.
+/// Handles send the documented requests to their port.
 #[tokio::test]
 async fn handles_ask_their_port() {
     let (double, client) = Double::client([
@@ -296,7 +297,7 @@ async fn handles_ask_their_port() {
     assert_eq!(asked, expected);
 }
 
-/// What concerns a whole list is the result of each, and what answers something else is an error.
+/// An error of a whole list is the result of each item, and an unexpected answer is an error.
 #[tokio::test]
 async fn an_answer_amiss_is_an_error() {
     let tokens = [LockToken(1), LockToken(2)];
@@ -318,8 +319,8 @@ async fn an_answer_amiss_is_an_error() {
     assert_eq!(queue.unwrap_err().condition(), Condition::InternalError);
 }
 
-/// SES-12, SES-14: a handler goes on while the lock of its session is being renewed, however long that takes, as it does over
-/// a connection that is lost.
+/// SES-12, SES-14: a handler continues while the lock of its session is being renewed, for any
+/// time, as over a lost connection.
 #[tokio::test(start_paused = true)]
 async fn a_handler_goes_on_while_its_session_lock_is_renewed() {
     let (double, client) = Double::client([
@@ -340,15 +341,15 @@ async fn a_handler_goes_on_while_its_session_lock_is_renewed() {
     };
     let options = SessionConsumerOptions::at_once(1);
     let consumer = client.consume_sessions("q", handler, options).await.unwrap();
-    // The time of the runtime passes where nobody can go on.
+    // The paused clock advances when no task can continue.
     let told = tokio::time::timeout(Duration::from_secs(600), is_done.recv()).await;
     assert_eq!(told, Ok(Some(())), "the handler stands still");
     consumer.stop().await;
     assert!(double.asked().contains(&"settle 1 Complete".to_owned()));
 }
 
-/// RCV-16: a link that was closed for what can pass is made anew, also when that fails at first, and a consumer ends with the
-/// reason that cannot, or when its broker is stopped.
+/// RCV-16: after a transient error a link is attached again, also if that fails at first. A
+/// permanent error, or a stopping broker, ends the consumer with the reason.
 #[tokio::test(start_paused = true)]
 async fn a_consumer_ends_with_what_cannot_pass() {
     for last in [Condition::EntityNotFound, Condition::Unauthorized, Condition::OperationCancelled]
@@ -371,8 +372,8 @@ async fn a_consumer_ends_with_what_cannot_pass() {
     }
 }
 
-/// SET-28, RCV-16: also without prefetch a message waits, where a handler still has one of the link before. If its lock has run
-/// out meanwhile, no handler gets it: it is delivered again.
+/// SET-28, RCV-16: even without prefetch a message waits while a handler still has a message of the
+/// previous link. If its lock has expired meanwhile, no handler gets it, and it is delivered again.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_waits_behind_the_link_before_is_not_begun_without_its_lock() {
     let mut late = received("b");
@@ -405,7 +406,8 @@ async fn a_message_that_waits_behind_the_link_before_is_not_begun_without_its_lo
     assert!(double.asked().contains(&"verdict Release".to_owned()));
 }
 
-/// RCV-16: a consumer whose client is closed ends with what it is told last, although that could pass elsewhere.
+/// RCV-16: the consumer of a closed client ends with its last error, even if that error is
+/// transient elsewhere.
 #[tokio::test(start_paused = true)]
 async fn a_consumer_ends_with_its_client() {
     let (double, client) = Double::client([]);
@@ -431,8 +433,8 @@ impl JobType for Order {
     const NAME: &'static str = "order";
 }
 
-/// SES-34: a requester whose client is closed ends with what it is told last, although that could pass elsewhere: who
-/// waits is told, and nobody asks for the session for good.
+/// SES-34: the requester of a closed client ends with its last error, even if that error is
+/// transient elsewhere: waiting requests get the error, and the session is not requested forever.
 #[tokio::test(start_paused = true)]
 async fn a_requester_ends_with_its_client() {
     let lost = Condition::CommunicationProblem;
@@ -447,12 +449,12 @@ async fn a_requester_ends_with_its_client() {
         matches!(&reply, Err(RequestError::Closed(why)) if why.condition() == lost),
         "{reply:?}"
     );
-    // Its task is over.
+    // The requester's task has ended.
     requester.close().await;
 }
 
-/// SET-21, SET-23: a link that was closed is kept beside the next one as long as a handler has a message of it, whose lock would
-/// go with it, and is ended in order then.
+/// SET-21, SET-23: a closed link is kept next to its successor while a handler has one of its
+/// messages, whose lock would end with it. Then it is ended in order.
 #[tokio::test(start_paused = true)]
 async fn a_link_stays_as_long_as_something_of_it_is_in_hand() {
     let (double, client) = Double::client([Ok(Answer::Done)]);

@@ -1,5 +1,5 @@
-//! Declarations: the entities and rules of a namespace as they shall be (file 27 of the specification). All of it takes
-//! the right Manage on what is named.
+//! Declarations of a namespace: the desired entities and rules (file 27 of the specification). All
+//! operations need the right Manage on the declared entities.
 
 use peeklock_core::declaration::{CarriedOut, Declaration, Digest, Plan, Step};
 use peeklock_core::error::{BrokerError, Rejection};
@@ -8,10 +8,11 @@ use super::Admin;
 use crate::port::{Managed, Management};
 
 impl Admin {
-    /// The steps that make the namespace as declared (DEC-06). Changes nothing.
+    /// Returns the steps that lead to the declared state (DEC-06). Changes nothing.
     ///
     /// # Errors
-    /// `Unauthorized`; with what cannot be, and its place in the declaration, as the operations would refuse it.
+    /// `Unauthorized`; for an impossible declaration the error of the corresponding operation, with
+    /// the place in the declaration.
     pub async fn plan(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
         match self.ask("", Management::Plan(Box::new(declaration.clone()))).await? {
             Managed::Plan(plan) => Ok(*plan),
@@ -19,8 +20,8 @@ impl Admin {
         }
     }
 
-    /// Makes the namespace as declared, and tells what was done (DEC-01): what is missing is created, what differs updated.
-    /// What is not named stays as it is, and so does what is so already.
+    /// Creates missing entities and updates entities that differ, and returns the plan that was
+    /// carried out (DEC-01). Entities that are not named, or that already match, stay unchanged.
     ///
     /// ```
     /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -50,7 +51,8 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// As for [`Admin::plan`]; when a step fails, with how many are done before it. Declared again, the rest is done.
+    /// As for [`Admin::plan`]. If a step fails, the error states the number of completed steps.
+    /// Repeat the declaration to do the rest.
     pub async fn declare(&self, declaration: impl Into<Declaration>) -> Result<Plan, BrokerError> {
         let declaration = declaration.into();
         let plan = self.plan(&declaration).await?;
@@ -71,12 +73,12 @@ impl Admin {
         Ok(plan)
     }
 
-    /// Carries out the first steps of a plan, as many as the broker does at once (DEC-10). What it says to be left is
-    /// carried out likewise, by its own digest.
+    /// Carries out the first steps of a plan, as many as the broker does in one call (DEC-10).
+    /// Carry out the remaining steps with the digest in the result.
     ///
     /// # Errors
-    /// `UpdateConflict`, with nothing done, if the steps are no longer those of the digest (DEC-09); as for
-    /// [`Admin::plan`]. The failure of a step is told in the answer.
+    /// `UpdateConflict`, with nothing done, if the digest does not match the current steps
+    /// (DEC-09); as for [`Admin::plan`]. The result contains the failure of a step.
     pub async fn carry_out(
         &self,
         declaration: &Declaration,
@@ -91,7 +93,7 @@ impl Admin {
     }
 }
 
-/// That a step has failed, and how many are done before it.
+/// Returns the error for a failed step, with the number of completed steps.
 fn stopped(done: usize, count: usize, step: Option<&Step>, failure: &BrokerError) -> BrokerError {
     let step = step.map_or_else(String::new, Step::to_string);
     let detail = format!(

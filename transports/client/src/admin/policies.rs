@@ -1,5 +1,5 @@
-//! Management of policies and their keys (file 18 of the specification): of a queue or topic by its path, of the
-//! namespace by an empty one. All of it takes the right Manage there.
+//! Management of policies and their keys (file 18 of the specification). `owner` is the path of a
+//! queue or topic, or empty for the namespace. All operations need the right Manage there.
 
 use peeklock_core::error::BrokerError;
 use peeklock_core::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
@@ -8,7 +8,7 @@ use super::Admin;
 use crate::port::{Managed, Management};
 
 impl Admin {
-    /// The policies in the order of their names, without their keys.
+    /// Returns the policies sorted by name, without their keys.
     ///
     /// # Errors
     /// `EntityNotFound`, `Unauthorized`.
@@ -19,7 +19,7 @@ impl Admin {
         }
     }
 
-    /// One policy, without its keys.
+    /// Returns a policy without its keys.
     ///
     /// # Errors
     /// As for [`Admin::policies`].
@@ -27,12 +27,12 @@ impl Admin {
         self.policy_of(owner, Management::Policy(name.into())).await
     }
 
-    /// Creates a policy; keys that are not given are made. From the first one on nobody is let in without a
-    /// token (SEC-17).
+    /// Creates a policy. Keys that are not given are generated. The first policy ends anonymous
+    /// access (SEC-17).
     ///
     /// # Errors
-    /// `EntityNotFound`, `EntityAlreadyExists`, `ArgumentError` for a name or rights that cannot be,
-    /// `QuotaExceeded`, `Unauthorized`.
+    /// `EntityNotFound`, `EntityAlreadyExists`, `ArgumentError` for an invalid name or invalid
+    /// rights, `QuotaExceeded`, `Unauthorized`.
     pub async fn create_policy(
         &self,
         owner: &str,
@@ -42,7 +42,8 @@ impl Admin {
         self.policy_of(owner, Management::CreatePolicy(name.into(), properties)).await
     }
 
-    /// Changes the properties named and keeps the others; what was granted by what changes ends.
+    /// Changes the properties named and keeps the others. Grants that depend on a changed property
+    /// end.
     ///
     /// # Errors
     /// `EntityNotFound`, `ArgumentError`, `InvalidOperation`, `Unauthorized`.
@@ -55,15 +56,16 @@ impl Admin {
         self.policy_of(owner, Management::UpdatePolicy(name.into(), properties)).await
     }
 
-    /// Deletes a policy; what was granted by it ends.
+    /// Deletes a policy. Its grants end.
     ///
     /// # Errors
-    /// `EntityNotFound`, `InvalidOperation` for the one that every namespace has, `Unauthorized`.
+    /// `EntityNotFound`, `InvalidOperation` for the policy that every namespace has,
+    /// `Unauthorized`.
     pub async fn delete_policy(&self, owner: &str, name: &str) -> Result<(), BrokerError> {
         self.ask(owner, Management::DeletePolicy(name.into())).await.map(drop)
     }
 
-    /// The keys of a policy. Once they were told nobody is let in without a token (SEC-17).
+    /// Returns the keys of a policy. This ends anonymous access (SEC-17).
     ///
     /// # Errors
     /// `EntityNotFound`, `Unauthorized`.
@@ -71,11 +73,11 @@ impl Admin {
         self.keys_of(owner, Management::PolicyKeys(name.into())).await
     }
 
-    /// Puts another key in the place of one: a fresh one, unless it is given. What was granted by the old one
-    /// ends, what was granted by the other goes on (SEC-09).
+    /// Replaces a key by the given key, or by a generated one. Grants of the old key end, grants of
+    /// the policy's other key continue (SEC-09).
     ///
     /// # Errors
-    /// `EntityNotFound`, `ArgumentError` for a key that is the other one, `Unauthorized`.
+    /// `EntityNotFound`, `ArgumentError` if the key equals the other key, `Unauthorized`.
     pub async fn regenerate_key(
         &self,
         owner: &str,

@@ -1,6 +1,6 @@
-//! Management of topics, subscriptions and rules (files 03, 13 and 17 of the specification). A
-//! subscription is named by its path, `<topic>/Subscriptions/<name>`, which `path::subscription_path`
-//! makes; a message is sent to the topic and received from that path.
+//! Management of topics, subscriptions and rules (files 03, 13 and 17 of the specification).
+//! `path::subscription_path` returns the path of a subscription, `<topic>/Subscriptions/<name>`.
+//! Messages are sent to the topic and received from that path.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Admin {
         self.create_topic_with(path, TopicUpdate::default()).await
     }
 
-    /// Creates a topic with the properties named.
+    /// Creates a topic with these properties.
     ///
     /// # Errors
     /// As for [`Admin::create_topic`].
@@ -43,16 +43,16 @@ impl Admin {
         self.topic_of(path, Management::Topic).await
     }
 
-    /// Whether there is a topic at a path.
+    /// Returns whether a topic exists at a path.
     ///
     /// # Errors
-    /// `ArgumentError` for a path that cannot be one.
+    /// `ArgumentError` for an invalid path.
     pub async fn topic_exists(&self, path: &str) -> Result<bool, BrokerError> {
         exists(self.topic(path).await)
     }
 
-    /// Replaces the properties named. An absent UserMetadata means none, any other absent property
-    /// keeps its value (ENT-17).
+    /// Replaces the properties named in `properties`. An absent UserMetadata is cleared, any other
+    /// absent property keeps its value (ENT-17).
     ///
     /// # Errors
     /// `EntityNotFound`, `ArgumentError`, `ArgumentOutOfRange`.
@@ -64,7 +64,7 @@ impl Admin {
         self.set_topic(path, properties, REPLACE).await
     }
 
-    /// As [`Admin::update_topic`], if the description is still of that instant.
+    /// As [`Admin::update_topic`], but only if the description was last updated at `read_at`.
     ///
     /// # Errors
     /// As for [`Admin::update_topic`], and `UpdateConflict`.
@@ -77,8 +77,8 @@ impl Admin {
         self.set_topic(path, properties, replace_of(read_at)).await
     }
 
-    /// Changes the properties named and keeps all others; `cleared` says whether UserMetadata loses its
-    /// value.
+    /// Changes the properties named and keeps all others. `cleared` selects whether UserMetadata
+    /// loses its value.
     ///
     /// # Errors
     /// As for [`Admin::update_topic`].
@@ -108,8 +108,8 @@ impl Admin {
         self.delete(path, EntityKind::Topic).await
     }
 
-    /// Topics in case-insensitive order of their paths, with counts and instants; a page has at most as
-    /// many as the broker's limit (ENT-30).
+    /// Returns topics in case-insensitive order of their paths, with counts and instants, after the
+    /// first `skip`. The broker's limit bounds their number (ENT-30).
     ///
     /// # Errors
     /// `Unauthorized`.
@@ -120,7 +120,8 @@ impl Admin {
         }
     }
 
-    /// The paths of topics in case-insensitive order (ENT-30).
+    /// Returns the paths of topics in case-insensitive order, `top` paths after the first `skip`
+    /// (ENT-30).
     ///
     /// # Errors
     /// `Unauthorized`.
@@ -142,8 +143,8 @@ impl Admin {
         self.create_subscription_with(topic, name, SubscriptionUpdate::default(), Vec::new()).await
     }
 
-    /// Creates a subscription with the properties named, and with these rules in place of `$Default`
-    /// (TOP-12). If one of them is invalid, nothing is created (TOP-17).
+    /// Creates a subscription with these properties, and with these rules in place of `$Default`
+    /// (TOP-12). If a rule is invalid, nothing is created (TOP-17).
     ///
     /// # Errors
     /// As for [`Admin::create_subscription`].
@@ -167,16 +168,17 @@ impl Admin {
         self.subscription_of(path, Management::Subscription).await
     }
 
-    /// Whether there is a subscription at a path.
+    /// Returns whether a subscription exists at a path.
     ///
     /// # Errors
-    /// `ArgumentError` for a path that cannot be one, `InvalidOperation` for a sub-queue (DLQ-02).
+    /// `ArgumentError` for an invalid path, `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn subscription_exists(&self, path: &str) -> Result<bool, BrokerError> {
         exists(self.subscription(path).await)
     }
 
-    /// Replaces the properties named. An absent ForwardTo, ForwardDeadLetteredMessagesTo or
-    /// UserMetadata means none, any other absent property keeps its value (ENT-17).
+    /// Replaces the properties named in `properties`. An absent ForwardTo,
+    /// ForwardDeadLetteredMessagesTo or UserMetadata is cleared, any other absent property keeps
+    /// its value (ENT-17).
     ///
     /// # Errors
     /// `EntityNotFound`, `ArgumentError`, `ArgumentOutOfRange`.
@@ -188,7 +190,8 @@ impl Admin {
         self.set_subscription(path, properties, REPLACE).await
     }
 
-    /// As [`Admin::update_subscription`], if the description is still of that instant.
+    /// As [`Admin::update_subscription`], but only if the description was last updated at
+    /// `read_at`.
     ///
     /// # Errors
     /// As for [`Admin::update_subscription`], and `UpdateConflict`.
@@ -201,8 +204,8 @@ impl Admin {
         self.set_subscription(path, properties, replace_of(read_at)).await
     }
 
-    /// Changes the properties named and keeps all others; `cleared` says which of those that can be
-    /// without a value lose it.
+    /// Changes the properties named and keeps all others. `cleared` selects properties that lose
+    /// their value.
     ///
     /// # Errors
     /// As for [`Admin::update_subscription`].
@@ -233,8 +236,8 @@ impl Admin {
         self.delete(path, EntityKind::Subscription).await
     }
 
-    /// The subscriptions of a topic in case-insensitive order of their names, with counts and instants; a
-    /// page has at most as many as the broker's limit (ENT-30).
+    /// Returns the subscriptions of a topic in case-insensitive order of their names, with counts
+    /// and instants, after the first `skip`. The broker's limit bounds their number (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound` without the topic.
@@ -249,7 +252,8 @@ impl Admin {
         }
     }
 
-    /// The paths of a topic's subscriptions in case-insensitive order (ENT-30).
+    /// Returns the paths of a topic's subscriptions in case-insensitive order, `top` paths after
+    /// the first `skip` (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound` without the topic.
@@ -262,10 +266,11 @@ impl Admin {
         self.paths(topic, EntityKind::Subscription, skip, top).await
     }
 
-    /// Adds a rule to a subscription (TOP-13). It applies to what is published afterwards (TOP-09).
+    /// Adds a rule to a subscription (TOP-13). It applies to messages published afterwards
+    /// (TOP-09).
     ///
     /// # Errors
-    /// `EntityAlreadyExists`, `ArgumentError` with the position of what is malformed (TOP-16),
+    /// `EntityAlreadyExists`, `ArgumentError` with the position of a syntax error (TOP-16),
     /// `ArgumentOutOfRange`, `QuotaExceeded`, `EntityNotFound`.
     pub async fn create_rule(
         &self,
@@ -295,7 +300,7 @@ impl Admin {
         self.ask(subscription, Management::DeleteRule(name.into())).await.map(drop)
     }
 
-    /// One rule, by its name in any case.
+    /// Returns a rule by its name, ignoring case.
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -307,8 +312,8 @@ impl Admin {
         self.rule_of(subscription, Management::Rule(name.into())).await
     }
 
-    /// The rules of a subscription in the order of their names; at most as many as the broker's limit
-    /// (ENT-30).
+    /// Returns the rules of a subscription sorted by name, `top` rules after the first `skip`. The
+    /// broker's limit bounds their number (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -324,8 +329,8 @@ impl Admin {
         }
     }
 
-    /// Which rules of a subscription would select a message if it were published now, and why; nothing
-    /// is stored.
+    /// Explains for each rule of a subscription whether it would select a message published now.
+    /// Stores nothing.
     ///
     /// # Errors
     /// `EntityNotFound`.

@@ -1,4 +1,5 @@
-//! Actix actors as receivers: messages come as mail, the handler's outcome settles them.
+//! Actix actors as handlers: deliveries arrive as actor messages, and the actor's result settles
+//! them.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ impl<T: 'static> Message for SessionJob<T> {
     type Result = Result<(), Refusal>;
 }
 
-/// How often it is looked whether an actor is gone that has nothing to do: nobody is told when one goes.
+/// Interval between checks whether an idle actor has stopped: actix gives no notification.
 const LOOK_EACH: Duration = Duration::from_secs(1);
 
 pub(super) type Outcome = Result<(), Refusal>;
@@ -49,7 +50,8 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Recipient<D> 
     }
 }
 
-/// An actor that panicked, was started anew, or is gone has done nothing with the message.
+/// Converts the answer of an actor. An actor that panicked, restarted or stopped has not processed
+/// the message.
 pub(super) fn outcome(answer: Result<Outcome, MailboxError>) -> Outcome {
     answer.unwrap_or_else(|error| {
         tracing::warn!(%error, "an actor did not answer; its message is abandoned");

@@ -1,4 +1,5 @@
-//! Actors that are made as messages come, and anew when one is gone: what a panic takes with it is one message.
+//! A handler that starts actors on demand and replaces each one that stops, so that a panic affects
+//! only one message.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -14,45 +15,49 @@ use super::Handler;
 use super::actor::{Outcome, outcome};
 use crate::Refusal;
 
-/// The pause before an actor is made when two in a row are gone that have answered nothing; twice as long with each more.
+/// Pause before starting an actor after two failures in a row; it doubles with each further
+/// failure.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest.
+/// Maximum of that pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A handler of actors that it makes; see [`actors`].
+/// Handler over a pool of actors; see [`actors`].
 pub struct Actors<D: Message<Result = Outcome> + Send + 'static> {
     pool: Arc<Pool<D>>,
     made: Made,
 }
 
-/// Who makes the actors of a handler.
+/// The maker of the actors.
 #[derive(Clone, Copy)]
 enum Made {
-    /// An arbiter, that of a system or another.
+    /// An arbiter: the current one or a given one.
     ByArbiter,
-    /// Nobody can, where [`actors`] was called.
+    /// None, because [`actors`] was called outside of an actix system.
     ByNobody,
 }
 
-/// Who makes an actor is told where it is wanted.
+/// Request for an actor, with the channel for its recipient.
 type Wanted<D> = oneshot::Sender<Recipient<D>>;
 
 struct Pool<D: Message<Result = Outcome> + Send + 'static> {
     maker: mpsc::Sender<Wanted<D>>,
-    /// Those that have nothing to do.
+    /// Idle actors.
     idle: Mutex<Vec<Recipient<D>>>,
-    /// How many in a row are gone that have answered nothing.
+    /// Number of consecutive failures: actors that stopped without an answer, or could not be
+    /// started.
     failed: AtomicU32,
 }
 
-/// Makes a handler of actors for [`Client::consume`](crate::Client::consume) and
-/// [`Client::consume_sessions`](crate::Client::consume_sessions) that survives them. The function starts an actor; it is
-/// called when a message comes for which there is none, so there are as many as messages at work at once, and each has
-/// one message at a time. One that panics or stops itself costs that message an attempt and nothing else, and another
-/// takes its place: at once, or if it happens again and again after a pause that grows from 100 ms to a second.
+/// Creates a handler for [`Client::consume`](crate::Client::consume) and
+/// [`Client::consume_sessions`](crate::Client::consume_sessions) that survives its actors.
+/// `factory` starts an actor; it is called for a message if no actor is idle. Therefore there are
+/// as many actors as concurrent messages, and each has one message at a time. An actor that panics
+/// or stops itself fails only that attempt of its message, and another actor replaces it:
+/// immediately, or after repeated failures with a pause that grows from 100 ms to a second.
 ///
-/// What the actors share is what the function captures. An actor that is to have several messages at once, or all of
-/// them, is given as its recipient, under a supervisor or not; the consumer ends with it.
+/// Actors share the values that the function captures. To give one actor several messages at a
+/// time, pass its recipient to the consumer instead, with or without a supervisor; the consumer
+/// then ends with the actor.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -96,11 +101,12 @@ struct Pool<D: Message<Result = Outcome> + Send + 'static> {
 /// # }
 /// ```
 ///
-/// It is called in an actix system, such as that of `#[actix::main]`. Elsewhere, such as in `#[tokio::main]`, no actor can
-/// be started: a consumer with such a handler is refused, with `InvalidOperation`. There it is [`actors_on`].
+/// Call it in an actix system, for example in `#[actix::main]`. Elsewhere, such as in
+/// `#[tokio::main]`, no actor can be started, and a consumer with such a handler is refused with
+/// `InvalidOperation`. Use [`actors_on`] there.
 ///
 /// # Panics
-/// On a thread that has an actix system, in a runtime that is not the system's.
+/// If the thread has an actix system, but the current runtime is not the system's.
 #[must_use]
 #[track_caller]
 pub fn actors<D: Message<Result = Outcome> + Send + 'static>(
@@ -114,27 +120,27 @@ pub fn actors<D: Message<Result = Outcome> + Send + 'static>(
     handler
 }
 
-/// As [`actors`], with actors that are started by an arbiter, from wherever this is called. When the arbiter is stopped the
-/// consumer ends.
+/// As [`actors`], with actors that are started by `arbiter`; callable anywhere. The consumer ends
+/// when the arbiter stops.
 #[must_use]
 pub fn actors_on<D: Message<Result = Outcome> + Send + 'static>(
     arbiter: &ArbiterHandle,
     factory: impl FnMut() -> Recipient<D> + Send + 'static,
 ) -> Actors<D> {
     let (handler, wanted) = Actors::new(Made::ByArbiter);
-    // If it is stopped already, the handler is gone.
+    // If the arbiter has stopped, the handler counts as gone.
     arbiter.spawn(make(factory, wanted));
     handler
 }
 
-/// Makes actors, here where they can be, until nobody can want one.
+/// Starts actors in this task until all pools are dropped.
 async fn make<D: Message<Result = Outcome> + Send + 'static>(
     mut factory: impl FnMut() -> Recipient<D>,
     mut wanted: mpsc::Receiver<Wanted<D>>,
 ) {
     while let Some(answer) = wanted.recv().await {
         match std::panic::catch_unwind(AssertUnwindSafe(&mut factory)) {
-            // Who wanted it may have been dropped; then so is the actor.
+            // The requester may have been dropped; the actor is then dropped too.
             Ok(actor) => drop(answer.send(actor)),
             Err(_) => tracing::warn!("the function that creates actors panicked"),
         }
@@ -158,7 +164,7 @@ impl<D: Message<Result = Outcome> + Send + 'static> Pool<D> {
         self.idle().pop()
     }
 
-    /// One that has nothing to do, or another; none if none can be made.
+    /// Returns an idle actor or a new one; `None` if no actor can be started.
     async fn actor(&self) -> Option<Recipient<D>> {
         while let Some(actor) = self.take_idle() {
             if actor.connected() {

@@ -1,4 +1,5 @@
-//! Who consumes, what it gets, and what it answers.
+//! The trait of handlers, the deliveries that they receive, and settlements that a handler makes
+//! itself.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,34 +12,37 @@ use peeklock_core::transaction::Reach;
 use crate::port::{Link, Port, Request, Settlement};
 use crate::{Received, Refusal, SessionReceiver, Transaction};
 
-/// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors, and those
-/// that [`actors`](crate::actors) makes (the feature `actix` of `peeklock-client`, always there in `peeklock`).
+/// A handler of messages. Functions that return a future are handlers, as are recipients of actors,
+/// and the pools of [`actors`](crate::actors) (the feature `actix` of `peeklock-client`, always
+/// present in `peeklock`).
 ///
-/// What a function returns is driven by the task of its consumer, with all messages that are at work, and with the
-/// renewal of their locks: while it computes or blocks, none of that goes on. Such work is given to
-/// `tokio::task::spawn_blocking`, or to an actor, which has its own task.
+/// The consumer's task drives the future of a function, together with all other current messages
+/// and the renewal of their locks. While the function computes or blocks, none of that continues.
+/// Give such work to `tokio::task::spawn_blocking`, or to an actor, which has its own task.
 pub trait Handler<D>: Send + Sync + 'static {
-    /// What is at work on one of them. When it panics, the message is abandoned.
+    /// The processing of a delivery. A panic abandons the message.
     type Handling: Future<Output = Result<(), Refusal>> + Send + 'static;
 
-    /// Gives it a message; its outcome settles the message.
+    /// Starts to process a message; the outcome settles it.
     fn handle(&self, delivery: D) -> Self::Handling;
 
-    /// Whether it can take messages at all; asked once, before anything is consumed.
+    /// Checks whether the handler can accept messages at all; called once before the consumer
+    /// starts.
     ///
     /// # Errors
-    /// Why not: then no consumer begins, and its maker is told this.
+    /// Returns the reason if it cannot; the consumer then does not start and returns this error.
     fn check(&self) -> Result<(), Rejection> {
         Ok(())
     }
 
-    /// Whether it takes no message any more: then the consumer ends, and says that.
+    /// Returns whether the handler accepts no more messages, which ends the consumer with that
+    /// reason.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// Waits until it takes no message any more, so that a consumer ends for which there is none; for ever unless said
-    /// otherwise.
+    /// Waits until the handler accepts no more messages, so that an idle consumer ends too. By
+    /// default it never returns.
     fn gone(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
@@ -56,32 +60,32 @@ where
     }
 }
 
-/// A message for a handler, which answers `Ok` to complete it, or says what else becomes of it.
+/// A message for a handler, which returns `Ok` to complete it, or `Err` with another settlement.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The message. A delivery derefs to it, so its methods are those of the delivery too: `delivery.body()` is
-    /// `delivery.message.body()`, and `delivery.message()` what [`Received::message`] gives, a
-    /// [`Message`](peeklock_core::message::Message).
+    /// The message. A delivery derefs to it, so `delivery.body()` is `delivery.message.body()`, and
+    /// `delivery.message()` is the [`Message`](peeklock_core::message::Message) of
+    /// [`Received::message`].
     pub message: Received,
     pub(crate) origin: Origin,
 }
 
-/// A message of a session for a handler, which answers `Ok` to complete it, or says what else becomes of it.
-/// The next message of the session comes when this one is settled, so an abandoned one comes again before it
-/// (SES-20).
+/// A message of a session for a handler, which returns `Ok` to complete it, or `Err` with another
+/// settlement. The next message of the session arrives after this one is settled, so an abandoned
+/// message arrives again first (SES-20).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionDelivery {
     /// The message, to which this derefs as a [`Delivery`] does.
     pub message: Received,
-    /// Its session, which the consumer holds: for the state of it (SES-24). What is received or settled
-    /// over it is no more the consumer's.
+    /// Its session, which the consumer holds; use it for the session's state (SES-24). Messages
+    /// that the handler receives or settles with it are no longer the consumer's responsibility.
     pub session: Arc<SessionReceiver>,
     pub(crate) origin: Origin,
 }
 
-/// The way on which a delivery came: a link, and the port that it is of.
+/// The origin of a delivery: its link, and the port of the link.
 #[derive(Clone)]
 pub(crate) struct Origin(Arc<(Arc<dyn Port>, Arc<dyn Link>)>);
 
@@ -92,12 +96,12 @@ impl fmt::Debug for Origin {
 }
 
 impl Origin {
-    /// Over this link of this port.
+    /// Returns the origin over this link and port.
     pub(crate) fn of(port: &Arc<dyn Port>, link: &Arc<dyn Link>) -> Self {
         Self(Arc::new((Arc::clone(port), Arc::clone(link))))
     }
 
-    /// Settles a message that came this way, and waits for the answer.
+    /// Settles a message over its link, and waits for the answer.
     pub(crate) async fn settle(
         &self,
         message: &Received,
@@ -110,7 +114,7 @@ impl Origin {
         self.link().ask(Request::Settle(token, outcome.into())).await.map(drop)
     }
 
-    /// A transaction that completes a message which came this way.
+    /// Begins a transaction that completes the message.
     pub(crate) async fn transaction(&self, message: &Received) -> Result<Transaction, BrokerError> {
         let token = self.token(message)?;
         let transaction = Transaction::begin(&self.0.0, Reach::CrossEntity).await?;
@@ -129,15 +133,16 @@ impl Origin {
 }
 
 impl Delivery {
-    /// Begins a transaction with which the message is completed: what is sent in it, to this or to other queues and topics,
-    /// takes effect together with that, at [`Transaction::commit`] (TXN-01, TXN-09). Afterwards the handler answers
-    /// [`Refusal::already_settled`]; an error by `?` drops the transaction, which rolls it back, and the message is
-    /// abandoned.
+    /// Begins a transaction that completes the message. Messages sent in it, to this or other
+    /// queues and topics, take effect together with the completion at [`Transaction::commit`]
+    /// (TXN-01, TXN-09). Afterwards the handler returns [`Refusal::already_settled`]. An error
+    /// returned with `?` drops the transaction, which rolls it back, and the message is abandoned.
     ///
     /// # Errors
-    /// As for [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) and
-    /// [`Receiver::complete`](crate::Receiver::complete). For one that was made by hand what is sent in it goes through
-    /// the client that it was given to (`TestDelivery::with_client`).
+    /// As for
+    /// [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction)
+    /// and [`Receiver::complete`](crate::Receiver::complete). A delivery made by hand sends through
+    /// the client that it was given (`TestDelivery::with_client`).
     ///
     /// ```
     /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; }
@@ -163,14 +168,16 @@ impl Delivery {
         self.origin.transaction(&self.message).await
     }
 
-    /// Completes the message now, and waits until the broker has done so or refused to (SET-01), for a handler that does
-    /// something only if it has. What it answers by its outcome is carried out after it has ended, and a refusal of that
-    /// is only in the log. After this, whatever became of it, the handler answers [`Refusal::already_settled`]: any other
-    /// outcome is refused then, which changes nothing, and logged.
+    /// Completes the message immediately, and waits until the broker has done so or refused it
+    /// (SET-01), for a handler whose next action depends on it. In contrast, the settlement of the
+    /// handler's outcome happens after the handler has ended, and its refusal appears only in the
+    /// log. Afterwards the handler returns [`Refusal::already_settled`] in any case: any other
+    /// outcome is refused without effect, and logged.
     ///
     /// # Errors
-    /// As for [`Receiver::complete`](crate::Receiver::complete): with `MessageLockLost` the message is with somebody else,
-    /// or comes again, or somebody has settled it; after `CommunicationProblem`, `ServiceTimeout` and `InternalError` it may
+    /// As for [`Receiver::complete`](crate::Receiver::complete). `MessageLockLost` means that
+    /// another receiver has the message, that it will be delivered again, or that it is already
+    /// settled. After `CommunicationProblem`, `ServiceTimeout` and `InternalError` the message may
     /// be completed (ERR-06).
     ///
     /// ```
@@ -197,12 +204,12 @@ impl Delivery {
         self.origin.settle(&self.message, Ok(())).await
     }
 
-    /// Does now to the message what [`Err`] of this would do to it, and waits until the broker has done so or refused to;
-    /// otherwise as [`Delivery::complete`]. Nothing else is tried in its place when it is refused: if the lock is there
-    /// still, something else can be.
+    /// Settles the message immediately as [`Err`] of this refusal would, and waits until the broker
+    /// has done so or refused it; otherwise as [`Delivery::complete`]. A refused settlement has no
+    /// fallback: while the lock lasts, the handler can try another one.
     ///
     /// # Errors
-    /// Those of the settlement, such as [`Receiver::abandon`](crate::Receiver::abandon) or
+    /// Errors of the settlement, such as for [`Receiver::abandon`](crate::Receiver::abandon) or
     /// [`Receiver::dead_letter`](crate::Receiver::dead_letter).
     ///
     /// ```
@@ -237,7 +244,8 @@ impl SessionDelivery {
         self.origin.transaction(&self.message).await
     }
 
-    /// As [`Delivery::complete`]. The next message of the session comes when the handler has ended.
+    /// As [`Delivery::complete`]. The next message of the session arrives after the handler has
+    /// ended.
     ///
     /// # Errors
     /// As there, and `SessionLockLost`.

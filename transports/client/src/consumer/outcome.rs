@@ -1,4 +1,5 @@
-//! What a handler's outcome does to its message, and what is done instead when the broker refuses that.
+//! Settlements that follow from a handler's outcome, and the fallback if the broker refuses one.
+//! The loops in `queue.rs` and `sessions.rs` use them.
 
 use std::panic::AssertUnwindSafe;
 
@@ -12,16 +13,17 @@ use peeklock_core::time::TimeSpan;
 use crate::Refusal;
 use crate::port::Settlement;
 
-/// For how long a message rests in a dead-letter queue that is to be dead-lettered, which it cannot be there (DLQ-07), or
-/// that cannot be read: nothing bounds how often it comes there (SET-38), and at once it would come without end.
+/// Delay for an unreadable message, or a refused dead-lettering, in a dead-letter queue (DLQ-07).
+/// The number of deliveries there is unlimited (SET-38), so without a delay the message would be
+/// delivered in an endless loop.
 const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
-/// The lock ended under a handler, and the most likely causes.
+/// Log text for a settlement after the end of the lock, with the likely causes.
 const LOCK_ENDED: &str = "a settlement was refused because the lock ended before the handler did; \
     a handler that blocks its thread, for example with `std::thread::sleep` or synchronous I/O, \
     prevents lock renewal: use await or `spawn_blocking` instead";
 
-/// What a handler has come to; a panic abandons its message.
+/// Runs a handler to its outcome; a panic abandons the message.
 pub(crate) async fn outcome_of(
     handling: impl Future<Output = Result<(), Refusal>>,
 ) -> Result<(), Refusal> {
@@ -34,7 +36,8 @@ pub(crate) async fn outcome_of(
         .inspect_err(Refusal::log)
 }
 
-/// What becomes of a message that cannot be read: it fails, until it is a dead letter (SET-35).
+/// Returns the refusal for an unreadable message: a failed delivery, until it is dead-lettered
+/// (SET-35).
 pub(super) fn unread(sub_queue: SubQueue) -> Refusal {
     match sub_queue {
         SubQueue::Main => Refusal::abandon(),
@@ -42,29 +45,29 @@ pub(super) fn unread(sub_queue: SubQueue) -> Refusal {
     }
 }
 
-/// A settlement that is not answered yet.
+/// A settlement without an answer yet.
 pub(super) struct Tried {
     token: LockToken,
-    /// What is tried next if this is refused, the message being locked still.
+    /// Fallback if the broker refuses the settlement while the message is locked.
     instead: Option<Settlement>,
-    /// Whether nobody minds that the lock is gone.
+    /// Whether a lost lock is expected.
     may_be_gone: bool,
 }
 
 impl Tried {
-    /// What a handler's outcome does to its message, and the settlement.
+    /// Returns the settlement for a handler's outcome.
     pub(super) fn outcome(token: LockToken, outcome: Result<(), Refusal>) -> (Self, Settlement) {
         let may_be_gone = matches!(outcome, Err(Refusal::AlreadySettled));
         let settlement = outcome.into();
         (Self { may_be_gone, ..Self::settlement(token, &settlement) }, settlement)
     }
 
-    /// A message goes back that no handler has got.
+    /// Returns the release of a message that no handler has received.
     pub(super) const fn give_back(token: LockToken) -> (Self, Settlement) {
         (Self { token, instead: None, may_be_gone: true }, Settlement::Release)
     }
 
-    /// Whose settlement it is.
+    /// Returns the lock of the message.
     pub(super) const fn token(&self) -> LockToken {
         self.token
     }
@@ -73,7 +76,7 @@ impl Tried {
         Self { token, instead: instead_of(settlement), may_be_gone: false }
     }
 
-    /// Says that it was refused, and why; returns what is to be tried instead, if anything is.
+    /// Logs the refusal of the settlement. Returns the fallback, if any.
     pub(super) fn refused(self, path: &str, error: &BrokerError) -> Option<(Self, Settlement)> {
         let Self { token, instead, may_be_gone } = self;
         let (condition, sequence_number) = (error.condition(), token.sequence().0);
@@ -87,14 +90,15 @@ impl Tried {
         } else {
             tracing::warn!(path, sequence_number, %condition, %error, "a settlement was refused");
         }
-        // Where it came too late, or may have been carried out, the message is delivered again, or gone (SET-25).
+        // After a late or possibly successful settlement the message is delivered again or gone, so
+        // nothing is tried (SET-25).
         let settlement = instead.filter(|_| !is_gone && !error.retryable())?;
         Some((Self::settlement(token, &settlement), settlement))
     }
 }
 
-/// What becomes of a message of which the broker refuses what was decided: left alone it would come again each time
-/// that its lock has run out.
+/// Returns the fallback for a refused settlement. Without it the message would be delivered again
+/// each time its lock expires.
 const fn instead_of(settlement: &Settlement) -> Option<Settlement> {
     let delay = match settlement {
         Settlement::Complete | Settlement::Release => return None,

@@ -1,4 +1,5 @@
-//! Works off what is pushed: as many messages at once as the options say, settled in groups.
+//! The loop of a consumer of messages: it processes pushed messages concurrently, up to the limit
+//! in its options, and settles them in groups.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
@@ -23,10 +24,12 @@ use crate::port::{Arrival, Deliveries, Link, Request, Settlement, Verdict, Waiti
 use crate::trace::Tracing;
 use crate::{Client, Received, Refusal, TraceContext};
 
-/// So many outcomes are settled together, and as many as there are when no more are at hand.
+/// Maximum number of outcomes in one settlement group. A smaller group is sent as soon as no more
+/// outcomes are ready.
 const SETTLED_AT_ONCE: usize = 64;
 
-/// Runs to the end of the link, of its handler, or until it is stopped. Why it ended, unless it was stopped.
+/// Runs until the link ends, the handler is gone, or the consumer is stopped. Returns the reason,
+/// or `None` if it was stopped.
 pub(super) async fn run<H: Handler<Delivery>>(
     client: Client,
     deliveries: Box<dyn Deliveries>,
@@ -61,8 +64,8 @@ pub(super) async fn run<H: Handler<Delivery>>(
                 && let Some(waits) = hand.waiting.pop_front()
             {
                 let Waits { held, message } = &waits;
-                // Somebody else may have it by now: also without prefetch one waits for its handler where those of the link
-                // before still have others.
+                // The lock may have expired while the message waited. Even without prefetch a
+                // message waits while the handler still has messages of a previous link.
                 if !hand.renewal.begin(held.place, held.token, message) {
                     hand.give_back(*held);
                     continue;
@@ -74,13 +77,14 @@ pub(super) async fn run<H: Handler<Delivery>>(
             while let Poll::Ready(Some(Done { held, outcome })) = at_work.poll_next_unpin(context) {
                 hand.decide(held, Tried::outcome(held.token, outcome));
                 has_room = true;
-                // The entity is at these while the handler is at the next.
+                // The entity settles this group while the handler works on the next messages.
                 if hand.verdicts.len() >= SETTLED_AT_ONCE {
                     has_settled |= hand.settle();
                 }
             }
             has_settled |= hand.settle();
-            // Also where that is settled over another link, and no answer comes to go on with.
+            // Start waiting messages even if the settlements go over another link, whose answers do
+            // not wake this loop.
             if has_settled || (has_room && !hand.waiting.is_empty()) {
                 continue;
             }
@@ -97,7 +101,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
     hand.detached.or(hand.gone)
 }
 
-/// Gives a message to the handler, and says what it has come to.
+/// Gives a message to the handler, and returns its outcome.
 async fn work<H: Handler<Delivery>>(
     handler: Arc<H>,
     traces: &Tracing,
@@ -106,8 +110,8 @@ async fn work<H: Handler<Delivery>>(
     Waits { held, message }: Waits,
 ) -> Done {
     let sub_queue = message.facts.sub_queue;
-    // In one place, which all that is around it only points to: it is large, and what is allocated for a message would be
-    // as much larger as there are places where it is.
+    // The handler's future is pinned in one place: it is large, and each move would enlarge the
+    // allocation per message by its size.
     let mut handling = pin!(None);
     let (trace, span) = match Received::load(&message).await {
         Ok(message) => {
@@ -123,7 +127,7 @@ async fn work<H: Handler<Delivery>>(
             (None, Span::none())
         }
     };
-    // The store keeps no place of its own for it as long as the handler takes.
+    // Frees the message's place in the store before the handler runs.
     drop(message);
     let outcome = match handling.as_pin_mut() {
         Some(handling) => TraceContext::within(trace, outcome_of(handling)).instrument(span).await,
@@ -132,17 +136,18 @@ async fn work<H: Handler<Delivery>>(
     Done { held, outcome }
 }
 
-/// A message under lock, as its link and the renewal of locks know it.
+/// A locked message, as known to its link and to the renewal of locks.
 #[derive(Clone, Copy)]
 struct Held {
-    /// Over which link it came, of those one after the other.
+    /// Index of its link among the consecutive links.
     link: u32,
     tag: u64,
     token: LockToken,
     place: Place,
 }
 
-/// Settles a message that came over a link before this one; its token is good over any (SET-24). Over which it came.
+/// Settles a message of a previous link; its token is valid over any link (SET-24). Returns the
+/// index of its link.
 async fn settle_late(
     link: Arc<dyn Link>,
     held: Held,
@@ -155,13 +160,14 @@ async fn settle_late(
     Some(held.link)
 }
 
-/// A link before this one, kept until nothing of it is in hand: with it the locks would go of what handlers have.
+/// A previous link, kept while any of its messages is in hand: its end would release the locks of
+/// messages with handlers.
 struct Before {
     numbers: RangeInclusive<u32>,
     deliveries: Box<dyn Deliveries>,
 }
 
-/// A message that the handler is done with.
+/// A message that the handler has finished.
 struct Done {
     held: Held,
     outcome: Result<(), Refusal>,
@@ -173,38 +179,39 @@ struct Waits {
     message: Box<ReceivedMessage>,
 }
 
-/// A link that was made anew, or why it was not.
+/// A new link, or the reason why attaching it failed.
 type Attached = Result<Box<dyn Deliveries>, BrokerError>;
 
-/// What a consumer has of its link.
+/// State of a consumer with its links.
 struct Hand {
     client: Client,
     options: ConsumerOptions,
     deliveries: Box<dyn Deliveries>,
-    /// The way over this link, for what is handled.
+    /// Origin of deliveries over the current link.
     origin: Origin,
-    /// How many there were before this one.
+    /// Index of the current link.
     link: u32,
-    /// The same when it began.
+    /// Index of the link when the current deliveries were attached; the link may lose its
+    /// connection and continue with a new index.
     first: u32,
-    /// How many messages are in hand of each link.
+    /// Number of messages in hand, by link index.
     in_hand: BTreeMap<u32, usize>,
     before: Vec<Before>,
-    /// The next one, if the entity has closed this one for a reason that can pass.
+    /// The next link, if the entity closed this one for a transient reason.
     again: Option<Waiting<'static, Attached>>,
     waiting: VecDeque<Waits>,
     renewal: Renewal,
-    /// To be settled next, together.
+    /// Settlements to send next, together.
     verdicts: Vec<Verdict>,
-    /// Settled, and not answered yet; those that are to be settled next too.
+    /// Settlements without an answer, including those to send next.
     unanswered: HashMap<u64, Tried>,
-    /// Settlements of what came over a link before this one, which say over which, and the ends of such links.
+    /// Settlements over previous links, which return the link index, and the ends of such links.
     late: FuturesUnordered<Waiting<'static, Option<u32>>>,
     is_closing: bool,
-    /// Nothing comes any more.
+    /// The link delivers nothing more.
     is_over: bool,
     detached: Option<BrokerError>,
-    /// That the handler takes no message any more.
+    /// Set when the handler accepts no more messages.
     gone: Option<BrokerError>,
 }
 
@@ -234,10 +241,10 @@ impl Hand {
         }
     }
 
-    /// Takes nothing more; what the handler does not have goes back.
+    /// Stops receiving and gives back the waiting messages.
     fn close(&mut self) {
         self.is_closing = true;
-        // A link that the entity has closed is left alone: told anything of credit, it would be opened again.
+        // Do not stop a link that the entity has closed: a change of credit would open it again.
         let is_closed = self.again.take().is_some() || self.detached.is_some();
         if !is_closed {
             self.deliveries.stop();
@@ -245,15 +252,16 @@ impl Hand {
         self.give_all_back();
     }
 
-    /// Gives back what the handler does not have.
+    /// Gives back the waiting messages.
     fn give_all_back(&mut self) {
         for Waits { held, .. } in std::mem::take(&mut self.waiting) {
             self.give_back(held);
         }
     }
 
-    /// The entity delivers no more over this link. If why can pass, another is made after a pause; what is in hand goes on,
-    /// and is settled if its lock is there still (ENT-25).
+    /// Handles the end of the link. After a transient error another link is attached after a pause;
+    /// messages in hand stay with their handlers, and are settled if their locks still exist
+    /// (ENT-25).
     fn left(&mut self, error: BrokerError) {
         if self.is_closing || !can_pass(&self.client, &error) {
             self.detached = Some(error);
@@ -271,7 +279,8 @@ impl Hand {
         self.give_all_back();
     }
 
-    /// Goes over to the next link when it is there, and all that was decided over this one is answered.
+    /// Changes to the next link once it is attached and all settlements over the current link are
+    /// answered.
     fn poll_again(&mut self, context: &mut std::task::Context<'_>) -> Poll<()> {
         let Some(again) = self.again.as_mut().filter(|_| self.unanswered.is_empty()) else {
             return Poll::Pending;
@@ -294,7 +303,7 @@ impl Hand {
         Poll::Ready(())
     }
 
-    /// Releases a message that no handler has got (RCV-14).
+    /// Releases a message that no handler has received (RCV-14).
     fn give_back(&mut self, held: Held) {
         self.decide(held, Tried::give_back(held.token));
     }
@@ -310,7 +319,7 @@ impl Hand {
         self.late.push(Box::pin(settle_late(link, held, decided)));
     }
 
-    /// A message of this link is in hand no more.
+    /// Records that a message of this link is no longer in hand.
     fn put_down(&mut self, link: u32) {
         if let Some(count) = self.in_hand.get_mut(&link) {
             *count -= 1;
@@ -320,7 +329,7 @@ impl Hand {
         }
     }
 
-    /// Goes on with what is to be done over links before this one, and ends those of which nothing is in hand.
+    /// Continues settlements over previous links, and ends links without messages in hand.
     fn poll_late(&mut self, context: &mut std::task::Context<'_>) {
         loop {
             while let Poll::Ready(Some(link)) = self.late.poll_next_unpin(context) {
@@ -364,7 +373,7 @@ impl Hand {
             }
             Some(Arrival::Settled { tag, result }) => self.settled(tag, result),
             Some(Arrival::Anew) => {
-                // Their locks are gone, and they come again.
+                // The locks of these messages are lost, and they are delivered again.
                 self.again = None;
                 for Waits { held, .. } in std::mem::take(&mut self.waiting) {
                     self.put_down(held.link);
@@ -378,7 +387,7 @@ impl Hand {
                     self.is_closing = true;
                     return;
                 }
-                // Nothing is answered over it either.
+                // Settlements over this link get no answer either.
                 self.link += 1;
                 self.verdicts.clear();
                 self.unanswered.clear();
@@ -394,7 +403,7 @@ impl Hand {
         }
     }
 
-    /// Settles what there is to settle; tells whether there was something.
+    /// Sends the collected settlements. Returns whether there were any.
     fn settle(&mut self) -> bool {
         if self.verdicts.is_empty() {
             return false;
@@ -403,7 +412,7 @@ impl Hand {
         true
     }
 
-    /// Whether nothing is to be waited for but the handler.
+    /// Returns whether only the handler is left to wait for.
     fn is_done(&self) -> bool {
         let is_over = self.is_over || (self.is_closing && self.unanswered.is_empty());
         is_over && self.again.is_none() && self.late.is_empty() && self.before.is_empty()
@@ -416,7 +425,7 @@ mod tests {
 
     use super::*;
 
-    /// What is allocated for each message at work, beside what its handler holds itself.
+    /// Limits the memory per concurrent message, in addition to the handler's own.
     #[test]
     fn a_message_at_work_takes_little() {
         fn size<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {

@@ -1,4 +1,5 @@
-//! Renews the locks of all messages that a consumer has, together (SET-17, SET-18).
+//! Renewal of the locks of all messages that a consumer has, in groups (SET-17, SET-18). The loop
+//! in `queue.rs` registers each lock and polls this.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,77 +14,78 @@ use tokio::time::{Instant, Sleep};
 use crate::keeper::{half_from, half_of};
 use crate::port::{Answer, Link, Request, Waiting};
 
-/// One timer for all locks: it is set to the first that is half over.
+/// Locks with one timer, set to the earliest renewal. A lock is renewed when half of its time is
+/// over.
 pub(super) struct Renewal {
     link: Arc<dyn Link>,
-    /// For how long each is renewed.
+    /// Maximum time for which each lock is renewed.
     max: TimeSpan,
-    /// Each lock in its place: nearly every message is done with long before it is to be renewed, so to keep a lock
-    /// and to forget it must cost little.
+    /// The locks by place. Nearly every message is settled long before its first renewal, so adding
+    /// and removing a lock must be cheap.
     held: Vec<Option<Lock>>,
     free: Vec<usize>,
-    /// What the time is, once it was asked for in this turn.
+    /// The current time, once read in this turn.
     now: Option<Now>,
     timer: Option<Pin<Box<Sleep>>>,
     asked: Option<Waiting<'static, Renewed>>,
 }
 
-/// Where a lock is kept. The place may be another's by now, whose token is another.
+/// Place of a lock. It may be reused by a lock with another token.
 #[derive(Clone, Copy)]
 pub(super) struct Place(usize);
 
-/// The time, by both clocks.
+/// The current time by both clocks.
 #[derive(Clone, Copy)]
 struct Now {
     here: Instant,
     broker: Timestamp,
 }
 
-/// What became of each.
+/// Results of a renewal, per lock.
 type Renewed = Vec<((Place, LockToken), Result<Timestamp, BrokerError>)>;
 
 struct Lock {
     token: LockToken,
     until: Timestamp,
-    /// When it is to be renewed; not any more, once its end is reached.
+    /// Time of the next renewal; `None` after renewals have ended.
     due: Option<Instant>,
-    /// From when on it is not.
+    /// End of renewals.
     end: End,
-    /// Whether its message is with the handler.
+    /// Whether the handler has the message.
     is_in_hand: bool,
 }
 
-/// Why a lock is left to run out whose message is with the handler.
+/// Log text when the lock of a message with the handler is no longer renewed.
 pub(super) const IN_HAND: &str =
     "a lock is no longer renewed, because its handler has had the message for too long";
-/// The same, of one that waits for it.
+/// Log text when the lock of a waiting message is no longer renewed.
 const WAITING: &str = "a lock is no longer renewed, because its message has waited too long for \
     its handler";
 
-/// Tells whose lock is left to run out.
+/// Logs that a lock is no longer renewed.
 pub(super) fn tell_no_more(path: &str, sequence: SequenceNumber, why: &str) {
     tracing::warn!(path, sequence_number = sequence.0, "{why}");
 }
 
-/// Until when a lock is renewed.
+/// End of a lock's renewals.
 #[derive(Clone, Copy)]
 pub(super) struct End(Option<Instant>);
 
 impl End {
-    /// So long after now.
+    /// Returns the end `span` after `now`.
     pub(super) fn after(span: TimeSpan, now: Instant) -> Self {
-        // What is longer than any clock goes is without end.
+        // An end beyond the clock's range never comes.
         Self(now.checked_add(span.to_std()))
     }
 
-    /// Whether it is reached.
+    /// Returns whether the end is reached.
     pub(super) fn is_reached(self, now: Instant) -> bool {
         self.0.is_some_and(|end| end <= now)
     }
 }
 
 impl Place {
-    /// Of a lock that is not renewed.
+    /// Place of a lock that is not renewed.
     const NONE: Self = Self(usize::MAX);
 }
 
@@ -97,12 +99,12 @@ impl Renewal {
         self.max > TimeSpan::ZERO
     }
 
-    /// Asks over another link to the same entity from now on, of what it keeps already, too.
+    /// Sends renewals over another link to the same entity, also for existing locks.
     pub(super) fn change_to(&mut self, link: Arc<dyn Link>) {
         self.link = link;
     }
 
-    /// What comes from now on, up to the next turn, has come at one instant: the clocks are read once for all of it.
+    /// Begins a turn. All locks of a turn share one reading of the clocks.
     pub(super) const fn begin_turn(&mut self) {
         self.now = None;
     }
@@ -111,7 +113,7 @@ impl Renewal {
         *self.now.get_or_insert_with(|| Now { here: Instant::now(), broker: self.link.now() })
     }
 
-    /// Keeps a lock from now on, whose message waits for the handler.
+    /// Adds the lock of a message that waits for the handler.
     pub(super) fn keep(&mut self, token: LockToken, until: Timestamp) -> Place {
         if !self.is_on() {
             return Place::NONE;
@@ -132,8 +134,8 @@ impl Renewal {
         Place(place)
     }
 
-    /// A message has waited, and is with its handler from now on, with the whole time for it. Not if its lock has run
-    /// out meanwhile: then it is delivered again, and tells so.
+    /// Records that a waiting message is now with the handler, which restarts the time limit of its
+    /// renewals. Returns false if the lock has expired; the message is then delivered again.
     pub(super) fn begin(
         &mut self,
         place: Place,
@@ -156,7 +158,7 @@ impl Renewal {
         true
     }
 
-    /// A lock that is kept still.
+    /// Returns a lock that is still kept.
     fn held(&mut self, Place(place): Place, token: LockToken) -> Option<&mut Lock> {
         self.held.get_mut(place)?.as_mut().filter(|held| held.token == token)
     }
@@ -177,7 +179,7 @@ impl Renewal {
         self.free.clear();
     }
 
-    /// Goes on as far as it can.
+    /// Runs due renewals and handles their answers, as far as possible without waiting.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) {
         loop {
             if let Some(asked) = &mut self.asked {
@@ -195,7 +197,7 @@ impl Renewal {
         }
     }
 
-    /// Asks for those that are due.
+    /// Renews the locks that are due.
     fn ask(&mut self) {
         let now = Instant::now();
         let mut kept = Vec::new();
@@ -210,7 +212,7 @@ impl Renewal {
                 held.due = None;
                 continue;
             }
-            // Should the answer not come, it is asked for again.
+            // Without an answer the lock is renewed again.
             held.due = Some(now + half_of(&*self.link, held.until));
             kept.push((Place(place), held.token));
         }
@@ -239,7 +241,7 @@ impl Renewal {
                     held.due = held.due.map(|_| Instant::now() + pause);
                 }
                 Err(error) if error.retryable() => {}
-                // The lock is lost; the handler is left to find out.
+                // The lock is lost; the handler finds out when it settles.
                 Err(_) => self.forget(place, token),
             }
         }

@@ -1,4 +1,5 @@
-//! Works off sessions: each in its order, several side by side.
+//! The loop of a consumer of sessions: concurrent workers hold one session each and process its
+//! messages in order.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,22 +22,22 @@ use super::{RENEWAL_MAX, RETRY_PAUSE, can_pass, handler_is_gone, span};
 use crate::keeper::half_of;
 use crate::{Client, Refusal, SessionReceiver, TraceContext};
 
-/// How long one accept waits; then it is made again.
+/// Time limit of an accept, which is then repeated.
 const ACCEPT_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 
-/// How a consumer takes sessions.
+/// Options of a consumer of sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SessionConsumerOptions {
-    /// Sessions that are held at once; each has at most one message with the handler.
-    /// At least 1; 8 unless said otherwise.
+    /// Maximum number of sessions held at a time, each with at most one message with the handler.
+    /// At least 1; 8 by default.
     pub sessions_max: u32,
-    /// How long a session is held that has nothing more; then it is given back, and the next is
-    /// accepted.
+    /// Time for which a session without messages is held before it is given back and the next one
+    /// is accepted.
     pub idle: TimeSpan,
-    /// For how long the session lock is renewed while its handler runs, for each message anew. A handler that takes
-    /// longer is not interrupted, but its lock is left to run out, and somebody else gets the session. 5 minutes
-    /// unless said otherwise; never if zero.
+    /// Maximum time for which the session lock is renewed while the handler runs, per message. A
+    /// slower handler is not interrupted, but the lock expires and another receiver gets the
+    /// session. 5 minutes by default; zero disables renewal.
     pub renewal_max: TimeSpan,
 }
 
@@ -47,20 +48,20 @@ impl Default for SessionConsumerOptions {
 }
 
 impl SessionConsumerOptions {
-    /// The defaults, with another number of sessions at once.
+    /// Returns the defaults with another number of concurrent sessions.
     #[must_use]
     pub fn at_once(sessions_max: u32) -> Self {
         Self { sessions_max, ..Self::default() }
     }
 
-    /// The same, with sessions that are held so long without a message.
+    /// Sets the time for which a session without messages is held.
     #[must_use]
     pub fn with_idle(mut self, idle: impl Into<TimeSpan>) -> Self {
         self.idle = idle.into();
         self
     }
 
-    /// The same, with session locks that are renewed for so long while the handler has a message.
+    /// Sets the maximum time for which session locks are renewed while the handler has a message.
     #[must_use]
     pub fn with_renewal_max(mut self, span: impl Into<TimeSpan>) -> Self {
         self.renewal_max = span.into();
@@ -68,8 +69,8 @@ impl SessionConsumerOptions {
     }
 }
 
-/// The first session, if one has messages already. It is asked for before anything is begun, so that who begins is told
-/// what will never do.
+/// Accepts the first session, if one has messages. It runs before the consumer starts, so that the
+/// caller gets a permanent error.
 pub(super) async fn first(
     client: &Client,
     path: &str,
@@ -85,7 +86,7 @@ pub(super) async fn first(
     }
 }
 
-/// Runs the workers to their end: the first that fails ends the others.
+/// Runs the workers to their end; the first failure ends the others.
 pub(super) async fn run<H: Handler<SessionDelivery>>(
     client: Client,
     path: Arc<str>,
@@ -105,14 +106,14 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
             tracked(at_work, worker.run(first.take()))
         })
         .collect();
-    // Each has its own now.
+    // Each worker has its own marker.
     drop(at_work);
     let mut failure = None;
     let mut gone = std::pin::pin!(handler.gone());
     loop {
         tokio::select! {
-            // The order to stop is looked at first: a worker that is done with a message may be given the next
-            // one in the same turn.
+            // Check the stop signal first: a worker that has finished a message could otherwise get
+            // the next one in the same turn.
             biased;
             _ = &mut stopped, if !*stop.borrow() => drop(stop.send_replace(true)),
             () = &mut gone, if !*stop.borrow() => {
@@ -130,7 +131,7 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     }
 }
 
-/// Holds one session after the other.
+/// A worker that holds one session after another.
 struct Worker<H> {
     client: Client,
     path: Arc<str>,
@@ -139,11 +140,11 @@ struct Worker<H> {
     stopping: watch::Receiver<bool>,
 }
 
-/// Why a session is held no more.
+/// Reason for leaving a session.
 enum Left {
-    /// It has nothing more, or its lock is gone; the next one is accepted.
+    /// The session has no more messages or its lock is lost; accept the next one.
     Next,
-    /// The consumer is being stopped.
+    /// The consumer is stopping.
     Stop,
     Failed(BrokerError),
 }
@@ -173,7 +174,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Err(error) => return Some(error),
             };
             let left = self.work(&session).await;
-            // If that cannot be answered any more, nothing is held either.
+            // If this cannot be answered, no session is held either.
             let _closed = session.give_back().await;
             match left {
                 Left::Next => {}
@@ -183,7 +184,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
         }
     }
 
-    /// Works a session off until it has nothing more.
+    /// Processes a session until it has no more messages.
     async fn work(&mut self, session: &Arc<SessionReceiver>) -> Left {
         loop {
             let received = tokio::select! {
@@ -205,7 +206,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             self.client.tracing().go_on(&span, trace.as_ref());
             let origin = Origin::of(self.client.port(), session.as_receiver().link());
             let delivery = SessionDelivery { message, session: Arc::clone(session), origin };
-            // A message that the handler has is waited for, also when the consumer is being stopped.
+            // Also while the consumer is stopping, the handler finishes its current message.
             let handling = pin!(async { self.handler.handle(delivery).await });
             let handling = TraceContext::within(trace, outcome_of(handling)).instrument(span);
             let end = End::after(self.options.renewal_max, Instant::now());
@@ -226,7 +227,8 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 return self.gone();
             }
             match settled {
-                // Settled by the handler, or it came too late: it is delivered again (SET-25).
+                // The handler settled the message, or its settlement came too late: it is delivered
+                // again (SET-25).
                 Err(error) if error.condition() == Condition::MessageLockLost => {}
                 Err(error) => return left_by(error),
                 Ok(()) => {}
@@ -238,7 +240,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
         Left::Failed(self.client.port().refuse(handler_is_gone(), &self.path))
     }
 
-    /// Settles a message as its handler says, or as it can be.
+    /// Settles a message with the handler's outcome, or with the fallback.
     async fn settle(
         &self,
         session: &SessionReceiver,
@@ -257,14 +259,14 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
 
 fn left_by(error: BrokerError) -> Left {
     if error.condition() == Condition::SessionLockLost || error.retryable() {
-        // Whoever holds it next gets what is not settled.
+        // The next holder gets the unsettled messages.
         tracing::debug!(%error, "session left");
         return Left::Next;
     }
     Left::Failed(error)
 }
 
-/// Renews a session lock while something takes its time, as long as it is to be renewed.
+/// Renews a session lock during `work`, as long as `is_renewed` returns true.
 async fn keeping<T>(
     session: &SessionReceiver,
     work: impl Future<Output = T>,
@@ -281,13 +283,13 @@ async fn keeping<T>(
         if !is_renewed(Instant::now()) {
             return work.await;
         }
-        // It is answered when the connection is there again, and meanwhile the work goes on.
+        // The renewal may wait for a reconnection; the work continues meanwhile.
         tokio::select! {
             biased;
             done = &mut work => return done,
             renewed = session.renew_lock() => {
                 if let Err(error) = renewed {
-                    // What it holds up is told the same.
+                    // The work gets the same error from its own calls.
                     tracing::debug!(%error, "could not renew a session lock");
                 }
             }

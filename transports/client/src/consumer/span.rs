@@ -1,11 +1,11 @@
-//! What a handler logs is said of its message.
+//! The tracing span of a delivery, so that a handler's log lines identify the message.
 
 use tracing::Span;
 
 use crate::{Received, TraceContext};
 
-/// The span of one delivery, at the level INFO: where it comes from, its number, how often it was delivered, and the
-/// trace that it belongs to.
+/// Returns the span of a delivery, at the level INFO, with the entity's path, the sequence number,
+/// the delivery count, and the trace of the message.
 pub(super) fn of(path: &str, message: &Received, trace: Option<&TraceContext>) -> Span {
     let span = tracing::info_span!(
         "delivery",

@@ -1,4 +1,5 @@
-//! What an entity pushes: an outlet that its arbiter fills, and credit that comes back with settlements.
+//! Pushed deliveries in process: the entity's arbiter fills an outlet, and settlements return
+//! credit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,44 +15,44 @@ use tokio::sync::{mpsc, oneshot};
 use super::link::EntityLink;
 use crate::port::{Arrival, Deliveries, Link, Verdict, Waiting};
 
-/// Bytes of messages that may be on their way to a consumer at once.
+/// Maximum bytes of unsettled messages of a consumer.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// The answer to something that is not a settlement.
+/// Tag of answers to commands other than settlements.
 const UNTAGGED: u64 = 0;
 
 /// A link with credit.
 pub(crate) struct PushedLink {
     link: Arc<EntityLink>,
-    /// The same, for who asks over it.
+    /// The same link as a trait object.
     shared: Arc<dyn Link>,
     outlet: Arc<dyn Outlet>,
     arrivals: mpsc::UnboundedReceiver<Arrived>,
-    /// Of the last group that arrived.
+    /// The last group that arrived.
     group: std::vec::IntoIter<Released>,
-    /// Until all that has arrived is worked off.
+    /// Held until all arrived messages are processed.
     at_work: Option<AtWork>,
     unsettled_max: u64,
-    /// The sizes of what was delivered and is not settled, from the tag `first` on.
+    /// Sizes of delivered messages from the tag `first` on; `None` after settlement.
     sizes: VecDeque<Option<u32>>,
     first: u64,
     settled: Settled,
     granted: Settled,
     is_stopped: bool,
-    /// The entity delivers no more.
+    /// The entity has ended the link.
     is_closed: bool,
 }
 
-/// How much was settled in all.
+/// Total of settled messages.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Settled {
     count: u64,
     bytes: u64,
 }
 
-/// A group that the entity has sent: with it there is something to do.
+/// A group from the entity, with a marker that work is pending.
 type Arrived = (Vec<Released>, Option<AtWork>);
 
-/// What the entity sends, in order. The credit of the link bounds how much.
+/// Outlet for arrivals, in order. The link's credit bounds their number.
 struct Arrivals {
     mail: mpsc::UnboundedSender<Arrived>,
     broker: Broker,
@@ -59,12 +60,12 @@ struct Arrivals {
 
 impl Outlet for Arrivals {
     fn release(&self, group: Vec<Released>) {
-        // If nobody takes it any more, the detach that follows releases its locks.
+        // Without a receiver, the detach that follows releases the locks.
         self.mail.send((group, self.broker.at_work())).ok();
     }
 }
 
-/// Takes the answer to the attach; everything else is an arrival.
+/// Outlet that takes the answer to the attach and passes on all other items.
 struct Attaching {
     outlet: Arc<dyn Outlet>,
     answer: Mutex<Option<oneshot::Sender<Result<Outcome, Rejection>>>>,
@@ -113,7 +114,7 @@ impl PushedLink {
             is_stopped: false,
             is_closed: false,
         };
-        // If this is dropped before the answer, so is the link, which detaches it.
+        // If `this` is dropped before the answer, the drop of its link detaches it.
         let receiver = this.link.holder.unwrap_or(peeklock_core::ids::ReceiverId(0));
         let attach = Command::Attach { receiver, mode: ReceiveMode::PeekLock };
         this.submit([(UNTAGGED, attach)], &(Arc::new(attaching) as Arc<dyn Outlet>));
@@ -129,13 +130,13 @@ impl PushedLink {
         Ok(this)
     }
 
-    /// Ends it as if its holder were gone: its locks are released and counted (SET-23).
+    /// Ends the link as if its holder were gone: its locks are released and counted (SET-23).
     #[cfg(feature = "testing")]
     pub(crate) fn break_off(self) {
         self.link.end(LinkEnd::Broken);
     }
 
-    /// Lets the link have as many messages as may be unsettled.
+    /// Grants credit up to the maximum of unsettled messages.
     fn grant(&self) {
         let Some(receiver) = self.link.holder else { return };
         let grant = Command::Grant {
@@ -147,8 +148,8 @@ impl PushedLink {
         self.submit([(UNTAGGED, grant)], &self.outlet);
     }
 
-    /// Credit comes back when settlements are durable, in steps: each costs a command. Who takes one at a time
-    /// sees an abandoned message before the ones behind it.
+    /// Returns credit of durable settlements in steps, because each grant costs a command. A
+    /// consumer with a limit of one message gets an abandoned message before later ones.
     fn grant_if_due(&mut self) {
         let (count, bytes) =
             (self.settled.count - self.granted.count, self.settled.bytes - self.granted.bytes);
@@ -172,7 +173,7 @@ impl PushedLink {
         entity.submit(requests.collect());
     }
 
-    /// A message was settled.
+    /// Records that a message was settled.
     fn forget(&mut self, tag: u64) {
         let place = tag.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let size = place.and_then(|place| self.sizes.get_mut(place)?.take());
@@ -257,7 +258,7 @@ impl Deliveries for PushedLink {
     }
 
     fn finish(self: Box<Self>) -> Waiting<'static, ()> {
-        // Of one that the entity has closed nothing can be on its way.
+        // A link closed by the entity can have nothing in transit.
         self.link.end(if self.is_closed { LinkEnd::Orderly } else { LinkEnd::ByBroker });
         Box::pin(std::future::ready(()))
     }
@@ -265,7 +266,8 @@ impl Deliveries for PushedLink {
 
 impl Drop for PushedLink {
     fn drop(&mut self) {
-        // What was delivered and not settled goes back uncounted, whoever has the link still.
+        // Unsettled messages are released without being counted, even if others still share the
+        // link.
         self.link.end(LinkEnd::ByBroker);
     }
 }

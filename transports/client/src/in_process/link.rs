@@ -1,4 +1,4 @@
-//! A way to one entity: requests become commands, outcomes answers.
+//! A link to one entity in process: it converts requests to commands, and outcomes to answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +16,19 @@ use peeklock_core::transaction::{TransactionId, Transactions};
 
 use crate::port::{Answer, Answering, Link, Request, Settlement, Waiting};
 
-/// A receive takes at most this many bytes at once; what is over stays for the next (RCV-13).
+/// Maximum bytes of a receive; further messages stay for the next (RCV-13).
 const RECEIVE_BYTES_MAX: u64 = 64 << 20;
 
-/// A link, in process.
+/// A link in process.
 pub(super) struct EntityLink {
     pub(super) entity: Entity,
     transactions: Transactions,
     mode: ReceiveMode,
-    /// Where messages go that are only stored at the entity (VIA-01).
+    /// Destination of messages that are only stored at the entity first (VIA-01).
     pub(super) destination: Option<Arc<str>>,
-    /// Who holds what is received; none of a link that only sends.
+    /// Holder of received messages; `None` for a link that only sends.
     pub(super) holder: Option<ReceiverId>,
-    /// The session that it holds.
+    /// The session that the link holds.
     pub(super) session: Option<Arc<str>>,
     is_detached: AtomicBool,
 }
@@ -50,7 +50,7 @@ impl EntityLink {
         self.entity.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")))
     }
 
-    /// The command that asks for it. What is a list is asked by [`EntityLink::commands`].
+    /// Converts a request to a command. [`Link::ask`] handles requests with lists.
     fn command(&self, request: Request) -> Result<Command, Rejection> {
         let mode = self.mode;
         let in_session = |command| self.in_session(command);
@@ -126,11 +126,11 @@ impl EntityLink {
     }
 
     fn in_session(&self, command: SessionCommand) -> Command {
-        // Without a holder there is no session, which the entity says.
+        // Without a holder there is no session; the entity returns the error.
         Command::InSession { receiver: self.holder.unwrap_or(ReceiverId(0)), command }
     }
 
-    /// What the entity is told of a settlement.
+    /// Converts a settlement to the entity's form.
     pub(super) fn decided(&self, settlement: Settlement) -> Result<Decided, Rejection> {
         Ok(match settlement {
             Settlement::Complete => Decided::Complete,
@@ -170,7 +170,7 @@ impl EntityLink {
         })
     }
 
-    /// Sends one message; by way of the entity it is a batch of one.
+    /// Sends one message; with a transfer destination it is a batch with a single message.
     async fn accepted(&self, command: Command) -> Result<Answer, BrokerError> {
         let outcome = self.entity.call(command).await?;
         self.number(outcome).map(Answer::Accepted)
@@ -198,7 +198,7 @@ impl EntityLink {
         }
     }
 
-    /// Asks many things as one group.
+    /// Calls many commands as one group.
     async fn each<T>(
         &self,
         commands: Vec<Command>,
@@ -304,7 +304,7 @@ impl Link for EntityLink {
 }
 
 impl EntityLink {
-    /// Ends it at once, without waiting; nobody ends it again.
+    /// Ends the link immediately, without waiting; later calls do nothing.
     pub(super) fn end(&self, end: LinkEnd) {
         if let Some(receiver) = self.holder
             && !self.is_detached.swap(true, Ordering::AcqRel)

@@ -1,4 +1,4 @@
-//! Jobs of sessions.
+//! Jobs of sessions: a [`Job`](super::Job) that always has its session.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use super::{FromDelivery, JobError, JobType};
 use crate::consumer::Origin;
 use crate::{Received, Refusal, SessionDelivery, SessionReceiver, Transaction};
 
-/// A message of a session with a value of a type, for a handler, which answers `Ok` to complete it, or says what else
-/// becomes of it. As a [`Job`](super::Job), for handlers that work off sessions and nothing else: it always has its session.
-/// The next message of that comes when this one is settled (SES-19, SES-20).
+/// A message of a session with a typed value for a handler, which returns `Ok` to complete it, or
+/// `Err` with another settlement. It is a [`Job`](super::Job) for handlers that process only
+/// sessions: it always has its session. The next message of the session arrives after this one is
+/// settled (SES-19, SES-20).
 ///
-/// Actors take it as mail, and so do functions; [`jobs`](crate::jobs) makes a handler of either, for
-/// [`Client::consume_sessions`](crate::Client::consume_sessions).
+/// Actors receive it as an actor message, and functions as an argument; [`jobs`](crate::jobs)
+/// converts both to handlers for [`Client::consume_sessions`](crate::Client::consume_sessions).
 ///
 /// ```
 /// # use peeklock_client as peeklock;
@@ -49,9 +50,9 @@ use crate::{Received, Refusal, SessionDelivery, SessionReceiver, Transaction};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionJob<T> {
-    /// What was sent.
+    /// The value that was sent.
     pub value: T,
-    /// The message that it came in. A job does not deref to it: `job.message.delivery_count()`.
+    /// The message with the value. A job does not deref to it: `job.message.delivery_count()`.
     pub message: Received,
     /// Its session, which the consumer holds; see [`SessionDelivery::session`].
     pub session: Arc<SessionReceiver>,
@@ -85,7 +86,7 @@ impl<T> SessionJob<T> {
 }
 
 impl<T: JobType + DeserializeOwned> SessionJob<T> {
-    /// Reads it out of a message of a session.
+    /// Reads a job from a message of a session.
     pub(crate) fn read(delivery: SessionDelivery) -> Result<Self, JobError> {
         let SessionDelivery { message, session, origin } = delivery;
         Ok(Self { value: message.job()?, message, session, origin })

@@ -1,4 +1,4 @@
-//! Messages that are pushed.
+//! Pushed messages of a link and their settlements; the loop of a consumer uses them.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,56 +9,57 @@ use peeklock_core::ids::LockToken;
 
 use super::{Link, Settlement, Waiting};
 
-/// What is pushed over one link. It has room for so many unsettled messages; where one was settled there is
-/// room for another, which the port tells the broker as it sees fit.
+/// Pushed deliveries of a link, with a maximum number of unsettled messages. Each settlement makes
+/// room for another message; the port decides when to grant the broker that credit.
 pub trait Deliveries: Send {
-    /// The link, over which locks are renewed and messages settled by token.
+    /// Returns the link, which renews locks and settles messages by token.
     fn link(&self) -> &Arc<dyn Link>;
 
-    /// What has come; none when nothing comes any more.
+    /// Returns the next arrival; `None` when the link delivers nothing more.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Arrival>>;
 
-    /// Settles messages that came, in this order; each is answered by an [`Arrival::Settled`].
+    /// Settles messages in this order; each gets an answer as [`Arrival::Settled`].
     fn settle(&mut self, group: Vec<Verdict>);
 
-    /// Makes no more room. What is on its way still comes.
+    /// Grants no more credit. Messages in transit still arrive.
     fn stop(&mut self);
 
-    /// Another link takes its place: nothing is taken of this one any more, which the entity has closed. What came over it is
-    /// in hand until it is ended.
+    /// Retires a link that the entity has closed and that another link replaces: nothing more is
+    /// received over it. Its messages stay locked until [`finish`](Self::finish).
     fn retire(&mut self) {
         self.stop();
     }
 
-    /// Ends the link in order. What came since and was not taken goes back uncounted (RCV-14).
+    /// Ends the link in order. Messages that arrived and were not taken are released uncounted
+    /// (RCV-14).
     fn finish(self: Box<Self>) -> Waiting<'static, ()>;
 }
 
-/// Something that came.
+/// An event of the link.
 pub enum Arrival {
     /// A message under lock.
     Delivered {
-        /// Names it on this link.
+        /// Identifies the message on this link.
         tag: u64,
         /// The message.
         message: Box<ReceivedMessage>,
     },
     /// The answer to a verdict.
     Settled {
-        /// Of the verdict.
+        /// Tag of the verdict.
         tag: u64,
-        /// What became of it.
+        /// Result of the settlement.
         result: Result<(), BrokerError>,
     },
-    /// The link was made anew: what came before has lost its lock, and comes again.
+    /// The link was attached again: earlier messages have lost their locks and are delivered again.
     Anew,
-    /// The entity delivers no more. What came before can still be settled (ENT-25).
+    /// The entity has ended the link. Earlier messages can still be settled (ENT-25).
     Detached(BrokerError),
 }
 
-/// What becomes of a message that was pushed.
+/// Decision about a pushed message.
 pub struct Verdict {
-    /// Of the delivery.
+    /// Tag of the delivery.
     pub tag: u64,
     /// Its lock.
     pub token: LockToken,

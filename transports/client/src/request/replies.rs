@@ -1,4 +1,5 @@
-//! Takes replies out of a session, and hands each to who waits for it.
+//! The task that takes replies out of the requester's session, and gives each reply to its waiting
+//! request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,25 +14,25 @@ use tokio::sync::oneshot;
 
 use crate::{Client, Received, SessionReceiver};
 
-/// Replies that are taken at once.
+/// Maximum number of replies per receive.
 const REPLIES_AT_ONCE: u32 = 32;
-/// How long one receive waits; then it is made again.
+/// Time limit of a receive, which is then repeated.
 const RECEIVE_WAIT: TimeSpan = TimeSpan::from_seconds(60);
-/// The pause before a session that was lost is asked for again.
+/// Pause before a lost session is requested again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where replies come to.
+/// The reply queue and session of a requester.
 pub(super) struct Replies {
     pub(super) client: Client,
     pub(super) queue: Box<str>,
     pub(super) session: Box<str>,
-    /// As what the queue is made, if it is not there.
+    /// Properties of the queue if it must be created.
     pub(super) made: QueueUpdate,
     pub(super) waiting: Arc<Waiters>,
 }
 
 impl Replies {
-    /// Locks the session, of a queue that is made if it is not there.
+    /// Locks the session, and creates an absent queue first.
     pub(super) async fn open(&self) -> Result<SessionReceiver, BrokerError> {
         match self.client.accept_session(&self.queue, &self.session).await {
             Err(error) if error.condition() == Condition::EntityNotFound => {}
@@ -40,14 +41,15 @@ impl Replies {
         let made = self.client.admin().create_queue_with(&self.queue, self.made.clone()).await;
         match made {
             Ok(_) => {}
-            // Another requester was faster.
+            // Another requester created it first.
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {}
             Err(error) => return Err(error),
         }
         self.client.accept_session(&self.queue, &self.session).await
     }
 
-    /// Runs until it is stopped, or no session can be had any more, which all are told who wait.
+    /// Runs until it is stopped, or the session is lost permanently. All waiting requests get that
+    /// error.
     pub(super) async fn run(self, opened: SessionReceiver, stopped: oneshot::Receiver<()>) {
         let refused = |condition: Condition| {
             let rejection = peeklock_core::error::Rejection::new(condition, CLOSED);
@@ -69,7 +71,7 @@ impl Replies {
                 let error = tokio::select! {
                     biased;
                     _ = &mut stopped => {
-                        // If that cannot be answered any more, nothing is held either.
+                        // If this cannot be answered, no session is held either.
                         let _closed = session.close().await;
                         return None;
                     }
@@ -97,9 +99,10 @@ impl Replies {
         }
     }
 
-    /// Whether the session may be had later. One that a lost connection held is locked until its grace is over; a queue
-    /// that is being deleted is neither there nor can it be made; a broker that is being stopped says that the call was
-    /// cancelled; a client that is closed refuses whatever it is asked.
+    /// Returns whether the session may become available later. A session that a lost connection
+    /// held is locked until the grace period is over. A queue that is being deleted neither exists
+    /// nor can be created. A broker that is stopping reports the call as cancelled. A closed client
+    /// refuses every call.
     fn passes(&self, error: &BrokerError) -> bool {
         let condition = error.condition();
         let can_pass =
@@ -120,19 +123,20 @@ impl Replies {
             for reply in replies {
                 self.waiting.give(reply);
             }
-            // One that cannot be completed comes again, and nobody waits for it then.
+            // A reply that cannot be completed is delivered again, and then no request waits for
+            // it.
             let _settled = session.complete_many(&tokens).await;
         }
     }
 }
 
-/// What those are told who wait when the requester is closed.
+/// Error text for requests that wait when the requester is closed.
 const CLOSED: &str = "the requester is closed";
 
-/// A reply, or why there is none.
+/// A reply, or the reason for its absence.
 type Told = Result<Received, Arc<BrokerError>>;
 
-/// Who waits for replies, by the id of the request. As many as there are places.
+/// Waiting requests by id. The limit of the requester bounds their number.
 #[derive(Default)]
 pub(super) struct Waiters(Mutex<Table>);
 
@@ -144,7 +148,7 @@ struct Table {
 }
 
 impl Waiters {
-    /// Waits for the reply to a request that is to be sent with the id given.
+    /// Registers a new request, with the id that its message must have.
     pub(super) fn enter(&self, session: &str) -> Result<Waits<'_>, Arc<BrokerError>> {
         let mut table = self.table();
         if let Some(why) = &table.ended {
@@ -171,7 +175,7 @@ impl Waiters {
     fn end(&self, why: Arc<BrokerError>) {
         let mut table = self.table();
         for (_, told) in table.by_id.drain() {
-            // It has given up at this moment.
+            // The request may have been dropped at this moment.
             let _gone = told.send(Err(Arc::clone(&why)));
         }
         table.ended = Some(why);
@@ -182,7 +186,7 @@ impl Waiters {
     }
 }
 
-/// A request that waits; dropping it gives the reply up.
+/// A waiting request; dropping it abandons the reply.
 pub(super) struct Waits<'w> {
     waiting: &'w Waiters,
     id: String,
@@ -197,7 +201,7 @@ impl Waits<'_> {
     pub(super) async fn reply(&mut self) -> Told {
         match (&mut self.reply).await {
             Ok(told) => told,
-            // Nobody forgets one untold, except with the runtime.
+            // The sender is dropped unused only when the runtime ends.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! Answers requests: what a handler returns goes to who asked.
+//! The responder: sends the result of a handler back to the requester.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use crate::{
     job_message,
 };
 
-/// For how long a request rests for whose reply its queue has no room. At once it would come again as often as it may within a
-/// moment, each time with all that its handler does, and be a dead letter before anybody has taken a reply.
+/// Delay of a request whose reply does not fit into the reply queue. Without it the request would
+/// be repeated immediately, with all work of its handler, and become a dead letter before any reply
+/// is taken.
 const NO_ROOM_PAUSE: TimeSpan = TimeSpan::from_seconds(5);
 
-/// Why a handler has no reply to a request.
+/// Reason why a handler has no reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ResponseError {
-    /// The requester is told, and the request is done with.
+    /// Sent to the requester; the request is completed.
     Failed(Failure),
-    /// The requester is told nothing for now: this becomes of the request, which comes again or does not.
+    /// Settlement of the request, which may lead to a redelivery. Nothing is sent to the requester.
     Refused(Refusal),
 }
 
@@ -43,7 +44,7 @@ impl From<Refusal> for ResponseError {
     }
 }
 
-/// What a broker refuses may go well at the next attempt: the request is abandoned.
+/// Abandons the request: a retry may succeed.
 impl From<BrokerError> for ResponseError {
     fn from(error: BrokerError) -> Self {
         Self::Refused(error.into())
@@ -58,15 +59,17 @@ pub struct Responder<T, H> {
 }
 
 impl Client {
-    /// Makes a function from jobs to replies into a handler for [`Client::consume`] and [`Client::consume_sessions`].
-    /// A reply goes to the ReplyTo of its request, into the session that it names, with its MessageId as
-    /// CorrelationId (SES-34), and before the request is completed; so a request that comes twice may be replied to twice.
-    /// A request without ReplyTo is handled and not replied to.
+    /// Converts a function from jobs to replies into a handler for [`Client::consume`] and
+    /// [`Client::consume_sessions`]. A reply goes to the ReplyTo of its request, into the session
+    /// that the request names, with the request's MessageId as CorrelationId (SES-34). It is sent
+    /// before the request is completed, so a request that is delivered twice may have two replies.
+    /// A request without ReplyTo is handled without a reply.
     ///
-    /// A [`Failure`] is told to the requester, and so is a request that cannot be read, which is
-    /// dead-lettered besides, and a reply that is larger than its queue takes (`ReplyTooLarge`). A reply for which its queue
-    /// has no room is a failed attempt: the request comes again some seconds later. Whoever may send requests says where this client sends to: it should have the Send right
-    /// on reply queues and nothing more.
+    /// The requester gets a [`Failure`] if the handler returns one, if the request cannot be read,
+    /// which is also dead-lettered, and if the reply is too large for its queue (`ReplyTooLarge`).
+    /// If the reply queue has no room, the attempt fails and the request is delivered again some
+    /// seconds later. The senders of requests choose the reply queue, so this client should have
+    /// the Send right only on reply queues.
     ///
     /// ```
     /// # use peeklock_client::{Client, ConsumerOptions, Failure, Job, JobType, ResponseError};
@@ -161,7 +164,7 @@ where
     }
 }
 
-/// What is sent for what a handler has come to, or what else becomes of the request.
+/// Converts the result of a handler to a reply, or to the settlement of the request.
 fn reply_of<R: JobType + Serialize>(
     response: Result<R, ResponseError>,
 ) -> Result<Message, Refusal> {
@@ -174,7 +177,7 @@ fn reply_of<R: JobType + Serialize>(
     }
 }
 
-/// Where the reply to a request goes, and what it carries.
+/// Destination of the reply to a request, and properties that it copies.
 struct Address {
     queue: String,
     session: Option<String>,
@@ -189,7 +192,8 @@ impl Address {
             queue: message.reply_to.clone()?,
             session: message.reply_to_session_id.clone(),
             correlation: message.message_id.clone(),
-            // Who waits says so by the time to live of the request; one that sets none may ask for the reply at any time.
+            // The time to live of the request is the requester's timeout. Without one the reply may
+            // be read at any time.
             expires_at: request.own_time_to_live().and(request.expires_at()),
         })
     }
@@ -202,7 +206,8 @@ struct Replier {
 }
 
 impl Replier {
-    /// Sends a reply, if somebody wants one. What may go well later has the request come again.
+    /// Sends a reply if the request has an address. A transient error causes a redelivery of the
+    /// request.
     async fn send(&self, address: Option<Address>, reply: Message) -> Result<(), Refusal> {
         let Some(address) = address else { return Ok(()) };
         let sent = match self.send_to(&address, reply).await {
@@ -213,14 +218,14 @@ impl Replier {
             sent => sent,
         };
         match sent {
-            // There may be room when somebody has taken replies (ERR-08).
+            // There may be room after replies were taken (ERR-08).
             Err(error) if error.condition() == Condition::QuotaExceeded => {
                 tracing::warn!(%error, "a request waits, because there is no space for its reply");
                 Err(Refusal::retry_after(NO_ROOM_PAUSE))
             }
             Err(error) if error.retryable() => Err(error.into()),
             Err(error) => {
-                // The reply queue is gone, or closed to this client: no attempt will do better.
+                // The reply queue is gone, or the client lacks the right: no retry would succeed.
                 tracing::warn!(%error, "a reply is dropped");
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! The state of a session as JSON of a type.
+//! Typed access to the state of a session as JSON.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use serde::de::DeserializeOwned;
 
 use crate::{Refusal, SessionReceiver};
 
-/// Why the state of a session is not read, or not set, as a value of a type.
+/// Reason why the state of a session cannot be read or set as a value of a type.
 ///
-/// In a handler, `?` gives the message back: it may not be to blame for what is remembered of those before it. So
-/// MaxDeliveryCount bounds how often that happens.
+/// In a handler, `?` abandons the message, because the stored state may be at fault instead of the
+/// message. MaxDeliveryCount bounds the number of attempts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// What [`SessionReceiver::state`] and [`SessionReceiver::set_state`] fail with.
+    /// An error of [`SessionReceiver::state`] or [`SessionReceiver::set_state`].
     #[error(transparent)]
     Broker(#[from] BrokerError),
     /// The state is not the JSON of the type.
@@ -23,22 +23,22 @@ pub enum StateError {
     Read {
         /// The id of the session.
         session: Arc<str>,
-        /// What is wrong with it.
+        /// The error of the parser.
         #[source]
         source: serde_json::Error,
     },
-    /// The value cannot be written as JSON; the state is as before.
+    /// The value cannot be written as JSON; the state is unchanged.
     #[error("the state of session {} cannot be written as JSON: {source}", Quoted(session))]
     Write {
         /// The id of the session.
         session: Arc<str>,
-        /// Why not.
+        /// The error of the serializer.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// Abandons the message: the state of the session may not be its fault.
+/// Abandons the message, because the stored state may be at fault.
 impl From<StateError> for Refusal {
     fn from(error: StateError) -> Self {
         Self::failed(error)
@@ -46,11 +46,11 @@ impl From<StateError> for Refusal {
 }
 
 impl SessionReceiver {
-    /// Reads the state of the session as a value of a type; none at first (SES-24).
+    /// Reads the state of the session as a value of a type; `None` if it is not set (SES-24).
     ///
     /// # Errors
-    /// [`StateError::Broker`] as for [`SessionReceiver::state`]; [`StateError::Read`] for a state that is not the JSON of
-    /// the type.
+    /// [`StateError::Broker`] as for [`SessionReceiver::state`]; [`StateError::Read`] if the state
+    /// is not JSON of the type.
     ///
     /// ```
     /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
@@ -84,12 +84,12 @@ impl SessionReceiver {
         value.map_err(|source| StateError::Read { session: Arc::clone(&self.session), source })
     }
 
-    /// Sets the state of the session to the JSON of a value. It stays for the next holder (SES-25);
-    /// [`SessionReceiver::set_state`] with none clears it.
+    /// Sets the state of the session to the JSON of a value. It stays for the next holder (SES-25).
+    /// [`SessionReceiver::set_state`] with `None` clears it.
     ///
     /// # Errors
-    /// [`StateError::Broker`] as for [`SessionReceiver::set_state`]; [`StateError::Write`] for a value that cannot be
-    /// written as JSON.
+    /// [`StateError::Broker`] as for [`SessionReceiver::set_state`]; [`StateError::Write`] if the
+    /// value cannot be written as JSON.
     pub async fn set_state_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), StateError> {
         let state = serde_json::to_vec(value)
             .map_err(|source| StateError::Write { session: Arc::clone(&self.session), source })?;
