@@ -1,5 +1,5 @@
-//! What the pure machine costs: send, receive under lock, complete, in lists of 64, without a store. One
-//! message is encoded beforehand and sent again and again, so that no codec is measured.
+//! Benchmark of the pure machine: send, receive under lock and complete, in lists of 64, without a
+//! store. One message is encoded in advance and sent repeatedly, so that no codec is measured.
 //!
 //! `cargo bench --bench apply`
 
@@ -87,7 +87,7 @@ fn main() {
                     let command = Command::Settle { token, settlement: Settlement::Complete };
                     let answer =
                         queue.apply(Ticket(3), SubQueue::Main, command, &mut ctx, &mut step);
-                    // A refusal is faster than what it refuses, and no figure.
+                    // A rejected command is cheaper, so it would distort the figure.
                     assert!(matches!(answer, Ok(Answer::Now(MachineOutcome::Done, _))));
                 }
                 step.changes.clear();

@@ -1,5 +1,5 @@
-//! What a shell with the memory store costs: the machine, stage, records, store and replies, on one
-//! thread without an actor. One message is encoded beforehand and sent again and again.
+//! Benchmark of a shell with the memory store: machine, stage, records, store and replies, on one
+//! thread without an actor. One message is encoded in advance and sent repeatedly.
 //!
 //! `cargo bench --bench commit`
 
@@ -34,7 +34,7 @@ struct Collect {
     told: Mutex<Told>,
 }
 
-/// What was answered so far.
+/// Answers received up to now.
 #[derive(Default)]
 struct Told {
     tokens: Vec<LockToken>,
@@ -48,7 +48,7 @@ impl Outlet for Collect {
         let Ok(mut told) = self.told.lock() else { return };
         for item in group {
             let Released::Answer { result, .. } = item else { continue };
-            // A refusal is faster than what it refuses, and no figure.
+            // A rejected command is cheaper, so it would distort the figure.
             match result.unwrap_or_else(|error| panic!("{error}")) {
                 Outcome::Accepted(_) => told.accepted += 1,
                 Outcome::Done => told.settled += 1,

@@ -1,5 +1,5 @@
-//! What an embedding program's consumer does when its handler does nothing: one queue in memory, one arbiter, the
-//! runtime on one thread; with locks renewed meanwhile and without, in turn.
+//! Benchmark of an embedded consumer with an empty handler: one queue in memory, one arbiter, and
+//! the runtime on one thread; with and without lock renewal in turn.
 //!
 //! `cargo bench --bench consumers`
 
@@ -48,7 +48,7 @@ fn main() {
     );
 }
 
-/// Puts the messages there, which is not timed.
+/// Sends the messages; not part of the measurement.
 async fn fill(broker: &Broker) {
     let entity = broker.entity("work").unwrap_or_else(|error| panic!("{error}"));
     let message = Message::new(vec![7; 1_024]);
@@ -60,7 +60,7 @@ async fn fill(broker: &Broker) {
     }
 }
 
-/// Until the last message was handed to the handler and settled.
+/// Returns when the last message was handled and settled.
 async fn consume(broker: &Broker, client: &Client, options: ConsumerOptions) {
     let (handled, all) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let handler = {
@@ -76,7 +76,7 @@ async fn consume(broker: &Broker, client: &Client, options: ConsumerOptions) {
     let consumer = consumer.unwrap_or_else(|error| panic!("{error}"));
     all.notified().await;
     consumer.stop().await;
-    // What was refused or came twice is no figure.
+    // Refused or duplicated messages would distort the figure.
     let described = broker.describe_queue("work").await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(described.counts.total(), 0, "the queue is not empty");
     assert_eq!(handled.load(Ordering::Relaxed), MESSAGES, "messages came twice");

@@ -1,5 +1,5 @@
-//! What a whole broker in memory costs an embedding program: lists across arbiters, single commands,
-//! pushed deliveries, many queues. One message is made beforehand and sent again and again.
+//! Benchmark of a whole broker in memory in an embedding program: lists across arbiters, single
+//! commands, pushed deliveries, many queues. One message is created in advance and sent repeatedly.
 //!
 //! `cargo bench --bench end_to_end`
 
@@ -42,8 +42,8 @@ fn main() {
         runtime.block_on(lists(&broker));
         assert_empty(&runtime, &broker, "lists");
     });
-    // Two commands a message, each submitted and answered by itself: a send and a settlement. The
-    // deliveries between them are pushed and not counted.
+    // Two commands per message, each submitted and answered separately: a send and a settlement.
+    // The pushed deliveries between them are not counted.
     measure::rate("single commands, 256 in flight, pushed: commands", 2 * SINGLES, || {
         pushed(&broker);
         assert_empty(&runtime, &broker, "pushed");
@@ -51,15 +51,15 @@ fn main() {
     many_queues(&runtime, &broker);
 }
 
-/// A refusal is faster than what it refuses: a run that leaves something is no figure.
+/// Rejected commands are cheaper, so a run that leaves messages would distort the figure.
 fn assert_empty(runtime: &tokio::runtime::Runtime, broker: &Broker, queue: &str) {
     let described = runtime.block_on(broker.describe_queue(queue));
     let described = described.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(described.counts.total(), 0, "{queue} is not empty");
 }
 
-/// Four clients on one thread, each with one list under way: lists of sends, one receive, lists of
-/// completions.
+/// Runs four clients on one thread, each with one list in flight: lists of sends, one receive,
+/// lists of completions.
 async fn lists(broker: &Broker) {
     let clients = (0..CLIENTS).map(|_| async {
         let entity = broker.entity("lists").unwrap_or_else(|error| panic!("{error}"));
@@ -102,7 +102,8 @@ async fn lists(broker: &Broker) {
     futures_util::future::join_all(clients).await;
 }
 
-/// A connection that sends singly with 256 in flight, takes pushed deliveries and completes each.
+/// A connection that sends single messages with 256 in flight, takes pushed deliveries and
+/// completes each.
 struct Connection {
     settled: AtomicU64,
     accepted: AtomicU64,
@@ -180,7 +181,7 @@ fn pushed(broker: &Broker) {
     submit(Command::Detach { receiver, end: peeklock_core::command::LinkEnd::Orderly }, 0);
 }
 
-/// What 10,000 queues cost.
+/// Measures the cost of 10,000 queues.
 #[expect(clippy::print_stdout, reason = "the printed output is the result of a benchmark")]
 fn many_queues(runtime: &tokio::runtime::Runtime, broker: &Broker) {
     let before = resident_kib();

@@ -1,11 +1,12 @@
-//! How the benchmarks measure and print: several runs, the slowest, the median and the fastest.
+//! Measurement and output of the benchmarks: several runs, and the slowest, the median and the
+//! fastest.
 
 use std::time::Instant;
 
-/// How often each is run.
+/// Number of runs per benchmark.
 pub const RUNS: usize = 5;
 
-/// Runs `work` several times and prints how many units it did a second.
+/// Runs `work` several times and prints its rate in units per second.
 #[allow(dead_code, reason = "not all benchmarks have one kind")]
 pub fn rate(what: &str, units: usize, mut work: impl FnMut()) -> f64 {
     let mut rates: Vec<f64> = (0..RUNS)
@@ -18,7 +19,7 @@ pub fn rate(what: &str, units: usize, mut work: impl FnMut()) -> f64 {
     say(what, &mut rates)
 }
 
-/// Runs each kind of a work in turn, several times, each time after `prepare`, and prints as [`rate`] does.
+/// Runs each kind of work in turn, several times, each after `prepare`, and prints like [`rate`].
 #[allow(dead_code, reason = "not all benchmarks compare")]
 pub fn rates<K>(
     what: &str,

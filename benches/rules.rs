@@ -1,5 +1,5 @@
-//! What the rules of a topic cost: which copies a message becomes, without a store. One encoded message is
-//! judged again and again.
+//! Benchmark of the rules of a topic: selecting the copies of a message, without a store. One
+//! encoded message is evaluated repeatedly.
 //!
 //! `cargo bench --bench rules`
 
@@ -66,7 +66,7 @@ fn facts(content: &Content) -> Facts<'static> {
     }
 }
 
-/// Evaluations of one filter, the properties of the message found already.
+/// Evaluates one filter; the properties of the message are already decoded.
 fn one_filter(content: &Content, what: &str, text: &str) {
     const EVALUATIONS: usize = 1_000_000;
     let program =
@@ -97,13 +97,13 @@ fn topic(count: u64, rule: impl Fn(u64) -> RuleDescription) -> Matcher {
     matcher
 }
 
-/// One message through all rules, its properties found anew.
+/// Publishes one message through all rules, and decodes its properties again.
 fn publish(matcher: &Matcher, content: &Content, limits: &Limits) -> Selection {
     let published = Published::new(content.property_view(), facts(content));
     matcher.publish(content, &published, limits, &mut || 0)
 }
 
-/// What messages cost, each of which becomes so many copies.
+/// Measures messages with `copies` copies each.
 fn measured(
     what: &str,
     matcher: &Matcher,

@@ -1,5 +1,5 @@
-//! What a publish costs beside a send to a plain queue: shells with the memory store, on one thread without
-//! actors. 64 messages are encoded beforehand and sent again and again.
+//! Benchmark of a publish compared with a send to a plain queue: shells with the memory store, on
+//! one thread without actors. 64 messages are encoded in advance and sent repeatedly.
 //!
 //! `cargo bench --bench topics`
 
@@ -47,7 +47,7 @@ fn config() -> QueueConfig {
     }
 }
 
-/// Counts what was accepted. A refusal is faster than what it refuses, and no figure.
+/// Counts accepted messages. Rejected ones are cheaper, so they would distort the figure.
 #[derive(Default)]
 struct Accepted(AtomicUsize);
 
@@ -62,7 +62,7 @@ impl Outlet for Accepted {
     }
 }
 
-/// A tree with its root, and its subscriptions if there are any.
+/// A tree with its root, and with its subscriptions if any.
 struct World<M> {
     tree: Rc<RefCell<Tree>>,
     root: Shell<M>,
@@ -93,7 +93,7 @@ fn main() {
                 format!("topic: {count} subscriptions, distinct correlation filters")
             }
         };
-        // Made beforehand: what is measured is publishing.
+        // Created in advance, so that only publishing is measured.
         let mut worlds: Vec<_> =
             (0..measure::RUNS).map(|_| of_topic(count, filters, &settings)).collect();
         let topic = measure::rate(&what, LIST * LISTS, || {
@@ -161,7 +161,7 @@ impl<M: Machine> World<M> {
             let members = self.tree.borrow().members_of(stage);
             let mut held = self.tree.borrow_mut().completed(stage);
             for number in members {
-                // The root has number 0, subscriptions follow in their order.
+                // The root has number 0, subscriptions follow in order.
                 let told = match number.0.checked_sub(1) {
                     None => self.root.committed(stage, now, &mut out),
                     Some(place) => match self.subscriptions.get_mut(place as usize) {

@@ -1,5 +1,5 @@
-//! Actix actors as receivers: they print three invoices, of which the second is found unreadable and
-//! ends in the dead-letter queue with the reason. One that panics is replaced.
+//! Actix actors as receivers: prints three invoices. The second is unreadable and ends in the
+//! dead-letter queue with the reason. An actor that panics is replaced.
 //!
 //! `cargo run --example actor_receiver`
 
@@ -28,8 +28,8 @@ impl Actor for Bookkeeper {
 impl Handler<Delivery> for Bookkeeper {
     type Result = Result<(), Refusal>;
 
-    // `Ok` completes the message, a refusal says what else becomes of it, a panic abandons it. What is no invoice
-    // goes to the dead-letter queue.
+    // `Ok` completes the message, an error selects another settlement, a panic abandons it. A
+    // message that is not an invoice goes to the dead-letter queue.
     fn handle(&mut self, delivery: Delivery, _: &mut Self::Context) -> Self::Result {
         let invoice: Invoice = delivery.message.json()?;
         println!("booked invoice {} over {:.2}", invoice.number, invoice.total);

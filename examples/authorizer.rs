@@ -1,5 +1,5 @@
-//! An authorizer of one's own: tokens that name a right. Prints what a client without token, one
-//! that may only send, and one that may do everything are told.
+//! An authorizer of your own: tokens name a right. Prints the results for a client without token, a
+//! client that may only send, and a client with all rights.
 //!
 //! `cargo run --example authorizer`
 

@@ -1,5 +1,6 @@
-//! The deadline pattern (EXP-48): jobs carry a time to live; what is not handled in time is found in
-//! the dead-letter queue and put into another queue for slower processing. Prints who did what.
+//! The deadline pattern (EXP-48): jobs carry a time to live. A job that is not handled in time is
+//! dead-lettered and sent to another queue for slower processing. Prints the jobs with their
+//! workers.
 //!
 //! `cargo run --example deadline`
 
@@ -16,7 +17,7 @@ use peeklock::{Broker, Client};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A clock that the program moves, so that nobody has to wait for the deadline.
+    // A manual clock, so that the program need not wait for the deadline.
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let broker = Broker::builder().clock(Arc::clone(&clock) as _).start().await?;
     let client = Client::new(&broker);
@@ -31,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         jobs.send(job.with_message_id(name).with_reply_to("replies")).await?;
     }
 
-    // The worker manages one job before the deadline passes.
+    // The worker handles one job before the deadline passes.
     let worker = client.receiver("jobs")?;
     if let Some(job) = worker.receive(TimeSpan::ZERO).await? {
         let reply = Message::new("done").with_correlation_id(text(job.body()));
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         worker.complete(&job).await?;
     }
     clock.advance(TimeSpan::from_seconds(11));
-    // The next look finds nothing to do in time, and moves what expired (EXP-35).
+    // The next receive finds no job in time, and moves the expired ones (EXP-35).
     assert!(worker.receive(TimeSpan::ZERO).await?.is_none());
 
     let dead = client.receiver(&dead_letter_path("jobs"))?;

@@ -1,5 +1,5 @@
-//! A broker inside a program: prints one order that was sent, received under lock and completed. What
-//! is not completed is in `./embed-data` and there again at the next start.
+//! A broker inside a program: prints one order that was sent, received under lock and completed.
+//! Messages that are not completed stay in `./embed-data` until the next start.
 //!
 //! `cargo run --example embed`
 

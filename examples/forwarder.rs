@@ -1,5 +1,5 @@
-//! A forwarder of one's own: sends each order on to the queue of its region. Prints what arrives in the
-//! queues of two regions, and the order that nobody takes, with the reason.
+//! A forwarder of your own: sends each order to the queue of its region. Prints the orders in the
+//! queues of two regions, and the order that no queue accepts, with the reason.
 //!
 //! `cargo run --example forwarder`
 

@@ -1,5 +1,6 @@
-//! A program that is `peeklock`, and takes each line that comes to a port of its own as a message, and prints messages of
-//! queues that forward to `print://`. Prints the banner, and what is sent: lines, to the port that the banner names.
+//! A program that extends `peeklock`: each line sent to an additional port becomes a message, and
+//! messages of queues that forward to `print://` are printed. Prints the banner with the port, and
+//! the messages.
 //!
 //! `cargo run --example host -- serve --ephemeral`
 #![expect(clippy::print_stdout, reason = "an example prints its result")]

@@ -1,5 +1,6 @@
-//! Request and reply as a call: prints what two cups cost, what a requester is told who asks for too many, and what
-//! becomes of a request that nobody answers. In process, then over WebSocket by the same handles.
+//! Request and reply as a call: prints the price of two cups, the failure of a request for too
+//! many, and the timeout of a request without a responder. First in process, then over WebSocket
+//! with the same handles.
 //!
 //! `cargo run --example request_reply`
 
@@ -44,7 +45,8 @@ async fn price(order: Job<Order>) -> Result<Total, ResponseError> {
 async fn ask(client: &Client, way: &str) -> Result<(), Box<dyn std::error::Error>> {
     let barista =
         client.consume("orders", client.responder(price), ConsumerOptions::default()).await?;
-    // Its replies come to a session of its own; the queue is made, and goes when nobody uses it any more.
+    // Replies arrive in the requester's own session. The queue is created, and deleted when it is
+    // no longer used.
     let requester = client.requester("replies", RequesterOptions::default()).await?;
     let wait = TimeSpan::from_seconds(5);
     for cups in [2, 12] {

@@ -1,5 +1,5 @@
-//! Actors that work off sessions, each in its order and several side by side: prints the steps of
-//! three orders as they are done, one of which fails at first and comes again before the step behind it.
+//! Actors that process sessions, each in order and several concurrently: prints the steps of three
+//! orders. One step fails at first and is delivered again before the next step.
 //!
 //! `cargo run --example session_worker`
 
@@ -24,7 +24,7 @@ impl Actor for Warehouse {
 impl Handler<SessionDelivery> for Warehouse {
     type Result = ResponseFuture<Result<(), Refusal>>;
 
-    // The next step of an order comes when this one is settled.
+    // The next step of an order arrives after this one is settled.
     fn handle(&mut self, delivery: SessionDelivery, _: &mut Self::Context) -> Self::Result {
         let SessionDelivery { message, session, .. } = delivery;
         let shipped = self.shipped.clone();
@@ -33,7 +33,7 @@ impl Handler<SessionDelivery> for Warehouse {
             if step == "pay" && session.session_id() == "order-2" && message.delivery_count() == 1 {
                 return Err(Refusal::abandon());
             }
-            // What was done before is kept with the session, not in the actor.
+            // Completed steps are stored with the session, not in the actor.
             let done = session.state().await?.unwrap_or_default();
             let done = format!("{}{step} ", String::from_utf8_lossy(&done));
             if step == "ship" {
@@ -41,7 +41,7 @@ impl Handler<SessionDelivery> for Warehouse {
                 session.set_state(None).await?;
                 return Ok(());
             }
-            // What cannot be stored is tried again with the message.
+            // If storing the state fails, the message is delivered again.
             Ok(session.set_state(Some(done.into())).await?)
         })
     }

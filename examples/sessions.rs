@@ -1,5 +1,5 @@
-//! Requests and replies through one shared queue: prints two requesters, each with its own reply, and
-//! what the second step of a workflow finds in the state that the first one left.
+//! Requests and replies through one shared queue: prints two requesters, each with its own reply,
+//! and the state that the first step of a workflow leaves for the second.
 //!
 //! `cargo run --example sessions`
 
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // What one holder leaves as the state of the session, the next one finds.
+    // The state of the session stays for the next holder.
     ada.set_state(Some("asked once".into())).await?;
     ada.close().await?;
     let ada = client.accept_session("replies", "ada").await?;

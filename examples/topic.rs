@@ -1,5 +1,6 @@
-//! A topic and three subscriptions: prints what each of them gets, by an SQL filter, by a correlation
-//! filter, and by no filter, with a copy marked by an action; then why a rule did not select.
+//! A topic and three subscriptions: prints the messages of each, selected by an SQL filter, by a
+//! correlation filter, and by no filter, with a copy marked by an action. Then prints the reason
+//! why a rule did not select a message.
 //!
 //! `cargo run --example topic`
 
@@ -27,14 +28,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let defaults = SubscriptionProperties::default;
     admin.create_topic("orders").await?;
 
-    // Everything, and once more what is dear, marked: two rules, and the second one changes its copy.
+    // Two rules: all messages, and a second copy of the expensive ones, marked by an action.
     let dear = Filter::sql("price > 100").named("dear").with_action("SET priority = 'high'");
     let audit = vec![Filter::True.named("all"), dear];
     admin.create_subscription_with("orders", "audit", defaults(), audit).await?;
-    // What an expression selects.
+    // A filter with an SQL expression.
     let eu = vec![Filter::sql("region = 'eu' AND sys.Label = 'order'").named("eu")];
     admin.create_subscription_with("orders", "eu", defaults(), eu).await?;
-    // What has exactly these values: one look-up, however many subscriptions there are.
+    // A filter with exact values: one lookup, regardless of the number of subscriptions.
     let filter = CorrelationFilter::property("region", "us");
     let us = vec![Filter::Correlation(filter).named("us")];
     admin.create_subscription_with("orders", "us", defaults(), us).await?;
@@ -53,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // Why not? Nothing is sent for the answer.
+    // Explains without sending.
     let eu = subscription_path("orders", "eu");
     for explanation in admin.explain(&eu, order("a filter", "us", 5)).await? {
         println!("{explanation}");

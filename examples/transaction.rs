@@ -1,5 +1,5 @@
-//! A dead letter is mended: it is completed and its corrected copy sent, all or nothing. Prints what
-//! can be seen before and after the commit.
+//! Repair of a dead letter: completes it and sends a corrected copy, both or nothing. Prints the
+//! counts before and after the commit.
 //!
 //! `cargo run --example transaction`
 

@@ -1,5 +1,5 @@
-//! A worker inside a program: prints two drinks that it prepares, one of them at the second attempt, and the order that it
-//! refuses, with the reason.
+//! A worker inside a program: prints two drinks that it prepares, one at the second attempt, and
+//! the order that it refuses, with the reason.
 //!
 //! `cargo run --example worker`
 

@@ -1,5 +1,5 @@
-// The page of the example: receives from a queue under lock, and settles with buttons. Whatever a
-// message says is shown as text, never as HTML.
+// The page of the example: receives from a queue under lock, and settles with buttons. Content of
+// messages is shown as text, never as HTML.
 
 import { connect, TypedValue } from "/client/peeklock.js";
 
@@ -24,7 +24,7 @@ function element(name, { text, className, ...attributes } = {}, ...children) {
   return made;
 }
 
-// What happened, the latest first.
+// Log of events, the latest first.
 
 function say(text, kind = "") {
   const time = new Date();
@@ -123,7 +123,7 @@ function removeCard(made) {
   }
 }
 
-// Messages in hand, of one receiver.
+// The locked messages of a receiver.
 
 class Hand {
   #list;
@@ -317,7 +317,7 @@ const dead = new Hand($("dead"), limit, (message, settle) => ({
   Remove: { run: () => settle(() => message.complete(), `removed dead letter #${message.sequenceNumber}`) },
 }));
 
-// The queue that is chosen.
+// The selected queue.
 
 let connection;
 let sender;
@@ -407,7 +407,7 @@ async function lookAtDeferred() {
   const [receiver] = receivers;
   const list = $("deferred");
   const made = [];
-  // Deferred messages stand among the others: look through them, so far.
+  // Deferred messages are among the others: search the first messages for up to 50.
   for (let from = 1; made.length < 50; ) {
     const messages = await attempt(() => receiver.peek({ from, maxCount: 250 }));
     if (!messages?.length) {
@@ -442,7 +442,7 @@ async function lookAtDeferred() {
   list.replaceChildren(...cards);
 }
 
-// Tabs: arrows move between them, as a tab list does.
+// Tabs with the keyboard control of a tab list.
 
 const tabs = [...document.querySelectorAll("[role=tab]")];
 
@@ -562,9 +562,9 @@ async function start() {
   }, 250);
   const every = (ms, action) => setInterval(() => document.visibilityState === "visible" && action(), ms);
   every(2000, refreshCounts);
-  // Others make and delete queues, too.
+  // Other clients create and delete queues too.
   every(10_000, () => connection.state === "open" && attempt(() => listQueues(chosen)));
-  // What is in hand goes back at once, and uncounted.
+  // Locked messages are released immediately and uncounted.
   addEventListener("pagehide", () => {
     live.stop();
     dead.stop();

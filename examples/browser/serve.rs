@@ -1,6 +1,6 @@
-//! What `cargo run --example browser` serves: a broker in memory over WebSocket, and a page with
-//! the client for browsers. The page comes from another port than the broker, so the broker is told
-//! its origin (SEC-23).
+//! The server of `cargo run --example browser`: a broker in memory over WebSocket, and a page with
+//! the client for browsers. The page has another port than the broker, so the broker must allow its
+//! origin (SEC-23).
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use peeklock::Broker;
 use peeklock::contract::{RunningTransport, Transport};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport, js};
 
-/// A broker and a page that are served.
+/// A running broker and page.
 pub struct Served {
     pub broker: Broker,
     pub page: SocketAddr,
@@ -22,7 +22,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves at two addresses of loopback.
+    /// Starts both at two loopback addresses.
     pub async fn start(page: SocketAddr, websocket: SocketAddr) -> Result<Self, crate::Failure> {
         let listener = TcpListener::bind(page)?;
         let page = listener.local_addr()?;
@@ -35,12 +35,12 @@ impl Served {
         Ok(Self { broker, page, websocket, server })
     }
 
-    /// Where the broker is reached by WebSocket.
+    /// Returns the WebSocket address of the broker.
     pub fn broker_address(&self) -> SocketAddr {
         self.websocket.local_address()
     }
 
-    /// Ends everything.
+    /// Stops everything.
     pub async fn stop(self) -> Result<(), crate::Failure> {
         self.server.stop(false).await;
         self.websocket.stop(Duration::from_secs(1)).await;
@@ -48,7 +48,7 @@ impl Served {
     }
 }
 
-/// By what names a browser on this machine reaches an address.
+/// Returns the names under which a browser on this machine reaches an address.
 fn hosts(address: SocketAddr) -> [String; 2] {
     [address.to_string(), format!("localhost:{}", address.port())]
 }
@@ -81,7 +81,7 @@ async fn answer(
     let Some((kind, text)) = file(request.path(), **broker) else {
         return HttpResponse::NotFound().finish();
     };
-    // Nothing but the page's own files runs, and it talks to its broker only.
+    // Only the page's own scripts run, and they connect only to its broker.
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
          connect-src 'self' ws://{}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -95,7 +95,7 @@ async fn answer(
         .body(text)
 }
 
-/// The type and the text of a file.
+/// Returns the media type and the text of a file.
 fn file(path: &str, broker: SocketAddr) -> Option<(&'static str, String)> {
     const SCRIPT: &str = "text/javascript; charset=utf-8";
     Some(match path {

@@ -1,6 +1,6 @@
-//! AMQP 1.0, by one client for every broker that speaks it, on the codec of the transport: transfers that are
-//! answered, deliveries under lock, completions in ranges that are settled and so not answered. Credit comes
-//! back in steps of a quarter of the window.
+//! AMQP 1.0 load for every broker that supports it, with one client on the transport's codec:
+//! transfers with acknowledgements, deliveries under lock, and completions in settled ranges
+//! without an answer. Credit is returned in steps of a quarter of the window.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -23,17 +23,17 @@ use crate::load::Tally;
 
 const HANDLE: u32 = 0;
 const READ_BYTES: usize = 256 << 10;
-/// The descriptor of how SASL ended.
+/// Descriptor of the SASL outcome.
 const SASL_OUTCOME: u8 = 0x44;
-/// A quarter of the window that was used is given back.
+/// Number of credit steps per window.
 const STEPS: u32 = 4;
 
-/// Where a broker has its queue, and who may come.
+/// Address and credentials of a broker's queue.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub port: u16,
     pub address: &'static str,
-    /// As PLAIN sends it; anybody if there is none.
+    /// Credentials in the format of PLAIN; anonymous if absent.
     pub password: Option<&'static [u8]>,
 }
 
@@ -60,7 +60,7 @@ impl Connection {
         this.frames.say_sasl(&init);
         this.write().await?;
         this.header().await?;
-        // What is offered, and how it ended.
+        // The offered mechanisms, and the outcome.
         this.body().await?;
         let outcome = this.body().await?;
         let mut outcome = Reader::new(&outcome);
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Attaches the one link.
+    /// Attaches the only link.
     async fn attach(&mut self, attach: &Attach) -> Result<()> {
         self.frames.say(0, attach, &[]);
         self.write().await?;
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// What is said next and is here.
+    /// Returns the next performative that has already arrived.
     fn heard(&mut self) -> Result<Option<(Performative, Bytes)>> {
         let Some((_, performative, payload)) = self.frames.hear()? else { return Ok(None) };
         self.session.heard(&performative);
@@ -149,7 +149,7 @@ pub async fn send(place: Place, tally: &Tally) -> Result<()> {
     let message = message.as_bytes();
     at.attach(&link::sender("sender", HANDLE, place.address)).await?;
     let (mut sent, mut up_to) = (0_u32, 0_u32);
-    // Those under way in their order; none where the answer came before an older one's.
+    // Sends in flight, in order; `None` if answered before an older one.
     let mut under_way: VecDeque<(u32, Option<Instant>)> = VecDeque::new();
     loop {
         let mut is_done = false;
@@ -175,7 +175,7 @@ pub async fn send(place: Place, tally: &Tally) -> Result<()> {
         while let Some((performative, _)) = next {
             match performative {
                 Performative::Flow(flow) if flow.handle == Some(HANDLE) => {
-                    // Who has heard of none says nothing of them.
+                    // A peer that has not seen a delivery count omits it.
                     let heard = flow.delivery_count.unwrap_or(0);
                     up_to = heard.wrapping_add(flow.link_credit.unwrap_or(0));
                 }
@@ -259,14 +259,15 @@ pub async fn receive(place: Place, tally: &Tally) -> Result<()> {
         if let Some((first, last)) = range {
             complete(&mut at, first, last);
         }
-        // Counted when they are written.
+        // Count the completions after they are written.
         at.write().await?;
         tally.completed(count);
     }
     let flow = at.session.credit(HANDLE, received, 0);
     at.frames.say(0, &flow, &[]);
     at.write().await?;
-    // A channel may keep acknowledgements back while its queue is slow, and forget them when it is closed.
+    // A RabbitMQ channel may delay acknowledgements while its queue is slow, and drops them when it
+    // is closed.
     tokio::spawn(async move {
         tokio::time::sleep(crate::rabbitmq::SETTLE_TIME).await;
         drop(at);
@@ -274,7 +275,7 @@ pub async fn receive(place: Place, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// Says of a range that it is taken, and that no answer is wanted.
+/// Completes a range as settled, so that no answer is sent.
 fn complete(at: &mut Connection, first: u32, last: u32) {
     let disposition = Disposition {
         role: Role::Receiver,

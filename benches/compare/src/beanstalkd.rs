@@ -1,6 +1,7 @@
-//! beanstalkd, in its own words over TCP. A sender has a window of `put`s under way. A receiver has one
-//! job at a time, and deletes it in the same write that asks for the next: a connection that waits for a
-//! job does nothing else meanwhile, and a reserve that may not wait takes milliseconds where there is none.
+//! beanstalkd load over its own protocol. A sender has a window of `put`s in flight. A receiver has
+//! one job at a time, and deletes it in the same write that reserves the next: a connection that
+//! waits for a job handles no other command, and a reserve without waiting takes milliseconds if
+//! there is no job.
 
 use std::process::Command;
 use std::time::Instant;
@@ -48,7 +49,7 @@ impl Connection {
         Ok(self.line.trim_end())
     }
 
-    /// The answer to a reserve.
+    /// Reads the answer to a reserve.
     async fn job(&mut self) -> Result<(u64, Vec<u8>)> {
         let line = self.line().await?;
         let mut words = line.strip_prefix("RESERVED ").context("answer to reserve")?.split(' ');
@@ -85,7 +86,7 @@ pub async fn send(port: u16, tally: &Tally) -> Result<()> {
     put.extend_from_slice(b"\r\n");
     let (mut begun, mut line) = (std::collections::VecDeque::new(), String::new());
     loop {
-        // What there is room for goes out in one write.
+        // Fill the window in one write.
         let count = tally.take(tally.window - begun.len());
         if count > 0 {
             writer.write_all(&put.repeat(count)).await?;
@@ -103,7 +104,7 @@ pub async fn send(port: u16, tally: &Tally) -> Result<()> {
             if let Some(began) = begun.pop_front() {
                 tally.sent(1, began).await;
             }
-            // Answers that are here already are read before the window is filled again.
+            // Read answers that have already arrived before filling the window again.
             if !reader.buffer().contains(&b'\n') {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What is compared: a product with its settings, and what these mean.
+//! The compared products with their settings and durability.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::redis_streams::Style;
 use crate::server::{Directory, Server, own_cpu};
 use crate::{amqp, beanstalkd, nats, peeklock, rabbitmq, redis_streams};
 
-/// How long completions that are not acknowledged may take.
+/// Time limit for completions without acknowledgement to take effect.
 const EMPTY_TIME_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -44,7 +44,7 @@ impl Contender {
         Self::Beanstalkd,
     ];
 
-    /// What it is, and how it is used.
+    /// Returns the product and its configuration, for the table.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Peeklock => "Peeklock, WebSocket binary",
@@ -58,7 +58,8 @@ impl Contender {
         }
     }
 
-    /// What an acknowledgement promises in this load; none if it does not take part.
+    /// Returns the durability of an acknowledgement in this load; `None` if the product does not
+    /// take part.
     pub const fn durability(self, load: Load) -> Option<&'static str> {
         let is_memory = matches!(load, Load::Memory);
         Some(match (self, is_memory) {
@@ -76,7 +77,7 @@ impl Contender {
         })
     }
 
-    /// How many messages it gets of so many: a sync for each of them takes its time.
+    /// Returns the number of messages to use: fewer for a product that syncs for each message.
     pub fn share(self, load: Load, messages: u64) -> u64 {
         match (self, load) {
             (Self::Beanstalkd, Load::Throughput | Load::Small) => messages / 10,
@@ -84,7 +85,7 @@ impl Contender {
         }
     }
 
-    /// The version that is installed.
+    /// Returns the installed version.
     pub fn version(self, peeklock: &Path) -> Result<String> {
         let mut command = match self {
             Self::Peeklock | Self::PeeklockAmqp => Command::new(peeklock),
@@ -105,7 +106,7 @@ impl Contender {
         let output = command.output().with_context(|| format!("{self:?} is not installed"))?;
         let text = String::from_utf8(output.stdout)?;
         let line = text.lines().next().unwrap_or_default();
-        // Redis says more than anybody wants to know.
+        // Redis prints further build details.
         Ok(line
             .split(" sha=")
             .next()
@@ -114,7 +115,7 @@ impl Contender {
             .to_owned())
     }
 
-    /// Runs a load on a new server, after a warming up of a tenth of it.
+    /// Runs a load on a new server, after a warm-up with a tenth of the messages.
     pub async fn run(
         self,
         program: &Path,
@@ -151,7 +152,8 @@ impl Contender {
         Ok(figures)
     }
 
-    /// Waits until nothing is left: where completions are not acknowledged they take their time.
+    /// Waits until the queue is empty, because completions without acknowledgement take effect
+    /// later.
     async fn is_empty(self, port: u16) -> Result<()> {
         let since = Instant::now();
         loop {

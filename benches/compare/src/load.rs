@@ -1,5 +1,5 @@
-//! The loads, and the state that all clients in a run share. The loads are the same as in `peeklock bench`:
-//! numbers of clients, windows, bytes, warming up and counting.
+//! The loads, and the state shared by all clients of a run. The loads are the same as in `peeklock
+//! bench`: number of clients, windows, body sizes, warm-up and counting.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -50,23 +50,23 @@ impl Load {
     }
 }
 
-/// What came of one run.
+/// Results of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Messages a second, through the whole cycle.
+    /// Messages per second through the whole cycle.
     pub rate: f64,
-    /// CPU seconds of the server for a million messages.
+    /// CPU seconds of the server per million messages.
     pub server_cpu: f64,
-    /// The same of the load.
+    /// CPU seconds of the load per million messages.
     pub load_cpu: f64,
-    /// From the call of send to its acknowledgement, in microseconds.
+    /// Time from the call of send to its acknowledgement, in microseconds.
     pub send_p50: f64,
     pub send_p99: f64,
-    /// What a sync of the disk takes at the median, where it was measured.
+    /// Median time of a disk sync, if measured.
     pub floor_p50: Option<f64>,
 }
 
-/// Counts messages on their way through.
+/// Counters of the messages of a run.
 pub struct Tally {
     pub window: usize,
     messages: u64,
@@ -100,7 +100,7 @@ impl Tally {
         &self.body
     }
 
-    /// Takes so many messages to send, or as many as there are left.
+    /// Takes up to `count` messages to send. Returns the number taken.
     pub fn take(&self, count: usize) -> usize {
         let left = self.messages - self.taken.get();
         let count = left.min(count as u64);
@@ -108,7 +108,8 @@ impl Tally {
         count as usize
     }
 
-    /// So many sends were acknowledged that began together. Returns when the next may follow.
+    /// Records `count` acknowledged sends that began together. Returns when the next send may
+    /// start.
     pub async fn sent(&self, count: usize, began: Instant) {
         let nanoseconds = began.elapsed().as_nanos() as u64;
         self.took.borrow_mut().saturating_record_n(nanoseconds, count as u32);
@@ -119,7 +120,7 @@ impl Tally {
         }
     }
 
-    /// So many messages were received; their bodies are as they should be.
+    /// Records received messages, and checks their bodies.
     pub fn received<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
         for body in bodies {
             ensure!(body.len() == self.body.len(), "a body of {} bytes came", body.len());
@@ -132,7 +133,7 @@ impl Tally {
         Ok(())
     }
 
-    /// So many were completed.
+    /// Records `count` completions.
     pub fn completed(&self, count: usize) {
         if self.one_at_a_time {
             self.completed.send_modify(|completed| *completed += count as u64);
@@ -143,7 +144,7 @@ impl Tally {
         self.is_all_received.subscribe().wait_for(|all| *all).await.map(drop).ok();
     }
 
-    /// What came of it.
+    /// Returns the results of the run.
     pub fn figures(&self, elapsed: Duration, server_cpu: f64, load_cpu: f64) -> Result<Figures> {
         ensure!(self.sent.get() == self.messages, "{} were sent", self.sent.get());
         ensure!(self.received.get() == self.messages, "{} were received", self.received.get());

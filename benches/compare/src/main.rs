@@ -1,9 +1,10 @@
-//! The same loads on Peeklock and on other brokers, in one run on one machine, and a table of the
-//! results. Run by `benches/compare/run`, which installs what is missing.
+//! Runs the same loads on Peeklock and on other brokers, in one run on one machine, and writes a
+//! table of the results. `benches/compare/run` installs missing programs and runs it.
 //!
-//! The loads are written to be no worse than what a user of each product would write: pipelined where
-//! the protocol can, with the usual client crate where there is one, on one thread, which shares the
-//! machine with the server as the load of Peeklock does. How each is used stands at the top of its file.
+//! Each load is at least as good as typical code for that product: pipelined where the protocol
+//! permits, with the usual client crate if there is one. It runs on one thread and shares the
+//! machine with the server, like Peeklock's load. The top of each file describes the use of its
+//! product.
 
 mod amqp;
 mod beanstalkd;
@@ -96,7 +97,8 @@ async fn run(flags: &Flags) -> Result<()> {
     let mut rounds: Rounds = Vec::new();
     for round in 0..usize::from(flags.rounds) {
         for load in loads {
-            // Each round begins with another, so that none always has the quiet moment.
+            // Each round starts with another product, so that none always runs at the same time of
+            // a round.
             let mut order = contenders.to_vec();
             order.rotate_left(round % contenders.len());
             for contender in order {

@@ -1,5 +1,5 @@
-//! NATS JetStream: a work-queue stream, asynchronous publishing, one durable pull consumer that all
-//! receivers share, and acknowledgements that are acknowledged (`+ACK` as a request).
+//! NATS JetStream load: a work-queue stream, asynchronous publishing, one durable pull consumer
+//! shared by all receivers, and acknowledged acknowledgements (`+ACK` as a request).
 
 use std::fs;
 use std::process::Command;

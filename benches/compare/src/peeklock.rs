@@ -1,5 +1,5 @@
-//! Peeklock, by the program itself: `peeklock bench` starts a broker of its own. Over AMQP it is driven by the same
-//! client as others, [`crate::amqp`].
+//! Peeklock load with the program itself: `peeklock bench` starts its own broker. Over AMQP it uses
+//! the same client as the other products, [`crate::amqp`].
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,10 +13,10 @@ use crate::server::{Directory, Server, free_port};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// The queue, as the JSON API names it.
+/// Path of the queue in the JSON API.
 const QUEUE: &str = "/$api/v1/queues/compare";
 
-/// A broker with everything on one port.
+/// Starts a broker with everything on one port.
 pub async fn start(
     program: &Path,
     directory: &Directory,
@@ -35,7 +35,7 @@ pub async fn start(
     Ok((server, port))
 }
 
-/// Where it is over AMQP 1.0.
+/// Returns the address over AMQP 1.0.
 pub const fn place(port: u16) -> Place {
     Place { port, address: "compare", password: None }
 }
@@ -64,7 +64,7 @@ async fn ask(port: u16, method: &str) -> Result<Value> {
     Ok(serde_json::from_str(body)?)
 }
 
-/// A bench that is told to end if nobody waits for it any more, so that it ends its broker.
+/// A bench process that is interrupted on drop, so that it ends its broker.
 struct Bench(Child);
 
 impl Drop for Bench {

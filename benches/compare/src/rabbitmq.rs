@@ -1,6 +1,6 @@
-//! RabbitMQ: a quorum queue on one node, publisher confirms, manual acknowledgement with a prefetch of
-//! the window. The protocol has no acknowledgement of an acknowledgement: it counts when it is sent. Its plugin
-//! `rabbitmq_amqp1_0` translates AMQP 1.0 into that, which [`crate::amqp`] speaks with it.
+//! RabbitMQ load: a quorum queue on one node, publisher confirms, and manual acknowledgement with a
+//! prefetch of the window. The protocol does not confirm acknowledgements, so they count when sent.
+//! Its plugin `rabbitmq_amqp1_0` translates AMQP 1.0, which [`crate::amqp`] uses.
 
 use std::fs;
 use std::process::Command;
@@ -20,16 +20,16 @@ use crate::amqp::Place;
 use crate::load::Tally;
 use crate::server::{Directory, Server, free_port};
 
-/// The script behind Debian's wrapper, which would change to another user.
+/// The script inside Debian's wrapper; the wrapper would change the user.
 const SCRIPT: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 const QUEUE: &str = "compare";
-/// A node listens a moment before it takes connections.
+/// Time limit until a listening node accepts connections.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long acknowledgements may take to reach the queue.
+/// Time for acknowledgements to reach the queue.
 pub const SETTLE_TIME: Duration = Duration::from_secs(3);
 const PERSISTENT: u8 = 2;
 
-/// The node and its port mapper; both end with it.
+/// The node and its port mapper; both end when dropped.
 pub async fn start(directory: &Directory) -> Result<(Vec<Server>, u16)> {
     let (port, mapper_port, distribution_port) = (free_port()?, free_port()?, free_port()?);
     let place = &directory.0;
@@ -65,7 +65,7 @@ pub async fn start(directory: &Directory) -> Result<(Vec<Server>, u16)> {
     Ok((vec![server, mapper], port))
 }
 
-/// Where it is over AMQP 1.0.
+/// Returns the address over AMQP 1.0.
 pub const fn place(port: u16) -> Place {
     Place { port, address: "/amq/queue/compare", password: Some(b"\0guest\0guest") }
 }
@@ -88,7 +88,7 @@ pub async fn prepare(port: u16) -> Result<()> {
 }
 
 pub async fn left(port: u16) -> Result<u64> {
-    // What is not acknowledged yet does not count as left, until its connection is closed.
+    // Unacknowledged messages do not count until their connection is closed.
     tokio::time::sleep(SETTLE_TIME + Duration::from_millis(500)).await;
     let (_connection, channel) = connect(port).await?;
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
@@ -145,7 +145,7 @@ pub async fn receive(port: u16, name: usize, tally: &Tally) -> Result<()> {
         delivery.ack(BasicAckOptions::default()).await?;
         tally.completed(1);
     }
-    // A channel keeps acknowledgements back while its queue is slow, and forgets them when it is closed.
+    // A channel delays acknowledgements while its queue is slow, and drops them when it is closed.
     tokio::spawn(async move {
         tokio::time::sleep(SETTLE_TIME).await;
         connection.close(200, "done".into()).await.ok();

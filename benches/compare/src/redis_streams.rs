@@ -1,4 +1,5 @@
-//! Redis streams with a consumer group: XADD, XREADGROUP of up to a window, XACK and XDEL, in two styles.
+//! Redis streams load with a consumer group: XADD, XREADGROUP of up to a window, XACK and XDEL, in
+//! two styles.
 
 use std::process::Command;
 use std::time::Instant;
@@ -35,7 +36,7 @@ pub async fn start(directory: &Directory, is_durable: bool) -> Result<(Server, u
 
 async fn connect(port: u16) -> Result<MultiplexedConnection> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/"))?;
-    // A receive waits as long as it says.
+    // A receive may wait for its whole time.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
@@ -53,13 +54,13 @@ pub async fn left(port: u16) -> Result<u64> {
     Ok(redis::cmd("XLEN").arg(STREAM).query_async(&mut connection).await?)
 }
 
-/// How commands are sent.
+/// Style of sending commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Many by hand in one pipeline; one XACK and one XDEL for all that was received at once.
+    /// Many commands per pipeline; one XACK and one XDEL for all messages of a receive.
     Pipelines,
-    /// One for each message, many under way on one connection, as programs are mostly written. The
-    /// client puts what is under way into one write.
+    /// One command per message, many in flight on one connection, as in most programs. The client
+    /// combines pending commands into one write.
     Single,
 }
 
@@ -145,7 +146,7 @@ async fn complete(mut connection: MultiplexedConnection, ids: &[&[u8]]) -> Resul
     Ok(())
 }
 
-/// Identities and bodies of `[[stream, [[id, [field, body]], ...]]]`; nil if nothing came in time.
+/// Returns ids and bodies of `[[stream, [[id, [field, body]], ...]]]`; nil after a timeout.
 fn entries(reply: &Value) -> Option<Vec<(&[u8], &[u8])>> {
     let Value::Array(streams) = reply else { return Some(Vec::new()) };
     let [Value::Array(stream)] = &streams[..] else { return None };

@@ -1,4 +1,4 @@
-//! A broker as a process on loopback, in a directory of its own.
+//! A broker process on loopback in its own directory.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result, bail};
 use tokio::net::TcpStream;
 
 const START_TIME_MAX: Duration = Duration::from_secs(90);
-/// Of `/proc`, the same on every Linux that Debian runs on.
+/// Clock ticks in `/proc`, the same on every Linux that Debian supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A directory that is removed when this is dropped.
+/// A directory that is removed on drop.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
@@ -32,12 +32,12 @@ impl Drop for Directory {
     }
 }
 
-/// A port that nobody listens on.
+/// Returns an unused port.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// A process with its descendants; ended when this is dropped.
+/// A process with its descendants, ended on drop.
 pub struct Server {
     child: Child,
     name: String,
@@ -51,13 +51,13 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // An interrupt at the terminal is for us, who end it.
+            // Its own process group: only this program handles an interrupt at the terminal.
             .process_group(0);
         let child = command.spawn().with_context(|| format!("{name} cannot be started"))?;
         Ok(Self { child, name: name.to_owned() })
     }
 
-    /// Waits until somebody listens.
+    /// Waits until the server listens.
     pub async fn listens(&mut self, port: u16, directory: &Directory) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
@@ -71,7 +71,7 @@ impl Server {
         Ok(())
     }
 
-    /// CPU seconds of the process and all below it.
+    /// Returns the CPU seconds of the process and its descendants.
     pub fn cpu(&self) -> f64 {
         let tree = tree(self.child.id());
         tree.iter().map(|id| stat(*id).map_or(0.0, |(_, cpu)| cpu)).sum()
@@ -91,12 +91,12 @@ impl Drop for Server {
     }
 }
 
-/// CPU seconds of this process.
+/// Returns the CPU seconds of this process.
 pub fn own_cpu() -> f64 {
     stat(std::process::id()).map_or(0.0, |(_, cpu)| cpu)
 }
 
-/// A process and all below it.
+/// Returns the ids of a process and its descendants.
 fn tree(root: u32) -> Vec<u32> {
     let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -115,7 +115,7 @@ fn tree(root: u32) -> Vec<u32> {
     tree
 }
 
-/// The parent of a process, and its CPU seconds.
+/// Returns the parent of a process, and its CPU seconds.
 fn stat(id: u32) -> Option<(u32, f64)> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

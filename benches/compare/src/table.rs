@@ -1,4 +1,4 @@
-//! The table, and its place in the documents.
+//! The table of results, and its place in the documents.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,14 +12,14 @@ use crate::load::{Figures, Load};
 const BEGIN: &str = "<!-- compare: begin; written by benches/compare/run -->";
 const END: &str = "<!-- compare: end -->";
 
-/// Everything that was measured, round by round.
+/// All results, round by round.
 pub type Rounds = Vec<(Contender, Load, Figures)>;
 
-/// What the machine was like.
+/// Description of the machine and the run.
 pub struct Setting {
     pub versions: Vec<String>,
     pub rounds: usize,
-    /// Messages of W1, of the others.
+    /// Number of messages of W1, and of the other loads.
     pub messages: (u64, u64),
     pub load_average: String,
 }
@@ -147,7 +147,7 @@ fn thousands(rate: f64) -> String {
     format!("{:.1} k", rate / 1e3)
 }
 
-/// Puts the table between its marks in a document.
+/// Replaces the table between its marks in a document.
 pub fn insert(path: &Path, table: &str) -> Result<()> {
     let text = fs::read_to_string(path)?;
     let marks = || format!("{} has no place for the table", path.display());

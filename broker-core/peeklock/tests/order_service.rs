@@ -1,5 +1,6 @@
-//! An order service as somebody writes it who knows actix, from the guide alone: duplicate detection, jobs, a filter with an
-//! action, sessions with state, a transaction, a reminder, a worker for dead letters, and a restart over the journal.
+//! An order service as an actix developer would write it from the guide: duplicate detection, jobs,
+//! a filter with an action, sessions with state, a transaction, a reminder, a worker for dead
+//! letters, and a restart over the journal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +36,7 @@ impl JobType for PlaceOrder {
     const NAME: &'static str = "place-order";
 }
 
-/// What the service tells the world.
+/// Messages of the service to the outside.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -51,7 +52,7 @@ impl Told {
     }
 }
 
-/// Takes orders: each is published, and has a reminder of its bill, or nothing of it happens.
+/// Takes orders: publishes each and schedules a reminder of its bill, in one transaction.
 struct Clerk(Client);
 
 impl Actor for Clerk {
@@ -83,14 +84,14 @@ impl Handler<Job<PlaceOrder>> for Clerk {
     }
 }
 
-/// Looks after what nobody else could do.
+/// Handles dead letters.
 async fn look_after(letter: Job<PlaceOrder>, told: Told) -> Outcome {
     let reason = letter.message.dead_letter_reason().unwrap_or("no reason");
     told.say(format!("order {} was refused: {reason}", letter.value.number));
     Ok(())
 }
 
-/// Ships what a customer has ordered, in that order, and counts it.
+/// Ships the orders of a customer in order, and counts them.
 async fn ship(step: SessionJob<PlaceOrder>, told: Told) -> Outcome {
     let count = step.session.state_json().await?.unwrap_or(0) + 1;
     step.session.set_state_json(&count).await?;
@@ -101,7 +102,7 @@ async fn ship(step: SessionJob<PlaceOrder>, told: Told) -> Outcome {
     Ok(())
 }
 
-/// What there shall be, and who works on it.
+/// Declares the entities and starts the workers.
 async fn open(client: &Client, told: &Told) -> Result<[Consumer; 4], Box<dyn Error>> {
     let once = QueueProperties::new()
         .with_duplicate_detection(Duration::from_secs(3_600))
@@ -140,7 +141,7 @@ fn order(number: u32, region: &str, cups: u32) -> Message {
     order.with_message_id(format!("order-{number}"))
 }
 
-/// Places an order, and tells whether it was placed before.
+/// Places an order. Returns whether it was already placed.
 async fn place(client: &Client, number: u32, region: &str, cups: u32) -> bool {
     let orders = client.sender("orders").unwrap();
     orders.send(order(number, region, cups)).await.unwrap().is_duplicate()
@@ -169,7 +170,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     drop(consumers);
     test.stop().await?;
 
-    // The next day, with what was kept.
+    // The next day, with the stored data.
     let test = TestBroker::start_with(Broker::builder().data_dir(&data)?).await?;
     let client = test.client();
     let _consumers = open(&client, &told).await?;

@@ -1,10 +1,10 @@
-//! What stands at the root of the package: what who embeds needs at first glance, and nothing that came by itself.
+//! Test of the names at the root of the crate: exactly the names that users need at first.
 
 use std::collections::BTreeSet;
 
 const SOURCE: &str = include_str!("../src/lib.rs");
 
-/// Words, in which messages and entities are described.
+/// Modules of plain types.
 const WORDS: [&str; 18] = [
     "clock",
     "command",
@@ -25,9 +25,9 @@ const WORDS: [&str; 18] = [
     "time",
     "transaction",
 ];
-/// A broker, and who may do what with it.
+/// The broker and its access control.
 const BROKER: [&str; 5] = ["Access", "Broker", "BrokerBuilder", "KeysIn", "StartError"];
-/// What a client opens.
+/// Handles that a client opens.
 const HANDLES: [&str; 14] = [
     "Admin",
     "BodyError",
@@ -74,7 +74,7 @@ const WORK: [&str; 27] = [
     "json_message",
     "core",
 ];
-/// Each by a feature.
+/// One module per feature.
 const FEATURES: [&str; 12] = [
     "amqp",
     "auth_jwt",
@@ -90,7 +90,7 @@ const FEATURES: [&str; 12] = [
     "websocket",
 ];
 
-/// The names behind `pub use ..::{}` and `pub mod` that begin a line.
+/// Returns the names in `pub use ..::{}` and `pub mod` at the beginning of a line.
 fn names() -> BTreeSet<&'static str> {
     let mut names = BTreeSet::new();
     for item in SOURCE.split("\npub ").skip(1) {
@@ -98,7 +98,7 @@ fn names() -> BTreeSet<&'static str> {
             names.extend(module.split_whitespace().next());
         } else if let Some(used) = item.strip_prefix("use ") {
             let list = used.split(';').next().unwrap_or_default();
-            // What is no list is no name either.
+            // An item without a list is not a name.
             let list = list.split_once("::{").map_or(list, |(_, names)| names);
             let list = list.trim_end_matches('}').split(',').map(str::trim);
             let list = list.map(|name| name.rsplit_once(" as ").map_or(name, |(_, name)| name));

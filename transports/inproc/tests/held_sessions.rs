@@ -1,6 +1,6 @@
-//! What a session costs that is accepted, worked off and given back, what a message costs within one, and
-//! what one takes of memory while it is held; beside a plain queue, in one run. Ignored, because other tests
-//! beside it would be measured too:
+//! Measures the cost of accepting, processing and giving back a session, the cost of a message
+//! within a session, and the memory of a held session, compared with a plain queue in the same run.
+//! Ignored, because other tests at the same time would distort the figures:
 //!
 //! ```console
 //! cargo test --release -p peeklock-inproc --test held_sessions -- --ignored --nocapture
@@ -16,7 +16,7 @@ use peeklock_core::message::Message;
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::{Client, SessionReceiver};
 
-/// Messages and sessions of each round, and rounds, of which the median counts.
+/// Messages and sessions of each round, and the number of rounds; the median counts.
 const COUNT: u32 = 5_000;
 const ROUNDS: usize = 7;
 const HELD: u32 = 4_000;
@@ -30,7 +30,7 @@ async fn send(client: &Client, path: &str, session: impl Fn(u32) -> Option<Strin
     assert!(sent.iter().all(Result::is_ok));
 }
 
-/// A session of one message, each step awaited.
+/// Processes sessions with one message each, one step at a time. Returns the time.
 async fn sessions(client: &Client) -> Duration {
     send(client, "sessions", |number| Some(format!("session {number}"))).await;
     let started = Instant::now();
@@ -43,7 +43,7 @@ async fn sessions(client: &Client) -> Duration {
     started.elapsed() / COUNT
 }
 
-/// A message within a session that is held, received and completed, each awaited.
+/// Receives and completes messages within a held session, one at a time. Returns the time.
 async fn within(client: &Client) -> Duration {
     send(client, "sessions", |_| Some("held".to_owned())).await;
     let session = client.accept_session("sessions", "held").await.unwrap();
@@ -57,7 +57,7 @@ async fn within(client: &Client) -> Duration {
     took
 }
 
-/// A message of a plain queue, received and completed, each awaited.
+/// Receives and completes messages of a plain queue, one at a time. Returns the time.
 async fn plain(client: &Client) -> Duration {
     send(client, "plain", |_| None).await;
     let receiver = client.receiver("plain").unwrap();
@@ -75,7 +75,7 @@ fn resident_kib() -> i64 {
     line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// DESIGN D3: what a held session costs.
+/// DESIGN D3: cost of a held session.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn a_session_that_is_held() {
@@ -85,7 +85,7 @@ async fn a_session_that_is_held() {
     client.admin().create_queue_with("sessions", by_session.clone()).await.unwrap();
     client.admin().create_queue_with("idle", by_session).await.unwrap();
     client.admin().create_queue_with("plain", QueueUpdate::default()).await.unwrap();
-    // First, while no memory is free that was used before.
+    // Measured first, while no freed memory can be reused.
     let before = resident_kib();
     let mut held: Vec<SessionReceiver> = Vec::new();
     for number in 0..HELD {

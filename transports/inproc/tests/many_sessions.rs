@@ -1,6 +1,6 @@
-//! 100,000 sessions with one message each, on the journal: what they take of memory, how long opening
-//! them takes after a restart, and whether the next one is found as fast as among a thousand. Ignored,
-//! because other tests beside it would be measured too:
+//! Measures 100,000 sessions with one message each on the journal: their memory, the time of a
+//! restart, and the time to find the next session compared with a thousand sessions. Ignored,
+//! because other tests at the same time would distort the figures:
 //!
 //! ```console
 //! cargo test --release -p peeklock-inproc --test many_sessions -- --ignored --nocapture
@@ -27,12 +27,12 @@ use local::Local;
 const SESSIONS: u64 = 100_000;
 const FEW: u64 = 1_000;
 const LIST: u64 = 1_000;
-/// Accepts that are measured together.
+/// Number of accepts per measurement.
 const ACCEPTS: u32 = 2_000;
 const MEMORY_MAX_KIB: i64 = 300 << 10;
 const OPENING_MAX: Duration = Duration::from_secs(2);
-/// How much longer an accept may take among a hundred times as many. A search through all of them
-/// would take a hundred times as long; a tree of a hundred times as many is two thirds higher.
+/// Maximum slowdown of an accept with a hundred times as many sessions. A linear search would take
+/// a hundred times as long; a tree is two thirds higher.
 const SLOWER_MAX: f64 = 4.0;
 
 async fn open(path: &Path) -> Local {
@@ -41,7 +41,7 @@ async fn open(path: &Path) -> Local {
     Local::new(broker)
 }
 
-/// Puts one message each into so many further sessions.
+/// Sends one message to each of these sessions.
 async fn fill(client: &Client, path: &str, sessions: std::ops::Range<u64>) {
     let sender = client.sender(path).unwrap();
     let mut first = sessions.start;
@@ -54,7 +54,7 @@ async fn fill(client: &Client, path: &str, sessions: std::ops::Range<u64>) {
     }
 }
 
-/// Accepts the next session and gives it back, again and again; the time of one.
+/// Accepts and gives back the next session repeatedly. Returns the time per accept.
 async fn accept(client: &Client, path: &str) -> Duration {
     let started = Instant::now();
     for _ in 0..ACCEPTS {
@@ -70,7 +70,7 @@ fn resident_kib() -> i64 {
     line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// SES-07, SES-16, DESIGN D3: sessions are cheap.
+/// SES-07, SES-16, DESIGN D3: limits on memory and time per session.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn a_hundred_thousand_sessions_are_cheap() {

@@ -1,6 +1,6 @@
-//! How fast handles are in process: lists, single sends, and a consumer with an empty handler. Ignored, because other
-//! tests beside it would be measured too:
-//! `cargo test --release -p peeklock-inproc --test speed -- --ignored --nocapture`
+//! Measures the in-process handles: lists, single sends, and a consumer with an empty handler.
+//! Ignored, because other tests at the same time would distort the figures: `cargo test --release
+//! -p peeklock-inproc --test speed -- --ignored --nocapture`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement prints what it found")]
 

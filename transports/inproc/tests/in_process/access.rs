@@ -1,4 +1,4 @@
-//! A client that may do what a principal may.
+//! Tests of a client with the rights of a principal.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use peeklock_core::message::Message;
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::Client;
 
-/// Grants the rights that the token names.
+/// An authorizer whose tokens name rights.
 struct Named;
 
 #[async_trait]
@@ -29,7 +29,7 @@ impl Authorizer for Named {
     }
 }
 
-/// What a client does, each with the action that the table knows it by.
+/// Performs the operation with this number, and returns it with its action in the broker's table.
 async fn operate(client: &Client, number: usize) -> Option<(Action, Result<(), BrokerError>)> {
     let (admin, message) = (client.admin(), || Message::new("a"));
     let zero = TimeSpan::ZERO;
@@ -82,8 +82,8 @@ async fn operate(client: &Client, number: usize) -> Option<(Action, Result<(), B
     })
 }
 
-/// SEC-05, SEC-17: a wrapped client may do what the table says of the rights of its principal; one that is not
-/// wrapped is not asked.
+/// SEC-05, SEC-17: a client with limited access may do exactly the actions that its rights permit.
+/// A client with full access is not checked.
 #[tokio::test]
 async fn a_wrapped_client_is_asked_for_every_right() {
     let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Named)).start().await.unwrap();

@@ -1,4 +1,4 @@
-//! Actors that are made as they are needed: what a panic costs, and what it does not.
+//! Tests of actors that are started on demand, and of the effect of panics.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -34,7 +34,7 @@ fn text(message: &Received) -> String {
     String::from_utf8(message.body().to_vec()).unwrap()
 }
 
-/// Tells what it gets, and panics, stops or answers as that says.
+/// Records its messages, and panics, stops or answers as the message demands.
 struct Worker {
     seen: mpsc::UnboundedSender<(String, u32)>,
 }
@@ -72,8 +72,8 @@ impl Handler<SessionDelivery> for Worker {
     }
 }
 
-/// SET-03, SET-35: a message that its actor does not survive ends as a dead letter, and costs no other message an
-/// attempt; the consumer goes on.
+/// SET-03, SET-35: a message that kills its actors ends as a dead letter and costs no other message
+/// an attempt. The consumer continues.
 #[actix::test]
 async fn a_worker_survives_a_panic() {
     let two = QueueUpdate { max_delivery_count: Some(2), ..QueueUpdate::default() };
@@ -112,7 +112,7 @@ async fn a_worker_survives_a_panic() {
     client.stop().await;
 }
 
-/// SES-19, SES-20: the same in sessions, each in its order.
+/// SES-19, SES-20: the same holds for sessions, each in order.
 #[actix::test]
 async fn a_worker_of_sessions_survives_a_panic() {
     let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
@@ -135,7 +135,8 @@ async fn a_worker_of_sessions_survives_a_panic() {
     client.stop().await;
 }
 
-/// Time goes on when nobody has anything to do: what waits for a second waits for no longer.
+/// Returns the reason of the end. The paused clock advances while all tasks are idle, so waits of a
+/// second are not real.
 async fn why_it_ended(consumer: &peeklock_inproc::Consumer) -> Condition {
     tokio::time::pause();
     let why = consumer.ended().await.unwrap();
@@ -144,7 +145,7 @@ async fn why_it_ended(consumer: &peeklock_inproc::Consumer) -> Condition {
     why.condition()
 }
 
-/// SES-31: an actor that is gone while nothing comes ends its consumer within a second.
+/// SES-31: an actor that stops while no messages arrive ends its consumer within a second.
 #[actix::test]
 async fn a_consumer_ends_with_its_actor_also_where_nothing_comes() {
     for is_by_session in [false, true] {
@@ -182,7 +183,7 @@ impl Handler<Stop> for Worker {
     }
 }
 
-/// Actors of an arbiter are made from wherever the consumer is; with the arbiter it ends.
+/// Actors of an arbiter serve a consumer in another runtime. The consumer ends with the arbiter.
 #[test]
 fn actors_of_an_arbiter_serve_another_runtime() {
     let system = actix::System::new();
@@ -208,7 +209,8 @@ fn actors_of_an_arbiter_serve_another_runtime() {
     arbiter.join().unwrap();
 }
 
-/// Where no actor can be started, no consumer begins, and it is said what to do: of messages, jobs and sessions.
+/// Where no actor can be started, no consumer starts, and the error names the remedy: for messages,
+/// jobs and sessions.
 #[tokio::test]
 async fn outside_of_an_actix_system_no_actor_consumes() {
     let client = client(QueueUpdate::default()).await;
@@ -248,7 +250,8 @@ async fn outside_of_an_actix_system_no_actor_consumes() {
     client.stop().await;
 }
 
-/// A function that panics in place of making an actor costs the message an attempt, and is asked again.
+/// A panic of the function that starts actors costs the message an attempt; the next attempt calls
+/// the function again.
 #[actix::test]
 async fn a_function_that_makes_no_actor_is_asked_again() {
     let client = client(QueueUpdate::default()).await;
@@ -295,7 +298,7 @@ impl Handler<Job<Order>> for Barista {
     }
 }
 
-/// They take jobs, and are tested without a broker.
+/// Actors take jobs, and can be tested without a broker.
 #[actix::test]
 async fn actors_take_jobs() {
     let baristas = jobs(actors(|| Barista.start().recipient::<Job<Order>>()));
@@ -308,7 +311,7 @@ async fn actors_take_jobs() {
     }
 }
 
-/// Books orders in the world outside, one at a time.
+/// Books orders in a simulated external system, one at a time.
 struct Clerk {
     books: Arc<Mutex<BTreeSet<String>>>,
     world: World,
@@ -334,7 +337,8 @@ impl Handler<Delivery> for Clerk {
     }
 }
 
-/// SET-28, SET-31: in every simulated world a worker of actors does all that it was sent, whatever happens to it.
+/// SET-28, SET-31: in every simulated run a worker of actors processes all messages, despite all
+/// mishaps.
 #[test]
 fn actors_are_simulated() {
     let passed = Simulation::new().seeds(0..30).run(|world| async move {
@@ -360,8 +364,8 @@ fn actors_are_simulated() {
     assert!(passed.mishaps.values().sum::<u64>() > 30, "{:?}", passed.mishaps);
 }
 
-/// RCV-16: an error that an actor turns into a refusal by `?` is logged with the queue, the sequence number and the id of its
-/// message, as that of a function is.
+/// RCV-16: an error that an actor converts to a refusal with `?` is logged with the queue, the
+/// sequence number and the id of its message, like the error of a function.
 #[actix::test]
 async fn an_error_of_an_actor_is_logged_with_its_message() {
     struct Clerk;

@@ -1,4 +1,4 @@
-//! Consumers in process: functions and actors, what they take ahead, and what they survive.
+//! Tests of consumers in process: functions and actors, prefetch, restarts and panics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ fn text(delivery: &Delivery) -> String {
     String::from_utf8(delivery.body().to_vec()).unwrap()
 }
 
-/// SET-01, SET-03, SET-05, SET-32, DEF-01: the outcome of a function settles, as that of an actor does, and a
-/// panic abandons.
+/// SET-01, SET-03, SET-05, SET-32, DEF-01: the outcome of a function settles its message, like the
+/// outcome of an actor, and a panic abandons it.
 #[tokio::test]
 async fn the_outcome_of_a_function_settles() {
     let client = client().await;
@@ -97,8 +97,8 @@ async fn the_outcome_of_a_function_settles() {
     client.stop().await;
 }
 
-/// RCV-16, RCV-19: beside the messages that the handler has, as many wait locked as the options say, and no more.
-/// When the consumer is stopped, those go back uncounted (RCV-14).
+/// RCV-16, RCV-19: in addition to the messages with the handler, exactly the configured number of
+/// messages wait locked. When the consumer is stopped, they are released uncounted (RCV-14).
 #[tokio::test]
 async fn what_is_taken_ahead_waits_locked_and_goes_back() {
     let client = client().await;
@@ -126,7 +126,7 @@ async fn what_is_taken_ahead_waits_locked_and_goes_back() {
     gate.add_permits(1);
     assert_eq!(arrivals.recv().await.unwrap(), "b");
     let stopping = tokio::spawn(async move { consumer.stop().await });
-    // What waited is there again while the handler still has its own.
+    // Prefetched messages are available again while the handler still has its own.
     let back = receiver.receive(TimeSpan::from_seconds(60)).await.unwrap().unwrap();
     assert_eq!((back.body().as_ref(), back.delivery_count()), (&b"c"[..], 1));
     gate.add_permits(1);
@@ -136,7 +136,7 @@ async fn what_is_taken_ahead_waits_locked_and_goes_back() {
     client.stop().await;
 }
 
-/// Stops itself with each message that says so; its supervisor starts it anew.
+/// Stops itself for messages that demand it; its supervisor restarts it.
 struct Restarted {
     seen: mpsc::UnboundedSender<(String, u32)>,
 }
@@ -162,7 +162,7 @@ impl Handler<Delivery> for Restarted {
     }
 }
 
-/// SET-03: an actor that is started anew by its supervisor goes on; what it had then is abandoned.
+/// SET-03: an actor restarted by its supervisor continues; its message at that time is abandoned.
 #[actix::test]
 async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer() {
     let client = client().await;
@@ -196,7 +196,7 @@ impl Handler<SessionDelivery> for Restarted {
     }
 }
 
-/// A session queue with such steps of one session, in this order.
+/// Creates a session queue with these steps of a session, in order.
 async fn steps(client: &Client, bodies: &[&str]) {
     let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
     client.admin().create_queue_with("steps", sessions).await.unwrap();
@@ -207,7 +207,7 @@ async fn steps(client: &Client, bodies: &[&str]) {
     }
 }
 
-/// SES-20: a session goes on with the actor that its supervisor has started anew, and with the message that it had.
+/// SES-20: a session continues with the restarted actor, and with the message that the actor had.
 #[actix::test]
 async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer_of_sessions() {
     let client = client().await;
@@ -225,7 +225,7 @@ async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer_of_sessions()
     client.stop().await;
 }
 
-/// SES-20, SET-03: a function that panics is asked again, before what is behind its message.
+/// SES-20, SET-03: a function that panics gets its message again, before later ones.
 #[tokio::test]
 async fn a_panic_of_a_function_does_not_end_its_consumer_of_sessions() {
     let client = client().await;
@@ -250,8 +250,8 @@ async fn a_panic_of_a_function_does_not_end_its_consumer_of_sessions() {
     client.stop().await;
 }
 
-/// No supervisor survives a panic of its actor: the message is given back, and the consumer ends and says why, to whoever
-/// waits for that and to the log.
+/// No supervisor survives a panic of its actor: the message is given back, and the consumer ends
+/// and reports the reason to waiting callers and in the log.
 #[actix::test]
 async fn a_panic_of_a_supervised_actor_ends_its_consumer_and_is_told() {
     let client = client().await;
@@ -275,7 +275,7 @@ async fn a_panic_of_a_supervised_actor_ends_its_consumer_and_is_told() {
     client.stop().await;
 }
 
-/// RCV-10: who may stop a consumer may wait for its end too, and so may others at the same time.
+/// RCV-10: several callers can wait for the end of a consumer, also while another stops it.
 #[tokio::test]
 async fn a_consumer_is_stopped_while_others_wait_for_its_end() {
     let client = client().await;
@@ -301,14 +301,15 @@ fn done(_: Delivery) -> std::future::Ready<Result<(), Refusal>> {
     std::future::ready(Ok(()))
 }
 
-/// SET-01, SET-05, SET-32, RTY-01: what a handler fails with says what becomes of the message: a body that cannot be read
-/// is dead-lettered, what the broker or the world refuses is abandoned, what is settled stays so.
+/// SET-01, SET-05, SET-32, RTY-01: the error of a handler determines the settlement. An unreadable
+/// body dead-letters the message, an error of the broker or of I/O abandons it, and a message that
+/// is already settled stays so.
 #[tokio::test]
 async fn what_a_handler_fails_with_decides() {
     let client = client().await;
     let (seen, mut arrivals) = mpsc::unbounded_channel();
     let other = Arc::new(client.receiver("orders").unwrap());
-    // What is released has the same count when it comes again.
+    // A released message has the same delivery count when it is delivered again.
     let left = Arc::new(AtomicBool::new(false));
     let handler = move |delivery: Delivery| {
         let (seen, other, left) = (seen.clone(), Arc::clone(&other), Arc::clone(&left));
@@ -354,11 +355,12 @@ async fn what_a_handler_fails_with_decides() {
     client.stop().await;
 }
 
-/// SET-03, SET-05: so do what cannot be written, what takes too long, and the state of a session that is not what the
-/// handler reads; that stays as it is, also when a handler sets one that cannot be written.
+/// SET-03, SET-05: the same holds for a value that cannot be written, a timeout, and a session
+/// state with another type. The state is unchanged, also after setting a value that cannot be
+/// written.
 #[tokio::test]
 async fn what_a_handler_writes_waits_for_and_remembers_decides_too() {
-    // JSON has no keys of two numbers.
+    // JSON does not support pairs as keys.
     fn unwritable() -> BTreeMap<(u8, u8), &'static str> {
         BTreeMap::from([((1, 2), "coffee")])
     }
@@ -400,7 +402,7 @@ async fn what_a_handler_writes_waits_for_and_remembers_decides_too() {
     assert_eq!(of("told").given_in(&session, &told).await, Settlement::Complete);
 }
 
-/// RCV-10, RCV-14: a receiver is a stream of what comes, and what is not asked for is not taken.
+/// RCV-10, RCV-14: a receiver provides a stream of messages, and takes only requested messages.
 #[tokio::test]
 async fn a_receiver_is_a_stream() {
     let client = client().await;
@@ -423,7 +425,7 @@ async fn a_receiver_is_a_stream() {
     client.stop().await;
 }
 
-/// RCV-10: the stream is given away, and goes on without the receiver that it is of.
+/// RCV-10: the stream can move to another task, and continues without its receiver.
 #[tokio::test]
 async fn a_stream_outlives_its_receiver() {
     let client = client().await;

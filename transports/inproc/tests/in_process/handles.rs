@@ -1,6 +1,5 @@
-//! What only the in-process transport has: handles that are dropped, futures that are cancelled, and
-
-//! actors as receivers. What every transport shares is in the conformance suite.
+//! Tests of features that only the in-process transport has: dropped handles, cancelled futures,
+//! and actors as receivers. The conformance suite tests the features of all transports.
 
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ async fn client() -> (Arc<ManualClock>, Local) {
     (clock, client)
 }
 
-/// A client whose store stores nothing until it is told to: what is sent stays in flight.
+/// Returns a client whose store stores nothing until released: sends stay in flight.
 async fn held_client() -> (Arc<FaultStore>, Local) {
     let store = FaultStore::at_once(1, u64::MAX);
     let broker =
@@ -39,7 +38,7 @@ async fn held_client() -> (Arc<FaultStore>, Local) {
     (store, client)
 }
 
-/// Lets the store work again; what it held back is stored with the next thing that it is given.
+/// Releases the store; held operations are stored with the next one.
 async fn let_go(store: &FaultStore, client: &Client) {
     store.complete_at_once(true);
     client.admin().create_queue("next").await.unwrap();
@@ -49,8 +48,9 @@ async fn stop(client: Local) {
     client.stop().await;
 }
 
-/// DLQ-14, DUP-02, TXN-08: sent as it is, a dead letter is dropped as the duplicate of itself. Its copy is taken in one
-/// transaction with it, and has what the sender has set and nothing of the dead-lettering.
+/// DLQ-14, DUP-02, TXN-08: a dead letter that is sent unchanged is dropped as its own duplicate.
+/// Its copy is accepted in one transaction with it, and has the sender's properties without the
+/// dead-letter properties.
 #[tokio::test]
 async fn a_dead_letter_goes_back_to_its_queue_as_a_copy() {
     let (_, client) = client().await;
@@ -133,15 +133,15 @@ async fn a_cancelled_receive_takes_nothing() {
     stop(client).await;
 }
 
-/// RCV-14: a message that was locked for a receive which nobody polls any more comes back uncounted.
+/// RCV-14: a message that was locked for a receive which is no longer polled is released uncounted.
 #[tokio::test]
 async fn a_message_locked_for_a_dropped_receive_comes_back_uncounted() {
     let (_, client) = client().await;
     let receiver = client.receiver("orders").unwrap();
     let mut waiting = Box::pin(receiver.receive(TimeSpan::from_seconds(60)));
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    // The waiting call gets the message; its answer is there before the send is acknowledged or
-    // soon after, and is dropped without having been looked at.
+    // The waiting receive gets the message; its answer arrives around the acknowledgement of the
+    // send, and is dropped without being polled.
     client.sender("orders").unwrap().send(Message::new("a")).await.unwrap();
     let peeked = receiver.peek_next(10).await.unwrap();
     assert_eq!(peeked.len(), 1);
@@ -151,8 +151,8 @@ async fn a_message_locked_for_a_dropped_receive_comes_back_uncounted() {
     stop(client).await;
 }
 
-/// SND-13, SND-14: a bound of ten admits exactly ten, counted from the call of send, and the eleventh waits until one of
-/// them has completed; behind the bound there is no queue from which it would be sent.
+/// SND-13, SND-14: a limit of ten admits exactly ten sends, counted from the call of send. The
+/// eleventh waits until one completes, and there is no queue that would send it earlier.
 #[tokio::test]
 async fn the_bound_on_sends_in_flight_holds() {
     let (store, client) = held_client().await;
@@ -167,14 +167,14 @@ async fn the_bound_on_sends_in_flight_holds() {
     for send in sends {
         numbers.push(send.await.unwrap().0);
     }
-    // Ten were on their way; the others get their places only now, when they are asked again.
+    // Ten sends were in flight. The others get their places only when they are polled again.
     assert_eq!(numbers, (1..=10).collect::<Vec<u64>>());
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.active, 10);
     for send in rest.drain(..) {
         numbers.push(send.await.unwrap().0);
     }
     assert_eq!(numbers, (1..=25).collect::<Vec<u64>>());
-    // A list larger than the bound takes all of it and passes alone.
+    // A list larger than the limit takes all places and is sent by itself.
     let many = sender.send_many((0..50).map(|_| Message::new("a")).collect()).await;
     assert!(many.iter().all(Result::is_ok));
     stop(client).await;
@@ -193,8 +193,8 @@ async fn two_brokers_live_in_one_process() {
     stop(other).await;
 }
 
-/// ENT-15, ADR-14: a handle of a deleted queue answers that the entity is gone, also while it waits,
-/// and also when its path was created again.
+/// ENT-15, ADR-14: a handle of a deleted queue reports that the entity is gone, also while it
+/// waits, and also after its path was created again.
 #[tokio::test]
 async fn deleting_a_queue_tells_those_who_wait() {
     let (_, client) = client().await;
@@ -210,7 +210,7 @@ async fn deleting_a_queue_tells_those_who_wait() {
     stop(client).await;
 }
 
-/// Typed bodies: what goes in as a value comes out as one.
+/// Typed bodies: a value survives the round trip.
 #[tokio::test]
 async fn bodies_are_typed_by_serde() {
     let (_, client) = client().await;
@@ -224,7 +224,7 @@ async fn bodies_are_typed_by_serde() {
     stop(client).await;
 }
 
-/// What the test actor does with a message, by its body.
+/// The test actor; the body of a message determines its action.
 struct Worker {
     seen: mpsc::UnboundedSender<(String, u32)>,
 }
@@ -252,8 +252,8 @@ impl Handler<Delivery> for Worker {
     }
 }
 
-/// An actor's outcome settles: `Ok` completes, a refusal does what it says (SET-01, SET-03, SET-05,
-/// DEF-01).
+/// SET-01, SET-03, SET-05, DEF-01: an actor's outcome settles its message: `Ok` completes, a
+/// refusal selects another settlement.
 #[actix::test]
 async fn the_outcome_of_an_actors_handler_settles() {
     let (_, client) = client().await;
@@ -287,8 +287,8 @@ async fn the_outcome_of_an_actors_handler_settles() {
     stop(client).await;
 }
 
-/// A handler that panics abandons its message: nothing is lost, and the next consumer gets it. The consumer ends and says
-/// why, since nobody is left whom it could give messages to.
+/// A handler that panics abandons its message: nothing is lost, and the next consumer gets it. The
+/// consumer ends and reports the reason, because it has no handler any more.
 #[actix::test]
 async fn a_panicking_actor_abandons_its_message() {
     let (_, client) = client().await;
@@ -309,7 +309,7 @@ async fn a_panicking_actor_abandons_its_message() {
     stop(client).await;
 }
 
-/// ENT-24: a consumer is told when its queue no longer lets anybody receive.
+/// ENT-24: a consumer ends with the reason when its queue is disabled for receiving.
 #[actix::test]
 async fn a_consumer_ends_when_the_queue_is_disabled() {
     let (_, client) = client().await;
@@ -324,7 +324,7 @@ async fn a_consumer_ends_when_the_queue_is_disabled() {
     stop(client).await;
 }
 
-/// SND-07: several sends are under way at once on one sender; each is settled by itself.
+/// SND-07: several sends of a sender are in flight at a time; each has its own result.
 #[tokio::test]
 async fn sends_are_pipelined_and_settled_one_by_one() {
     let (store, client) = held_client().await;
@@ -343,8 +343,8 @@ async fn sends_are_pipelined_and_settled_one_by_one() {
     stop(client).await;
 }
 
-/// RCV-19, RCV-20: what a consumer took ahead is locked from the moment it was taken, and counts as a
-/// failed delivery when its lock runs out.
+/// RCV-19, RCV-20: a prefetched message is locked from the time it was received, and counts as a
+/// failed delivery when its lock expires.
 #[actix::test]
 async fn a_message_taken_ahead_is_locked_and_counts_when_its_lock_ends() {
     struct Stuck(mpsc::UnboundedSender<u32>);
@@ -374,7 +374,7 @@ async fn a_message_taken_ahead_is_locked_and_counts_when_its_lock_ends() {
     stop(client).await;
 }
 
-/// Whether there is a queue is an answer, and only what can be no path is an error.
+/// The absence of a queue is a result; only an invalid path is an error.
 #[tokio::test]
 async fn a_queue_exists_or_not() {
     let (_, client) = client().await;
@@ -386,7 +386,8 @@ async fn a_queue_exists_or_not() {
     stop(client).await;
 }
 
-/// A stop waits for the message that a handler has, by its lock, and not for its grace.
+/// A stop waits for a handler's message as long as its lock lasts, instead of the whole grace
+/// period.
 #[tokio::test]
 async fn a_stop_returns_when_nothing_is_held() {
     let (_, client) = client().await;

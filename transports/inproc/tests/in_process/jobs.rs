@@ -1,4 +1,5 @@
-//! Jobs of a type: sent as such, taken by functions and actors, and dead-lettered where they are none.
+//! Tests of typed jobs: sending, handling by functions and actors, and dead-lettering of other
+//! messages.
 
 use actix::{Actor, ActorContext as _, Context, Handler, ResponseFuture};
 use peeklock_core::Broker;
@@ -33,7 +34,8 @@ async fn client() -> Local {
     client
 }
 
-/// What is sent as a job comes to a function as one; an id, a session and an instant are those of its message.
+/// A job arrives at a function as a typed value; an id, a session and an instant are properties of
+/// its message.
 #[tokio::test]
 async fn a_function_takes_jobs() {
     let client = client().await;
@@ -58,8 +60,8 @@ async fn a_function_takes_jobs() {
     client.stop().await;
 }
 
-/// SET-05: what is no such job is dead-lettered, with a reason for programs and a description that names the type and
-/// what is wrong. The handler sees none of it.
+/// SET-05: a message that is not such a job is dead-lettered, with a reason for programs and a
+/// description with the type and the flaw. The handler never sees it.
 #[tokio::test]
 async fn what_is_no_job_is_dead_lettered_and_says_why() {
     let client = client().await;
@@ -102,7 +104,7 @@ async fn what_is_no_job_is_dead_lettered_and_says_why() {
     for (message, ..) in &wrong {
         sender.send(message.clone()).await.unwrap();
     }
-    // These are jobs: without a subject, and with a content type that says more.
+    // Valid jobs: without a subject, and with a parameter in the content type.
     for number in [6, 7] {
         let message = json_message(&Invoice { number }).unwrap();
         let message = message.with_content_type("Application/JSON; charset=utf-8");
@@ -125,7 +127,7 @@ async fn what_is_no_job_is_dead_lettered_and_says_why() {
     client.stop().await;
 }
 
-/// What a handler refuses, it refuses as with any message; a job of a session brings its session along (SES-24).
+/// A refusal works as for any message. A job of a session contains its session (SES-24).
 #[tokio::test]
 async fn jobs_of_sessions_have_their_session() {
     let client = client().await;
@@ -148,7 +150,7 @@ async fn jobs_of_sessions_have_their_session() {
     client.stop().await;
 }
 
-/// Says what it got of which session, and refuses what is over 9.
+/// Records each job with its session, and refuses numbers over 9.
 async fn book(
     job: SessionJob<Invoice>,
     seen: mpsc::UnboundedSender<(String, u32)>,
@@ -175,8 +177,8 @@ impl Handler<SessionJob<Invoice>> for Booker {
     }
 }
 
-/// SES-19, SET-05: jobs of sessions come in their order, each with its session, to functions and to actors alike; what is
-/// none is dead-lettered and says why, and holds up nothing.
+/// SES-19, SET-05: functions and actors get jobs of sessions in order, each with its session.
+/// Another message is dead-lettered with the reason, and does not block the session.
 #[actix_rt::test]
 async fn functions_and_actors_take_jobs_of_sessions() {
     let client = client().await;
@@ -240,7 +242,8 @@ impl Handler<Job<Invoice>> for Bookkeeper {
     }
 }
 
-/// An actor takes jobs as mail; when it is gone, its consumer ends and says so.
+/// An actor receives jobs as actor messages. When the actor stops, its consumer ends with the
+/// reason.
 #[actix_rt::test]
 async fn an_actor_takes_jobs() {
     let client = client().await;
@@ -257,7 +260,7 @@ async fn an_actor_takes_jobs() {
     client.stop().await;
 }
 
-/// What cannot be written as JSON is refused before anything is sent.
+/// A value that cannot be written as JSON is refused before anything is sent.
 #[tokio::test]
 async fn a_job_that_cannot_be_written_is_not_sent() {
     #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! A consumer whose entity fails: it is rebuilt from the store, and the consumer goes on.
+//! Tests of a consumer whose entity fails and is rebuilt from the store.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::log::Log;
 
 const SHARD: Shard = Shard(0);
 
-/// Sends a message that the store does not take, which ends the entity.
+/// Sends a message whose storing fails, which ends the entity.
 async fn fail(store: &FaultStore, client: &Local) {
     store.complete_at_once(false);
     let sender = client.sender("orders").unwrap();
@@ -31,8 +31,9 @@ async fn fail(store: &FaultStore, client: &Local) {
     assert_eq!((error.condition(), error.retryable()), (Condition::InternalError, true));
 }
 
-/// SET-31, SET-25: the link that the entity has closed is made anew after a pause; what was not settled comes again,
-/// uncounted, and what was in hand with the handler is settled too late, which is logged.
+/// SET-31, SET-25: a link closed by its entity is attached again after a pause. Unsettled messages
+/// are delivered again, uncounted. The settlement of a message with a handler comes too late, which
+/// is logged.
 #[tokio::test(start_paused = true)]
 async fn a_consumer_goes_on_when_its_entity_is_rebuilt() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -76,8 +77,8 @@ async fn a_consumer_goes_on_when_its_entity_is_rebuilt() {
     client.stop().await;
 }
 
-/// RCV-16: an entity that has failed too often is closed until the broker is restarted, and a consumer ends with that rather
-/// than try for ever.
+/// RCV-16: an entity that has failed too often is closed until the broker restarts, and a consumer
+/// then ends instead of retrying forever.
 #[tokio::test(start_paused = true)]
 async fn a_consumer_ends_when_its_entity_is_closed_for_good() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -87,7 +88,7 @@ async fn a_consumer_ends_when_its_entity_is_closed_for_good() {
     let handler = |_: Delivery| std::future::ready(Ok(()));
     let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
     for _ in 0..3 {
-        // It is there again.
+        // The entity exists again.
         client.admin().queue("orders").await.unwrap();
         fail(&store, &client).await;
     }

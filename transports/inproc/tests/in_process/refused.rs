@@ -1,4 +1,5 @@
-//! What a handler decides and the broker refuses: it is logged with its reason, and the message is not left locked.
+//! Tests of settlements that the broker refuses: each is logged with its reason, and the message
+//! does not stay locked.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ fn text(message: &Received) -> String {
     String::from_utf8(message.body().to_vec()).unwrap()
 }
 
-/// What no broker takes, at the first attempt of a message that asks for it.
+/// Returns a refusal that no broker accepts, for the first attempt of a message that demands it.
 fn asked_for(message: &Received) -> Result<(), Refusal> {
     match (text(message).as_str(), message.delivery_count()) {
         ("later", 1) => Err(Refusal::retry_after(TimeSpan::from_days(8))),
@@ -48,8 +49,8 @@ fn are_logged(log: &Log, path: &str) {
     }
 }
 
-/// RTY-02, SET-03, SES-20: in a session as elsewhere a message is abandoned plainly if what was said of it is refused,
-/// and the consumer goes on.
+/// RTY-02, SET-03, SES-20: in a session a message is abandoned if its settlement is refused, and
+/// the consumer continues.
 #[tokio::test]
 async fn a_refused_settlement_does_not_end_a_session_consumer() {
     let test = TestBroker::start().await.unwrap();
@@ -78,7 +79,7 @@ async fn a_refused_settlement_does_not_end_a_session_consumer() {
     assert_eq!(client.admin().queue("steps").await.unwrap().counts.total(), 0);
 }
 
-/// The same without a session.
+/// RTY-02, SET-03: the same holds without sessions.
 #[tokio::test]
 async fn a_refused_settlement_is_logged_and_the_message_abandoned() {
     let test = TestBroker::start().await.unwrap();
@@ -98,7 +99,7 @@ async fn a_refused_settlement_is_logged_and_the_message_abandoned() {
     while attempts.len() < ATTEMPTS.len() {
         attempts.push(arrivals.recv().await.unwrap());
     }
-    // What is refused has made room for the next one by then.
+    // Deliveries may overlap, so compare without order.
     attempts.sort();
     let mut expected = ATTEMPTS.map(|(body, count)| (body.to_owned(), count));
     expected.sort();
@@ -108,7 +109,7 @@ async fn a_refused_settlement_is_logged_and_the_message_abandoned() {
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.total(), 0);
 }
 
-/// A client of a broker whose time stands still, which is not waited for until it is idle.
+/// Returns a client of a broker with a manual clock, which does not wait for the broker to be idle.
 async fn client(queue: &str, requires_session: bool) -> (Arc<ManualClock>, Broker, Client) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let broker =
@@ -120,8 +121,8 @@ async fn client(queue: &str, requires_session: bool) -> (Arc<ManualClock>, Broke
     (clock, broker, client)
 }
 
-/// SET-25: who settles too late is told so, with the lock of a message and with that of a session; it may be that the
-/// work is done twice.
+/// SET-25: a settlement after the end of the lock of a message or of a session is logged, because
+/// the work may be done twice.
 #[tokio::test]
 async fn a_settlement_that_comes_too_late_is_logged() {
     for (is_session, condition) in [(false, "MessageLockLost"), (true, "SessionLockLost")] {
@@ -154,14 +155,14 @@ async fn a_settlement_that_comes_too_late_is_logged() {
         };
         assert_eq!(arrivals.recv().await, Some(1));
         clock.advance(TimeSpan::from_seconds(61));
-        // Whatever is asked now finds that the lock has run out.
+        // Any request makes the entity notice that the lock has expired.
         assert!(client.receiver("orders").unwrap().peek(Default::default(), 1).await.is_ok());
         gate.add_permits(1);
         assert_eq!(arrivals.recv().await, Some(2));
         gate.add_permits(1);
         consumer.stop().await;
         let line = log.line(REFUSED);
-        // A handler that blocked its thread is the usual cause, and the log says so.
+        // The log names the usual cause: a handler that blocked its thread.
         let expected =
             ["WARN", "spawn_blocking", condition, "path=\"orders\"", "sequence_number=1 "];
         assert!(expected.iter().all(|part| line.contains(part)), "{line}");
@@ -169,7 +170,7 @@ async fn a_settlement_that_comes_too_late_is_logged() {
     }
 }
 
-/// What a handler has settled itself is nothing to be told.
+/// A message that its handler has already settled causes no log line.
 #[tokio::test]
 async fn what_is_settled_already_is_not_logged() {
     let test = TestBroker::start().await.unwrap();
@@ -192,7 +193,8 @@ async fn what_is_settled_already_is_not_logged() {
     assert_eq!(log.text(), "");
 }
 
-/// Where a handler says that it has begun, and then what it was told, once it is let go on.
+/// A channel for the handler's start and for the result of its settlement, and a gate that lets it
+/// continue.
 type Desk = (mpsc::UnboundedSender<Option<Result<(), Condition>>>, Arc<Semaphore>);
 
 async fn awaited(
@@ -209,8 +211,8 @@ fn bad() -> Refusal {
     Refusal::dead_letter("Bad", "as asked")
 }
 
-/// SET-01, SET-05, SET-25: a handler that awaits the settlement of its message is told what became of it, also that it
-/// came too late; in a session likewise. What it awaited is not told by the log again.
+/// SET-01, SET-05, SET-25: a handler that awaits the settlement of its message gets the result,
+/// also if it came too late, and also in a session. The log does not repeat it.
 #[tokio::test]
 async fn a_handler_awaits_its_settlement() {
     for (is_session, lost) in
@@ -252,7 +254,7 @@ async fn a_handler_awaits_its_settlement() {
             if body == "late" {
                 assert_eq!(log.text(), "");
                 clock.advance(TimeSpan::from_seconds(61));
-                // Whatever is asked now finds that the lock has run out.
+                // Any request makes the entity notice that the lock has expired.
                 let receiver = client.receiver("orders").unwrap();
                 assert!(receiver.peek(Default::default(), 1).await.is_ok());
                 gate.add_permits(1);
@@ -269,8 +271,8 @@ async fn a_handler_awaits_its_settlement() {
     }
 }
 
-/// DLQ-07, RTY-05, SET-38: a dead letter cannot be dead-lettered again. A handler that asks for it leaves no lock: the
-/// message comes again after a while.
+/// DLQ-07, RTY-05, SET-38: a dead letter cannot be dead-lettered again. If a handler demands it,
+/// the message does not stay locked; it is delivered again after a while.
 #[tokio::test]
 async fn a_dead_letter_that_is_dead_lettered_rests() {
     let test = TestBroker::start().await.unwrap();
@@ -299,7 +301,7 @@ async fn a_dead_letter_that_is_dead_lettered_rests() {
     test.advance(TimeSpan::from_seconds(59)).await;
     assert!(arrivals.try_recv().is_err(), "not at once");
     test.advance(TimeSpan::from_seconds(1)).await;
-    // SET-38: nothing is counted in a dead-letter queue.
+    // SET-38: a dead-letter queue does not count deliveries.
     assert_eq!(arrivals.try_recv().unwrap(), first);
     consumer.stop().await;
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.dead_letter, 1);

@@ -1,4 +1,5 @@
-//! For how long consumers renew locks, in a simulated world, whose time passes when nobody has anything to do.
+//! Tests of the duration of lock renewal, in a simulation whose time advances while all tasks are
+//! idle.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -15,10 +16,11 @@ use crate::log::Log;
 const LOCK: TimeSpan = TimeSpan::from_minutes(1);
 const TOO_LONG: &str = "a lock is no longer renewed";
 
-/// When the handler got the message.
+/// Times at which the handler got the message.
 type Begun = Arc<Mutex<Vec<Timestamp>>>;
 
-/// Has a handler take so long for the first delivery of a message, and says when it got which.
+/// Runs a handler that takes `takes` for the first delivery of a message, and returns the times of
+/// its deliveries.
 fn begun(takes: TimeSpan, max: Option<TimeSpan>, by_session: bool) -> Vec<Timestamp> {
     let begun = Begun::default();
     let seen = Arc::clone(&begun);
@@ -69,7 +71,8 @@ async fn work(
     Ok(())
 }
 
-/// SET-17, SES-14: within the bound, which is 5 minutes, the lock stays, of a message and of a session.
+/// SET-17, SES-14: the lock of a message or session is renewed within the time limit, 5 minutes by
+/// default.
 #[test]
 fn a_lock_is_renewed_while_the_handler_runs() {
     for by_session in [false, true] {
@@ -82,7 +85,8 @@ fn a_lock_is_renewed_while_the_handler_runs() {
     }
 }
 
-/// SET-28, SES-15: beyond it, it is left to run out, with a warning, and the message is delivered again.
+/// SET-28, SES-15: after the limit the lock expires with a warning, and the message is delivered
+/// again.
 #[test]
 fn a_lock_is_not_renewed_for_ever() {
     for by_session in [false, true] {
@@ -99,7 +103,7 @@ fn a_lock_is_not_renewed_for_ever() {
     }
 }
 
-/// SET-28: without renewal it ends when it ends, and nothing is to be warned of.
+/// SET-28: without renewal the lock expires after its duration, without a warning.
 #[test]
 fn a_lock_that_is_not_to_be_renewed_ends() {
     for by_session in [false, true] {
@@ -111,7 +115,7 @@ fn a_lock_that_is_not_to_be_renewed_ends() {
     }
 }
 
-/// RCV-19: a message that has waited for its handler has the whole time with it.
+/// RCV-19: a message that has waited gets the whole time limit with its handler.
 #[test]
 fn the_time_begins_anew_with_the_handler() {
     let begun = Begun::default();
@@ -123,8 +127,9 @@ fn the_time_begins_anew_with_the_handler() {
     assert_eq!(begun.lock().unwrap().len(), 2, "each is delivered once");
 }
 
-/// RCV-19, SET-28: one that has waited for longer than that is renewed no more, which is said of it and not of its
-/// handler; but with its handler it is, as long as its lock is there.
+/// RCV-19, SET-28: the lock of a message that waits longer than the limit is no longer renewed, and
+/// the log names the wait as the reason. Once the handler gets the message while the lock lasts,
+/// the lock is renewed again.
 #[test]
 fn a_message_that_waited_for_too_long_is_renewed_with_its_handler() {
     let begun = Begun::default();
@@ -143,7 +148,8 @@ fn a_message_that_waited_for_too_long_is_renewed_with_its_handler() {
     assert_eq!(too_long, 3, "{}", log.text());
 }
 
-/// SET-28: one whose lock has run out while it waited is not given to the handler, since it is delivered again.
+/// SET-28: a message whose lock has expired while it waited is not given to the handler, because it
+/// is delivered again.
 #[test]
 fn a_message_whose_lock_ran_out_while_it_waited_is_not_begun() {
     for renewal in [TimeSpan::ZERO, TimeSpan::from_minutes(1)] {
@@ -159,7 +165,8 @@ fn a_message_whose_lock_ran_out_while_it_waited_is_not_begun() {
     }
 }
 
-/// The first delivery of the first message takes so long, and holds up the second.
+/// Runs a handler whose first delivery of the first message takes `takes`, and so delays the second
+/// message.
 async fn hold_up(
     world: World,
     seen: Arc<Mutex<Vec<(String, u32)>>>,
@@ -189,8 +196,8 @@ async fn hold_up(
     Ok(())
 }
 
-/// SET-18, SET-28: with one lock kept that lasts long, those that come after LockDuration was lowered are renewed in their
-/// own time, and nobody else gets their messages.
+/// SET-18, SET-28: next to a lock with a long duration, locks received after LockDuration was
+/// lowered are renewed in time, so no other receiver gets their messages.
 #[test]
 fn a_shorter_lock_does_not_wait_for_a_longer_one() {
     let begun = Begun::default();
@@ -202,7 +209,8 @@ fn a_shorter_lock_does_not_wait_for_a_longer_one() {
     assert_eq!(begun.lock().unwrap().len(), 2, "each is delivered once");
 }
 
-/// Two messages, the second of which comes when the lock of the first is with the handler and LockDuration is less.
+/// Sends the second of two messages after LockDuration was lowered, while the first is with its
+/// handler.
 async fn lower(world: World, begun: Begun) -> Result<(), Box<dyn Error>> {
     let client = world.client();
     let lasting = |span| QueueUpdate { lock_duration: Some(span), ..QueueUpdate::default() };
@@ -230,7 +238,7 @@ async fn one_after_the_other(world: World, begun: Begun) -> Result<(), Box<dyn E
     work_off(world, begun, TimeSpan::from_minutes(4)).await
 }
 
-/// Two messages, of which one is with the handler and the other waits for it, and each takes so long.
+/// Processes two messages, one at a time, each for `takes`; the other waits.
 async fn work_off(world: World, begun: Begun, takes: TimeSpan) -> Result<(), Box<dyn Error>> {
     let client = world.client();
     let lock = QueueUpdate { lock_duration: Some(LOCK), ..QueueUpdate::default() };

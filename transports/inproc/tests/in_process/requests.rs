@@ -1,4 +1,4 @@
-//! Request and reply as a call: who asks, who answers, and what is left of it.
+//! Tests of request and reply as a call: requesters, responders, and leftovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -50,7 +50,7 @@ async fn client() -> (Arc<ManualClock>, Local) {
     (clock, client)
 }
 
-/// Answers every order with its price, once the gate has a permit for it.
+/// Starts a responder that returns the price of each order, after a permit of the gate.
 async fn priced(client: &Local, gate: &Arc<Semaphore>) -> Consumer {
     let gate = Arc::clone(gate);
     let handler = client.responder(move |order: Job<Order>| {
@@ -67,7 +67,7 @@ async fn left(client: &Local, queue: &str) -> u64 {
     client.admin().queue(queue).await.unwrap().counts.total()
 }
 
-/// SES-34: each request gets its own reply, as many at once as there are places and the others after them.
+/// SES-34: each request gets its own reply; requests over the limit wait for places.
 #[tokio::test]
 async fn every_request_gets_its_own_reply() {
     let (_, client) = client().await;
@@ -92,7 +92,7 @@ async fn every_request_gets_its_own_reply() {
     client.stop().await;
 }
 
-/// No more requests wait than there are places: one more is not even sent, and its time-out runs.
+/// A request over the limit is not sent, and its timeout runs.
 #[tokio::test]
 async fn a_request_waits_for_its_turn_within_its_time_out() {
     let (_, client) = client().await;
@@ -116,7 +116,7 @@ async fn a_request_waits_for_its_turn_within_its_time_out() {
     client.stop().await;
 }
 
-/// TMP-20: the reply queue is made if it is not there, as one that goes when nobody uses it; others share it.
+/// TMP-20: an absent reply queue is created as a temporary one; several requesters share it.
 #[tokio::test]
 async fn the_reply_queue_is_made_and_shared() {
     let (_, client) = client().await;
@@ -142,8 +142,8 @@ async fn the_reply_queue_is_made_and_shared() {
     client.stop().await;
 }
 
-/// What goes wrong with the responder is told by kind: what its handler says, what it cannot read, which is
-/// dead-lettered besides, and a reply that is of another type.
+/// Each failure of a responder has its own error: a failure from its handler, a request that it
+/// cannot read, which is also dead-lettered, and a reply of another type.
 #[tokio::test]
 async fn a_requester_is_told_what_went_wrong() {
     let (_, client) = client().await;
@@ -184,7 +184,7 @@ async fn a_requester_is_told_what_went_wrong() {
     client.stop().await;
 }
 
-/// A handler that refuses has its request come again; a request that nobody wants a reply to is completed.
+/// A request that a handler refuses is delivered again. A request without ReplyTo is completed.
 #[tokio::test]
 async fn a_refused_request_comes_again() {
     let (_, client) = client().await;
@@ -215,7 +215,7 @@ async fn a_refused_request_comes_again() {
     client.stop().await;
 }
 
-/// A reply that comes when nobody waits any more is taken and dropped, and does not get in the way of others.
+/// A reply after the timeout is taken and dropped, and does not block others.
 #[tokio::test]
 async fn a_reply_after_the_time_out_is_dropped() {
     let (_, client) = client().await;
@@ -234,8 +234,8 @@ async fn a_reply_after_the_time_out_is_dropped() {
     client.stop().await;
 }
 
-/// EXP-07: a request that timed out is not handled any more, and a reply that nobody takes goes by itself: both have
-/// the time-out as their time to live.
+/// EXP-07: a request that timed out is not handled any more, and its unread reply expires: both
+/// have the timeout as their time to live.
 #[tokio::test]
 async fn a_time_out_leaves_nothing_behind() {
     let (clock, client) = client().await;
@@ -251,7 +251,7 @@ async fn a_time_out_leaves_nothing_behind() {
     assert_eq!(left(&client, "orders").await, 0);
     requester.close().await;
 
-    // Somebody asks, is gone, and is replied to.
+    // A requester has sent a request and is gone when the reply is sent.
     let gate = Arc::new(Semaphore::new(9));
     let asked = job_message(&Order { cups: 1 })
         .unwrap()
@@ -272,7 +272,8 @@ async fn a_time_out_leaves_nothing_behind() {
     client.stop().await;
 }
 
-/// Who closes a requester, or loses its broker, has everybody told who waits; the session is given back.
+/// When a requester is closed or loses its broker, all waiting requests get the error, and the
+/// session is given back.
 #[tokio::test]
 async fn a_closed_requester_tells_who_waits() {
     let (_, client) = client().await;
@@ -295,7 +296,7 @@ async fn a_closed_requester_tells_who_waits() {
     assert!(matches!(told, Err(RequestError::Closed(_))), "{told:?}");
     let after = clone.request::<_, Total>("orders", &Order { cups: 1 }, WAIT).await;
     assert!(matches!(after, Err(RequestError::Closed(_))), "{after:?}");
-    // Dropping the last one does the same, without waiting for it.
+    // Dropping the last clone does the same without waiting.
     drop(client.requester("replies", RequesterOptions::default()).await.unwrap());
     while held().await > 0 {
         tokio::task::yield_now().await;
@@ -303,7 +304,7 @@ async fn a_closed_requester_tells_who_waits() {
     client.stop().await;
 }
 
-/// A reply queue that is deleted meanwhile is made again.
+/// A reply queue deleted in the meantime is created again.
 #[tokio::test]
 async fn a_reply_queue_that_is_gone_is_made_again() {
     let (_, client) = client().await;
@@ -316,7 +317,7 @@ async fn a_reply_queue_that_is_gone_is_made_again() {
     }
     let total: Total = requester.request("orders", &Order { cups: 3 }, WAIT).await.unwrap();
     assert_eq!(total.cents, 750);
-    // A message in its session that is no reply is dropped as well.
+    // A message in the session that is not a reply is dropped too.
     let made = client.admin().queue("replies").await.unwrap();
     assert!(made.description.requires_session);
     let session = client.sessions("replies", SessionFilter::All, 0, 1).await.unwrap().remove(0);
@@ -329,8 +330,8 @@ async fn a_reply_queue_that_is_gone_is_made_again() {
     client.stop().await;
 }
 
-/// RTY-01: a reply for which there is no room is tried again with its request, which is handled anew, after a while: at once its
-/// attempts would be over before anybody has made room.
+/// RTY-01: if the reply queue has no room, the request is handled again after a delay. Without the
+/// delay its attempts would end before anybody could make room.
 #[tokio::test]
 async fn a_request_comes_again_while_there_is_no_room_for_its_reply() {
     let mut settings = Settings::default();
@@ -377,7 +378,7 @@ async fn a_request_comes_again_while_there_is_no_room_for_its_reply() {
     client.stop().await;
 }
 
-/// More than a queue takes.
+/// A reply that exceeds the limit of a queue.
 #[derive(Debug, Serialize, Deserialize)]
 struct Menu {
     text: String,
@@ -387,7 +388,8 @@ impl JobType for Menu {
     const NAME: &'static str = "menu";
 }
 
-/// SND-22: who asks is told that the reply is larger than its queue takes, and the request is done with.
+/// SND-22: the requester learns that the reply is too large for its queue, and the request is
+/// completed.
 #[tokio::test]
 async fn a_reply_that_is_too_large_is_told() {
     let (_, client) = client().await;

@@ -1,4 +1,4 @@
-//! Actors that receive by session: order, side by side, what becomes of what they refuse.
+//! Tests of actors that receive by session: order, concurrency, and refusals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_inproc::{Client, Refusal, SessionConsumerOptions, SessionDelivery, SessionReceiver};
 use tokio::sync::{mpsc, oneshot};
 
-/// What an actor got, and where it is told what to answer.
+/// A message that the actor received, and the channel for its answer.
 struct Got {
     session: Arc<SessionReceiver>,
     text: String,
@@ -35,7 +35,7 @@ impl Got {
     }
 }
 
-/// Answers as the test says, or panics if a message does.
+/// Answers as the test demands, or panics if the message demands it.
 struct Worker {
     got: mpsc::UnboundedSender<Got>,
 }
@@ -116,7 +116,8 @@ fn sessions(sessions_max: u32) -> SessionConsumerOptions {
     SessionConsumerOptions::at_once(sessions_max)
 }
 
-/// SES-07, SES-16, SES-19: as many sessions as wanted at once, one message of each with the actor.
+/// SES-07, SES-16, SES-19: up to the configured number of sessions at a time, with one message each
+/// at the actor.
 #[actix::test]
 async fn sessions_are_worked_off_side_by_side_each_in_its_order() {
     let world = World::open().await;
@@ -142,7 +143,7 @@ async fn sessions_are_worked_off_side_by_side_each_in_its_order() {
     assert_eq!(b.is(), ("b", "4", 1));
     b.complete();
     world.until_locked(0).await;
-    // It goes on with what comes.
+    // The consumer continues with new messages.
     world.put("a", &["6"]).await;
     let a = all.recv().await.unwrap();
     assert_eq!(a.is(), ("a", "6", 1));
@@ -152,7 +153,8 @@ async fn sessions_are_worked_off_side_by_side_each_in_its_order() {
     world.stop().await;
 }
 
-/// SES-20, SES-22, SET-03, SET-05, SET-35: what is refused comes again before the rest, until it may not.
+/// SES-20, SES-22, SET-03, SET-05, SET-35: a refused message is delivered again before later ones,
+/// up to the maximum number of attempts.
 #[actix::test]
 async fn a_refused_message_comes_again_before_those_behind_it() {
     let world = World::open().await;
@@ -177,7 +179,8 @@ async fn a_refused_message_comes_again_before_those_behind_it() {
     world.stop().await;
 }
 
-/// SES-15, SES-30: a lock that ran out under the actor's hands is lost; the message comes again.
+/// SES-15, SES-30: a session lock that expires during handling is lost; the message is delivered
+/// again.
 #[actix::test]
 async fn a_session_lock_that_ran_out_costs_the_delivery_and_no_more() {
     let world = World::open().await;
@@ -197,7 +200,8 @@ async fn a_session_lock_that_ran_out_costs_the_delivery_and_no_more() {
     world.stop().await;
 }
 
-/// SES-31: who is stopped finishes what the actor has, and gives the rest back uncounted.
+/// SES-31: a stopping consumer lets the actor finish its message, and gives the rest back
+/// uncounted.
 #[actix::test]
 async fn a_stopped_consumer_finishes_what_its_actor_has() {
     let world = World::open().await;
@@ -216,8 +220,8 @@ async fn a_stopped_consumer_finishes_what_its_actor_has() {
     world.stop().await;
 }
 
-/// SES-09, ENT-14, ENT-24: who begins is told what will never do, as with `consume`; and a consumer ends by itself when
-/// there is nothing to receive from any more.
+/// SES-09, ENT-14, ENT-24: a permanent error prevents the start, as with `consume`. A consumer ends
+/// by itself when its queue is gone.
 #[actix::test]
 async fn a_consumer_begins_and_ends_with_its_queue() {
     let world = World::open().await;
@@ -245,8 +249,8 @@ async fn a_consumer_begins_and_ends_with_its_queue() {
     world.stop().await;
 }
 
-/// SES-31, SET-03: it ends when there is nobody to give to, and says so; the session is given back, and what the actor
-/// had when it panicked counts as failed.
+/// SES-31, SET-03: a consumer ends with the reason when its actor is gone. The session is given
+/// back, and the message of an actor that panicked counts as failed.
 #[actix::test]
 async fn a_consumer_ends_with_its_actor() {
     let world = World::open().await;

@@ -1,4 +1,5 @@
-//! States of sessions on the journal, over several restarts: none is lost, none comes back.
+//! Tests of session states on the journal over several restarts: no state is lost, and no old state
+//! returns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ async fn stop(client: Local) {
     client.stop().await;
 }
 
-/// SES-18, SES-24, SES-25: empty, small, and stored in parts; replaced and cleared after a restart.
+/// SES-18, SES-24, SES-25: empty, small and large states (stored in parts), replaced and cleared
+/// after a restart.
 #[tokio::test]
 async fn states_are_as_durable_as_messages() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("session-states");

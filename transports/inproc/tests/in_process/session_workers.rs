@@ -1,6 +1,5 @@
-//! Many workers take sessions from one queue while others send to it, on a broker with its threads:
-
-//! who holds a session is alone, and every session is worked off in its order, each message once.
+//! Many workers take sessions from one queue during sends to it, on a broker with several threads:
+//! each session has one holder, is processed in order, and no message is processed twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,17 +19,17 @@ const MESSAGES_EACH: u64 = 25;
 const SENDERS: u64 = 4;
 const WORKERS: u64 = 6;
 
-/// What is known of the sessions while they are worked off.
+/// Progress of the sessions.
 #[derive(Default)]
 struct Book {
-    /// How many messages of a session are done.
+    /// Number of completed messages of a session.
     done: BTreeMap<String, u64>,
-    /// Who holds a session.
+    /// Holders of a session.
     held: BTreeMap<String, u64>,
 }
 
 impl Book {
-    /// A holder has the next message of a session, and completes it or not.
+    /// Records that a holder got the next message of a session, and whether it completes it.
     fn meet(&mut self, session: &str, number: u64, completes: bool) {
         let done = self.done.entry(session.to_owned()).or_default();
         assert_eq!(*done, number, "session {session} out of order (SES-19)");
@@ -45,7 +44,7 @@ fn next(random: &mut u64) -> u64 {
     *random >> 32
 }
 
-/// Sends to the sessions of one sender in turn; within a session in order.
+/// Sends to the sessions of a sender in turn; each session in order.
 async fn send(client: Client, sender: u64) {
     let queue = client.sender("jobs").unwrap();
     for number in 0..MESSAGES_EACH {
@@ -56,7 +55,7 @@ async fn send(client: Client, sender: u64) {
     }
 }
 
-/// Works in one session for a while; whether it is closed in order or dropped.
+/// Processes messages of a session for a while.
 async fn work_in(
     session: &SessionReceiver,
     random: &mut u64,
@@ -74,7 +73,7 @@ async fn work_in(
             let completes = !next(random).is_multiple_of(5);
             book.lock().unwrap().meet(session.session_id(), number, completes);
             if !completes {
-                // What is behind it comes back with it, in order (SES-20, SES-31).
+                // Later messages are delivered again with it, in order (SES-20, SES-31).
                 if next(random).is_multiple_of(2) {
                     session.abandon(&job, &[]).await.unwrap();
                 }
@@ -132,7 +131,7 @@ async fn workers_share_sessions_and_keep_their_order() {
     }
     let done = book.lock().unwrap().done.values().sum::<u64>();
     assert_eq!(done, SESSIONS * MESSAGES_EACH);
-    // What ended by being dropped is on its way; a question comes after it.
+    // Dropped sessions are still being released; this request is handled after that.
     assert_eq!(client.admin().queue("jobs").await.unwrap().counts.total(), 0);
     let left = client.sessions("jobs", SessionFilter::All, 0, 9).await.unwrap();
     assert!(left.is_empty(), "{left:?}");

@@ -1,4 +1,5 @@
-//! The simulator of the test kit: finds what is wrong with a handler, passes what is right, and repeats.
+//! Tests of the simulator: it finds faults of a handler, passes correct handlers, and repeats its
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -18,14 +19,15 @@ type Done = Result<(), Box<dyn Error>>;
 
 const ORDERS: u64 = 5;
 
-/// What is booked in the world outside, by the order.
+/// Bookings in a simulated external system, by order.
 type Books = Arc<Mutex<BTreeMap<String, u32>>>;
 
 fn order(delivery: &Delivery) -> String {
     String::from_utf8_lossy(delivery.body()).into_owned()
 }
 
-/// Sends orders and has them booked by a handler, which says for each how; each is to be booked once.
+/// Sends orders and books each in a handler; with `once` the handler is idempotent. Each order must
+/// be booked exactly once.
 async fn shop(world: World, once: bool) -> Done {
     let client = world.client();
     for queue in ["orders", "receipts"] {
@@ -37,7 +39,7 @@ async fn shop(world: World, once: bool) -> Done {
         let (booked, receipts, noted) = (Arc::clone(&booked), receipts.clone(), noted.clone());
         async move {
             let order = order(&delivery);
-            // A service that takes its time.
+            // A slow external service.
             tokio::time::sleep(Duration::from_millis(200)).await;
             noted.note("books");
             {
@@ -60,7 +62,7 @@ async fn shop(world: World, once: bool) -> Done {
     let books = books.lock().unwrap().clone();
     let expected = (1..=ORDERS).map(|number| (format!("order {number}"), 1)).collect();
     assert_eq!(books, expected, "each order is booked once");
-    // A receipt may come twice, and none is missing.
+    // Receipts may be duplicated, but none may be missing.
     let receiver = client.receiver("receipts")?;
     let receipts = receiver.peek(peeklock_core::ids::SequenceNumber(0), 100).await?;
     let receipts: BTreeSet<_> = receipts.iter().map(|receipt| receipt.body().clone()).collect();
@@ -68,7 +70,8 @@ async fn shop(world: World, once: bool) -> Done {
     Ok(())
 }
 
-/// A handler that books what comes, however often it comes, is found within a few seeds, and its seed shows it again.
+/// A handler that is not idempotent is found within a few seeds, and its seed reproduces the
+/// failure.
 #[test]
 fn a_handler_that_is_not_idempotent_is_found() {
     let failure = Simulation::new().seeds(0..20).try_run(|world| shop(world, false)).unwrap_err();
@@ -77,11 +80,12 @@ fn a_handler_that_is_not_idempotent_is_found() {
     assert!(failure.trace.iter().any(|line| line.contains("attempt 2")), "{failure}");
     let again = Simulation::replay(failure.seed).try_run(|world| shop(world, false));
     assert_eq!(again.unwrap_err().trace, failure.trace);
-    // It is the mishaps that find it.
+    // Without mishaps the fault is not found.
     Simulation::new().seeds(0..20).mishaps_max(0).run(|world| shop(world, false));
 }
 
-/// What happens follows from the seed and from what the simulation was told: both are replayed, and printed as code.
+/// A run depends only on the seed and the settings: a replay uses both, and the failure prints them
+/// as code.
 #[test]
 fn a_failure_is_replayed_with_the_settings_it_was_found_with() {
     let told = Simulation::new().seeds(3..40).without(Mishap::LockLost).mishaps_max(3);
@@ -98,7 +102,7 @@ fn a_failure_is_replayed_with_the_settings_it_was_found_with() {
     assert_ne!(usual.err().map(|usual| usual.trace), Some(failure.trace), "the seed is not all");
 }
 
-/// One that asks whether it is booked passes, whatever happens; and everything did happen.
+/// An idempotent handler passes all runs, and every mishap occurred.
 #[test]
 fn an_idempotent_handler_passes() {
     let passed = Simulation::new().seeds(0..200).run(|world| shop(world, true));
@@ -108,8 +112,8 @@ fn an_idempotent_handler_passes() {
     assert!(passed.mishaps.values().all(|count| *count >= 20), "{:?}", passed.mishaps);
 }
 
-/// The handler of the guide, which completes an order together with its receipt in a transaction, passes in 50 worlds,
-/// among them many in which the broker crashes while the handler is at work (TXN-01).
+/// TXN-01: the handler from the guide, which completes an order and sends its receipt in one
+/// transaction, passes 50 runs, including many in which the broker crashes during handling.
 #[test]
 fn a_handler_with_a_transaction_goes_on_after_a_crash_of_the_broker() {
     async fn work(client: Client, order: Delivery) -> Result<(), Refusal> {
@@ -132,7 +136,7 @@ fn a_handler_with_a_transaction_goes_on_after_a_crash_of_the_broker() {
         }
         world.come_to_rest().await;
         assert_eq!(client.admin().queue("orders").await?.counts.dead_letter, 0);
-        // Both or none: no receipt is missing, and none comes twice.
+        // Both or none: no receipt is missing or duplicated.
         let receiver = client.receiver("receipts")?;
         let receipts = receiver.peek(peeklock_core::ids::SequenceNumber(0), 100).await?;
         let mut receipts: Vec<_> = receipts.iter().map(|receipt| receipt.body().clone()).collect();
@@ -147,7 +151,8 @@ fn a_handler_with_a_transaction_goes_on_after_a_crash_of_the_broker() {
     );
 }
 
-/// One seed, one trace: with messages of several entities, forwarding, retries, schedules and sessions.
+/// A seed always gives the same trace: with messages of several entities, forwarding, retries,
+/// schedules and sessions.
 #[test]
 fn the_same_seed_has_the_same_trace() {
     let mut different = BTreeSet::new();
@@ -183,7 +188,7 @@ async fn works(world: World) -> Done {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let after = [&before[..], step.body()].concat();
             step.session.set_state(Some(after.into())).await?;
-            // The broker has drawn it.
+            // The broker drew the id at random.
             let id = &step.message.message().message_id;
             noted.note(format!("{session} {} {id:?}", step.message.sequence_number()));
             Ok(())
@@ -217,7 +222,7 @@ const ALL: [Mishap; 5] = [
     Mishap::Reorder,
 ];
 
-/// The traces of runs in which one thing alone goes wrong, at most so often.
+/// Returns the traces of runs with a single kind of mishap, at most `count_max` times.
 fn traces_of(mishap: Mishap, count_max: u32) -> Vec<Vec<String>> {
     let others = ALL.into_iter().filter(|other| *other != mishap);
     let all = Simulation::new().mishaps_max(count_max);
@@ -234,7 +239,7 @@ fn places(trace: &[String], what: &str) -> Vec<usize> {
     lines.filter(|(_, line)| line.contains(what)).map(|(place, _)| place).collect()
 }
 
-/// SET-23: a worker that crashes has its handlers go no further; its messages come again, counted.
+/// SET-23: the handlers of a crashed worker stop, and its messages are delivered again, counted.
 #[test]
 fn a_crashed_worker_has_failed() {
     let mut was_at_work = false;
@@ -252,7 +257,7 @@ fn a_crashed_worker_has_failed() {
     assert!(was_at_work);
 }
 
-/// SET-25: a worker that is cut off for long comes too late with what it did.
+/// SET-25: a worker that is disconnected for long settles too late.
 #[test]
 fn a_worker_that_is_cut_off_loses_its_locks() {
     let traces = traces_of(Mishap::LockLost, 1);
@@ -263,7 +268,7 @@ fn a_worker_that_is_cut_off_loses_its_locks() {
     assert!(traces.iter().any(is_kept), "a moment is no harm");
 }
 
-/// LIF-02: a broker that is started again has the messages, and their counts as they were.
+/// LIF-02: a restarted broker has the messages with unchanged counts.
 #[test]
 fn a_broker_that_crashes_counts_nothing() {
     let traces = traces_of(Mishap::BrokerCrash, 8);
@@ -273,7 +278,7 @@ fn a_broker_that_crashes_counts_nothing() {
     assert!(traces.iter().any(is_again));
 }
 
-/// A store that hangs delays everything, and nothing comes twice.
+/// A store that hangs delays everything, but no message is duplicated.
 #[test]
 fn a_slow_store_takes_time() {
     let traces = traces_of(Mishap::SlowStore, 8);
@@ -290,7 +295,7 @@ fn a_slow_store_takes_time() {
     assert!(traces.iter().any(took));
 }
 
-/// Messages that a consumer may have at once are begun in any order, and where it has one at a time they are not.
+/// Concurrent messages of a consumer start in any order; with a limit of 1 they start in order.
 #[test]
 fn order_is_kept_where_it_is_promised() {
     let order = |trace: &[String]| -> Vec<String> {
@@ -324,7 +329,7 @@ fn order_is_kept_where_it_is_promised() {
     assert_eq!(passed.runs, 12);
 }
 
-/// What is not simulated is told: a run that does not repeat says so.
+/// A run that depends on anything outside of the simulation is reported as not repeatable.
 #[test]
 fn a_run_that_does_not_repeat_says_so() {
     let count = AtomicU64::new(0);
@@ -340,7 +345,8 @@ fn a_run_that_does_not_repeat_says_so() {
     assert!(failure.what.contains("from line 1 of the trace"), "{failure}");
 }
 
-/// What does not hold at some time fails, also if it holds again at the end; so does what never ends.
+/// An invariant that is violated at any time fails the run, even if it holds at the end. So does a
+/// run that never ends.
 #[test]
 fn an_invariant_and_an_end_are_watched() {
     let failure = Simulation::new().seeds(0..1).try_run(|world| async move {

@@ -1,4 +1,4 @@
-//! The test kit by its public face: deliveries made by hand, a broker whose time stands still, and forks of it.
+//! Tests of the public test kit: deliveries made by hand, a broker with manual time, and its forks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl JobType for Order {
     const NAME: &'static str = "order";
 }
 
-/// An actor that books orders, and knows how many cups it has sold.
+/// An actor that books orders and counts the sold cups.
 #[derive(Default)]
 struct Till {
     cups: u32,
@@ -59,7 +59,7 @@ impl Handler<Delivery> for Till {
     }
 }
 
-/// An actor is given jobs and messages by hand, and what it settled is seen.
+/// Jobs and messages can be given to an actor by hand, and the test sees the settlement.
 #[actix_rt::test]
 async fn an_actor_is_tested_without_a_broker() {
     let till = Till::default().start();
@@ -70,14 +70,14 @@ async fn an_actor_is_tested_without_a_broker() {
         panic!("twelve cups are too many")
     };
     assert_eq!(reason.as_deref(), Some("SoldOut"));
-    // As mail, with the outcome as it is.
+    // As an actor message, with the raw outcome.
     let outcome = till.send(order.job::<Order>().unwrap()).await.unwrap();
     assert!(matches!(outcome, Err(Refusal::DeadLetter { .. })));
     let deferred = order.given_to(&till.recipient::<Delivery>()).await;
     assert_eq!(deferred, Settlement::Defer { properties: Vec::new() });
 }
 
-/// Sends a receipt and completes, both or none; gives up where there is no receipt to be had.
+/// Sends a receipt and completes the order in one transaction; refuses large orders.
 async fn receipt(client: Client, order: Job<Order>) -> Result<(), Refusal> {
     let transaction = order.transaction().await?;
     let receipts = client.sender("receipts")?;
@@ -89,8 +89,8 @@ async fn receipt(client: Client, order: Job<Order>) -> Result<(), Refusal> {
     Err(Refusal::already_settled())
 }
 
-/// TXN-01, TXN-04: what a handler sends in a transaction is in the record of its client after the commit, together with
-/// the settlement, and else nowhere; whether an actor, a function or a job begins it.
+/// TXN-01, TXN-04: the record of a test client contains the messages of a transaction only after
+/// its commit, together with the settlement. This holds for actors, functions and jobs.
 #[tokio::test]
 async fn what_a_handler_sends_is_seen_without_a_broker() {
     let test = TestClient::new();
@@ -103,15 +103,15 @@ async fn what_a_handler_sends_is_seen_without_a_broker() {
     let sent = test.sent();
     assert_eq!((sent.len(), sent[0].to.as_str(), sent[0].in_transaction), (1, "receipts", true));
     assert_eq!(test.sent_to("Receipts")[0].body.as_bytes(), "2 cups");
-    // In a session likewise.
+    // The same holds in a session.
     let session = TestSession::new("s");
     assert_eq!(small.given_in(&session, &handler).await, Settlement::Complete);
     assert_eq!(test.sent().len(), 2);
-    // A client that refuses is one of the causes for which a handler is tested.
+    // Handlers can be tested with refused sends.
     test.refuse("receipts", Condition::QuotaExceeded);
     assert_eq!(small.given_to(&handler).await, abandoned());
     test.accept("receipts");
-    // The transaction is of the client of the delivery, not of any other.
+    // The transaction belongs to the delivery's client; other clients cannot take part.
     let alone = TestDelivery::of_job(&Order { cups: 2 }).unwrap();
     assert_eq!(alone.given_to(&handler).await, abandoned());
     let other = test.client().sender("receipts").unwrap();
@@ -126,8 +126,9 @@ const fn abandoned() -> Settlement {
     Settlement::Abandon { properties: Vec::new(), delay: None }
 }
 
-/// SCH-05, TXN-10: numbers count by path, lists and batches are told one by one, what is scheduled can be cancelled, once,
-/// and what a transaction sends to another entity than its first has its number there.
+/// SCH-05, TXN-10: sequence numbers are per path, lists and batches are recorded message by
+/// message, a scheduled message can be cancelled once, and a message that a transaction sends to
+/// another entity gets its number there.
 #[tokio::test]
 async fn a_client_without_a_broker_answers_as_one_does() {
     let test = TestClient::new();
@@ -173,8 +174,8 @@ async fn a_client_without_a_broker_answers_as_one_does() {
     assert_eq!(refused.condition(), Condition::NotImplemented);
 }
 
-/// SET-01, SET-13: a handler that waits for its settlement is told, a second one is refused, and the first is what became
-/// of the message, whatever the handler answers.
+/// SET-01, SET-13: a handler that awaits its settlement gets the result, and a second settlement is
+/// refused. The first determines the result, regardless of the handler's outcome.
 #[tokio::test]
 async fn a_settlement_that_was_awaited_is_that_of_the_delivery() {
     let handler = |order: Delivery| async move {
@@ -198,7 +199,8 @@ async fn a_settlement_that_was_awaited_is_that_of_the_delivery() {
     assert_eq!(order.job_in::<Order>(&session).unwrap().session.session_id(), "s");
 }
 
-/// What a delivery is made of by hand comes to the handler, and a panic abandons as with a consumer.
+/// A handler sees the properties of a delivery made by hand, and a panic abandons it as with a
+/// consumer.
 #[tokio::test]
 async fn a_function_is_tested_without_a_broker() {
     let handler = |delivery: Delivery| async move {
@@ -227,7 +229,7 @@ async fn a_function_is_tested_without_a_broker() {
     assert_eq!(third.again().given_to(&handler).await, Settlement::Complete);
 }
 
-/// A handler of sessions finds the state that it was given, and what it does over the session is seen.
+/// A handler of sessions sees the given state, and the test sees its operations on the session.
 #[tokio::test]
 async fn a_handler_of_sessions_is_tested_without_a_broker() {
     let handler = |step: SessionDelivery| async move {
@@ -250,7 +252,7 @@ async fn active(client: &Client, queue: &str) -> u64 {
     client.admin().queue(queue).await.unwrap().counts.active
 }
 
-/// Something does not end while the broker is asked other things, more often than it takes to end.
+/// Checks that a future does not complete while the broker answers many other requests.
 async fn while_asked(client: &Client, queue: &str, mut never: Pin<&mut impl Future<Output = ()>>) {
     for _ in 0..1_000 {
         tokio::select! {
@@ -261,7 +263,7 @@ async fn while_asked(client: &Client, queue: &str, mut never: Pin<&mut impl Futu
     }
 }
 
-/// What is on its way to the store is waited for.
+/// The broker is not idle while an operation is in the store.
 #[tokio::test]
 async fn a_broker_is_idle_when_its_store_is_done() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -285,7 +287,8 @@ async fn a_broker_is_idle_when_its_store_is_done() {
     assert!(sending.await.unwrap().is_ok());
 }
 
-/// However long a handler takes, a broker is idle when it is done, with what it has sent on, and not before.
+/// A broker is idle only after its handlers are done, with the messages that they sent, no matter
+/// how long they take.
 #[tokio::test]
 async fn a_broker_is_idle_when_its_handlers_are_done() {
     let test = TestBroker::start().await.unwrap();
@@ -330,7 +333,7 @@ async fn a_broker_is_idle_when_its_handlers_are_done() {
     test.stop().await.unwrap();
 }
 
-/// The same of what is forwarded, published, and worked off by session.
+/// The same holds for forwarded and published messages, and for sessions.
 #[tokio::test]
 async fn a_broker_is_idle_when_its_transfers_and_sessions_are_done() {
     let test = TestBroker::start().await.unwrap();
@@ -364,7 +367,8 @@ async fn a_broker_is_idle_when_its_transfers_and_sessions_are_done() {
     }
 }
 
-/// Time passes when it is told to: delays, schedules and locks end, and what they bring is worked off.
+/// Time advances only on demand: delays, schedules and locks then end, and the resulting work is
+/// done.
 #[tokio::test]
 async fn time_passes_when_it_is_told_to() {
     let test = TestBroker::start().await.unwrap();
@@ -388,13 +392,13 @@ async fn time_passes_when_it_is_told_to() {
     let first = dead.receive(TimeSpan::ZERO).await.unwrap().unwrap();
     assert_eq!(first.dead_letter_reason(), Some("TooOften"));
     assert!(dead.receive(TimeSpan::ZERO).await.unwrap().is_none());
-    // Its lock runs out.
+    // Its lock expires.
     test.advance(TimeSpan::from_minutes(5)).await;
     assert!(dead.receive(TimeSpan::ZERO).await.unwrap().is_some());
 }
 
-/// A handler that has got a message is done with it before time passes; unless time passes at once, and its lock runs
-/// out.
+/// A handler finishes its message before time advances, unless time is advanced immediately and its
+/// lock expires.
 #[tokio::test]
 async fn no_time_passes_under_a_handler() {
     let test = TestBroker::start().await.unwrap();
@@ -440,7 +444,7 @@ async fn no_time_passes_under_a_handler() {
     assert_eq!((attempts.load(SeqCst), active(&client, "orders").await), (3, 0));
 }
 
-/// A store that is opened again goes on at the time at which it was left.
+/// A store that is opened again continues at its last time.
 #[tokio::test]
 async fn a_broker_that_is_started_again_goes_on_at_its_time() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("started-again");
@@ -462,7 +466,8 @@ async fn a_broker_that_is_started_again_goes_on_at_its_time() {
     std::fs::remove_dir_all(&folder).ok();
 }
 
-/// A fork has what was there, and both go their own way: neither sees what is sent, received or created in the other.
+/// A fork has the existing data, and the two are independent: sends, receives and created entities
+/// are not shared.
 #[tokio::test]
 async fn forks_go_their_own_way() {
     let test = TestBroker::start().await.unwrap();
@@ -491,7 +496,7 @@ async fn forks_go_their_own_way() {
     assert_eq!(active(&client, "orders").await, 10_001);
     assert_eq!(active(&forked, "orders").await, 9_999);
     assert!(client.admin().subscription("news/Subscriptions/all").await.is_ok());
-    // A fork of a fork, after the first is gone.
+    // A fork of a fork stays usable after the first broker is gone.
     drop(test);
     let third = fork.fork().await.unwrap();
     assert_eq!(active(&third.client(), "orders").await, 9_999);
@@ -499,7 +504,7 @@ async fn forks_go_their_own_way() {
     assert_eq!(active(&third.client(), "orders").await, 9_999);
 }
 
-/// What is on disk is not forked, and says so.
+/// A broker on disk cannot be forked, as the error states.
 #[tokio::test]
 async fn a_broker_on_disk_is_not_forked() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-forked");

@@ -1,4 +1,5 @@
-//! What handlers in process have of traces: the span of each delivery, and what goes on in what they send.
+//! Tests of traces in process: the span of each delivery, and the traces of messages that handlers
+//! send.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +22,7 @@ async fn client() -> Local {
     client
 }
 
-/// What a handler logs names its message, and the trace that it belongs to.
+/// Log lines of a handler contain its message and its trace.
 #[tokio::test]
 async fn a_delivery_has_a_span() {
     let client = client().await;
@@ -50,7 +51,7 @@ async fn a_delivery_has_a_span() {
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// What was sent on, by its traceparent and its Diagnostic-Id.
+/// Returns the traceparent and the Diagnostic-Id of each message in a queue.
 async fn traces(client: &Client, queue: &str) -> Vec<(Option<String>, Option<String>)> {
     let peeked = client.receiver(queue).unwrap().peek(SequenceNumber(0), 100).await.unwrap();
     let named = |message: &Message, name| match message.application_property(name) {
@@ -61,7 +62,8 @@ async fn traces(client: &Client, queue: &str) -> Vec<(Option<String>, Option<Str
     peeked.iter().map(|peeked| both(peeked.message())).collect()
 }
 
-/// What a handler sends belongs to the trace of its message, by every way to send; what says so itself keeps it.
+/// A message sent by a handler carries the trace of the handler's message, with every send
+/// operation; a message with its own trace keeps it.
 #[tokio::test]
 async fn a_trace_goes_on_in_what_a_handler_sends() {
     let client = client().await;
@@ -102,7 +104,7 @@ async fn a_trace_goes_on_in_what_a_handler_sends() {
     client.stop().await;
 }
 
-/// The same in sessions.
+/// The same holds in sessions.
 #[tokio::test]
 async fn a_trace_goes_on_in_sessions() {
     let client = client().await;
@@ -130,7 +132,7 @@ async fn a_trace_goes_on_in_sessions() {
     client.stop().await;
 }
 
-/// A tracing system: the current span is a text, and a delivery's span goes on with what it is told.
+/// A tracing system with a text as its current span; it records the continued traces.
 #[derive(Default)]
 struct Spans {
     current: Mutex<Option<TraceContext>>,
@@ -148,11 +150,11 @@ impl Traces for Spans {
     }
 }
 
-/// With a tracing system the current span is what messages say, and the span of a delivery goes on with that.
+/// With a tracing system messages carry the current span, and the span of a delivery continues it.
 #[tokio::test]
 async fn the_current_span_goes_with_what_is_sent() {
     let client = client().await;
-    // Or there would be no spans.
+    // Without a subscriber there are no spans.
     let (_log, _guard) = Log::begin();
     let spans = Arc::new(Spans::default());
     let traced = Client::clone(&client).with_traces(Arc::clone(&spans) as _);

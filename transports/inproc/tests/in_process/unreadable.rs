@@ -1,4 +1,4 @@
-//! A content that the store cannot read: what becomes of it, and of what was received with it.
+//! Tests of content that the store cannot read, and of messages received together with it.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use tokio::sync::mpsc;
 use crate::local::Local;
 use crate::log::Log;
 
-/// Cannot read contents with this text.
+/// Text of contents that cannot be read.
 const BAD: &str = "a bad block";
 
-/// A store in memory with bad blocks.
+/// A memory store with bad blocks.
 struct Worn(MemoryStore);
 
 struct BadBlock;
@@ -89,7 +89,7 @@ impl Store for Worn {
     }
 }
 
-/// A queue with a bad block between two good ones; two deliveries are allowed.
+/// Returns a client with a queue of a bad block between two good ones; two deliveries are allowed.
 async fn client() -> Local {
     let store = Arc::new(Worn(MemoryStore::new(1, u64::MAX)));
     let broker = Broker::builder().store(store).arbiters(1).start().await.unwrap();
@@ -103,8 +103,9 @@ async fn client() -> Local {
     client
 }
 
-/// RCV-14: what was received with a message that cannot be read goes back uncounted, and can be received at
-/// once. That one has a failed delivery, and after as many as are allowed it is a dead letter (SET-04).
+/// RCV-14: messages received with an unreadable one are released uncounted, and are immediately
+/// available. The unreadable message has a failed delivery, and becomes a dead letter after the
+/// maximum number of deliveries (SET-04).
 #[tokio::test]
 async fn what_was_received_with_an_unreadable_message_goes_back() {
     let client = client().await;
@@ -122,7 +123,8 @@ async fn what_was_received_with_an_unreadable_message_goes_back() {
     client.stop().await;
 }
 
-/// RCV-04: what was removed by being received, beside one that cannot be read, is handed out; it is nowhere else.
+/// RCV-04: messages removed on receive together with an unreadable one are returned, because they
+/// no longer exist elsewhere.
 #[tokio::test]
 async fn what_was_removed_with_an_unreadable_message_is_handed_out() {
     let client = client().await;
@@ -132,7 +134,7 @@ async fn what_was_removed_with_an_unreadable_message_is_handed_out() {
     client.stop().await;
 }
 
-/// A consumer abandons what it cannot read, and goes on.
+/// A consumer abandons an unreadable message and continues.
 #[tokio::test]
 async fn a_consumer_goes_on_behind_an_unreadable_message() {
     let client = client().await;
@@ -150,7 +152,8 @@ async fn a_consumer_goes_on_behind_an_unreadable_message() {
     client.stop().await;
 }
 
-/// SET-38, RTY-05: in a dead-letter queue, where nothing counts how often it comes, it rests meanwhile.
+/// SET-38, RTY-05: in a dead-letter queue, which does not count deliveries, an unreadable message
+/// is delayed.
 #[tokio::test]
 async fn an_unreadable_dead_letter_rests() {
     let store = Arc::new(Worn(MemoryStore::new(1, u64::MAX)));

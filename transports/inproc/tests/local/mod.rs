@@ -1,4 +1,4 @@
-//! A client with the broker that it is of, which a test stops in the end.
+//! A client together with its broker, which the test stops at the end.
 
 use std::ops::Deref;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What is logged in a test, by the thread of that test, from INFO on.
+//! Log capture for tests: log lines of the test's own thread, from INFO on.
 //!
-//! All threads have one subscriber. With one for each test, a thread without any that comes first to a place that logs may
-//! settle for all of them that nobody wants to know of it: `tracing` asks the thread that comes first.
+//! All threads share one subscriber. With one per test, a thread without a subscriber could reach a
+//! log statement first, and `tracing` would cache for all threads that nobody is interested in it.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,11 +11,11 @@ thread_local! {
     static OF_THIS_THREAD: RefCell<Option<Log>> = const { RefCell::new(None) };
 }
 
-/// What is written to it.
+/// The captured text.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// Until it is dropped, what its thread logs is kept.
+/// Captures the log of its thread until it is dropped.
 pub struct Guard;
 
 impl Drop for Guard {
@@ -25,7 +25,7 @@ impl Drop for Guard {
 }
 
 impl Log {
-    /// Takes what this thread logs until the guard is dropped.
+    /// Starts to capture the log of this thread until the guard is dropped.
     pub fn begin() -> (Self, Guard) {
         static SUBSCRIBER: Once = Once::new();
         SUBSCRIBER
@@ -39,7 +39,7 @@ impl Log {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// The one line that says so.
+    /// Returns the only line that contains `what`.
     pub fn line(&self, what: &str) -> String {
         let text = self.text();
         let mut lines = text.lines().filter(|line| line.contains(what));
@@ -49,7 +49,7 @@ impl Log {
     }
 }
 
-/// Writes to the log of its thread, if that has one.
+/// Writes to the capture of the current thread, if any.
 struct Writer;
 
 impl io::Write for Writer {

@@ -1,4 +1,4 @@
-//! The handles of one client, and what each operation does with them.
+//! The handles of a client, and the operations on them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,14 +20,14 @@ use peeklock_inproc::{
 
 use crate::world::{Place, SUBSCRIPTION};
 
-/// Sessions, so that no two clients want the same.
+/// Counter for unique session ids, so that clients do not compete.
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
 
-/// Why something was not done. Of a handle it is told more than once.
+/// The reason for a refusal; a handle that could not be opened returns it repeatedly.
 type Refused = Arc<BrokerError>;
 type Opened<T> = Result<T, Refused>;
 
-/// Handles that are open, or why they are not.
+/// Open handles, or the reasons why they could not be opened.
 pub struct Hands {
     client: Client,
     pub at: Place,
@@ -38,7 +38,7 @@ pub struct Hands {
     remover: Opened<Receiver>,
     dead: Opened<Receiver>,
     subscriber: Opened<Receiver>,
-    /// Of what has sessions, without one.
+    /// Receiver of the session queue, without a session.
     browser: Opened<Receiver>,
     session: Opened<SessionReceiver>,
 }
@@ -51,7 +51,7 @@ fn message() -> Message {
     Message::new("a")
 }
 
-/// What is the same for all of a list is the result of each.
+/// Returns the first result of a list; an error of a whole list is the result of each item.
 fn first<T>(results: Vec<Result<T, BrokerError>>) -> Result<(), BrokerError> {
     results.into_iter().next().unwrap().map(drop)
 }
@@ -75,7 +75,7 @@ impl Hands {
         }
     }
 
-    /// Does what has this name.
+    /// Performs the operation with this name.
     pub async fn operate(&self, name: &str, locked: &Received) -> Result<(), Refused> {
         let is_done = self.send(name).await?
             || self.receive(name).await?

@@ -1,4 +1,4 @@
-//! Lists hold what their reader may read.
+//! Tests of lists: they contain the entities that their reader may manage.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use peeklock_inproc::Client;
 use crate::needs::RIGHTS;
 use crate::world::{OWNERS, World, policy};
 
-/// The paths of a list; none if it is refused.
+/// Returns the paths of a list; empty if it is refused.
 fn told(listed: Result<Vec<Arc<str>>, BrokerError>) -> Vec<String> {
     match listed {
         Ok(paths) => paths.iter().map(ToString::to_string).collect(),
@@ -21,8 +21,8 @@ fn told(listed: Result<Vec<Arc<str>>, BrokerError>) -> Vec<String> {
     }
 }
 
-/// SEC-05, SEC-08, SEC-17, CON-73: who may manage the namespace lists everything, who may manage an entity that one, and nobody else
-/// anything.
+/// SEC-05, SEC-08, SEC-17, CON-73: a list contains all entities for a manager of the namespace, one
+/// for the manager of an entity, and none for others.
 #[tokio::test]
 async fn a_list_has_what_may_be_read() {
     let world = World::new().await;

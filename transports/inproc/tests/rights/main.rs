@@ -1,5 +1,5 @@
-//! Every operation that handles of this process have, against everything that a host can wrap them with: by what the
-//! specification says, written down anew.
+//! Tests of every in-process operation with every set of rights. The expected results are written
+//! down independently of the broker's table, from the specification.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Every operation against every way in which handles are wrapped.
+//! Every operation with every way to limit a client.
 
 use peeklock_auth_sas::sign;
 use peeklock_core::Access;
@@ -12,8 +12,8 @@ use crate::hands::Hands;
 use crate::needs::{RIGHTS, are_met, done_at};
 use crate::world::{AT_QUEUE, KEY, OTHER_KEY, OWNERS, PLACES, Place, RETIRED_KEY, World, policy};
 
-/// Does every operation with handles that are open: what is refused is what somebody with these rights at `owner` may
-/// not.
+/// Performs every operation with open handles. Exactly the operations that `rights` at `owner` do
+/// not permit must be refused.
 async fn judge(world: &World, hands: &Hands, owner: &str, rights: &[Right], case: &str) {
     let mut locked = world.locked(hands.at).await;
     for (name, needs) in done_at(hands.at) {
@@ -41,8 +41,9 @@ async fn judge_new(
     judge(world, &hands, owner, rights, case).await;
 }
 
-/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-17: handles that are wrapped with a policy of the namespace or of an
-/// entity do what its rights allow, where it holds: at a queue, and at a topic and its subscription.
+/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-17: a client limited to a policy of the namespace or
+/// of an entity may do exactly the operations that its rights permit, at a queue, and at a topic
+/// with its subscription.
 #[tokio::test]
 async fn every_operation_against_every_policy() {
     let world = World::new().await;
@@ -62,8 +63,9 @@ async fn every_operation_against_every_policy() {
     world.stop().await;
 }
 
-/// SEC-05, SEC-09, SEC-12, SEC-13, SEC-17: the same with what was signed by a key of a policy, with such a key itself, and with tokens
-/// that are worth nothing: expired, signed wrongly or by a key that was regenerated, for something else, none.
+/// SEC-05, SEC-09, SEC-12, SEC-13, SEC-17: the same with tokens signed by a key of a policy, with
+/// such a key itself, and with invalid tokens: expired, wrongly signed, of a regenerated key, for
+/// another resource, or absent.
 #[tokio::test]
 async fn every_operation_against_every_token() {
     let world = World::new().await;
@@ -96,7 +98,8 @@ async fn every_operation_against_every_token() {
     world.stop().await;
 }
 
-/// SEC-15, SEC-17: handles that are open follow what their client shows anew, whether that gives more or less.
+/// SEC-15, SEC-17: open handles follow a newer token of their client, whether it gives more or
+/// fewer rights.
 #[tokio::test]
 async fn open_handles_follow_what_is_shown() {
     let world = World::new().await;
@@ -116,8 +119,8 @@ async fn open_handles_follow_what_is_shown() {
     world.stop().await;
 }
 
-/// SEC-09, SEC-15, SEC-17: open handles end with what was granted: when a token expires, when the key that signed it is regenerated,
-/// when the policy is given fewer rights, and when it is deleted. Until then they do what they may.
+/// SEC-09, SEC-15, SEC-17: open handles lose their rights when the grant ends: when a token
+/// expires, its key is regenerated, or its policy is reduced or deleted. Until then they keep them.
 #[tokio::test]
 async fn open_handles_end_with_what_was_granted() {
     let world = World::new().await;
@@ -143,7 +146,7 @@ async fn open_handles_end_with_what_was_granted() {
     admin.regenerate_key("", &name, WhichKey::Primary, None).await.unwrap();
     judge(&world, &signed, "", &[], "a token whose key was regenerated").await;
     judge(&world, &keyed, "", &[], "a key that was regenerated").await;
-    // A policy has no key to the program that has the broker in it.
+    // A program with an embedded broker uses a policy without its keys.
     judge(&world, &lasting, "", all, "a policy whose keys were regenerated").await;
 
     let fewer = PolicyUpdate {
@@ -151,7 +154,7 @@ async fn open_handles_end_with_what_was_granted() {
         ..PolicyUpdate::default()
     };
     admin.update_policy("", &name, fewer).await.unwrap();
-    // What rests on a policy ends with its change; what is opened then has what it gives now.
+    // Existing grants of a policy end with its change; new ones have the policy's new rights.
     let locked = world.locked(AT_QUEUE).await;
     for name in ["send", "receive", "renew session"] {
         let refused = lasting.operate(name, &locked).await.unwrap_err();

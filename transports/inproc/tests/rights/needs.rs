@@ -1,5 +1,5 @@
-//! What each operation needs, and what a policy gives: the oracle. What is judged by it knows neither the table of the broker nor its
-//! authorizer; a test of its own holds it beside that table.
+//! The oracle: the rights that each operation needs, and the rights of a policy. It is independent
+//! of the broker's table and authorizer; a separate test compares it with that table.
 
 use peeklock_core::contract::Right::{self, Listen, Manage, Send};
 use peeklock_core::contract::{Action, Needs as Table, Rights};
@@ -9,10 +9,10 @@ use crate::world::{AT_QUEUE, Place};
 /// One of these rights at this path.
 pub type Need = (&'static str, &'static [Right]);
 
-/// An operation, with what it needs, all of it.
+/// An operation with all of its needs.
 pub type Operation = (&'static str, &'static [Need]);
 
-/// What is done where a client sends, receives and has sessions, in the order of the specification, each with what it
+/// Operations of sending, receiving and sessions, in the order of the specification, each with its
 /// needs at [`AT_QUEUE`] (SEC-05, SEC-06, SEC-07).
 const AT_PLACE: &[Operation] = &[
     ("send", &[("orders", &[Send])]),
@@ -57,7 +57,7 @@ const AT_PLACE: &[Operation] = &[
     ("delete unlocked", &[("orders", &[Manage])]),
 ];
 
-/// What is done elsewhere.
+/// Other operations.
 const ELSEWHERE: &[Operation] = &[
     ("publish", &[("news", &[Send])]),
     ("receive of a subscription", &[("news", &[Listen])]),
@@ -104,16 +104,16 @@ const ELSEWHERE: &[Operation] = &[
     ("carry out", &[("orders", &[Manage])]),
 ];
 
-/// What is done at a place. With the queue that is everything.
+/// Returns the operations to test at a place; all operations at the queue.
 pub fn done_at(at: Place) -> impl Iterator<Item = Operation> {
     let elsewhere: &[Operation] = if at == AT_QUEUE { ELSEWHERE } else { &[] };
     AT_PLACE.iter().chain(elsewhere).copied()
 }
 
-/// The rights that a policy can have (SEC-01).
+/// Sets of rights that a policy can have (SEC-01).
 pub const RIGHTS: [&[Right]; 4] = [&[Send], &[Listen], &[Send, Listen], &[Send, Listen, Manage]];
 
-/// Whether somebody who has these rights at `owner`, empty for the namespace, has what is needed at a place.
+/// Returns whether these rights at `owner`, empty for the namespace, satisfy the needs at a place.
 pub fn are_met(needs: &[Need], at: Place, owner: &str, rights: &[Right]) -> bool {
     let is_of_place = |path: &str| path == AT_QUEUE.to || path == AT_QUEUE.sessions;
     let is_met = |(path, one_of): &Need| {
@@ -125,8 +125,8 @@ pub fn are_met(needs: &[Need], at: Place, owner: &str, rights: &[Right]) -> bool
     needs.iter().all(is_met)
 }
 
-/// The operations of a client that are an action of the broker's table. There is no other list of actions: who adds one says here by which
-/// operations it is done, or that there is none.
+/// Returns the client operations that perform an action of the broker's table. There is no other
+/// list of actions: for a new action, add its operations here, or none.
 pub fn operations(action: Action) -> &'static [&'static str] {
     match action {
         Action::Send => {
@@ -202,7 +202,8 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         Action::ChangePolicies => {
             &["create policy", "update policy", "regenerate key", "delete policy"]
         }
-        // Lists have what is somebody's own, which `lists.rs` looks at; the others are of HTTP, of another broker, of no right, or of nobody.
+        // `lists.rs` tests the lists. The others belong to HTTP or another broker, or need no
+        // right.
         Action::List
         | Action::Overview
         | Action::ChangeOwnRules
@@ -214,7 +215,7 @@ pub fn operations(action: Action) -> &'static [&'static str] {
     }
 }
 
-/// SEC-05: what is written here of each operation and the one table of the broker are about the same operations, and say the same of them.
+/// SEC-05: this oracle and the broker's table cover the same operations with the same needs.
 #[test]
 fn every_action_of_the_table_is_done_by_the_operations_here() {
     let mut named = std::collections::BTreeSet::new();

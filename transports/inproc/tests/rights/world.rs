@@ -1,4 +1,4 @@
-//! A broker with policies of every set of rights, of the namespace and of its entities.
+//! A broker with a policy for each set of rights, at the namespace and at each entity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use peeklock_inproc::{Client, Received};
 use crate::needs::RIGHTS;
 
 pub const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-/// One that no policy has had.
+/// A key that no policy ever had.
 pub const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-/// One that each policy has had.
+/// A former key of each policy.
 pub const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub const SUBSCRIPTION: &str = "news/Subscriptions/all";
 
-/// Where a client sends, receives, and has sessions.
+/// Entities for sending, receiving and sessions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub to: &'static str,
@@ -32,22 +32,22 @@ pub struct Place {
 }
 
 pub const AT_QUEUE: Place = Place { to: "orders", from: "orders", sessions: "held" };
-/// Subscriptions have no policies: those of the topic count.
+/// Subscriptions have no policies of their own: the topic's policies apply.
 pub const AT_SUBSCRIPTION: Place =
     Place { to: "news", from: SUBSCRIPTION, sessions: "news/Subscriptions/held" };
 pub const PLACES: [Place; 2] = [AT_QUEUE, AT_SUBSCRIPTION];
 
-/// Who has policies; the namespace has no name.
+/// Owners of policies; the namespace is empty.
 pub const OWNERS: [&str; 5] = ["", "orders", "sibling", "held", "news"];
 
 pub struct World {
     pub broker: Broker,
     pub clock: Arc<ManualClock>,
-    /// What may everything.
+    /// A client with all rights.
     pub full: Client,
 }
 
-/// The name of a policy. Each entity has names of its own, so that a name tells where a policy is.
+/// Returns the name of a policy. It contains the owner, so that each name exists at one owner only.
 pub fn policy(owner: &str, rights: &[Right]) -> String {
     let names: Vec<&str> = rights.iter().map(|right| right.name()).collect();
     format!("{}-{owner}", names.join("-"))
@@ -71,7 +71,7 @@ impl World {
         world
     }
 
-    /// Sees that everything is there, whatever was deleted.
+    /// Creates all missing entities and policies.
     pub async fn arrange(&self) {
         let admin = self.full.admin();
         let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
@@ -84,7 +84,7 @@ impl World {
         admin.create_rule(SUBSCRIPTION, rule).await.ok();
         let sessions =
             SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
-        // What is sent has no session.
+        // The messages have no session.
         let nothing = RuleDescription::new("nothing", Filter::False, Timestamp::NONE);
         self.broker.create_subscription("news", "held", sessions, vec![nothing]).await.ok();
         admin.delete_queue("fresh").await.ok();
@@ -110,18 +110,18 @@ impl World {
         }
     }
 
-    /// The door of who shows a token.
+    /// Returns the access of a client with this token.
     pub fn shown(&self, token: &str) -> Access {
         self.broker.access(Principal::anonymous().with_token(token))
     }
 
-    /// A message that is locked by somebody else.
+    /// Returns a message locked by another receiver.
     pub async fn locked(&self, at: Place) -> Received {
         self.full.sender(at.to).unwrap().send(Message::new("a")).await.unwrap();
         let receiver = self.full.receiver(at.from).unwrap();
-        // It may be on its way from the topic.
+        // The message may still be in transit from the topic.
         let received = receiver.receive(TimeSpan::from_minutes(1)).await.unwrap().unwrap();
-        // In order, so that the lock stays.
+        // Closed in order, so that the lock stays.
         receiver.close().await.unwrap();
         received
     }
