@@ -148,7 +148,7 @@ async fn place(client: &Client, number: u32, region: &str, cups: u32) -> bool {
 }
 
 #[test]
-fn an_order_service_keeps_what_it_was_told() {
+fn an_order_service_keeps_its_data() {
     actix::System::new().block_on(serve()).unwrap();
 }
 

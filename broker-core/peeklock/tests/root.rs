@@ -109,7 +109,7 @@ fn names() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn the_root_has_what_is_needed_at_first_glance() {
+fn the_root_has_the_names_needed_at_first() {
     let lists = [&WORDS[..], &BROKER, &HANDLES, &WORK, &FEATURES];
     let expected: BTreeSet<&str> = lists.into_iter().flatten().copied().collect();
     let names = names();

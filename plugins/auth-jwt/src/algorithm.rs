@@ -178,7 +178,7 @@ mod tests {
     /// SEC-28: the names match the standard exactly. Unsigned tokens and shared secrets have no
     /// algorithm.
     #[test]
-    fn names_are_read_as_they_stand() {
+    fn algorithm_names_match_exactly() {
         for algorithm in Algorithm::ALL {
             assert_eq!(Algorithm::parse(algorithm.name()), Some(algorithm));
         }

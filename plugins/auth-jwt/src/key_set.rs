@@ -183,7 +183,7 @@ mod tests {
     /// SEC-28, SEC-29: shared secrets and incomplete points are skipped, a set is bounded, and an
     /// unusable key does not affect the others.
     #[test]
-    fn what_is_no_public_key_is_passed_over() {
+    fn unusable_keys_are_skipped() {
         let odd = [
             r#"{"kty": "oct", "k": "c2VjcmV0"}"#.to_owned(),
             r#"{"kty": "EC", "crv": "P-521", "x": "AA", "y": "AA"}"#.to_owned(),
@@ -209,7 +209,7 @@ mod tests {
     /// SEC-29: a grant ends when the issuer withdraws its key, and continues while the issuer keeps
     /// the key.
     #[test]
-    fn a_withdrawn_key_ends_what_it_granted() {
+    fn a_withdrawn_key_ends_its_grants() {
         let (kept, gone) = (key(r#", "kid": "kept""#), key(r#", "kid": "gone""#));
         let older = parse(&[kept.clone(), gone]).unwrap();
         let mark = |id| older.find(Some(id), Algorithm::Es256).unwrap().epoch.mark();

@@ -157,7 +157,7 @@ mod tests {
 
     /// SEC-13: an audience covers its resource and everything below it, by whole segments.
     #[test]
-    fn it_covers_what_is_below() {
+    fn an_audience_covers_everything_below_it() {
         for everything in ["sb://bus", "https://bus:443/", "", "/", "amqp://bus/$management"] {
             check(everything, "", true);
             check(everything, "orders", true);
@@ -223,7 +223,7 @@ mod tests {
 
     /// SEC-13: the host matters only in strict mode.
     #[test]
-    fn hosts_are_compared_if_asked_for() {
+    fn hosts_are_compared_in_strict_mode() {
         let hosts = ["bus.example.com".to_owned()];
         for (audience, expected) in [
             ("sb://BUS.example.com:5671/q", true),

@@ -297,7 +297,7 @@ mod tests {
     /// SEC-08, SEC-14, SEC-26: a wrong signature costs the same number of comparisons regardless of
     /// which policies have the name, where, and how many. A long audience costs fewer.
     #[tokio::test]
-    async fn a_wrong_signature_costs_the_same_whatever_policies_there_are() {
+    async fn a_wrong_signature_costs_the_same_with_any_policies() {
         let policies = Policies::new();
         let broker = Broker::builder().arbiters(1).policies(&policies).start().await.unwrap();
         policies.allow_development_key("development");
@@ -364,7 +364,7 @@ mod tests {
 
     /// SEC-14, SEC-26: an impossible signature is refused like a wrong one, without any comparison.
     #[test]
-    fn what_can_be_no_signature_is_compared_with_nothing() {
+    fn impossible_signatures_are_compared_with_no_key() {
         let policies = Policies::new();
         policies.allow_development_key("development");
         let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());

@@ -78,7 +78,7 @@ fn peer() -> SocketAddr {
 /// an attempt to guess. This holds whether or not other entities have a policy with the same name.
 /// A wrong signature counts.
 #[tokio::test]
-async fn a_token_whose_policy_holds_elsewhere_does_not_wait() {
+async fn a_token_of_another_entity_is_not_delayed() {
     let world = World::new().await;
     for name in ["sender", "all"] {
         let good = world.token(name, "https://x:5300").await;
@@ -110,7 +110,7 @@ async fn a_token_whose_policy_holds_elsewhere_does_not_wait() {
 
 /// SEC-26, SEC-14: an expired token is reported as expired also where its policy does not apply.
 #[tokio::test]
-async fn an_expired_token_is_told_so_elsewhere() {
+async fn an_expired_token_is_reported_as_expired_elsewhere() {
     let world = World::new().await;
     let token = world.token("sender", "sb://x").await;
     let access = world.broker.access(Principal::anonymous().with_token(token));

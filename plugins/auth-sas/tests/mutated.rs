@@ -86,7 +86,7 @@ impl Random {
 /// SEC-10, SEC-14, SEC-22: any text is parsed as a token or refused with a known cause, and the
 /// refusal repeats no secret. Only the signed text gives access.
 #[tokio::test]
-async fn no_text_but_what_was_signed_lets_anybody_in() {
+async fn mutated_signed_tokens_are_refused() {
     let policies = Policies::new();
     let authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::closed()));
     let broker = Broker::builder()

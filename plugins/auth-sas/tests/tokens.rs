@@ -263,7 +263,7 @@ async fn each_failure_has_its_text() {
 /// SEC-22, SEC-08: the presented policy name appears in the log only if some policy has that name,
 /// and never in the answer. Therefore a key in that field appears in neither.
 #[tokio::test]
-async fn what_is_no_name_of_a_policy_is_not_repeated() {
+async fn unknown_policy_names_are_not_repeated() {
     let mut config = SasConfig::closed();
     config.audience_hosts = Some(vec!["x".to_owned()]);
     let world = World::new(config).await;
@@ -311,7 +311,7 @@ async fn what_is_no_name_of_a_policy_is_not_repeated() {
 /// SEC-12, SEC-15: a token is valid until its expiry, and operations begun with it end at that
 /// time.
 #[tokio::test]
-async fn a_token_ends_when_it_says_so() {
+async fn a_token_ends_at_its_expiry() {
     let world = World::with_policies().await;
     let access = world.access(world.token("orders", "all", "sb://x/orders").await);
     let entity = access.entity("orders", Action::Peek).await.unwrap();
@@ -361,7 +361,7 @@ async fn a_regenerated_key_ends_its_tokens() {
 /// where that applies, as long as the key exists. Elsewhere it gives nothing, and refusing a wrong
 /// key does not reveal which policies exist.
 #[tokio::test]
-async fn a_key_itself_is_worth_its_policy() {
+async fn a_presented_key_has_the_rights_of_its_policy() {
     let world = World::with_policies().await;
     let with_key = |policy: &str, key: &str| {
         let principal = Principal::anonymous().with_key(policy, key);
@@ -425,7 +425,7 @@ async fn the_development_key_is_presented_as_others_are() {
 
 /// SEC-26: the answer to a guessed key is delayed.
 #[tokio::test]
-async fn who_guesses_a_key_waits() {
+async fn a_guessed_key_is_answered_with_a_delay() {
     let world = World::with_policies().await;
     let from = Principal::anonymous().from_peer("10.0.0.1:1".parse::<SocketAddr>().ok());
     let access = world.broker.access(from.with_key("all", "guess"));
@@ -439,7 +439,7 @@ async fn who_guesses_a_key_waits() {
 
 /// SEC-13: the host matters only in strict mode.
 #[tokio::test]
-async fn the_host_matters_where_that_is_asked_for() {
+async fn the_host_matters_in_strict_mode() {
     let mut config = SasConfig::closed();
     config.audience_hosts = Some(vec!["bus.example.com".to_owned()]);
     let strict = World::new(config).await;
@@ -543,7 +543,7 @@ async fn failed_attempts_wait_and_valid_tokens_do_not() {
 /// CON-73, SEC-12: a list contains the entities that the token covers, without a lookup of each
 /// key.
 #[tokio::test]
-async fn a_list_holds_what_a_token_covers() {
+async fn a_list_contains_the_entities_of_a_token() {
     let world = World::with_policies().await;
     let list = Management::Paths(EntityKind::Queue, Page { skip: 0, top: None });
     for (owner, name, audience, expected) in [

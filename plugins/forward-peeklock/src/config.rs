@@ -136,7 +136,7 @@ mod tests {
 
     /// TLS-09: a file contains one token or connection string, which is never shown.
     #[test]
-    fn a_file_has_one_token_or_connection_string_which_is_not_shown() {
+    fn a_token_file_is_read_and_not_shown() {
         let file = std::env::temp_dir().join(format!("peeklock-token-{}", std::process::id()));
         std::fs::write(&file, "  hush-hush \n").unwrap();
         let token = Token::read(&file).unwrap();

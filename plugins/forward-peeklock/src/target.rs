@@ -94,7 +94,7 @@ mod tests {
 
     /// FWD-02: any other text is refused.
     #[test]
-    fn what_is_not_a_destination_is_refused() {
+    fn invalid_destinations_are_refused() {
         for (destination, word) in [
             ("ws://b.example.com/orders", "must begin with"),
             ("peeklock+http://b.example.com/orders", "must begin with"),

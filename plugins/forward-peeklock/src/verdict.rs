@@ -87,7 +87,7 @@ mod tests {
 
     /// FWD-15, FWD-23, FWD-33, DLQ-21: the reasons are the same as for a local transfer.
     #[test]
-    fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
+    fn permanent_errors_are_refused_with_the_reason_of_a_transfer() {
         for (condition, expected) in [
             (Condition::EntityNotFound, "MessagingEntityNotFound"),
             (Condition::EntityDisabled, "MessagingEntityDisabled"),
@@ -103,7 +103,7 @@ mod tests {
 
     /// FWD-28: dead letters wait until the destination accepts them.
     #[test]
-    fn dead_letters_wait_for_a_destination_that_is_away() {
+    fn dead_letters_wait_for_an_absent_destination() {
         for condition in
             [Condition::EntityNotFound, Condition::EntityDisabled, Condition::QuotaExceeded]
         {
@@ -116,7 +116,7 @@ mod tests {
 
     /// An outage of the other broker dead-letters nothing.
     #[test]
-    fn what_says_nothing_of_the_message_is_not_counted() {
+    fn outages_are_not_counted_as_attempts() {
         for condition in
             [Condition::ServerBusy, Condition::CommunicationProblem, Condition::OperationCancelled]
         {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused_and_not_repeated() {
+    fn invalid_secrets_are_refused_and_not_repeated() {
         let short = encode(&[7; 23]);
         let long = encode(&[7; 65]);
         let bare = STANDARD.encode([7; 32]);

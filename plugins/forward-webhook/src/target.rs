@@ -182,7 +182,7 @@ mod tests {
 
     /// FWD-02: any other text is refused.
     #[test]
-    fn what_is_not_a_destination_is_refused() {
+    fn invalid_destinations_are_refused() {
         for (destination, word) in [
             ("https://a.net/", "must begin with"),
             ("webhook+ftp://a.net/", "must begin with"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_does_not_allow_is_refused() {
+    fn forbidden_hosts_are_refused() {
         for (destination, hosts, word) in [
             ("webhook+http://a.net/", &[][..], "without TLS"),
             ("webhook+https://127.0.0.1/", &[][..], "not public"),

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_says_when_to_try_again() {
+    fn retry_after_sets_the_time_of_the_retry() {
         check(&[(RETRY_AFTER, "7")], Some(7));
         check(&[(RETRY_AFTER, " 0 ")], Some(0));
         check(&[(RETRY_AFTER, "4000000000")], Some(3_600));

@@ -94,7 +94,7 @@ mod tests {
     /// DESIGN D6: the remembered spans take at most the memory in docs/reference/security.md for any input, also
     /// while their number grows.
     #[test]
-    fn what_is_remembered_has_its_size() {
+    fn remembered_spans_stay_within_their_memory_limit() {
         let members = (0..32).map(|number| (format!("k{number}"), String::new()));
         let state = TraceState::from_key_value(members).unwrap();
         let (trace, span) = (TraceId::from(1_u128), SpanId::from(1_u64));

@@ -177,7 +177,7 @@ mod tests {
 
     /// Values that W3C declares invalid are not forwarded.
     #[test]
-    fn what_is_no_traceparent_is_refused() {
+    fn invalid_traceparents_are_refused() {
         let zeros = |range: std::ops::Range<usize>| {
             let mut text = PARENT.to_owned();
             text.replace_range(range.clone(), &"0".repeat(range.len()));
@@ -201,7 +201,7 @@ mod tests {
     /// Both properties are set to the same text. A message's own trace context stays, and is read
     /// from either property.
     #[test]
-    fn a_message_keeps_what_it_says() {
+    fn a_message_keeps_its_own_trace() {
         let context = TraceContext::new(PARENT).unwrap().with_tracestate("a=1");
         let mut message = Message::new("two coffees");
         context.put_into(&mut message);

@@ -299,7 +299,7 @@ async fn handles_ask_their_port() {
 
 /// An error of a whole list is the result of each item, and an unexpected answer is an error.
 #[tokio::test]
-async fn an_answer_amiss_is_an_error() {
+async fn an_unexpected_answer_is_an_error() {
     let tokens = [LockToken(1), LockToken(2)];
     let (_, client) = Double::client([
         Err(Condition::CommunicationProblem),
@@ -351,7 +351,7 @@ async fn a_handler_goes_on_while_its_session_lock_is_renewed() {
 /// RCV-16: after a transient error a link is attached again, also if that fails at first. A
 /// permanent error, or a stopping broker, ends the consumer with the reason.
 #[tokio::test(start_paused = true)]
-async fn a_consumer_ends_with_what_cannot_pass() {
+async fn a_consumer_ends_with_a_permanent_error() {
     for last in [Condition::EntityNotFound, Condition::Unauthorized, Condition::OperationCancelled]
     {
         for last in [Ok(last), Err(last)] {
@@ -375,7 +375,7 @@ async fn a_consumer_ends_with_what_cannot_pass() {
 /// SET-28, RCV-16: even without prefetch a message waits while a handler still has a message of the
 /// previous link. If its lock has expired meanwhile, no handler gets it, and it is delivered again.
 #[tokio::test(start_paused = true)]
-async fn a_message_that_waits_behind_the_link_before_is_not_begun_without_its_lock() {
+async fn a_message_is_not_started_after_its_lock_expired_in_the_wait() {
     let mut late = received("b");
     late.facts.lock.as_mut().unwrap().until = Timestamp::NONE;
     let (double, client) = Double::client([Ok(Answer::Done)]);
@@ -456,7 +456,7 @@ async fn a_requester_ends_with_its_client() {
 /// SET-21, SET-23: a closed link is kept next to its successor while a handler has one of its
 /// messages, whose lock would end with it. Then it is ended in order.
 #[tokio::test(start_paused = true)]
-async fn a_link_stays_as_long_as_something_of_it_is_in_hand() {
+async fn a_closed_link_stays_while_its_messages_are_in_hand() {
     let (double, client) = Double::client([Ok(Answer::Done)]);
     double.links.lock().unwrap().extend([Ok(Condition::ServerBusy), Ok(Condition::ServerBusy)]);
     double.brings.lock().unwrap().extend([received("a"), received("b")]);

@@ -58,7 +58,7 @@ fn rules_come_back_as_they_were() {
 
 /// Absent properties, including `applicationProperties`, are left out in both views.
 #[test]
-fn a_bare_message_has_only_what_it_has() {
+fn a_bare_message_has_only_its_properties() {
     let message = Message::new("a");
     let sent = serde_json::to_string(&MessageView::new(&message)).unwrap();
     assert_eq!(sent, r#"{"body":"a"}"#);
@@ -121,7 +121,7 @@ fn properties_of_another_filter_are_refused() {
 
 /// ENT-17: an absent property is kept, a null property is cleared.
 #[test]
-fn updates_tell_absent_from_null() {
+fn updates_distinguish_absent_from_null() {
     let keep: SubscriptionProperties = serde_json::from_str("{}").unwrap();
     let clear: SubscriptionProperties = serde_json::from_str(r#"{"forwardTo":null}"#).unwrap();
     assert_ne!(keep, clear);
@@ -206,7 +206,7 @@ fn a_value_has_its_size_before_it_is_written() {
 
 /// DESIGN D6: the stored size of a message bounds its size in JSON, for any content.
 #[test]
-fn no_message_is_longer_than_its_size_tells() {
+fn the_stored_size_bounds_the_size_in_json() {
     const HEADER_BYTES_MAX: u64 = 64 << 10;
     let most = SequenceNumber(u64::MAX);
     let facts = MessageFacts {
@@ -271,7 +271,7 @@ fn no_message_is_longer_than_its_size_tells() {
 /// HTP-10: a UTF-8 body is text while it is small or escapes at most double it; otherwise it is
 /// Base64. Reading gives the same bytes back.
 #[test]
-fn a_large_body_that_would_be_far_longer_is_base64() {
+fn a_large_body_with_many_escapes_is_base64() {
     for (text, count, is_text) in [
         ("x", 1 << 20, true),
         ("\"", 1 << 20, true),

@@ -191,7 +191,7 @@ mod tests {
 
     /// TLS-04: special characters in a subject cannot imitate another subject.
     #[test]
-    fn what_has_a_meaning_is_escaped() {
+    fn special_characters_are_escaped() {
         check("shop", "shop");
         check("a,CN=root", "a\\,CN=root");
         check("a+b;c<d>e\"f\\g", "a\\+b\\;c\\<d\\>e\\\"f\\\\g");

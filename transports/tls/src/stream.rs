@@ -190,7 +190,7 @@ mod tests {
 
     /// HTP-11: the end of a client is detected while its data is unread, also after a reset.
     #[tokio::test]
-    async fn an_end_is_seen_behind_what_is_unread() {
+    async fn an_end_is_detected_while_data_is_unread() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         for is_reset in [false, true] {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

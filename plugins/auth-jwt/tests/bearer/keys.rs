@@ -37,7 +37,7 @@ async fn is_good(world: &World, token: &str) -> bool {
 /// SEC-29: keys are read for the first token and again for an unknown key, at most every ten
 /// seconds regardless of the key ids in tokens.
 #[tokio::test]
-async fn an_unknown_key_has_keys_read_again_and_not_too_often() {
+async fn an_unknown_key_causes_reads_at_a_limited_rate() {
     let [first, second, made_up] = ["k1", "k2", "made up"].map(IssuerKey::new);
     let publisher = Publisher::new(&[&first]).await;
     let world = World::new(config(publisher.source())).await;
@@ -65,7 +65,7 @@ async fn an_unknown_key_has_keys_read_again_and_not_too_often() {
 
 /// SEC-29: tokens of a withdrawn key are refused and its grants end. Grants of other keys continue.
 #[tokio::test]
-async fn a_withdrawn_key_ends_what_it_opened() {
+async fn a_withdrawn_key_ends_open_handles() {
     let [old, kept, new] = ["old", "kept", "new"].map(IssuerKey::new);
     let publisher = Publisher::new(&[&old, &kept]).await;
     let world = World::new(config(publisher.source())).await;
@@ -90,7 +90,7 @@ async fn a_withdrawn_key_ends_what_it_opened() {
 /// SEC-29: grants of a withdrawn key end within an hour even if no token arrives. All grants end a
 /// day after the last successful read. Without open grants the issuer is not contacted.
 #[tokio::test]
-async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
+async fn a_withdrawn_key_ends_open_handles_without_new_tokens() {
     for is_withdrawn in [true, false] {
         let [old, kept] = ["old", "kept"].map(IssuerKey::new);
         let publisher = Publisher::new(&[&old, &kept]).await;
@@ -136,7 +136,7 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
 /// SEC-29: grants of a withdrawn key end even if the runtime of the first client has ended: the
 /// next lookup starts a new keeper.
 #[tokio::test]
-async fn keys_are_read_after_the_runtime_of_who_came_first_has_ended() {
+async fn keys_are_read_after_the_first_runtime_has_ended() {
     let [old, kept] = ["old", "kept"].map(IssuerKey::new);
     let publisher = Publisher::new(&[&old, &kept]).await;
     let world = World::new(config(publisher.source())).await;
@@ -171,7 +171,7 @@ async fn keys_are_read_after_the_runtime_of_who_came_first_has_ended() {
 /// SEC-29: all clients that need keys share one read, and a client that leaves does not cancel it
 /// for the others.
 #[tokio::test]
-async fn many_who_ask_wait_for_one_reading() {
+async fn concurrent_lookups_share_one_read() {
     let key = IssuerKey::new("k1");
     let publisher = Publisher::new(&[]).await;
     publisher.hold();
@@ -269,7 +269,7 @@ async fn keys_are_renewed_in_an_hour_and_kept_for_a_day() {
 /// SEC-29: while the issuer is silent, a client with a known key is answered immediately and others
 /// wait.
 #[tokio::test]
-async fn nobody_with_a_known_key_waits_for_the_issuer() {
+async fn known_keys_do_not_wait_for_the_issuer() {
     let [key, fresh] = ["k1", "k2"].map(IssuerKey::new);
     let publisher = Publisher::new(&[&key]).await;
     let world = World::new(config(publisher.source())).await;
@@ -326,7 +326,7 @@ async fn a_file_of_keys_may_change() {
 
 /// SEC-29: keys come over TLS from a trusted host, or from this machine.
 #[tokio::test]
-async fn keys_come_from_a_host_that_is_trusted() {
+async fn keys_come_from_a_trusted_host() {
     let key = IssuerKey::new("k1");
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -365,7 +365,7 @@ async fn keys_come_from_a_host_that_is_trusted() {
 
 /// SEC-29: an insecure or unusable URL is rejected.
 #[test]
-fn an_address_that_is_not_secure_is_refused() {
+fn an_insecure_address_is_refused() {
     for (url, text) in [
         ("http://issuer.example/keys", "is not secure: write https://"),
         ("http://10.0.0.1/keys", "is not secure"),

@@ -50,7 +50,7 @@ impl Random {
 /// SEC-28, SEC-31, SEC-22: a token with a changed text, header, claims or signature is refused with
 /// a cause, and the refusal does not repeat the token.
 #[tokio::test]
-async fn no_token_but_what_the_issuer_signed_lets_anybody_in() {
+async fn mutated_bearer_tokens_are_refused() {
     let key = IssuerKey::new("k1");
     let file = KeyFile::new("mutated", &[&key]);
     let world = World::new(config(file.source())).await;
@@ -95,7 +95,7 @@ async fn no_token_but_what_the_issuer_signed_lets_anybody_in() {
 /// SEC-29: any published content is either parsed within the bounds of a key set or refused, and
 /// the error does not repeat it.
 #[test]
-fn whatever_is_published_is_keys_or_refused() {
+fn mutated_key_sets_are_parsed_or_refused() {
     let keys = ["k1", "k2"].map(IssuerKey::new);
     let good = key_set(&keys);
     let file = KeyFile::new("published", &[]);

@@ -26,7 +26,7 @@ use crate::world::{AUDIENCE, KeyFile, World, config, refusal, with};
 /// SEC-27, SEC-28, SEC-30: a token of the issuer gives exactly the rights of its roles, with and
 /// without the scheme `Bearer`.
 #[tokio::test]
-async fn a_token_gives_what_its_roles_give() {
+async fn a_token_gives_the_rights_of_its_roles() {
     let key = IssuerKey::new("k1");
     let file = KeyFile::new("roles", &[&key]);
     let world = World::new(config(file.source())).await;
@@ -60,7 +60,7 @@ async fn a_token_gives_what_its_roles_give() {
 /// SEC-30: roles are a text, a list, a list separated by spaces in scope claims, or a member of an
 /// object.
 #[tokio::test]
-async fn roles_stand_where_the_configuration_says() {
+async fn roles_are_read_from_the_configured_claims() {
     let key = IssuerKey::new("k1");
     let file = KeyFile::new("claims", &[&key]);
     let mut config = config(file.source());
@@ -206,7 +206,7 @@ async fn each_failure_has_its_text() {
 /// SEC-15, SEC-31: a token is valid until its expiry plus the clock skew. Operations begun with it
 /// end at that time.
 #[tokio::test]
-async fn a_token_ends_when_it_says_so() {
+async fn a_token_ends_at_its_expiry() {
     let key = IssuerKey::new("k1");
     let file = KeyFile::new("ends", &[&key]);
     let world = World::new(config(file.source())).await;
@@ -228,7 +228,7 @@ async fn a_token_ends_when_it_says_so() {
 /// SEC-17, SEC-27: clients without a bearer token are authorized as before: with a shared access
 /// signature, a key, or anonymously. An invalid bearer token does not count as anonymous.
 #[tokio::test]
-async fn policies_count_beside_the_issuer() {
+async fn policies_apply_without_bearer_tokens() {
     let key = IssuerKey::new("k1");
     let file = KeyFile::new("beside", &[&key]);
     let world = World::new(config(file.source())).await;
@@ -297,7 +297,7 @@ async fn failed_attempts_wait_and_good_tokens_do_not() {
 
 /// CON-73, SEC-30: a list contains the entities that the roles cover.
 #[tokio::test]
-async fn a_list_holds_what_the_roles_cover() {
+async fn a_list_contains_the_entities_of_the_roles() {
     let key = IssuerKey::new("k1");
     let file = KeyFile::new("lists", &[&key]);
     let world = World::new(config(file.source())).await;

@@ -89,7 +89,7 @@ fn refused(verdict: &Verdict) -> (&str, &str) {
 /// destination. Each refusal ends the list; later messages are offered after the source has stored
 /// it.
 #[test]
-fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
+fn permanent_errors_are_refused_with_the_reason_of_a_transfer() {
     run(async {
         let update = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
         let peer = Peer::start_with(update, Arc::new(peeklock_core::contract::AllowAll)).await;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::peer::*;
 
 #[test]
-fn a_broker_that_is_away_costs_no_message_a_delivery() {
+fn an_unreachable_broker_costs_no_message_a_delivery() {
     run(async {
         // A port without a listener.
         let nowhere: SocketAddr = {

@@ -159,7 +159,7 @@ fn the_count_of_copies_goes_to_the_other_broker() {
 
 /// FWD-15, FWD-16: a message refused by the other broker stays at the source with the reason.
 #[test]
-fn what_the_other_broker_refuses_is_kept_at_the_source() {
+fn messages_refused_by_the_other_broker_stay_at_the_source() {
     run(async {
         let a = Sending::start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
         let peer = Peer::start().await;
@@ -175,7 +175,7 @@ fn what_the_other_broker_refuses_is_kept_at_the_source() {
 /// FWD-10: connections are cut, and the forwarding broker restarts on its store. Each message is
 /// stored exactly once at the other broker, in order.
 #[test]
-fn each_message_is_stored_once_whatever_happens_on_the_way() {
+fn each_message_is_stored_once_despite_cuts_and_restarts() {
     const COUNT: u64 = 120;
     run(async {
         let peer = Peer::start().await;

@@ -40,7 +40,7 @@ fn nothing_is_lost_or_doubled_when_connections_are_cut() {
 
 /// The forwarding broker stops before it stores the verdicts, and the other broker restarts.
 #[test]
-fn what_is_offered_again_after_a_restart_is_stored_once() {
+fn messages_offered_again_after_a_restart_are_stored_once() {
     run(async {
         let mut peer = Peer::start().await;
         for offered in [COUNT, COUNT, COUNT + 5] {

@@ -45,7 +45,7 @@ async fn terminate(target: SocketAddr) -> (u16, CertificateDer<'static>) {
 }
 
 #[test]
-fn messages_go_over_tls_to_whom_is_trusted() {
+fn messages_go_over_tls_to_a_trusted_broker() {
     run(async {
         let peer = Peer::start().await;
         let (port, certificate) = terminate(peer.address).await;

@@ -68,7 +68,7 @@ fn expected(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_bare_message_has_the_attributes_that_every_event_has() {
+fn a_bare_message_has_the_required_attributes() {
     let message = Message::new("two coffees").with_message_id("order-1");
     assert_eq!(
         headers(&outgoing(&message), ""),
@@ -249,7 +249,7 @@ fn the_body_of_a_structured_event_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_message_that_is_an_event_goes_on_as_that_event() {
+fn a_message_with_an_event_is_forwarded_as_that_event() {
     let message = Message::new("{}")
         .with_message_id("1")
         .with_subject("other")
@@ -285,7 +285,7 @@ fn a_message_that_is_an_event_goes_on_as_that_event() {
 }
 
 #[test]
-fn a_body_that_is_an_event_is_posted_as_it_is() {
+fn a_body_with_an_event_is_posted_unchanged() {
     for parameters in ["", "?mode=structured"] {
         let message = Message::new("{\"specversion\":\"1.0\"}")
             .with_content_type("Application/CloudEvents+json; charset=UTF-8");

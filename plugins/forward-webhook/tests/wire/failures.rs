@@ -142,7 +142,7 @@ fn a_failure_ends_the_list_and_a_refusal_does_not() {
 }
 
 #[test]
-fn an_idle_connection_that_was_closed_is_no_failure() {
+fn a_closed_idle_connection_is_no_failure() {
     run(async {
         let mut server = serve(vec![Act::AnswerAndClose(OK.to_owned())]).await;
         let mut route = route(config(), &format!("webhook+http://127.0.0.1:{}/", server.port));
@@ -154,7 +154,7 @@ fn an_idle_connection_that_was_closed_is_no_failure() {
 }
 
 #[test]
-fn a_body_that_never_ends_or_is_too_long_costs_the_connection_only() {
+fn an_endless_or_long_body_costs_only_the_connection() {
     run(async {
         let long =
             format!("HTTP/1.1 200 OK\r\ncontent-length: 65537\r\n\r\n{}", "a".repeat(65_537));

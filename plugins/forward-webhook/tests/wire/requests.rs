@@ -12,7 +12,7 @@ fn destination(server: &Server, rest: &str) -> String {
 }
 
 #[test]
-fn binary_mode_is_headers_and_the_body_as_it_was_sent() {
+fn binary_mode_has_headers_and_the_unchanged_body() {
     run(async {
         let mut server = serve(vec![Act::Answer(OK.to_owned())]).await;
         let every_byte: Vec<u8> = (0..=255).cycle().take(100_000).collect();
@@ -83,7 +83,7 @@ fn structured_mode_is_one_json_object() {
 }
 
 #[test]
-fn a_secret_signs_what_goes_to_its_host() {
+fn a_secret_signs_requests_to_its_host() {
     run(async {
         let file = std::env::temp_dir().join(format!("peeklock-webhook-{}", std::process::id()));
         std::fs::write(&file, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();

@@ -48,7 +48,7 @@ fn entities_of_one_size_stay_in_the_order_of_their_paths() {
 }
 
 #[test]
-fn all_and_none_mean_what_they_say() {
+fn all_and_none_select_all_and_no_entities() {
     let entities = || vec![entity("a", 0, 0), entity("b", 0, 0)];
     let all = page(entities(), EntityGauges::All);
     assert!(all.contains("\"a\"") && all.contains("\"b\""));

@@ -7,7 +7,7 @@ use peeklock_otlp::SpanTraces;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 #[test]
-fn what_is_sent_belongs_to_the_current_span_and_a_delivery_goes_on() {
+fn messages_carry_the_current_span_and_deliveries_continue_it() {
     let provider = SdkTracerProvider::builder().build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
     let subscriber = tracing_subscriber::registry().with(layer);

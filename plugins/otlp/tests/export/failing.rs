@@ -44,7 +44,7 @@ impl Log {
 /// A collector that rejects everything delays no operation, the queue stays bounded, and the log
 /// reports the failure once. The test reads the log of the process, so all of this is one test.
 #[tokio::test]
-async fn a_collector_that_is_gone_is_told_once_and_holds_up_nobody() {
+async fn a_rejecting_collector_is_logged_once_and_delays_nobody() {
     let log = Log::default();
     tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).init();
     let world = World::start().await;
@@ -68,7 +68,7 @@ async fn a_collector_that_is_gone_is_told_once_and_holds_up_nobody() {
 /// The collector accepts a connection and never answers: the stop waits for its own time limit
 /// only.
 #[tokio::test]
-async fn a_stop_does_not_wait_for_a_collector_that_is_silent() {
+async fn a_stop_does_not_wait_for_a_silent_collector() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let config = OtlpConfig::new(Endpoint::new(&url, Vec::new()).unwrap());
@@ -126,7 +126,7 @@ async fn headers_and_the_name_of_the_service_are_sent() {
 
 /// TLS connects only to a certificate that the operator trusts.
 #[tokio::test]
-async fn tls_is_spoken_with_whom_the_operator_trusts() {
+async fn tls_connects_only_to_trusted_collectors() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();

@@ -49,7 +49,7 @@ async fn counters_gauges_and_histograms_have_their_values() {
 /// Only the configured number of entities, those with the most messages, have gauges; with 0 no
 /// entity has.
 #[tokio::test]
-async fn so_many_entities_are_observed() {
+async fn gauges_are_limited_to_the_largest_entities() {
     for count in [0, 2] {
         let collector = Collector::start();
         let otlp = Otlp::start(&config(&collector)).unwrap();
@@ -72,7 +72,7 @@ async fn so_many_entities_are_observed() {
 /// QUO-02: with as many entities as the limits allow, each has its own series in each gauge and for
 /// each state. The overflow series stays unused.
 #[tokio::test]
-async fn each_entity_that_there_may_be_has_its_series() {
+async fn each_permitted_entity_has_its_series() {
     let collector = Collector::start();
     let mut config = config(&collector);
     let limits = peeklock_core::limits::Limits::default();
@@ -104,7 +104,7 @@ async fn each_entity_that_there_may_be_has_its_series() {
 /// DESIGN section 5: when another entity becomes the largest, its gauges appear under its own name
 /// in the first report that contains them, not in the overflow series.
 #[tokio::test]
-async fn an_entity_that_comes_in_the_place_of_another_has_its_series() {
+async fn an_entity_replacing_another_has_its_series() {
     let collector = Collector::start();
     let mut config = config(&collector);
     config.entity_count_max = 1;

@@ -125,7 +125,7 @@ async fn links_are_few_and_states_short() {
 }
 
 #[tokio::test]
-async fn what_is_refused_says_why() {
+async fn a_failed_operation_has_an_error_status() {
     let world = World::start().await;
     let settlement = Settlement::Abandon { properties: None, delay: None };
     let abandoned = Command::Settle { token: LockToken(7), settlement };
@@ -149,7 +149,7 @@ async fn what_is_refused_says_why() {
 /// The sample ratio applies to traces that begin here. A message states whether its trace is
 /// recorded, and its settlement follows it.
 #[tokio::test]
-async fn a_message_says_whether_its_trace_is_recorded() {
+async fn a_message_decides_about_recording_its_trace() {
     let recorded_all = World::start().await;
     recorded_all.send(message(TRACE, SENDER, false)).await;
     let tokens = recorded_all.receive(1).await;

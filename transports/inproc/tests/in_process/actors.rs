@@ -253,7 +253,7 @@ async fn outside_of_an_actix_system_no_actor_consumes() {
 /// A panic of the function that starts actors costs the message an attempt; the next attempt calls
 /// the function again.
 #[actix::test]
-async fn a_function_that_makes_no_actor_is_asked_again() {
+async fn a_panicking_actor_factory_is_called_again() {
     let client = client(QueueUpdate::default()).await;
     let (log, _guard) = Log::begin();
     let (seen, mut arrivals) = mpsc::unbounded_channel();

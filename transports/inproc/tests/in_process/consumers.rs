@@ -100,7 +100,7 @@ async fn the_outcome_of_a_function_settles() {
 /// RCV-16, RCV-19: in addition to the messages with the handler, exactly the configured number of
 /// messages wait locked. When the consumer is stopped, they are released uncounted (RCV-14).
 #[tokio::test]
-async fn what_is_taken_ahead_waits_locked_and_goes_back() {
+async fn prefetched_messages_wait_locked_and_are_released() {
     let client = client().await;
     let (seen, mut arrivals) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
@@ -253,7 +253,7 @@ async fn a_panic_of_a_function_does_not_end_its_consumer_of_sessions() {
 /// No supervisor survives a panic of its actor: the message is given back, and the consumer ends
 /// and reports the reason to waiting callers and in the log.
 #[actix::test]
-async fn a_panic_of_a_supervised_actor_ends_its_consumer_and_is_told() {
+async fn a_panic_of_a_supervised_actor_ends_its_consumer_with_a_reason() {
     let client = client().await;
     let (log, _guard) = Log::begin();
     let (seen, mut arrivals) = mpsc::unbounded_channel();
@@ -305,7 +305,7 @@ fn done(_: Delivery) -> std::future::Ready<Result<(), Refusal>> {
 /// body dead-letters the message, an error of the broker or of I/O abandons it, and a message that
 /// is already settled stays so.
 #[tokio::test]
-async fn what_a_handler_fails_with_decides() {
+async fn the_error_of_a_handler_determines_the_settlement() {
     let client = client().await;
     let (seen, mut arrivals) = mpsc::unbounded_channel();
     let other = Arc::new(client.receiver("orders").unwrap());
@@ -359,7 +359,7 @@ async fn what_a_handler_fails_with_decides() {
 /// state with another type. The state is unchanged, also after setting a value that cannot be
 /// written.
 #[tokio::test]
-async fn what_a_handler_writes_waits_for_and_remembers_decides_too() {
+async fn write_timeout_and_state_errors_determine_the_settlement() {
     // JSON does not support pairs as keys.
     fn unwritable() -> BTreeMap<(u8, u8), &'static str> {
         BTreeMap::from([((1, 2), "coffee")])

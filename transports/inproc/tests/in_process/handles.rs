@@ -196,7 +196,7 @@ async fn two_brokers_live_in_one_process() {
 /// ENT-15, ADR-14: a handle of a deleted queue reports that the entity is gone, also while it
 /// waits, and also after its path was created again.
 #[tokio::test]
-async fn deleting_a_queue_tells_those_who_wait() {
+async fn deleting_a_queue_fails_waiting_receives() {
     let (_, client) = client().await;
     let receiver = client.receiver("orders").unwrap();
     let mut waiting = Box::pin(receiver.receive(TimeSpan::from_seconds(60)));

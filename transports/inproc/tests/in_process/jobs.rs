@@ -63,7 +63,7 @@ async fn a_function_takes_jobs() {
 /// SET-05: a message that is not such a job is dead-lettered, with a reason for programs and a
 /// description with the type and the flaw. The handler never sees it.
 #[tokio::test]
-async fn what_is_no_job_is_dead_lettered_and_says_why() {
+async fn other_messages_are_dead_lettered_with_a_reason() {
     let client = client().await;
     let (seen, mut arrivals) = mpsc::unbounded_channel();
     let handler = jobs(move |job: Job<Invoice>| {
@@ -262,7 +262,7 @@ async fn an_actor_takes_jobs() {
 
 /// A value that cannot be written as JSON is refused before anything is sent.
 #[tokio::test]
-async fn a_job_that_cannot_be_written_is_not_sent() {
+async fn an_unwritable_job_is_not_sent() {
     #[derive(Serialize)]
     struct Odd(#[serde(serialize_with = "refuse")] ());
     fn refuse<S: serde::Serializer>(_: &(), _: S) -> Result<S::Ok, S::Error> {

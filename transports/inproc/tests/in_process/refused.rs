@@ -124,7 +124,7 @@ async fn client(queue: &str, requires_session: bool) -> (Arc<ManualClock>, Broke
 /// SET-25: a settlement after the end of the lock of a message or of a session is logged, because
 /// the work may be done twice.
 #[tokio::test]
-async fn a_settlement_that_comes_too_late_is_logged() {
+async fn a_late_settlement_is_logged() {
     for (is_session, condition) in [(false, "MessageLockLost"), (true, "SessionLockLost")] {
         let (clock, broker, client) = client("orders", is_session).await;
         let (log, _guard) = Log::begin();
@@ -172,7 +172,7 @@ async fn a_settlement_that_comes_too_late_is_logged() {
 
 /// A message that its handler has already settled causes no log line.
 #[tokio::test]
-async fn what_is_settled_already_is_not_logged() {
+async fn already_settled_messages_are_not_logged() {
     let test = TestBroker::start().await.unwrap();
     let client = test.client();
     client.admin().create_queue("orders").await.unwrap();
@@ -274,7 +274,7 @@ async fn a_handler_awaits_its_settlement() {
 /// DLQ-07, RTY-05, SET-38: a dead letter cannot be dead-lettered again. If a handler demands it,
 /// the message does not stay locked; it is delivered again after a while.
 #[tokio::test]
-async fn a_dead_letter_that_is_dead_lettered_rests() {
+async fn a_refused_dead_lettering_delays_the_dead_letter() {
     let test = TestBroker::start().await.unwrap();
     let client = test.client();
     let lock =

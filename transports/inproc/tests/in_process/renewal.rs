@@ -105,7 +105,7 @@ fn a_lock_is_not_renewed_for_ever() {
 
 /// SET-28: without renewal the lock expires after its duration, without a warning.
 #[test]
-fn a_lock_that_is_not_to_be_renewed_ends() {
+fn a_lock_without_renewal_expires() {
     for by_session in [false, true] {
         let (log, _guard) = Log::begin();
         let begun = begun(TimeSpan::from_minutes(10), Some(TimeSpan::ZERO), by_session);
@@ -131,7 +131,7 @@ fn the_time_begins_anew_with_the_handler() {
 /// the log names the wait as the reason. Once the handler gets the message while the lock lasts,
 /// the lock is renewed again.
 #[test]
-fn a_message_that_waited_for_too_long_is_renewed_with_its_handler() {
+fn a_lock_is_renewed_again_once_its_handler_runs() {
     let begun = Begun::default();
     let (log, _guard) = Log::begin();
     let seen = Arc::clone(&begun);
@@ -151,7 +151,7 @@ fn a_message_that_waited_for_too_long_is_renewed_with_its_handler() {
 /// SET-28: a message whose lock has expired while it waited is not given to the handler, because it
 /// is delivered again.
 #[test]
-fn a_message_whose_lock_ran_out_while_it_waited_is_not_begun() {
+fn a_waiting_message_with_an_expired_lock_is_not_started() {
     for renewal in [TimeSpan::ZERO, TimeSpan::from_minutes(1)] {
         let (seen, counted) = (Arc::new(Mutex::new(Vec::new())), TimeSpan::from_minutes(3));
         let told = Arc::clone(&seen);

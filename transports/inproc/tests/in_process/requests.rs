@@ -145,7 +145,7 @@ async fn the_reply_queue_is_made_and_shared() {
 /// Each failure of a responder has its own error: a failure from its handler, a request that it
 /// cannot read, which is also dead-lettered, and a reply of another type.
 #[tokio::test]
-async fn a_requester_is_told_what_went_wrong() {
+async fn a_requester_gets_the_kind_of_failure() {
     let (_, client) = client().await;
     let handler = client.responder(|order: Job<Order>| async move {
         match order.value.cups {
@@ -275,7 +275,7 @@ async fn a_time_out_leaves_nothing_behind() {
 /// When a requester is closed or loses its broker, all waiting requests get the error, and the
 /// session is given back.
 #[tokio::test]
-async fn a_closed_requester_tells_who_waits() {
+async fn a_closed_requester_fails_waiting_requests() {
     let (_, client) = client().await;
     let requester = client.requester("replies", RequesterOptions::default()).await.unwrap();
     let waits = {
@@ -306,7 +306,7 @@ async fn a_closed_requester_tells_who_waits() {
 
 /// A reply queue deleted in the meantime is created again.
 #[tokio::test]
-async fn a_reply_queue_that_is_gone_is_made_again() {
+async fn a_deleted_reply_queue_is_created_again() {
     let (_, client) = client().await;
     let gate = Arc::new(Semaphore::new(9));
     let consumer = priced(&client, &gate).await;
@@ -391,7 +391,7 @@ impl JobType for Menu {
 /// SND-22: the requester learns that the reply is too large for its queue, and the request is
 /// completed.
 #[tokio::test]
-async fn a_reply_that_is_too_large_is_told() {
+async fn a_reply_over_the_limit_is_reported() {
     let (_, client) = client().await;
     let handler = client.responder(|_: Job<Order>| async {
         Ok::<_, ResponseError>(Menu { text: "x".repeat(2 << 20) })

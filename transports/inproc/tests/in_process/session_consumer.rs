@@ -182,7 +182,7 @@ async fn a_refused_message_comes_again_before_those_behind_it() {
 /// SES-15, SES-30: a session lock that expires during handling is lost; the message is delivered
 /// again.
 #[actix::test]
-async fn a_session_lock_that_ran_out_costs_the_delivery_and_no_more() {
+async fn an_expired_session_lock_costs_only_the_delivery() {
     let world = World::open().await;
     world.put("a", &["1"]).await;
     let (recipient, mut all) = worker();
@@ -203,7 +203,7 @@ async fn a_session_lock_that_ran_out_costs_the_delivery_and_no_more() {
 /// SES-31: a stopping consumer lets the actor finish its message, and gives the rest back
 /// uncounted.
 #[actix::test]
-async fn a_stopped_consumer_finishes_what_its_actor_has() {
+async fn a_stopped_consumer_finishes_its_actors_message() {
     let world = World::open().await;
     world.put("a", &["1", "2"]).await;
     let (recipient, mut all) = worker();

@@ -73,7 +73,7 @@ async fn shop(world: World, once: bool) -> Done {
 /// A handler that is not idempotent is found within a few seeds, and its seed reproduces the
 /// failure.
 #[test]
-fn a_handler_that_is_not_idempotent_is_found() {
+fn a_handler_without_idempotence_is_found() {
     let failure = Simulation::new().seeds(0..20).try_run(|world| shop(world, false)).unwrap_err();
     assert!(failure.what.contains("each order is booked once"), "{failure}");
     assert!(!failure.what.contains("does not repeat"), "{failure}");
@@ -259,7 +259,7 @@ fn a_crashed_worker_has_failed() {
 
 /// SET-25: a worker that is disconnected for long settles too late.
 #[test]
-fn a_worker_that_is_cut_off_loses_its_locks() {
+fn a_disconnected_worker_loses_its_locks() {
     let traces = traces_of(Mishap::LockLost, 1);
     assert!(traces.iter().any(|trace| !places(trace, "MessageLockLost").is_empty()));
     let is_kept = |trace: &Vec<String>| {
@@ -270,7 +270,7 @@ fn a_worker_that_is_cut_off_loses_its_locks() {
 
 /// LIF-02: a restarted broker has the messages with unchanged counts.
 #[test]
-fn a_broker_that_crashes_counts_nothing() {
+fn a_broker_crash_counts_no_delivery() {
     let traces = traces_of(Mishap::BrokerCrash, 8);
     assert!(traces.iter().all(|trace| places(trace, "attempt 2").is_empty()));
     let is_again =
@@ -331,7 +331,7 @@ fn order_is_kept_where_it_is_promised() {
 
 /// A run that depends on anything outside of the simulation is reported as not repeatable.
 #[test]
-fn a_run_that_does_not_repeat_says_so() {
+fn an_unrepeatable_run_is_reported() {
     let count = AtomicU64::new(0);
     let failure = Simulation::new().try_run(|world| {
         let run = count.fetch_add(1, Ordering::Relaxed);

@@ -92,7 +92,7 @@ async fn receipt(client: Client, order: Job<Order>) -> Result<(), Refusal> {
 /// TXN-01, TXN-04: the record of a test client contains the messages of a transaction only after
 /// its commit, together with the settlement. This holds for actors, functions and jobs.
 #[tokio::test]
-async fn what_a_handler_sends_is_seen_without_a_broker() {
+async fn messages_of_a_handler_are_recorded_without_a_broker() {
     let test = TestClient::new();
     let client = test.client();
     let handler = jobs(move |order: Job<Order>| receipt(client.clone(), order));
@@ -177,7 +177,7 @@ async fn a_client_without_a_broker_answers_as_one_does() {
 /// SET-01, SET-13: a handler that awaits its settlement gets the result, and a second settlement is
 /// refused. The first determines the result, regardless of the handler's outcome.
 #[tokio::test]
-async fn a_settlement_that_was_awaited_is_that_of_the_delivery() {
+async fn an_awaited_settlement_determines_the_result() {
     let handler = |order: Delivery| async move {
         order.refuse(Refusal::Defer).await?;
         let again = order.complete().await.unwrap_err();
@@ -370,7 +370,7 @@ async fn a_broker_is_idle_when_its_transfers_and_sessions_are_done() {
 /// Time advances only on demand: delays, schedules and locks then end, and the resulting work is
 /// done.
 #[tokio::test]
-async fn time_passes_when_it_is_told_to() {
+async fn time_advances_only_on_demand() {
     let test = TestBroker::start().await.unwrap();
     let client = test.client();
     client.admin().create_queue("orders").await.unwrap();
@@ -446,7 +446,7 @@ async fn no_time_passes_under_a_handler() {
 
 /// A store that is opened again continues at its last time.
 #[tokio::test]
-async fn a_broker_that_is_started_again_goes_on_at_its_time() {
+async fn a_restarted_broker_continues_at_its_time() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("started-again");
     std::fs::remove_dir_all(&folder).ok();
     let on_disk = || Broker::builder().data_dir(&folder).unwrap();

@@ -65,7 +65,7 @@ async fn traces(client: &Client, queue: &str) -> Vec<(Option<String>, Option<Str
 /// A message sent by a handler carries the trace of the handler's message, with every send
 /// operation; a message with its own trace keeps it.
 #[tokio::test]
-async fn a_trace_goes_on_in_what_a_handler_sends() {
+async fn a_trace_continues_in_messages_of_a_handler() {
     let client = client().await;
     client.admin().create_queue("next").await.unwrap();
     let own = TRACE.replace("0af7", "1bf7");
@@ -152,7 +152,7 @@ impl Traces for Spans {
 
 /// With a tracing system messages carry the current span, and the span of a delivery continues it.
 #[tokio::test]
-async fn the_current_span_goes_with_what_is_sent() {
+async fn sent_messages_carry_the_current_span() {
     let client = client().await;
     // Without a subscriber there are no spans.
     let (_log, _guard) = Log::begin();

@@ -107,7 +107,7 @@ async fn client() -> Local {
 /// available. The unreadable message has a failed delivery, and becomes a dead letter after the
 /// maximum number of deliveries (SET-04).
 #[tokio::test]
-async fn what_was_received_with_an_unreadable_message_goes_back() {
+async fn messages_received_with_an_unreadable_one_are_released() {
     let client = client().await;
     let receiver = client.receiver("orders").unwrap();
     let unread = receiver.receive_many(3, TimeSpan::ZERO).await.unwrap_err();
@@ -126,7 +126,7 @@ async fn what_was_received_with_an_unreadable_message_goes_back() {
 /// RCV-04: messages removed on receive together with an unreadable one are returned, because they
 /// no longer exist elsewhere.
 #[tokio::test]
-async fn what_was_removed_with_an_unreadable_message_is_handed_out() {
+async fn messages_removed_with_an_unreadable_one_are_returned() {
     let client = client().await;
     let receiver = client.receiver_in("orders", ReceiveMode::ReceiveAndDelete).unwrap();
     let received = receiver.receive_many(3, TimeSpan::ZERO).await.unwrap();

@@ -24,7 +24,7 @@ fn told(listed: Result<Vec<Arc<str>>, BrokerError>) -> Vec<String> {
 /// SEC-05, SEC-08, SEC-17, CON-73: a list contains all entities for a manager of the namespace, one
 /// for the manager of an entity, and none for others.
 #[tokio::test]
-async fn a_list_has_what_may_be_read() {
+async fn a_list_contains_only_readable_entities() {
     let world = World::new().await;
     for owner in OWNERS {
         for rights in RIGHTS {

@@ -101,7 +101,7 @@ async fn every_operation_against_every_token() {
 /// SEC-15, SEC-17: open handles follow a newer token of their client, whether it gives more or
 /// fewer rights.
 #[tokio::test]
-async fn open_handles_follow_what_is_shown() {
+async fn open_handles_follow_a_newer_token() {
     let world = World::new().await;
     let all = sign(&policy("", RIGHTS[3]), KEY, "sb://x", Timestamp::NEVER);
     for at in PLACES {
@@ -122,7 +122,7 @@ async fn open_handles_follow_what_is_shown() {
 /// SEC-09, SEC-15, SEC-17: open handles lose their rights when the grant ends: when a token
 /// expires, its key is regenerated, or its policy is reduced or deleted. Until then they keep them.
 #[tokio::test]
-async fn open_handles_end_with_what_was_granted() {
+async fn open_handles_end_with_their_grant() {
     let world = World::new().await;
     let all = RIGHTS[3];
     let name = policy("", all);

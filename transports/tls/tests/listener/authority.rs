@@ -88,7 +88,7 @@ fn an_authority_vouches_for_its_own_names_alone() {
 /// TLS-05: an authority is trustworthy only if it is limited to names and addresses of hosts, and
 /// cannot sign for other authorities.
 #[test]
-fn an_authority_that_is_not_limited_is_not_trustworthy() {
+fn an_unlimited_authority_is_not_trustworthy() {
     let authority = Authority::at(directory("foreign"));
     authority.prepare(&names(&["bus.test"])).unwrap();
     let own = std::fs::read_to_string(authority.authority_file()).unwrap();
@@ -145,7 +145,7 @@ fn a_link_in_the_place_of_the_directory_is_refused() {
 /// TLS-05: a start within 60 days of its expiry renews the certificate with the same authority; an
 /// earlier start does not.
 #[test]
-fn a_certificate_is_made_anew_before_its_end() {
+fn a_certificate_is_renewed_before_its_expiry() {
     let authority = Authority::at(directory("in-time"));
     authority.prepare(&[]).unwrap();
     let before = authority.kept().unwrap().unwrap();
@@ -174,7 +174,7 @@ fn a_certificate_is_made_anew_before_its_end() {
 /// TLS-05: a further name needs a new authority, as the error states. A lost certificate is
 /// recreated by the same authority.
 #[test]
-fn what_is_missing_is_made_by_the_same_authority() {
+fn missing_files_are_created_by_the_same_authority() {
     run(async {
         let authority = Authority::at(directory("renewed"));
         authority.prepare(&[]).unwrap();

@@ -57,7 +57,7 @@ fn asking(directory: &Path, clients: &Issuer, is_required: bool) -> TlsConfig {
 /// TLS-04: the principal contains the verified certificate and its subject in the format of RFC
 /// 4514.
 #[test]
-fn a_certificate_says_who_its_client_is() {
+fn a_certificate_identifies_its_client() {
     run(async {
         let directory = directory("identity");
         let (ours, theirs) = (authority("ours"), authority("theirs"));
@@ -93,7 +93,7 @@ fn a_certificate_says_who_its_client_is() {
 
 /// TLS-04: a certificate of an untrusted authority and an expired one are refused, not ignored.
 #[test]
-fn a_certificate_that_is_not_good_is_refused() {
+fn an_invalid_client_certificate_is_refused() {
     run(async {
         let directory = directory("strangers");
         let (ours, theirs) = (authority("ours"), authority("theirs"));

@@ -63,7 +63,7 @@ async fn half_a_handshake_ends_after_five_seconds() {
 /// TLS-03: beyond the limit the oldest handshake ends, and a client with a complete handshake is
 /// served despite any number of incomplete ones.
 #[test]
-fn half_handshakes_keep_nobody_out() {
+fn half_handshakes_do_not_block_others() {
     run(async {
         let directory = directory("many");
         let issuer = authority("ours");

@@ -32,7 +32,7 @@ fn another_pair_is_used_for_new_connections() {
 /// TLS-02: after an unusable change the previous pair stays in use, and each change is reported
 /// once.
 #[test]
-fn a_pair_that_cannot_be_used_leaves_the_one_before() {
+fn an_unusable_pair_keeps_the_previous_one() {
     run(async {
         let directory = directory("bad-reload");
         let issuer = authority("ours");
@@ -80,7 +80,7 @@ fn a_pair_that_cannot_be_used_leaves_the_one_before() {
 /// TLS-02: the expiry of a certificate in use is logged from two weeks before, each day, and
 /// immediately when it has expired. A replacement ends the warnings.
 #[test]
-fn the_end_of_a_certificate_is_said_each_day() {
+fn the_expiry_of_a_certificate_is_logged_each_day() {
     let directory = directory("remind");
     let issuer = authority("ours");
     write_pair(&directory, &issuer, |_| {});

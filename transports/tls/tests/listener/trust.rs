@@ -40,7 +40,7 @@ fn a_client_trusts_a_certificate_by_its_authority_and_name() {
 
 /// TLS-06: an expired certificate is refused.
 #[test]
-fn a_certificate_that_has_expired_is_refused() {
+fn an_expired_certificate_is_refused() {
     run(async {
         let directory = directory("expired");
         let issuer = authority("ours");
@@ -138,7 +138,7 @@ fn hello_of_tls_1_1() -> Vec<u8> {
 /// TLS-01: a client that uses HTTP at a TLS port, and one that uses TLS at a plain port, get a
 /// clear error.
 #[test]
-fn who_speaks_something_else_is_told_so() {
+fn clients_of_another_protocol_get_a_clear_error() {
     run(async {
         let directory = directory("else");
         let issuer = authority("ours");
