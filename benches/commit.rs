@@ -31,12 +31,12 @@ const LISTS: usize = 8_000;
 
 #[derive(Default)]
 struct Collect {
-    told: Mutex<Told>,
+    answers: Mutex<Answers>,
 }
 
 /// Answers received up to now.
 #[derive(Default)]
-struct Told {
+struct Answers {
     tokens: Vec<LockToken>,
     accepted: usize,
     settled: usize,
@@ -45,17 +45,17 @@ struct Told {
 
 impl Outlet for Collect {
     fn release(&self, group: Vec<Released>) {
-        let Ok(mut told) = self.told.lock() else { return };
+        let Ok(mut answers) = self.answers.lock() else { return };
         for item in group {
             let Released::Answer { result, .. } = item else { continue };
             // A rejected command is cheaper, so it would distort the figure.
             match result.unwrap_or_else(|error| panic!("{error}")) {
-                Outcome::Accepted(_) => told.accepted += 1,
-                Outcome::Done => told.settled += 1,
-                Outcome::Described(described) => told.left = Some(described.counts.total()),
+                Outcome::Accepted(_) => answers.accepted += 1,
+                Outcome::Done => answers.settled += 1,
+                Outcome::Described(described) => answers.left = Some(described.counts.total()),
                 Outcome::Received(messages) => {
                     let tokens = messages.iter().filter_map(|one| Some(one.facts.lock?.token));
-                    told.tokens.extend(tokens);
+                    answers.tokens.extend(tokens);
                 }
                 _ => panic!("answered with something else"),
             }
@@ -137,9 +137,9 @@ fn main() {
                 };
                 run(&mut shell, &mut out, vec![receive]);
                 let tokens = outlet
-                    .told
+                    .answers
                     .lock()
-                    .map(|mut told| std::mem::take(&mut told.tokens))
+                    .map(|mut answers| std::mem::take(&mut answers.tokens))
                     .unwrap_or_default();
                 assert_eq!(tokens.len(), LIST);
                 let completes = tokens
@@ -149,9 +149,9 @@ fn main() {
                 run(&mut shell, &mut out, completes);
             }
             run(&mut shell, &mut out, vec![Command::Describe]);
-            let told = outlet.told.lock().unwrap_or_else(|_| panic!("poisoned"));
-            assert_eq!((told.accepted, told.settled), (LIST * LISTS, LIST * LISTS));
-            assert_eq!(told.left, Some(0), "something was left");
+            let answers = outlet.answers.lock().unwrap_or_else(|_| panic!("poisoned"));
+            assert_eq!((answers.accepted, answers.settled), (LIST * LISTS, LIST * LISTS));
+            assert_eq!(answers.left, Some(0), "something was left");
         },
     );
 }

@@ -16,7 +16,7 @@ pub fn rate(what: &str, units: usize, mut work: impl FnMut()) -> f64 {
             units as f64 / started.elapsed().as_secs_f64()
         })
         .collect();
-    say(what, &mut rates)
+    print(what, &mut rates)
 }
 
 /// Runs each kind of work in turn, several times, each after `prepare`, and prints like [`rate`].
@@ -38,12 +38,12 @@ pub fn rates<K>(
         }
     }
     for ((name, _), rates) in kinds.iter().zip(&mut rates) {
-        say(&format!("{what}, {name}"), rates);
+        print(&format!("{what}, {name}"), rates);
     }
 }
 
 #[expect(clippy::print_stdout, reason = "the printed output is the result of a benchmark")]
-fn say(what: &str, rates: &mut [f64]) -> f64 {
+fn print(what: &str, rates: &mut [f64]) -> f64 {
     rates.sort_by(f64::total_cmp);
     let median = rates[RUNS / 2];
     println!(

@@ -38,17 +38,17 @@ impl JobType for PlaceOrder {
 
 /// Messages of the service to the outside.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Reports(Arc<Mutex<Vec<String>>>);
 
-impl Told {
-    fn say(&self, what: String) {
+impl Reports {
+    fn add(&self, what: String) {
         self.0.lock().unwrap().push(what);
     }
 
     fn since(&self) -> Vec<String> {
-        let mut told = std::mem::take(&mut *self.0.lock().unwrap());
-        told.sort();
-        told
+        let mut reports = std::mem::take(&mut *self.0.lock().unwrap());
+        reports.sort();
+        reports
     }
 }
 
@@ -85,25 +85,26 @@ impl Handler<Job<PlaceOrder>> for Clerk {
 }
 
 /// Handles dead letters.
-async fn look_after(letter: Job<PlaceOrder>, told: Told) -> Outcome {
+async fn look_after(letter: Job<PlaceOrder>, reports: Reports) -> Outcome {
     let reason = letter.message.dead_letter_reason().unwrap_or("no reason");
-    told.say(format!("order {} was refused: {reason}", letter.value.number));
+    reports.add(format!("order {} was refused: {reason}", letter.value.number));
     Ok(())
 }
 
 /// Ships the orders of a customer in order, and counts them.
-async fn ship(step: SessionJob<PlaceOrder>, told: Told) -> Outcome {
+async fn ship(step: SessionJob<PlaceOrder>, reports: Reports) -> Outcome {
     let count = step.session.state_json().await?.unwrap_or(0) + 1;
     step.session.set_state_json(&count).await?;
     let priority = step.message.message().application_property("priority").and_then(Value::as_str);
     let (priority, PlaceOrder { number, customer, cups, .. }) =
         (priority.unwrap_or("low"), &step.value);
-    told.say(format!("{customer} gets order {number}: {cups} cups ({priority}), parcel {count}"));
+    reports
+        .add(format!("{customer} gets order {number}: {cups} cups ({priority}), parcel {count}"));
     Ok(())
 }
 
 /// Declares the entities and starts the workers.
-async fn open(client: &Client, told: &Told) -> Result<[Consumer; 4], Box<dyn Error>> {
+async fn open(client: &Client, reports: &Reports) -> Result<[Consumer; 4], Box<dyn Error>> {
     let once = QueueProperties::new()
         .with_duplicate_detection(Duration::from_secs(3_600))
         .with_max_delivery_count(3);
@@ -117,13 +118,13 @@ async fn open(client: &Client, told: &Told) -> Result<[Consumer; 4], Box<dyn Err
     client.admin().declare(shop).await?;
 
     let of_clerks = client.clone();
-    let (caring, shipping, reminding) = (told.clone(), told.clone(), told.clone());
+    let (caring, shipping, reminding) = (reports.clone(), reports.clone(), reports.clone());
     let clerks =
         jobs(actors(move || Clerk(of_clerks.clone()).start().recipient::<Job<PlaceOrder>>()));
     let caretakers = jobs(move |letter: Job<PlaceOrder>| look_after(letter, caring.clone()));
     let shippers = jobs(move |step: SessionJob<PlaceOrder>| ship(step, shipping.clone()));
     let remind = move |bill: Delivery| {
-        reminding.say(String::from_utf8_lossy(bill.body()).into_owned());
+        reminding.add(String::from_utf8_lossy(bill.body()).into_owned());
         std::future::ready(Ok(()))
     };
     let (eu, options) = (subscription_path("events", "eu"), ConsumerOptions::default());
@@ -155,10 +156,10 @@ fn an_order_service_keeps_its_data() {
 async fn serve() -> Result<(), Box<dyn Error>> {
     let data = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("order-service");
     std::fs::remove_dir_all(&data).ok();
-    let told = Told::default();
+    let reports = Reports::default();
     let test = TestBroker::start_with(Broker::builder().data_dir(&data)?).await?;
     let client = test.client();
-    let consumers = open(&client, &told).await?;
+    let consumers = open(&client, &reports).await?;
     for (number, region, cups) in [(1, "eu", 2), (2, "us", 1), (3, "eu", 0)] {
         assert!(!place(&client, number, region, cups).await);
     }
@@ -166,20 +167,20 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     test.idle().await;
     let expected =
         ["ann gets order 1: 2 cups (high), parcel 1", "order 3 was refused: NothingOrdered"];
-    assert_eq!(told.since(), expected);
+    assert_eq!(reports.since(), expected);
     drop(consumers);
     test.stop().await?;
 
     // The next day, with the stored data.
     let test = TestBroker::start_with(Broker::builder().data_dir(&data)?).await?;
     let client = test.client();
-    let _consumers = open(&client, &told).await?;
+    let _consumers = open(&client, &reports).await?;
     assert!(place(&client, 1, "eu", 2).await, "it was placed before the restart");
     assert!(!place(&client, 4, "eu", 13).await);
     test.idle().await;
-    assert_eq!(told.since(), ["ann gets order 4: 13 cups (high), parcel 2"]);
+    assert_eq!(reports.since(), ["ann gets order 4: 13 cups (high), parcel 2"]);
     test.advance(TimeSpan::from_days(31)).await;
-    assert_eq!(told.since(), [1, 2, 4].map(|number| format!("ann pays order {number}")));
+    assert_eq!(reports.since(), [1, 2, 4].map(|number| format!("ann pays order {number}")));
     Ok(())
 }
 

@@ -50,7 +50,11 @@ impl JwtAuthorizer {
         let until = claims.judge(&self.config, self.config.clock.now())?;
         let names: Vec<&str> =
             self.config.role_claims.iter().flat_map(|claim| claims.roles(claim)).collect();
-        Ok(Verified { roles: roles::held(&self.config.roles, &names), until, mark: found.mark })
+        Ok(Verified {
+            roles: roles::with_names(&self.config.roles, &names),
+            until,
+            mark: found.mark,
+        })
     }
 
     /// Converts a refusal, after a delay if the client may be guessing (SEC-26).

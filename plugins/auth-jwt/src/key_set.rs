@@ -100,7 +100,7 @@ impl KeySet {
     #[must_use]
     pub fn replacing(mut self, older: &Self) -> Self {
         for key in &mut self.0 {
-            if let Some(same) = older.0.iter().find(|it| it.is(key)) {
+            if let Some(same) = older.0.iter().find(|it| it.equals(key)) {
                 *key = Arc::clone(same);
             }
         }
@@ -111,7 +111,7 @@ impl KeySet {
 }
 
 impl Key {
-    fn is(&self, other: &Self) -> bool {
+    fn equals(&self, other: &Self) -> bool {
         (&self.id, &self.algorithm, &self.public) == (&other.id, &other.algorithm, &other.public)
     }
 }

@@ -29,20 +29,20 @@ use crate::token::Token;
 
 /// Minimum time between two reads, for any key ids in tokens: invented ids must not load the
 /// issuer.
-const READ_EVERY: TimeSpan = TimeSpan::from_seconds(10);
+const READ_INTERVAL_MIN: TimeSpan = TimeSpan::from_seconds(10);
 /// Age at which keys are read again, so that a withdrawn key is noticed.
 const READ_AFTER: TimeSpan = TimeSpan::from_minutes(60);
 /// Age at which keys become invalid if no read has succeeded.
-const KEPT_FOR: TimeSpan = TimeSpan::from_days(1);
+const VALID_FOR: TimeSpan = TimeSpan::from_days(1);
 
 /// Time until the keeper retries a failed read if no token causes an earlier one.
-const TRY_AFTER: TimeSpan = TimeSpan::from_minutes(5);
+const RETRY_AFTER: TimeSpan = TimeSpan::from_minutes(5);
 
 /// The keys of an issuer.
 pub struct Keys(Arc<Shared>);
 
 /// A key, and the mark that its grants depend on.
-pub struct Found {
+pub struct FoundKey {
     pub key: Arc<Key>,
     pub mark: Mark,
 }
@@ -50,13 +50,13 @@ pub struct Found {
 struct Shared {
     source: KeySource,
     clock: Arc<dyn Clock>,
-    held: Mutex<Held>,
+    state: Mutex<KeyState>,
     /// Signals the end of a read, successful or not.
     ended: watch::Sender<()>,
 }
 
 #[derive(Default)]
-struct Held {
+struct KeyState {
     set: KeySet,
     read_at: Option<Timestamp>,
     tried_at: Option<Timestamp>,
@@ -68,22 +68,22 @@ struct Held {
 impl Keys {
     /// Creates an empty store; the first token causes the first read.
     pub fn new(source: KeySource, clock: Arc<dyn Clock>) -> Self {
-        let (held, ended) = (Mutex::default(), watch::Sender::new(()));
-        Self(Arc::new(Shared { source, clock, held, ended }))
+        let (state, ended) = (Mutex::default(), watch::Sender::new(()));
+        Self(Arc::new(Shared { source, clock, state, ended }))
     }
 
     /// Returns the key that a token names. Waits for a read if the key is unknown, for at most the
     /// time limit of the source.
-    pub async fn find(&self, token: &Token<'_>) -> Result<Found, Refused> {
-        if let Some(mut ended) = self.reading(token) {
+    pub async fn find(&self, token: &Token<'_>) -> Result<FoundKey, Refused> {
+        if let Some(mut ended) = self.pending_read(token) {
             // An error means that the sender is gone, which also ends the read.
             ended.changed().await.ok();
         }
-        let mut held = self.0.held();
-        let found = held.find(token, self.0.clock.now())?;
-        let begun = held.begin_keeping();
-        // Unlock first, as in `reading`: the spawned task may be dropped in this call.
-        drop(held);
+        let mut state = self.0.state();
+        let found = state.find(token, self.0.clock.now())?;
+        let begun = state.start_keeper();
+        // Unlock first, as in `pending_read`: the spawned task may be dropped in this call.
+        drop(state);
         if let Some(alive) = begun {
             tokio::spawn(Keeper::of(&self.0, alive).run());
         }
@@ -92,22 +92,22 @@ impl Keys {
 
     /// Returns a signal for the end of a read if the key is unknown. Starts a read if one is due,
     /// none is running and the minimum interval has passed.
-    fn reading(&self, token: &Token<'_>) -> Option<watch::Receiver<()>> {
+    fn pending_read(&self, token: &Token<'_>) -> Option<watch::Receiver<()>> {
         let now = self.0.clock.now();
-        let mut held = self.0.held();
-        let is_known = held.find(token, now).is_ok();
-        if is_known && !held.is_old(READ_AFTER, now) {
+        let mut state = self.0.state();
+        let is_known = state.find(token, now).is_ok();
+        if is_known && !state.is_old(READ_AFTER, now) {
             return None;
         }
         let ended = (!is_known).then(|| self.0.ended.subscribe());
-        if !held.is_being_read {
-            if held.tried_at.is_some_and(|at| now < at.plus(READ_EVERY)) {
+        if !state.is_being_read {
+            if state.tried_at.is_some_and(|at| now < at.plus(READ_INTERVAL_MIN)) {
                 return None;
             }
-            held.begin_reading(now);
+            state.begin_reading(now);
             // A runtime that is shutting down drops the task in this call, and its `Drop` takes the
             // lock.
-            drop(held);
+            drop(state);
             tokio::spawn(Reading(Arc::clone(&self.0)).run());
         }
         ended
@@ -117,37 +117,37 @@ impl Keys {
 impl Shared {
     /// Returns the time until which the keeper has nothing to do; `Some(None)` if it must read now,
     /// having marked the read as begun; `None` if no grant is in use.
-    fn wait_for(&self, now: Timestamp) -> Option<Option<Timestamp>> {
-        let mut held = self.held();
-        if held.is_old(KEPT_FOR, now) {
+    fn next_check(&self, now: Timestamp) -> Option<Option<Timestamp>> {
+        let mut state = self.state();
+        if state.is_old(VALID_FOR, now) {
             // The keys have become invalid, so end all of their grants.
-            held.set = KeySet::default().replacing(&held.set);
+            state.set = KeySet::default().replacing(&state.set);
         }
-        if !held.set.is_in_use() {
-            held.keeper = Weak::new();
+        if !state.set.is_in_use() {
+            state.keeper = Weak::new();
             return None;
         }
-        let next = held.next(now);
-        if now < next || held.is_being_read {
-            return Some(Some(next.max(now.plus(READ_EVERY))));
+        let next = state.next(now);
+        if now < next || state.is_being_read {
+            return Some(Some(next.max(now.plus(READ_INTERVAL_MIN))));
         }
-        held.begin_reading(now);
+        state.begin_reading(now);
         Some(None)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, KeyState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl KeyState {
     const fn begin_reading(&mut self, now: Timestamp) {
         self.is_being_read = true;
         self.tried_at = Some(now);
     }
 
     /// Returns the token that a new keeper must hold, or `None` if a keeper exists.
-    fn begin_keeping(&mut self) -> Option<Arc<()>> {
+    fn start_keeper(&mut self) -> Option<Arc<()>> {
         if self.keeper.strong_count() > 0 {
             return None;
         }
@@ -159,8 +159,8 @@ impl Held {
     /// Returns the next time at which keys in use must be read or invalidated.
     fn next(&self, now: Timestamp) -> Timestamp {
         let read_at = self.read_at.unwrap_or(now);
-        let again = self.tried_at.map_or(now, |at| at.plus(TRY_AFTER));
-        read_at.plus(READ_AFTER).max(again).min(read_at.plus(KEPT_FOR))
+        let again = self.tried_at.map_or(now, |at| at.plus(RETRY_AFTER));
+        read_at.plus(READ_AFTER).max(again).min(read_at.plus(VALID_FOR))
     }
 
     fn is_old(&self, age: TimeSpan, now: Timestamp) -> bool {
@@ -169,12 +169,12 @@ impl Held {
 
     /// Takes the mark under the lock, so that no other task can replace the set in between: a later
     /// withdrawal of the key ends the new grant.
-    fn find(&self, token: &Token<'_>, now: Timestamp) -> Result<Found, Refused> {
-        if self.is_old(KEPT_FOR, now) {
+    fn find(&self, token: &Token<'_>, now: Timestamp) -> Result<FoundKey, Refused> {
+        if self.is_old(VALID_FOR, now) {
             return Err(Refused::NoKeys);
         }
         let key = self.set.find(token.key.as_deref(), token.algorithm).ok_or(Refused::Key)?;
-        Ok(Found { key: Arc::clone(key), mark: key.epoch.mark() })
+        Ok(FoundKey { key: Arc::clone(key), mark: key.epoch.mark() })
     }
 }
 
@@ -187,9 +187,9 @@ impl Reading {
         let Self(shared) = &self;
         match shared.source.read().await {
             Ok(set) => {
-                let mut held = shared.held();
-                held.set = set.replacing(&held.set);
-                held.read_at = Some(shared.clock.now());
+                let mut state = shared.state();
+                state.set = set.replacing(&state.set);
+                state.read_at = Some(shared.clock.now());
             }
             Err(error) => tracing::warn!(
                 source = %shared.source,
@@ -203,7 +203,7 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.0.held().is_being_read = false;
+        self.0.state().is_being_read = false;
         self.0.ended.send_replace(());
     }
 }
@@ -225,7 +225,7 @@ impl Keeper {
     }
 
     async fn run(mut self) {
-        while let Some(next) = self.look().await {
+        while let Some(next) = self.check().await {
             tokio::select! {
                 () = self.clock.sleep_until(next) => {}
                 // Another read has ended; an error means that the store is gone.
@@ -236,13 +236,13 @@ impl Keeper {
 
     /// Reads or invalidates keys if due. Returns the time of the next check, or `None` if no grant
     /// is in use.
-    async fn look(&self) -> Option<Timestamp> {
+    async fn check(&self) -> Option<Timestamp> {
         let shared = self.shared.upgrade()?;
-        if let Some(next) = shared.wait_for(self.clock.now())? {
+        if let Some(next) = shared.next_check(self.clock.now())? {
             return Some(next);
         }
         Reading(Arc::clone(&shared)).run().await;
-        let next = shared.held().next(self.clock.now());
+        let next = shared.state().next(self.clock.now());
         Some(next)
     }
 }

@@ -43,7 +43,7 @@ pub fn rights<'a>(roles: impl Iterator<Item = &'a Role>, resource: &str) -> Righ
 }
 
 /// Returns the roles of the table with these names.
-pub fn held<'a>(table: &'a [Role], names: &[&str]) -> Vec<&'a Role> {
+pub fn with_names<'a>(table: &'a [Role], names: &[&str]) -> Vec<&'a Role> {
     table.iter().filter(|role| names.contains(&&*role.name)).collect()
 }
 
@@ -62,7 +62,7 @@ mod tests {
             Role::new("sender", Rights::of(Right::Send)).at("t/subscriptions/s"),
         ];
         let check = |names: &[&str], resource: &str, expected: &[Right]| {
-            let given = rights(held(&table, names).into_iter(), resource);
+            let given = rights(with_names(&table, names).into_iter(), resource);
             assert_eq!(given, expected.iter().copied().collect(), "{names:?} {resource}");
         };
         let (send, listen) = (Right::Send, Right::Listen);

@@ -24,28 +24,28 @@ pub struct SasAuthorizer {
 
 /// A presented token with its audience and, once found, the key that signed it. It is kept for a
 /// whole list, which asks about many resources.
-struct Shown<'a> {
+struct PresentedToken<'a> {
     token: Token<'a>,
     audience: Audience,
     key: Option<KeyText>,
     /// Whether the key was already searched for beyond the policies of a resource.
-    was_sought: bool,
+    has_searched: bool,
     /// Whether the token was compared with every existing key of the policy name.
-    has_met_all: bool,
+    compared_all: bool,
     /// Number of keys that the token was compared with.
     compared: usize,
 }
 
 /// Maximum number of comparisons with keys that apply to the resource or to the audience: two keys
 /// for each policy of both entities, of the namespace and for development.
-const HELD_MAX: usize = 8;
+const APPLICABLE_KEYS_MAX: usize = 8;
 /// Maximum number of comparisons with other keys of policies with the token's policy name. Every
 /// wrong signature costs this maximum, so that the time of the refusal does not reveal whether a
 /// policy with this name exists (SEC-08).
-const ELSEWHERE_MAX: usize = 32;
-/// Maximum audience length in bytes for the comparisons of [`ELSEWHERE_MAX`]. Each comparison
+const OTHER_KEYS_MAX: usize = 32;
+/// Maximum audience length in bytes for the comparisons of [`OTHER_KEYS_MAX`]. Each comparison
 /// hashes the whole audience. The URL of a namespace or of a parent entity is shorter.
-const ELSEWHERE_BYTES_MAX: usize = 1 << 10;
+const AUDIENCE_BYTES_MAX: usize = 1 << 10;
 
 impl SasAuthorizer {
     /// Creates an authorizer over the policies of a broker.
@@ -61,20 +61,20 @@ impl SasAuthorizer {
         grant.filter(|_| self.config.allow_anonymous && is_meant).ok_or(Refused::Missing)
     }
 
-    fn show<'a>(&self, text: &'a str) -> Result<Shown<'a>, Refused> {
+    fn present<'a>(&self, text: &'a str) -> Result<PresentedToken<'a>, Refused> {
         let token = Token::parse(text)?;
         let audience = Audience::parse(&token.resource(), &self.config.own_hosts);
         let hosts = self.config.audience_hosts.as_deref();
         if hosts.is_some_and(|hosts| !audience.is_of_host(hosts)) {
-            return Err(Refused::Host(self.named(token.policy())));
+            return Err(Refused::Host(self.existing_name(token.policy())));
         }
-        let (key, was_sought, has_met_all) = (None, false, false);
-        Ok(Shown { token, audience, key, was_sought, has_met_all, compared: 0 })
+        let (key, has_searched, compared_all) = (None, false, false);
+        Ok(PresentedToken { token, audience, key, has_searched, compared_all, compared: 0 })
     }
 
     /// Returns the name if a policy has it. Any other text may be a secret in the wrong field
     /// (SEC-22).
-    fn named(&self, name: &str) -> Named {
+    fn existing_name(&self, name: &str) -> Named {
         self.policies.have_name(name).then(|| name.into())
     }
 
@@ -88,37 +88,37 @@ impl SasAuthorizer {
     fn grant(
         &self,
         principal: &Principal,
-        shown: &mut Shown<'_>,
+        presented: &mut PresentedToken<'_>,
         resource: &str,
     ) -> Result<Grant, Refused> {
-        if !shown.token.can_be_signed() {
+        if !presented.token.can_be_signed() {
             // The early answer reveals nothing about keys, because none was compared.
-            return Err(Refused::Signature(self.named(shown.token.policy())));
+            return Err(Refused::Signature(self.existing_name(presented.token.policy())));
         }
-        let signer = Box::<str>::from(shown.token.policy());
-        let found = match self.key_of(shown, &signer, resource) {
+        let signer = Box::<str>::from(presented.token.policy());
+        let found = match self.key_of(presented, &signer, resource) {
             Some(key) => self.policies.find_key(resource, &signer, key.reveal()),
             None => KeyFound::Nowhere,
         };
-        let until = shown.token.until();
+        let until = presented.token.until();
         match found {
             KeyFound::Nowhere => {
-                shown.compare_with_nobody();
-                Err(Refused::Signature(self.named(&signer)))
+                presented.compare_with_dummy_keys();
+                Err(Refused::Signature(self.existing_name(&signer)))
             }
             KeyFound::Here(..) | KeyFound::Elsewhere(_) if self.now() >= until => {
                 Err(Refused::Expired(signer, until))
             }
-            KeyFound::Here(policy, which) if self.is_for(principal, shown, resource) => {
+            KeyFound::Here(policy, which) if self.is_for(principal, presented, resource) => {
                 Ok(policy.grant_by(which).until(until))
             }
             // A client may list the parent of the entities that its token covers (CON-73).
-            KeyFound::Here(policy, which) if shown.audience.is_below(resource) => {
+            KeyFound::Here(policy, which) if presented.audience.is_below(resource) => {
                 Ok(policy.recognize_by(which).until(until))
             }
             // The token is valid elsewhere, so this is not an attempt to guess a key.
             KeyFound::Elsewhere(nothing)
-                if shown.audience.covers(resource) || shown.audience.is_below(resource) =>
+                if presented.audience.covers(resource) || presented.audience.is_below(resource) =>
             {
                 Ok(nothing.until(until))
             }
@@ -128,56 +128,71 @@ impl SasAuthorizer {
 
     /// Returns the key that signed the token: first among policies that apply to the resource, then
     /// among policies with that name elsewhere, within the limits.
-    fn key_of(&self, shown: &mut Shown<'_>, signer: &str, resource: &str) -> Option<KeyText> {
-        if shown.key.is_none() && !shown.has_met_all {
+    fn key_of(
+        &self,
+        presented: &mut PresentedToken<'_>,
+        signer: &str,
+        resource: &str,
+    ) -> Option<KeyText> {
+        if presented.key.is_none() && !presented.compared_all {
             let here = self.policies.at(resource, signer);
-            let key = shown.signed_by(&here);
-            shown.key = key.or_else(|| self.key_elsewhere(shown, signer, &here));
+            let key = presented.signed_by(&here);
+            presented.key = key.or_else(|| self.other_key(presented, signer, &here));
         }
-        shown.key.clone()
+        presented.key.clone()
     }
 
     /// Searches other policies with the name, once per token. `here` are the policies already
     /// compared. A wrong token is compared with a fixed number of keys, regardless of the existing
     /// policies.
-    fn key_elsewhere(
+    fn other_key(
         &self,
-        shown: &mut Shown<'_>,
+        presented: &mut PresentedToken<'_>,
         signer: &str,
         here: &[Arc<Policy>],
     ) -> Option<KeyText> {
-        if std::mem::replace(&mut shown.was_sought, true) {
+        if std::mem::replace(&mut presented.has_searched, true) {
             return None;
         }
-        let mut there = self.policies.at(shown.audience.path(), signer);
+        let mut there = self.policies.at(presented.audience.path(), signer);
         there.retain(|policy| !here.iter().any(|met| Arc::ptr_eq(met, policy)));
-        shown.signed_by(&there).or_else(|| {
-            let count_max = shown.elsewhere_max();
+        presented.signed_by(&there).or_else(|| {
+            let count_max = presented.other_keys_max();
             let keys = self.policies.keys_named(signer, count_max);
             // A token with a long audience is not compared again: for a list of many entities that
             // would repeat the expensive work for each.
-            shown.has_met_all = keys.len() < count_max || count_max == 0;
-            shown.signed_with(keys)
+            presented.compared_all = keys.len() < count_max || count_max == 0;
+            presented.signed_with(keys)
         })
     }
 
     /// Returns whether a token with a matching key applies to the resource.
-    fn is_for(&self, principal: &Principal, shown: &Shown<'_>, resource: &str) -> bool {
-        shown.audience.covers(resource) || self.is_for_address(principal, shown, resource)
+    fn is_for(
+        &self,
+        principal: &Principal,
+        presented: &PresentedToken<'_>,
+        resource: &str,
+    ) -> bool {
+        presented.audience.covers(resource) || self.is_for_address(principal, presented, resource)
     }
 
     /// Returns whether the audience is the address of the request instead of an entity path. If the
     /// address is also an entity's path, a policy of that entity may have signed for the entity. A
     /// policy that does not apply there cannot, and its holder must not learn whether the entity
     /// exists.
-    fn is_for_address(&self, principal: &Principal, shown: &Shown<'_>, resource: &str) -> bool {
+    fn is_for_address(
+        &self,
+        principal: &Principal,
+        presented: &PresentedToken<'_>,
+        resource: &str,
+    ) -> bool {
         let asked = principal.address_of(resource);
-        let Some(asked) = asked.filter(|asked| shown.audience.covers(&asked.address)) else {
+        let Some(asked) = asked.filter(|asked| presented.audience.covers(&asked.address)) else {
             return false;
         };
         let holds_there = || {
-            let (there, signer) = (shown.audience.path(), shown.token.policy());
-            shown.key.as_ref().is_some_and(|key| {
+            let (there, signer) = (presented.audience.path(), presented.token.policy());
+            presented.key.as_ref().is_some_and(|key| {
                 matches!(self.policies.find_key(there, signer, key.reveal()), KeyFound::Here(..))
             })
         };
@@ -203,25 +218,25 @@ impl SasAuthorizer {
 
     /// Returns the grant of a key that was presented itself (AMQP-08): the rights of its policy,
     /// without expiry.
-    fn grant_by_key(&self, shown: &PresentedKey, resource: &str) -> Result<Grant, Refused> {
-        match self.policies.find_key(resource, &shown.policy, &shown.key) {
+    fn grant_by_key(&self, presented: &PresentedKey, resource: &str) -> Result<Grant, Refused> {
+        match self.policies.find_key(resource, &presented.policy, &presented.key) {
             KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
             // The key is valid elsewhere, so this is not an attempt to guess.
             KeyFound::Elsewhere(nothing) => Ok(nothing),
-            KeyFound::Nowhere => Err(Refused::Key(self.named(&shown.policy))),
+            KeyFound::Nowhere => Err(Refused::Key(self.existing_name(&presented.policy))),
         }
     }
 
-    fn judge(&self, principal: &Principal, resource: &str) -> Result<Grant, Refused> {
+    fn decide(&self, principal: &Principal, resource: &str) -> Result<Grant, Refused> {
         match (&principal.token, &principal.key) {
-            (Some(text), _) => self.grant(principal, &mut self.show(text)?, resource),
-            (None, Some(shown)) => self.grant_by_key(shown, resource),
+            (Some(text), _) => self.grant(principal, &mut self.present(text)?, resource),
+            (None, Some(presented)) => self.grant_by_key(presented, resource),
             (None, None) => self.anonymous(principal),
         }
     }
 }
 
-impl Shown<'_> {
+impl PresentedToken<'_> {
     /// Returns the key among these policies that signed the token.
     fn signed_by(&mut self, policies: &[Arc<Policy>]) -> Option<KeyText> {
         policies.iter().find_map(|policy| {
@@ -240,15 +255,15 @@ impl Shown<'_> {
     }
 
     /// Returns the number of comparisons with keys of other entities.
-    const fn elsewhere_max(&self) -> usize {
-        if self.token.resource_bytes() > ELSEWHERE_BYTES_MAX { 0 } else { ELSEWHERE_MAX }
+    const fn other_keys_max(&self) -> usize {
+        if self.token.resource_bytes() > AUDIENCE_BYTES_MAX { 0 } else { OTHER_KEYS_MAX }
     }
 
     /// Adds comparisons up to the fixed number, so that the time does not depend on the existing
     /// policies.
-    fn compare_with_nobody(&mut self) {
-        while self.compared < HELD_MAX + self.elsewhere_max() {
-            std::hint::black_box(self.token.is_signed_with_nothing());
+    fn compare_with_dummy_keys(&mut self) {
+        while self.compared < APPLICABLE_KEYS_MAX + self.other_keys_max() {
+            std::hint::black_box(self.token.is_signed_with_dummy());
             self.compared += 1;
         }
     }
@@ -257,7 +272,7 @@ impl Shown<'_> {
 #[async_trait]
 impl Authorizer for SasAuthorizer {
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
-        match self.judge(principal, resource) {
+        match self.decide(principal, resource) {
             Ok(grant) => Ok(grant),
             Err(refused) => Err(self.refuse(principal, refused).await),
         }
@@ -265,8 +280,8 @@ impl Authorizer for SasAuthorizer {
 
     async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
         let nothing = || vec![Grant::nothing(); resources.len()];
-        if let (None, Some(shown)) = (&principal.token, &principal.key) {
-            let grants = resources.iter().map(|resource| self.grant_by_key(shown, resource));
+        if let (None, Some(presented)) = (&principal.token, &principal.key) {
+            let grants = resources.iter().map(|resource| self.grant_by_key(presented, resource));
             return grants.map(|grant| grant.unwrap_or_else(|_| Grant::nothing())).collect();
         }
         let Some(text) = &principal.token else {
@@ -275,8 +290,9 @@ impl Authorizer for SasAuthorizer {
                 Err(_) => nothing(),
             };
         };
-        let Ok(mut shown) = self.show(text) else { return nothing() };
-        let grants = resources.iter().map(|resource| self.grant(principal, &mut shown, resource));
+        let Ok(mut presented) = self.present(text) else { return nothing() };
+        let grants =
+            resources.iter().map(|resource| self.grant(principal, &mut presented, resource));
         grants.map(|grant| grant.unwrap_or_else(|_| Grant::nothing())).collect()
     }
 
@@ -323,39 +339,39 @@ mod tests {
             broker.create_policy(owner, name, properties).await.unwrap();
         }
         // Each has two keys of its own, together more than the comparison limit.
-        for number in 0..ELSEWHERE_MAX {
+        for number in 0..OTHER_KEYS_MAX {
             let owner = format!("one-of-many-{number}");
             broker.create_queue(&owner, QueueUpdate::default()).await.unwrap();
             let properties =
                 PolicyUpdate { rights: Some(Rights::of(Right::Send)), ..PolicyUpdate::default() };
             broker.create_policy(&owner, "many", properties).await.unwrap();
         }
-        assert_eq!(policies.keys_named("many", usize::MAX).len(), 2 * ELSEWHERE_MAX);
+        assert_eq!(policies.keys_named("many", usize::MAX).len(), 2 * OTHER_KEYS_MAX);
         let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
         let principal = Principal::anonymous();
         let root = "RootManageSharedAccessKey";
-        let long = format!("sb://x/orders?{}", "x".repeat(ELSEWHERE_BYTES_MAX));
+        let long = format!("sb://x/orders?{}", "x".repeat(AUDIENCE_BYTES_MAX));
         for name in ["nobody", "here", "everywhere", "elsewhere", "all", "many", root] {
             for (audience, count) in [
-                ("sb://x", HELD_MAX + ELSEWHERE_MAX),
-                ("sb://x/orders", HELD_MAX + ELSEWHERE_MAX),
-                ("sb://x/other", HELD_MAX + ELSEWHERE_MAX),
-                ("sb://x/one-of-many-1", HELD_MAX + ELSEWHERE_MAX),
-                ("sb://x/absent", HELD_MAX + ELSEWHERE_MAX),
-                (long.as_str(), HELD_MAX),
+                ("sb://x", APPLICABLE_KEYS_MAX + OTHER_KEYS_MAX),
+                ("sb://x/orders", APPLICABLE_KEYS_MAX + OTHER_KEYS_MAX),
+                ("sb://x/other", APPLICABLE_KEYS_MAX + OTHER_KEYS_MAX),
+                ("sb://x/one-of-many-1", APPLICABLE_KEYS_MAX + OTHER_KEYS_MAX),
+                ("sb://x/absent", APPLICABLE_KEYS_MAX + OTHER_KEYS_MAX),
+                (long.as_str(), APPLICABLE_KEYS_MAX),
             ] {
                 let text = sign(name, "wrong", audience, Timestamp::NEVER);
-                let mut shown = authorizer.show(&text).ok().unwrap();
-                let refused = authorizer.grant(&principal, &mut shown, "orders");
+                let mut presented = authorizer.present(&text).ok().unwrap();
+                let refused = authorizer.grant(&principal, &mut presented, "orders");
                 assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
-                assert_eq!(shown.compared, count, "{name} {audience}");
+                assert_eq!(presented.compared, count, "{name} {audience}");
                 // For further resources the token is compared only with their own policies, and
                 // only if the limit prevented a comparison with all keys.
                 let further = if name == "many" && audience != long { 2 } else { 0 };
                 for (resource, more) in [("absent", 0), ("one-of-many-7", further)] {
-                    let refused = authorizer.grant(&principal, &mut shown, resource);
+                    let refused = authorizer.grant(&principal, &mut presented, resource);
                     assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
-                    assert_eq!(shown.compared, count + more, "{name} {audience} {resource}");
+                    assert_eq!(presented.compared, count + more, "{name} {audience} {resource}");
                 }
             }
         }
@@ -370,13 +386,13 @@ mod tests {
         let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
         let (principal, name) = (Principal::anonymous(), "RootManageSharedAccessKey");
         let good = sign(name, "development", "sb://x", Timestamp::NEVER);
-        assert!(authorizer.show(&good).ok().unwrap().token.can_be_signed());
+        assert!(authorizer.present(&good).ok().unwrap().token.can_be_signed());
         for signature in ["", "AAAA", "no%20Base64", &"A".repeat(44)] {
             let text = format!("SharedAccessSignature sr=sb&sig={signature}&se=1&skn={name}");
-            let mut shown = authorizer.show(&text).ok().unwrap();
-            let refused = authorizer.grant(&principal, &mut shown, "");
+            let mut presented = authorizer.present(&text).ok().unwrap();
+            let refused = authorizer.grant(&principal, &mut presented, "");
             assert_eq!(refused.err(), Some(Refused::Signature(Some(name.into()))), "{signature}");
-            assert_eq!(shown.compared, 0, "{signature}");
+            assert_eq!(presented.compared, 0, "{signature}");
         }
     }
 }

@@ -157,7 +157,7 @@ impl<'a> Token<'a> {
     }
 
     /// Takes as long as [`Self::is_signed_with`], with a key that does not exist.
-    pub(crate) fn is_signed_with_nothing(&self) -> bool {
+    pub(crate) fn is_signed_with_dummy(&self) -> bool {
         self.is_signed_by("a key without an owner, with the same number of characters")
     }
 

@@ -11,7 +11,7 @@ use peeklock_websocket::client::{ClientOptions, ConnectionString};
 /// Maximum length of a token or connection string.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// First keys of connection strings.
-const BEGINNINGS: [&str; 6] = [
+const CONNECTION_STRING_KEYS: [&str; 6] = [
     "Endpoint",
     "SharedAccessKeyName",
     "SharedAccessKey",
@@ -45,10 +45,10 @@ impl Default for PeerConfig {
 /// Credential for the other broker: a token, or a connection string that signs a new token when one
 /// is due (TLS-09). Never shown.
 #[derive(Clone)]
-pub struct Token(Shown);
+pub struct Token(Credential);
 
 #[derive(Clone)]
-enum Shown {
+enum Credential {
     Token(Arc<str>),
     Signed(Arc<ConnectionString>),
 }
@@ -88,7 +88,7 @@ impl Token {
     /// Creates a credential from a token.
     #[must_use]
     pub fn new(token: &str) -> Self {
-        Self(Shown::Token(token.into()))
+        Self(Credential::Token(token.into()))
     }
 
     /// Reads a file with one line.
@@ -104,7 +104,8 @@ impl Token {
         }
         // No token begins with one of these keys before its first `=`.
         let begins = token.split('=').next().unwrap_or_default().trim();
-        let is_string = BEGINNINGS.iter().any(|known| known.eq_ignore_ascii_case(begins));
+        let is_string =
+            CONNECTION_STRING_KEYS.iter().any(|known| known.eq_ignore_ascii_case(begins));
         if !is_string {
             return Ok(Self::new(token));
         }
@@ -112,14 +113,14 @@ impl Token {
             path: path.to_owned(),
             detail: error.detail().to_owned(),
         })?;
-        Ok(Self(Shown::Signed(Arc::new(string))))
+        Ok(Self(Credential::Signed(Arc::new(string))))
     }
 
     /// Sets the credential in the options of a client.
-    pub(crate) fn put_into(&self, options: &mut ClientOptions) {
+    pub(crate) fn apply_to(&self, options: &mut ClientOptions) {
         match &self.0 {
-            Shown::Token(token) => options.token = Some(Arc::clone(token)),
-            Shown::Signed(string) => options.connection_string = Some(Arc::clone(string)),
+            Credential::Token(token) => options.token = Some(Arc::clone(token)),
+            Credential::Signed(string) => options.connection_string = Some(Arc::clone(string)),
         }
     }
 }
@@ -142,7 +143,7 @@ mod tests {
         let token = Token::read(&file).unwrap();
         let shown = |token: &Token| {
             let mut options = ClientOptions::default();
-            token.put_into(&mut options);
+            token.apply_to(&mut options);
             (options.token, options.connection_string.map(|string| string.reveal()))
         };
         assert_eq!(shown(&token), (Some("hush-hush".into()), None));

@@ -9,14 +9,14 @@ use peeklock_reach::{Place, Reach};
 use peeklock_websocket::client::{Connector, Stream};
 
 /// The route to one broker.
-pub struct Way {
+pub struct PeerConnector {
     pub reach: Reach,
     pub place: Place,
     pub time: Duration,
 }
 
 #[async_trait]
-impl Connector for Way {
+impl Connector for PeerConnector {
     async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         match self.reach.connect(&self.place, self.time).await {
             Ok(stream) => Ok(Box::new(stream)),
@@ -25,8 +25,8 @@ impl Connector for Way {
     }
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for PeerConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Way").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("PeerConnector").field("place", &self.place).finish_non_exhaustive()
     }
 }

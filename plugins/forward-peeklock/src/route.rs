@@ -14,7 +14,7 @@ use peeklock_websocket::client::{ClientOptions, PeerMessage, PeerSender};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::PeerConfig;
-use crate::connector::Way;
+use crate::connector::PeerConnector;
 use crate::target::{PLAIN, SECURE, Target};
 use crate::verdict;
 
@@ -63,7 +63,7 @@ impl Forwarder for PeerForwarder {
             source,
             config: self.config.clone(),
             link: None,
-            is_away: false,
+            is_outage_logged: false,
         }))
     }
 }
@@ -78,7 +78,7 @@ struct PeerRoute {
     /// The connection once it exists; it reconnects by itself for a while.
     link: Option<PeerSender>,
     /// Whether the outage of the other broker was already logged.
-    is_away: bool,
+    is_outage_logged: bool,
 }
 
 #[async_trait]
@@ -88,7 +88,7 @@ impl Route for PeerRoute {
         let mut verdicts = Vec::with_capacity(messages.len());
         while verdicts.len() < messages.len() {
             let rest = messages.get(verdicts.len()..).unwrap_or_default();
-            let is_done = self.hand_over(rest, deadline, &mut verdicts).await;
+            let is_done = self.send_next(rest, deadline, &mut verdicts).await;
             if is_done == Progress::Stopped {
                 break;
             }
@@ -110,7 +110,7 @@ enum Progress {
 
 impl PeerRoute {
     /// Sends the first of these messages, as many as fit into a list, and adds their verdicts.
-    async fn hand_over(
+    async fn send_next(
         &mut self,
         messages: &[Outgoing],
         deadline: Instant,
@@ -128,15 +128,15 @@ impl PeerRoute {
             }
         };
         let count = list.len();
-        let Ok(answer) = timeout_at(deadline, self.ask(list)).await else {
+        let Ok(answer) = timeout_at(deadline, self.send_list(list)).await else {
             // A late answer could not be matched, so drop the connection and send the list again.
             self.link = None;
-            self.tell_away("the broker did not answer in time");
+            self.log_unreachable("the broker did not answer in time");
             return Progress::Stopped;
         };
         match answer {
             Ok(results) => {
-                self.is_away = false;
+                self.is_outage_logged = false;
                 let is_whole = results.len() >= count;
                 for result in results {
                     let verdict = match result {
@@ -171,8 +171,8 @@ impl PeerRoute {
     ) -> Progress {
         use peeklock_core::condition::Condition;
         // A message too large for a frame is a list of its own.
-        let is_alone = count == 1 && error.condition() == Condition::MessageSizeExceeded;
-        let verdict = if is_alone {
+        let is_single = count == 1 && error.condition() == Condition::MessageSizeExceeded;
+        let verdict = if is_single {
             verdict::of_error(error, &self.name, self.source.sub_queue)
         } else {
             verdict::of_list_error(error, &self.name, self.source.sub_queue)
@@ -180,7 +180,7 @@ impl PeerRoute {
         match verdict {
             None => {
                 self.link = None;
-                self.tell_away(error.detail());
+                self.log_unreachable(error.detail());
                 Progress::Stopped
             }
             Some(verdict @ Verdict::Refused { .. }) => {
@@ -195,7 +195,7 @@ impl PeerRoute {
         }
     }
 
-    async fn ask(
+    async fn send_list(
         &mut self,
         list: Vec<PeerMessage>,
     ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
@@ -211,7 +211,7 @@ impl PeerRoute {
         let token = self.config.tokens.iter().find(|(pattern, _)| pattern.fits(host, port));
         let mut options = ClientOptions::default();
         if let Some((_, token)) = token {
-            token.put_into(&mut options);
+            token.apply_to(&mut options);
         }
         options.name = Some(format!("forwarder of {}", self.source.path).into());
         options.grace = GRACE;
@@ -219,7 +219,7 @@ impl PeerRoute {
         options.give_up_after = Some(CALL_TIME);
         options.connect_timeout = self.config.connect_timeout;
         options.frame_bytes_max = FRAME_BYTES_MAX;
-        options.connector = Some(Arc::new(Way {
+        options.connector = Some(Arc::new(PeerConnector {
             reach: self.config.reach.clone(),
             place: self.target.place.clone(),
             time: self.config.connect_timeout,
@@ -233,8 +233,8 @@ impl PeerRoute {
     }
 
     /// Logs once that messages wait for the other broker.
-    fn tell_away(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.is_away, true) {
+    fn log_unreachable(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_outage_logged, true) {
             let (entity, destination) = (&*self.source.path, &*self.name);
             tracing::warn!(
                 entity,

@@ -79,7 +79,7 @@ impl Connection {
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         let (head, body) = response.into_parts();
-        let is_read = matches!(timeout(BODY_TIME, read_away(body)).await, Ok(true));
+        let is_read = matches!(timeout(BODY_TIME, drain(body)).await, Ok(true));
         self.used_at = Instant::now();
         Ok((Answer { status: head.status, headers: head.headers }, is_read.then_some(self)))
     }
@@ -92,7 +92,7 @@ impl Drop for Connection {
 }
 
 /// Reads and discards a body of bounded size. Returns whether its end was reached.
-async fn read_away(mut body: Incoming) -> bool {
+async fn drain(mut body: Incoming) -> bool {
     let mut rest = BODY_BYTES_MAX;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return false };

@@ -72,7 +72,7 @@ impl fmt::Display for EntityGauges {
 }
 
 /// Values of a broker for one scrape.
-pub(crate) struct Asked {
+pub(crate) struct BrokerState {
     pub(crate) is_ready: bool,
     pub(crate) is_full: bool,
     pub(crate) store_bytes: Option<u64>,
@@ -81,8 +81,8 @@ pub(crate) struct Asked {
 }
 
 /// Appends the gauges of a broker and of its entities to a page.
-pub(crate) fn render(page: &mut String, asked: Asked, which: EntityGauges) {
-    let Asked { is_ready, is_full, store_bytes, entities, now } = asked;
+pub(crate) fn render(page: &mut String, state: BrokerState, which: EntityGauges) {
+    let BrokerState { is_ready, is_full, store_bytes, entities, now } = state;
     head(page, READY, "Whether the broker is ready");
     line(page, format_args!("{READY} {}", u8::from(is_ready)));
     head(page, STORE_FULL, "Whether the store is full and refuses new messages");

@@ -9,7 +9,7 @@ use peeklock_core::Broker;
 use peeklock_core::telemetry::{self, COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS, Gauges};
 
 use crate::beside::Both;
-use crate::gauges::{Asked, EntityGauges};
+use crate::gauges::{BrokerState, EntityGauges};
 
 /// Interval at which samples are sorted into buckets, so that they do not accumulate without
 /// scrapes.
@@ -73,11 +73,11 @@ pub(crate) fn build() -> Result<(PrometheusMetrics, Recorder), InstallError> {
     let upkeep = handle.clone();
     std::thread::Builder::new()
         .name("peeklock-metrics".to_owned())
-        .spawn(move || keep_up(&upkeep, &ended))?;
+        .spawn(move || run_upkeep(&upkeep, &ended))?;
     Ok((PrometheusMetrics { handle, _alive: alive }, recorder))
 }
 
-fn keep_up(handle: &PrometheusHandle, ended: &Receiver<()>) {
+fn run_upkeep(handle: &PrometheusHandle, ended: &Receiver<()>) {
     while ended.recv_timeout(UPKEEP_EVERY) == Err(RecvTimeoutError::Timeout) {
         handle.run_upkeep();
     }
@@ -93,14 +93,14 @@ impl PrometheusMetrics {
             EntityGauges::Top(_) | EntityGauges::All => broker.observed(),
         };
         let mut page = self.handle.render();
-        let asked = Asked {
+        let state = BrokerState {
             is_ready: broker.failure().is_none(),
             is_full: broker.shortage().is_some(),
             store_bytes: broker.store_bytes(),
             entities: Gauges::of(observed),
             now: broker.now(),
         };
-        crate::gauges::render(&mut page, asked, top);
+        crate::gauges::render(&mut page, state, top);
         page
     }
 }

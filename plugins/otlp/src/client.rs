@@ -49,10 +49,10 @@ pub(crate) struct Client {
     endpoint: Endpoint,
     headers: Headers,
     collector: Arc<Collector>,
-    line: Mutex<Line>,
+    state: Mutex<ClientState>,
 }
 
-struct Line {
+struct ClientState {
     /// None only during drop.
     runtime: Option<Runtime>,
     connection: Option<Connection>,
@@ -70,13 +70,13 @@ impl Client {
         collector: Arc<Collector>,
     ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let line = Mutex::new(Line { runtime: Some(runtime), connection: None });
-        Ok(Self { endpoint, headers, collector, line })
+        let state = Mutex::new(ClientState { runtime: Some(runtime), connection: None });
+        Ok(Self { endpoint, headers, collector, state })
     }
 
     /// Returns the request in wire form: only the path as its target, the `Host` header and the
     /// operator's headers.
-    fn prepared(&self, request: Request<Bytes>) -> Request<Full<Bytes>> {
+    fn to_wire(&self, request: Request<Bytes>) -> Request<Full<Bytes>> {
         let mut request = request.map(Full::new);
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let path = Uri::try_from(path).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Drop for Connection {
 }
 
 /// Does not wait for a name lookup that is still in progress.
-impl Drop for Line {
+impl Drop for ClientState {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -150,18 +150,20 @@ impl Drop for Line {
 #[async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let request = self.prepared(request);
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let Line { runtime, connection } = &mut *line;
+        let request = self.to_wire(request);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let ClientState { runtime, connection } = &mut *state;
         let Some(runtime) = runtime else { return Err("the client has ended".into()) };
         let answer = runtime.block_on(async {
             let sending = timeout(REQUEST_TIME, self.send(connection, request));
             sending.await.unwrap_or(Err(SendError::Time(REQUEST_TIME)))
         });
         match &answer {
-            Ok(answer) if answer.status().is_success() => self.collector.took(),
-            Ok(answer) => self.collector.refused(&format_args!("it answers {}", answer.status())),
-            Err(error) => self.collector.refused(&format_args!("the collector {error}")),
+            Ok(answer) if answer.status().is_success() => self.collector.record_accepted(),
+            Ok(answer) => {
+                self.collector.record_rejected(&format_args!("it answers {}", answer.status()))
+            }
+            Err(error) => self.collector.record_rejected(&format_args!("the collector {error}")),
         }
         Ok(answer?)
     }

@@ -15,7 +15,7 @@ pub(crate) struct Collector {
     is_silent: AtomicBool,
     /// Numbers of spans: created, taken out of the queue, and accepted by the collector.
     made: AtomicU64,
-    taken: AtomicU64,
+    dequeued: AtomicU64,
     delivered: AtomicU64,
     overflowed: AtomicBool,
 }
@@ -27,14 +27,14 @@ impl Collector {
             signal,
             is_silent: AtomicBool::new(false),
             made: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
+            dequeued: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             overflowed: AtomicBool::new(false),
         }
     }
 
     /// Records that the collector accepted a request.
-    pub(crate) fn took(&self) {
+    pub(crate) fn record_accepted(&self) {
         if self.is_silent.swap(false, Ordering::Relaxed) {
             let Self { endpoint, signal, .. } = self;
             tracing::info!(%endpoint, signal, "the collector accepts telemetry again");
@@ -43,7 +43,7 @@ impl Collector {
 
     /// Records a rejected or failed request. The first one is logged; the next only after a
     /// success.
-    pub(crate) fn refused(&self, why: &dyn Display) {
+    pub(crate) fn record_rejected(&self, why: &dyn Display) {
         if !self.is_silent.swap(true, Ordering::Relaxed) {
             let Self { endpoint, signal, .. } = self;
             tracing::warn!(%endpoint, signal, %why, "the collector does not accept telemetry");
@@ -52,11 +52,11 @@ impl Collector {
 
     /// Records a new span. Logs one warning if more than `waiting_max` spans wait for the
     /// collector.
-    pub(crate) fn made_span(&self, waiting_max: u64) {
+    pub(crate) fn record_span(&self, waiting_max: u64) {
         let made = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         // Spans that the SDK dropped are never counted as taken, so a silent collector must not set
         // this off.
-        let waiting = made.saturating_sub(self.taken.load(Ordering::Relaxed));
+        let waiting = made.saturating_sub(self.dequeued.load(Ordering::Relaxed));
         if waiting > waiting_max
             && !self.is_silent.load(Ordering::Relaxed)
             && !self.overflowed.swap(true, Ordering::Relaxed)
@@ -70,8 +70,8 @@ impl Collector {
     }
 
     /// Records that `count` spans left the queue.
-    pub(crate) fn took_out(&self, count: usize) {
-        self.taken.fetch_add(as_u64(count), Ordering::Relaxed);
+    pub(crate) fn record_dequeued(&self, count: usize) {
+        self.dequeued.fetch_add(as_u64(count), Ordering::Relaxed);
     }
 
     /// Records that the collector accepted `count` spans.
@@ -80,7 +80,7 @@ impl Collector {
     }
 
     /// Logs the number of spans that the collector never accepted. To be called at the end.
-    pub(crate) fn tell_lost(&self) {
+    pub(crate) fn log_lost(&self) {
         let delivered = self.delivered.load(Ordering::Relaxed);
         let lost = self.made.load(Ordering::Relaxed).saturating_sub(delivered);
         if lost > 0 {

@@ -16,7 +16,7 @@ const HEADERS_BYTES_MAX: u64 = 64 << 10;
 /// Maximum number of configured headers per request.
 const HEADERS_MAX: usize = 32;
 /// Headers that the client itself sets.
-const TAKEN: [HeaderName; 4] = [HOST, CONTENT_LENGTH, CONTENT_TYPE, CONNECTION];
+const RESERVED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, CONTENT_TYPE, CONNECTION];
 
 /// The collector, and the telemetry to send to it.
 #[derive(Clone, Debug)]
@@ -208,7 +208,7 @@ impl Headers {
             let (name, value) = line.split_once(':').ok_or_else(wrong)?;
             let name: HeaderName = name.trim_end().parse().map_err(|_| wrong())?;
             let mut value: HeaderValue = value.trim().parse().map_err(|_| wrong())?;
-            if TAKEN.contains(&name) {
+            if RESERVED.contains(&name) {
                 return Err(HeadersError::Taken(name));
             }
             value.set_sensitive(true);

@@ -116,36 +116,38 @@ impl Otlp {
         }
     }
 
-    /// Sends the waiting telemetry and ends. Returns after at most `patience`, even if the
+    /// Sends the waiting telemetry and ends. Returns after at most `timeout_max`, even if the
     /// collector does not answer. Spans that the collector has not accepted by then are lost; the
     /// log states their number.
-    pub async fn stop(self, patience: Duration) {
+    pub async fn stop(self, timeout_max: Duration) {
         let Self { traces, metrics } = self;
         let collector = traces.as_ref().map(|(_, spans)| spans.collector());
-        let traces = traces
-            .map(|(provider, _)| in_a_thread(move || provider.shutdown_with_timeout(patience)));
-        let metrics = metrics
-            .map(|(provider, _)| in_a_thread(move || provider.shutdown_with_timeout(patience)));
+        let traces = traces.map(|(provider, _)| {
+            run_in_thread(move || provider.shutdown_with_timeout(timeout_max))
+        });
+        let metrics = metrics.map(|(provider, _)| {
+            run_in_thread(move || provider.shutdown_with_timeout(timeout_max))
+        });
         let both = async {
             for ended in [traces, metrics].into_iter().flatten().flatten() {
                 ended.await.ok();
             }
         };
-        tokio::time::timeout(patience, both).await.ok();
+        tokio::time::timeout(timeout_max, both).await.ok();
         if let Some(collector) = collector {
-            collector.tell_lost();
+            collector.log_lost();
         }
     }
 }
 
 /// Runs `work`, which blocks, in a thread of its own. Returns `None` if no thread can be started;
 /// the telemetry is then lost.
-fn in_a_thread(
+fn run_in_thread(
     work: impl FnOnce() -> OTelSdkResult + Send + 'static,
 ) -> Option<oneshot::Receiver<OTelSdkResult>> {
-    let (told, ended) = oneshot::channel();
+    let (sender, ended) = oneshot::channel();
     let thread = std::thread::Builder::new().name("peeklock-otlp".to_owned());
-    let thread = thread.spawn(move || told.send(work()).is_ok());
+    let thread = thread.spawn(move || sender.send(work()).is_ok());
     thread.is_ok().then_some(ended)
 }
 
@@ -258,7 +260,7 @@ struct Counted {
 impl opentelemetry_sdk::trace::SpanExporter for Counted {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
-        self.collector.took_out(count);
+        self.collector.record_dequeued(count);
         let result = self.exporter.export(batch).await;
         if result.is_ok() {
             self.collector.delivered(count);

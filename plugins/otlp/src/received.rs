@@ -15,11 +15,11 @@ pub(crate) const REMEMBERED_MAX: usize = 16_384;
 pub(crate) const REMEMBERED_BYTES: usize = 500;
 
 /// An entity, as the hash of its path, and a sequence number.
-type Place = (u64, SequenceNumber);
+type MessageKey = (u64, SequenceNumber);
 
 /// Span context without its `tracestate`: senders choose its size.
 #[derive(Clone, Copy)]
-struct Known {
+struct SpanRef {
     trace: TraceId,
     span: SpanId,
     flags: TraceFlags,
@@ -27,21 +27,21 @@ struct Known {
 
 /// The span that last received each message.
 #[derive(Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedSpans {
     hasher: RandomState,
-    spans: HashMap<Place, (u64, Known)>,
+    spans: HashMap<MessageKey, (u64, SpanRef)>,
     /// Receives in order, each with its running number. An entry stays after the message was
     /// settled.
-    order: VecDeque<(u64, Place)>,
+    order: VecDeque<(u64, MessageKey)>,
     count: u64,
 }
 
-impl Received {
+impl ReceivedSpans {
     pub(crate) fn note(&mut self, path: &str, sequence: SequenceNumber, span: &SpanContext) {
         let place = self.place(path, sequence);
         self.count += 1;
         let known =
-            Known { trace: span.trace_id(), span: span.span_id(), flags: span.trace_flags() };
+            SpanRef { trace: span.trace_id(), span: span.span_id(), flags: span.trace_flags() };
         self.spans.insert(place, (self.count, known));
         self.order.push_back((self.count, place));
         if self.order.len() <= REMEMBERED_MAX {
@@ -56,11 +56,11 @@ impl Received {
 
     /// Removes and returns the span: a message is settled once.
     pub(crate) fn take(&mut self, path: &str, sequence: SequenceNumber) -> Option<SpanContext> {
-        let (_, Known { trace, span, flags }) = self.spans.remove(&self.place(path, sequence))?;
+        let (_, SpanRef { trace, span, flags }) = self.spans.remove(&self.place(path, sequence))?;
         Some(SpanContext::new(trace, span, flags, false, TraceState::NONE))
     }
 
-    fn place(&self, path: &str, sequence: SequenceNumber) -> Place {
+    fn place(&self, path: &str, sequence: SequenceNumber) -> MessageKey {
         (self.hasher.hash_one(path), sequence)
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     /// its later span.
     #[test]
     fn the_latest_are_remembered() {
-        let mut received = Received::default();
+        let mut received = ReceivedSpans::default();
         let span = SpanContext::empty_context();
         for number in 0..REMEMBERED_MAX as u64 + 10 {
             received.note("orders", SequenceNumber(number), &span);
@@ -100,7 +100,7 @@ mod tests {
         let (trace, span) = (TraceId::from(1_u128), SpanId::from(1_u64));
         let span = SpanContext::new(trace, span, TraceFlags::SAMPLED, false, state);
         let counted = allocation_counter::measure(|| {
-            let mut received = Received::default();
+            let mut received = ReceivedSpans::default();
             let count = REMEMBERED_MAX as u64;
             for number in 0..4 * count {
                 received.note("orders", SequenceNumber(number), &span);

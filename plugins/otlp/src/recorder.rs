@@ -26,44 +26,44 @@ const NAMES_MAX: usize = 1_000;
 #[derive(Clone)]
 pub struct OtlpRecorder {
     meter: Meter,
-    book: Arc<Mutex<Book>>,
+    instruments: Arc<Mutex<Instruments>>,
 }
 
 #[derive(Default)]
-struct Book {
+struct Instruments {
     described: HashMap<KeyName, (Option<Unit>, SharedString)>,
-    counters: HashMap<KeyName, Numbers>,
-    gauges: HashMap<KeyName, Numbers>,
+    counters: HashMap<KeyName, SeriesByKey>,
+    gauges: HashMap<KeyName, SeriesByKey>,
     histograms: HashMap<KeyName, opentelemetry::metrics::Histogram<f64>>,
 }
 
 /// The series with the same name. The callback of its instrument reads them.
-type Numbers = Arc<Mutex<HashMap<Key, Number>>>;
+type SeriesByKey = Arc<Mutex<HashMap<Key, Series>>>;
 
-struct Number {
+struct Series {
     attributes: Vec<KeyValue>,
     value: Arc<AtomicU64>,
 }
 
-struct Samples {
+struct HistogramSeries {
     histogram: opentelemetry::metrics::Histogram<f64>,
     attributes: Vec<KeyValue>,
 }
 
 impl OtlpRecorder {
     pub(crate) fn new(meter: Meter) -> Self {
-        Self { meter, book: Arc::default() }
+        Self { meter, instruments: Arc::default() }
     }
 
     fn describe(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
-        let mut book = lock(&self.book);
-        if book.described.len() < NAMES_MAX {
-            book.described.insert(key, (unit, description));
+        let mut instruments = lock(&self.instruments);
+        if instruments.described.len() < NAMES_MAX {
+            instruments.described.insert(key, (unit, description));
         }
     }
 }
 
-impl Book {
+impl Instruments {
     /// Returns the unit and the description of a name.
     fn described(&self, name: &KeyName) -> (&'static str, String) {
         let Some((unit, description)) = self.described.get(name) else {
@@ -96,16 +96,16 @@ impl Recorder for OtlpRecorder {
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        let mut book = lock(&self.book);
+        let mut instruments = lock(&self.instruments);
         let name = name_of(key);
-        let (unit, description) = book.described(&name);
-        let value = number_in(&mut book.counters, &name, key, |numbers| {
+        let (unit, description) = instruments.described(&name);
+        let value = series_in(&mut instruments.counters, &name, key, |numbers| {
             self.meter
                 .u64_observable_counter(name.as_str().to_owned())
                 .with_unit(unit)
                 .with_description(description)
                 .with_callback(move |observer| {
-                    for Number { attributes, value } in lock(&numbers).values() {
+                    for Series { attributes, value } in lock(&numbers).values() {
                         observer.observe(value.load(Ordering::Relaxed), attributes);
                     }
                 })
@@ -115,16 +115,16 @@ impl Recorder for OtlpRecorder {
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        let mut book = lock(&self.book);
+        let mut instruments = lock(&self.instruments);
         let name = name_of(key);
-        let (unit, description) = book.described(&name);
-        let value = number_in(&mut book.gauges, &name, key, |numbers| {
+        let (unit, description) = instruments.described(&name);
+        let value = series_in(&mut instruments.gauges, &name, key, |numbers| {
             self.meter
                 .f64_observable_gauge(name.as_str().to_owned())
                 .with_unit(unit)
                 .with_description(description)
                 .with_callback(move |observer| {
-                    for Number { attributes, value } in lock(&numbers).values() {
+                    for Series { attributes, value } in lock(&numbers).values() {
                         // The facade stores the bits of an `f64`.
                         let value = f64::from_bits(value.load(Ordering::Relaxed));
                         observer.observe(value, attributes);
@@ -136,13 +136,13 @@ impl Recorder for OtlpRecorder {
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        let mut book = lock(&self.book);
+        let mut instruments = lock(&self.instruments);
         let name = name_of(key);
-        let histogram = match book.histograms.get(&name) {
+        let histogram = match instruments.histograms.get(&name) {
             Some(histogram) => histogram.clone(),
-            None if book.histograms.len() >= NAMES_MAX => return Histogram::noop(),
+            None if instruments.histograms.len() >= NAMES_MAX => return Histogram::noop(),
             None => {
-                let (unit, description) = book.described(&name);
+                let (unit, description) = instruments.described(&name);
                 let mut builder = self
                     .meter
                     .f64_histogram(name.as_str().to_owned())
@@ -152,15 +152,15 @@ impl Recorder for OtlpRecorder {
                     builder = builder.with_boundaries(COMMIT_SECONDS_BUCKETS.to_vec());
                 }
                 let histogram = builder.build();
-                book.histograms.insert(name, histogram.clone());
+                instruments.histograms.insert(name, histogram.clone());
                 histogram
             }
         };
-        Histogram::from_arc(Arc::new(Samples { histogram, attributes: attributes_of(key) }))
+        Histogram::from_arc(Arc::new(HistogramSeries { histogram, attributes: attributes_of(key) }))
     }
 }
 
-impl HistogramFn for Samples {
+impl HistogramFn for HistogramSeries {
     fn record(&self, value: f64) {
         self.histogram.record(value, &self.attributes);
     }
@@ -168,17 +168,17 @@ impl HistogramFn for Samples {
 
 /// Returns the number of a series, and creates the instrument for the first series of a name.
 /// Returns `None` over the limits.
-fn number_in(
-    names: &mut HashMap<KeyName, Numbers>,
+fn series_in(
+    names: &mut HashMap<KeyName, SeriesByKey>,
     name: &KeyName,
     key: &Key,
-    make: impl FnOnce(Numbers),
+    make: impl FnOnce(SeriesByKey),
 ) -> Option<Arc<AtomicU64>> {
     let numbers = match names.get(name) {
         Some(numbers) => Arc::clone(numbers),
         None if names.len() >= NAMES_MAX => return None,
         None => {
-            let numbers = Numbers::default();
+            let numbers = SeriesByKey::default();
             make(Arc::clone(&numbers));
             names.insert(name.clone(), Arc::clone(&numbers));
             numbers
@@ -192,7 +192,7 @@ fn number_in(
         return None;
     }
     let value = Arc::new(AtomicU64::new(0));
-    let number = Number { attributes: attributes_of(key), value: Arc::clone(&value) };
+    let number = Series { attributes: attributes_of(key), value: Arc::clone(&value) };
     numbers.insert(key.clone(), number);
     Some(value)
 }

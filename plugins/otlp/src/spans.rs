@@ -15,7 +15,7 @@ use peeklock_core::contract::{Operation, OperationKind, TracedMessage, Tracer};
 use peeklock_core::path::{EntityAddress, EntityName};
 
 use crate::collector::Collector;
-use crate::received::Received;
+use crate::received::ReceivedSpans;
 
 /// Name in the conventions for every broker with the semantics of Azure Service Bus.
 const SYSTEM: &str = "servicebus";
@@ -35,7 +35,7 @@ pub(crate) const SPAN_BYTES: usize = 6 << 10;
 pub(crate) struct Spans {
     tracer: SdkTracer,
     propagator: TraceContextPropagator,
-    received: Mutex<Received>,
+    received: Mutex<ReceivedSpans>,
     collector: Arc<Collector>,
     waiting_max: u64,
 }
@@ -99,16 +99,16 @@ impl Spans {
 
 /// Returns the parent together with the first members of the message's `tracestate`.
 fn with_state(parent: &SpanContext, message: &TracedMessage) -> SpanContext {
-    let said = message.tracestate.as_deref().unwrap_or_default();
-    let mut commas = said.match_indices(',');
-    let end = commas.nth(STATE_MEMBERS_MAX - 1).map_or(said.len(), |(at, _)| at);
-    let state: TraceState = said.get(..end).unwrap_or_default().parse().unwrap_or_default();
+    let given = message.tracestate.as_deref().unwrap_or_default();
+    let mut commas = given.match_indices(',');
+    let end = commas.nth(STATE_MEMBERS_MAX - 1).map_or(given.len(), |(at, _)| at);
+    let state: TraceState = given.get(..end).unwrap_or_default().parse().unwrap_or_default();
     let (trace, span) = (parent.trace_id(), parent.span_id());
     SpanContext::new(trace, span, parent.trace_flags(), parent.is_remote(), state)
 }
 
 /// Truncates a text to the maximum length in a span.
-fn cut(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned()
 }
 
@@ -116,7 +116,7 @@ impl Tracer for Spans {
     fn record(&self, operation: &Operation<'_>) {
         let (parent, links) = self.relations(operation);
         let destination = Destination::of(operation.path);
-        let name = cut(&format!("{} {}", operation.kind.name(), destination.name));
+        let name = truncated(&format!("{} {}", operation.kind.name(), destination.name));
         let parent = match parent {
             Some(parent) => Context::new().with_remote_span_context(parent),
             None => Context::new(),
@@ -141,9 +141,9 @@ impl Tracer for Spans {
         describe(&mut span, operation, &destination);
         if let Err(rejection) = operation.result {
             span.set_attribute(KeyValue::new("error.type", rejection.condition().name()));
-            span.set_status(Status::error(cut(rejection.detail())));
+            span.set_status(Status::error(truncated(rejection.detail())));
         }
-        self.collector.made_span(self.waiting_max);
+        self.collector.record_span(self.waiting_max);
         span.end_with_timestamp(operation.ended_at);
     }
 }
@@ -155,10 +155,10 @@ fn describe(span: &mut Span, operation: &Operation<'_>, destination: &Destinatio
     if let Some(type_name) = type_of(kind) {
         span.set_attribute(KeyValue::new("messaging.operation.type", type_name));
     }
-    span.set_attribute(KeyValue::new("messaging.destination.name", cut(&destination.name)));
+    span.set_attribute(KeyValue::new("messaging.destination.name", truncated(&destination.name)));
     if let Some(subscription) = &destination.subscription {
         let key = "messaging.destination.subscription.name";
-        span.set_attribute(KeyValue::new(key, cut(subscription)));
+        span.set_attribute(KeyValue::new(key, truncated(subscription)));
     }
     if let Some(status) = disposition_of(kind).filter(|status| !status.is_empty()) {
         span.set_attribute(KeyValue::new("messaging.servicebus.disposition_status", status));
@@ -182,7 +182,7 @@ fn describe_message(span: &mut Span, message: &TracedMessage) {
     ];
     for (key, text) in texts {
         if let Some(text) = text {
-            span.set_attribute(KeyValue::new(key, cut(text)));
+            span.set_attribute(KeyValue::new(key, truncated(text)));
         }
     }
     let enqueued_at = message.enqueued_at.map(|instant| instant.unix_ms().div_euclid(1_000));

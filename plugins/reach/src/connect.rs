@@ -91,7 +91,7 @@ impl Reach {
     }
 
     async fn addresses(&self, place: &Place) -> Result<Vec<SocketAddr>, ConnectError> {
-        let is_named = self.names(place);
+        let is_named = self.is_listed(place);
         let may_be_meant = |address: IpAddr| is_named || is_public(address);
         let mut found = Vec::new();
         match place.host() {

@@ -123,7 +123,7 @@ impl Reach {
     /// # Errors
     /// Returns the reason if it is forbidden.
     pub fn judge(&self, place: &Place) -> Result<(), Forbidden> {
-        if self.names(place) {
+        if self.is_listed(place) {
             return Ok(());
         }
         if !self.allowed.is_empty() {
@@ -145,7 +145,7 @@ impl Reach {
     }
 
     /// Returns whether the operator listed the place; its addresses are then not checked.
-    fn names(&self, place: &Place) -> bool {
+    fn is_listed(&self, place: &Place) -> bool {
         self.allowed.iter().any(|pattern| pattern.fits(&place.host, place.port))
     }
 }

@@ -188,14 +188,14 @@ impl Client {
 
 /// Returns whether a retry may succeed. A broker that is stopping, and an entity that is closed for
 /// that, report the call as cancelled. A closed client refuses every call.
-fn can_pass(client: &Client, error: &BrokerError) -> bool {
+fn is_transient(client: &Client, error: &BrokerError) -> bool {
     error.retryable()
         && error.condition() != Condition::OperationCancelled
         && !client.port().is_closed()
 }
 
 /// Returns the reason for ending a consumer whose handler accepts no more messages.
-fn handler_is_gone() -> Rejection {
+fn handler_gone() -> Rejection {
     Rejection::cancelled("the handler accepts no more messages: its actor has stopped or panicked")
 }
 

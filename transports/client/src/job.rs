@@ -251,7 +251,7 @@ impl Sender {
         &self,
         job: &T,
     ) -> Result<SequenceNumber, BrokerError> {
-        self.send(written(job, self)?).await
+        self.send(job_written(job, self)?).await
     }
 }
 
@@ -288,12 +288,12 @@ impl Transaction {
         sender: &Sender,
         job: &T,
     ) -> Result<(), BrokerError> {
-        self.send(sender, written(job, sender)?).await
+        self.send(sender, job_written(job, sender)?).await
     }
 }
 
 /// Writes a job as a message; `sender` provides the context of an error.
-fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, BrokerError> {
+fn job_written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, BrokerError> {
     job_message(job).map_err(|WriteError { source }| {
         let detail = format!("a job {} cannot be written: {source}", Quoted(T::NAME));
         sender.link().refuse(Rejection::argument(detail))

@@ -408,7 +408,7 @@ impl Receiver {
             Answer::Received(received) => received,
             other => return Err(self.link.unexpected(&other)),
         };
-        let mut back = NotTaken { link: &*self.link, tokens: locks(&received) };
+        let mut back = UntakenLocks { link: &*self.link, tokens: locks(&received) };
         let mut messages = Vec::with_capacity(received.len());
         let mut unread = Vec::new();
         for message in received {
@@ -441,12 +441,12 @@ impl Receiver {
 
 /// Locks of messages that the caller has not taken yet. Dropping them releases the messages
 /// uncounted (RCV-14).
-struct NotTaken<'a> {
+struct UntakenLocks<'a> {
     link: &'a dyn Link,
     tokens: Vec<LockToken>,
 }
 
-impl Drop for NotTaken<'_> {
+impl Drop for UntakenLocks<'_> {
     fn drop(&mut self) {
         if !self.tokens.is_empty() {
             self.link.give_back(std::mem::take(&mut self.tokens));

@@ -90,7 +90,7 @@ impl Sender {
     /// Returns the first failed check of SND-19. After `ServiceTimeout`, `CommunicationProblem` and
     /// `InternalError` the message may be stored; after any other error it is not (ERR-06).
     pub async fn send(&self, mut message: Message) -> Result<SequenceNumber, BrokerError> {
-        self.tracing.mark([&mut message]);
+        self.tracing.add_context([&mut message]);
         let _place = self.places(1).await;
         match self.link.ask(Request::Send(Box::new(message))).await? {
             Answer::Accepted(number) => Ok(number),
@@ -115,7 +115,7 @@ impl Sender {
         &self,
         mut messages: Vec<Message>,
     ) -> Vec<Result<SequenceNumber, BrokerError>> {
-        self.tracing.mark(&mut messages);
+        self.tracing.add_context(&mut messages);
         let count = messages.len();
         let _places = self.places(count).await;
         let answer = self.link.ask(Request::SendEach(messages)).await;
@@ -134,7 +134,7 @@ impl Sender {
         &self,
         mut messages: Vec<Message>,
     ) -> Result<Vec<SequenceNumber>, BrokerError> {
-        self.tracing.mark(&mut messages);
+        self.tracing.add_context(&mut messages);
         let _place = self.places(1).await;
         match self.link.ask(Request::SendBatch(messages)).await? {
             Answer::Sent(numbers) => numbers.into_iter().collect(),

@@ -120,7 +120,7 @@ impl TraceContext {
     /// Sets the trace context on a message without one, with the same properties as the Azure SDKs:
     /// `traceparent`, `Diagnostic-Id` with the same text, and `tracestate`.
     pub fn put_into(&self, message: &mut Message) {
-        if has_some(message) {
+        if has_context(message) {
             return;
         }
         let mut set = |name: &str, text: &str| {
@@ -143,7 +143,7 @@ impl TraceContext {
 }
 
 /// Returns whether a message has a trace context, valid or not.
-fn has_some(message: &Message) -> bool {
+fn has_context(message: &Message) -> bool {
     [TRACEPARENT, DIAGNOSTIC_ID].iter().any(|name| message.application_property(name).is_some())
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Tracing(pub(crate) Option<Arc<dyn Traces>>);
 
 impl Tracing {
     /// Sets the current trace context on messages before they are sent.
-    pub(crate) fn mark<'m>(&self, messages: impl IntoIterator<Item = &'m mut Message>) {
+    pub(crate) fn add_context<'m>(&self, messages: impl IntoIterator<Item = &'m mut Message>) {
         let current = self.0.as_ref().and_then(|traces| traces.current());
         let Some(context) = current.or_else(TraceContext::in_hand) else { return };
         for message in messages {

@@ -83,7 +83,7 @@ impl Transaction {
     /// for an entity that the transaction does not cover (TXN-08); `TransactionTimedOut` (TXN-06);
     /// `TransactionUnknown` after the connection was lost for longer than its grace.
     pub async fn send(&self, sender: &Sender, mut message: Message) -> Result<(), BrokerError> {
-        sender.tracing().mark([&mut message]);
+        sender.tracing().add_context([&mut message]);
         self.run(sender.link(), Request::Send(Box::new(message))).await
     }
 
@@ -116,7 +116,7 @@ impl Transaction {
             Some(message) if messages.is_empty() => self.send(sender, message).await,
             last => {
                 messages.extend(last);
-                sender.tracing().mark(&mut messages);
+                sender.tracing().add_context(&mut messages);
                 self.run(sender.link(), Request::SendBatch(messages)).await
             }
         }

@@ -20,12 +20,12 @@ pub struct RetryPolicyForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     delay_max: Option<String>,
     /// Maximum part of a delay by which it is shortened at random, from 0 to 1.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     jitter: f64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it out so")]
-fn is_nothing(jitter: &f64) -> bool {
+fn is_zero(jitter: &f64) -> bool {
     *jitter == 0.0
 }
 

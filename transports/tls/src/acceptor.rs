@@ -100,7 +100,7 @@ impl Refused {
                  or amqps://, or a connection string without UseDevelopmentEmulator=true",
             ),
             Self::Failed(error) => match tls_error(error)? {
-                rustls::Error::AlertReceived(alert) if is_of_trust(*alert) => Some(
+                rustls::Error::AlertReceived(alert) if is_trust_alert(*alert) => Some(
                     "the client does not trust the certificate of this broker, or its name is not \
                      in it; `peeklock tls show` prints names and issuer, `peeklock tls trust` the \
                      steps to trust the development authority",
@@ -118,7 +118,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 }
 
 /// Returns whether this alert means that the client rejects the certificate.
-const fn is_of_trust(alert: AlertDescription) -> bool {
+const fn is_trust_alert(alert: AlertDescription) -> bool {
     matches!(
         alert,
         AlertDescription::UnknownCA
@@ -196,7 +196,7 @@ impl Acceptor {
         if first != [HANDSHAKE] {
             if self.protocol.is_http(first) {
                 // A write error means that the client has already disconnected.
-                tell(&mut socket).await.ok();
+                send_http_answer(&mut socket).await.ok();
             }
             return Err(Refused::NotTls);
         }
@@ -214,7 +214,7 @@ impl Acceptor {
 
 /// Sends the HTTP answer. Reads the pending bytes first, because unread bytes could make the system
 /// drop the answer.
-async fn tell(socket: &mut TcpStream) -> io::Result<()> {
+async fn send_http_answer(socket: &mut TcpStream) -> io::Result<()> {
     let mut unread = vec![0; UNREAD_BYTES_MAX];
     socket.readable().await?;
     socket.try_read(&mut unread)?;

@@ -204,7 +204,7 @@ impl Authority {
             detail: detail.to_string(),
         };
         let known = Names::of_authority(&pem).map_err(|detail| unusable(&detail))?;
-        if let Some(name) = wanted.first_beyond(&known) {
+        if let Some(name) = wanted.first_missing_in(&known) {
             return Err(AuthorityError::OtherNames { name, known: known.text() });
         }
         if self.is_good(&known)? {
@@ -244,7 +244,7 @@ impl Authority {
         let issuer = Issuer::new(params, key);
         // Write the certificate last: without it there is no authority, so an interrupted run
         // starts over.
-        self.forget(AUTHORITY_FILE)?;
+        self.remove(AUTHORITY_FILE)?;
         self.write(AUTHORITY_KEY_FILE, &key_text, Secrecy::Private)?;
         self.issue(names, &issuer)?;
         self.write(AUTHORITY_FILE, &certificate.pem(), Secrecy::Public)
@@ -277,7 +277,7 @@ impl Authority {
         let certificate = params.signed_by(&key, issuer)?;
         // A certificate next to a key that does not match would prevent every start. Without a
         // certificate the next start creates both.
-        self.forget(CERTIFICATE_FILE)?;
+        self.remove(CERTIFICATE_FILE)?;
         self.write(KEY_FILE, &key.serialize_pem(), Secrecy::Private)?;
         self.write(CERTIFICATE_FILE, &certificate.pem(), Secrecy::Public)
     }
@@ -327,7 +327,7 @@ impl Authority {
         })
     }
 
-    fn forget(&self, file: &str) -> Result<(), AuthorityError> {
+    fn remove(&self, file: &str) -> Result<(), AuthorityError> {
         let path = self.directory.join(file);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -422,11 +422,11 @@ impl Names {
     }
 
     /// Returns the first name that `known` lacks.
-    fn first_beyond(&self, known: &Self) -> Option<String> {
+    fn first_missing_in(&self, known: &Self) -> Option<String> {
         let dns = self.dns.iter().find(|name| !known.dns.contains(name)).cloned();
         dns.or_else(|| {
-            let beyond = self.addresses.iter().find(|address| !known.addresses.contains(address));
-            beyond.map(IpAddr::to_string)
+            let missing = self.addresses.iter().find(|address| !known.addresses.contains(address));
+            missing.map(IpAddr::to_string)
         })
     }
 

@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 /// All current handshakes, by age.
 pub struct Handshakes {
     count_max: usize,
-    under_way: Mutex<UnderWay>,
+    active: Mutex<Active>,
 }
 
 #[derive(Default)]
-struct UnderWay {
+struct Active {
     next: u64,
     by_age: BTreeMap<u64, Arc<Notify>>,
 }
@@ -23,30 +23,30 @@ struct UnderWay {
 pub struct Handshake {
     all: Arc<Handshakes>,
     key: u64,
-    told: Arc<Notify>,
+    eviction: Arc<Notify>,
 }
 
 impl Handshakes {
     /// Creates a limit of `count_max` handshakes, at least 1.
     #[must_use]
     pub fn new(count_max: usize) -> Arc<Self> {
-        Arc::new(Self { count_max: count_max.max(1), under_way: Mutex::default() })
+        Arc::new(Self { count_max: count_max.max(1), active: Mutex::default() })
     }
 
     /// Registers a new handshake. Beyond the limit, the oldest is notified to end.
     #[must_use]
     pub fn enter(self: &Arc<Self>) -> Handshake {
-        let told = Arc::new(Notify::new());
-        let mut under_way = self.lock();
-        while under_way.by_age.len() >= self.count_max {
-            let Some((_, oldest)) = under_way.by_age.pop_first() else { break };
+        let eviction = Arc::new(Notify::new());
+        let mut active = self.lock();
+        while active.by_age.len() >= self.count_max {
+            let Some((_, oldest)) = active.by_age.pop_first() else { break };
             oldest.notify_one();
         }
-        let key = under_way.next;
-        under_way.next += 1;
-        under_way.by_age.insert(key, Arc::clone(&told));
-        drop(under_way);
-        Handshake { all: Arc::clone(self), key, told }
+        let key = active.next;
+        active.next += 1;
+        active.by_age.insert(key, Arc::clone(&eviction));
+        drop(active);
+        Handshake { all: Arc::clone(self), key, eviction }
     }
 
     /// Notifies the oldest handshake, if any, to end.
@@ -57,15 +57,15 @@ impl Handshakes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Active> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Handshake {
     /// Waits until another handshake needs the place.
     pub async fn needed(&self) {
-        self.told.notified().await;
+        self.eviction.notified().await;
     }
 }
 

@@ -16,14 +16,14 @@ use crate::certificate::Certificate;
 use crate::config::{ClientCertificates, TlsConfig};
 use crate::files::{File, FileError, certificates_in, key_in, read};
 use crate::handshakes::Handshakes;
-use crate::lines::Lines;
-use crate::standing::{Said, Standing};
+use crate::lines::LineLimit;
+use crate::standing::{LastReport, Standing};
 
 /// A broker's certificate and key, loaded from files, for all of its listeners.
 pub struct Tls {
     pub(crate) config: TlsConfig,
     pub(crate) handshakes: Arc<Handshakes>,
-    pub(crate) lines: Lines,
+    pub(crate) lines: LineLimit,
     in_use: RwLock<Arc<InUse>>,
     /// Content at the last check, valid or not: unchanged files are not checked again.
     seen: Mutex<Contents>,
@@ -44,7 +44,7 @@ struct InUse {
     certificate: Certificate,
     contents: [u8; 32],
     /// Last report of the certificate's validity.
-    said: Mutex<Said>,
+    last_report: Mutex<LastReport>,
 }
 
 /// Digest of the files; `None` if they could not be read.
@@ -66,11 +66,11 @@ impl Tls {
     pub fn open(config: TlsConfig) -> Result<Arc<Self>, FileError> {
         let read = Read::of(&config)?;
         let in_use = InUse::new(&config, &read)?;
-        in_use.tell_end(now());
-        tell_readable_key(&config.key_file);
+        in_use.log_validity(now());
+        warn_readable_key(&config.key_file);
         Ok(Arc::new(Self {
             handshakes: Handshakes::new(config.handshake_count_max),
-            lines: Lines::default(),
+            lines: LineLimit::default(),
             in_use: RwLock::new(Arc::new(in_use)),
             seen: Mutex::new(Some(read.contents())),
             config,
@@ -112,7 +112,7 @@ impl Tls {
                 detail,
             ));
         }
-        newer.tell_end(now());
+        newer.log_validity(now());
         *self.in_use.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(newer);
         Ok(Reloaded::Changed)
     }
@@ -121,7 +121,7 @@ impl Tls {
     /// line, and once a day while it is invalid or expires within two weeks (TLS-02). Returns the
     /// logged state.
     pub fn remind(&self, now: Timestamp) -> Option<Standing> {
-        self.in_use().tell_end(now)
+        self.in_use().log_validity(now)
     }
 
     /// Returns the certificate in use.
@@ -237,15 +237,15 @@ impl InUse {
             other: Arc::new(other),
             certificate,
             contents: read.contents(),
-            said: Mutex::default(),
+            last_report: Mutex::default(),
         })
     }
 
     /// Logs the validity if due.
-    fn tell_end(&self, now: Timestamp) -> Option<Standing> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let standing = said.due(&self.certificate, now)?;
-        drop(said);
+    fn log_validity(&self, now: Timestamp) -> Option<Standing> {
+        let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = last_report.due(&self.certificate, now)?;
+        drop(last_report);
         let Certificate { subject, not_after, not_before, .. } = &self.certificate;
         match standing {
             Standing::Ended => {
@@ -281,7 +281,7 @@ fn authorities(text: &[u8], path: &Path) -> Result<RootCertStore, FileError> {
 
 /// Warns if every user of the machine can read the key: its holder can impersonate the broker.
 #[cfg(unix)]
-fn tell_readable_key(path: &Path) {
+fn warn_readable_key(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
 
     let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
@@ -293,7 +293,7 @@ fn tell_readable_key(path: &Path) {
 }
 
 #[cfg(not(unix))]
-const fn tell_readable_key(_: &Path) {}
+const fn warn_readable_key(_: &Path) {}
 
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::certificate::Certificate;
 /// Time before expiry from which a certificate expires soon.
 const SOON: TimeSpan = TimeSpan::from_days(14);
 /// Interval between repeated warnings.
-const SAID_AGAIN_AFTER: TimeSpan = TimeSpan::from_days(1);
+const REPEAT_AFTER: TimeSpan = TimeSpan::from_days(1);
 
 /// Validity of a certificate at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub enum Standing {
 
 /// The last logged state, and its time.
 #[derive(Default)]
-pub(crate) struct Said(Option<(Standing, Timestamp)>);
+pub(crate) struct LastReport(Option<(Standing, Timestamp)>);
 
 impl Standing {
     fn of(certificate: &Certificate, now: Timestamp) -> Self {
@@ -41,15 +41,15 @@ impl Standing {
     }
 }
 
-impl Said {
+impl LastReport {
     /// Returns the state to log now: a changed state immediately, and a warning state once a day.
     pub(crate) fn due(&mut self, certificate: &Certificate, now: Timestamp) -> Option<Standing> {
         let standing = Standing::of(certificate, now);
-        if let Some((said, at)) = self.0
-            && said == standing
+        if let Some((last, at)) = self.0
+            && last == standing
         {
             // After the clock was set back, log again.
-            let is_day_over = now < at || now >= at.plus(SAID_AGAIN_AFTER);
+            let is_day_over = now < at || now >= at.plus(REPEAT_AFTER);
             if standing == Standing::Good || !is_day_over {
                 return None;
             }

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 /// A connection of a listener.
-pub struct Stream(Inner, Before);
+pub struct Stream(Inner, Prelude);
 
 enum Inner {
     Plain(TcpStream),
@@ -27,7 +27,7 @@ struct Secure {
 
 /// Information about a connection from before it is served.
 #[derive(Default)]
-struct Before {
+struct Prelude {
     /// Bytes that were read to detect the protocol, and are read again.
     unread: Bytes,
     /// Whether a proxy announced itself, and the client's address if the proxy sent it.
@@ -39,11 +39,11 @@ impl Stream {
     /// Creates a stream without TLS.
     #[must_use]
     pub fn plain(socket: TcpStream) -> Self {
-        Self(Inner::Plain(socket), Before::default())
+        Self(Inner::Plain(socket), Prelude::default())
     }
 
     pub(crate) fn secure(stream: TlsStream<TcpStream>, identity: Option<TlsIdentity>) -> Self {
-        Self(Inner::Secure(Box::new(Secure { stream, identity })), Before::default())
+        Self(Inner::Secure(Box::new(Secure { stream, identity })), Prelude::default())
     }
 
     /// Marks the stream as relayed by a proxy, which may have sent the client's address.
@@ -102,9 +102,9 @@ impl Stream {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         // Polls once and does not wait.
-        let told = pin!(self.socket().ready(Interest::READABLE));
+        let ready = pin!(self.socket().ready(Interest::READABLE));
         let mut context = Context::from_waker(Waker::noop());
-        matches!(told.poll(&mut context), Poll::Ready(Ok(told)) if told.is_read_closed())
+        matches!(ready.poll(&mut context), Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 }
 

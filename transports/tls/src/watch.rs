@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::source::{Reloaded, Tls, now};
 
 /// Interval between two checks, which read a few kilobytes.
-const LOOK_EACH: Duration = Duration::from_secs(2);
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Reloads changed files in its own thread until it is dropped, and logs each day that a
 /// certificate expires.
@@ -30,15 +30,15 @@ impl Watch {
         let tls = Arc::clone(tls);
         let (end, ended) = mpsc::channel();
         let waits = move |each| ended.recv_timeout(each) == Err(RecvTimeoutError::Timeout);
-        let look = move || look_again(&tls, waits);
+        let look = move || watch_files(&tls, waits);
         let thread = std::thread::Builder::new().name("peeklock-tls".to_owned()).spawn(look)?;
         Ok(Self { end: Some(end), thread: Some(thread) })
     }
 }
 
 /// Checks after each wait, until `waits` returns false.
-fn look_again(tls: &Tls, mut waits: impl FnMut(Duration) -> bool) {
-    while waits(LOOK_EACH) {
+fn watch_files(tls: &Tls, mut waits: impl FnMut(Duration) -> bool) {
+    while waits(CHECK_EVERY) {
         match tls.reload() {
             Ok(Reloaded::Unchanged) => {}
             Ok(Reloaded::Changed) => {
@@ -93,7 +93,7 @@ mod tests {
         let tls = Tls::open(config.clone()).unwrap();
         let before = tls.certificate().fingerprint;
         let mut passed = Duration::ZERO;
-        look_again(&tls, |each| {
+        watch_files(&tls, |each| {
             if passed.is_zero() {
                 write_pair(&config);
             } else if tls.certificate().fingerprint != before {

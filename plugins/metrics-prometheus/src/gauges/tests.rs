@@ -7,7 +7,7 @@ use peeklock_core::message::Message;
 use peeklock_core::telemetry::{Connected, Gauges};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Asked, EntityGauges, escaped, render};
+use super::{BrokerState, EntityGauges, escaped, render};
 use crate::recorder;
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
@@ -21,9 +21,9 @@ fn entity(path: &str, active: u64, dead_letter: u64) -> Gauges {
 
 fn page(entities: Vec<Gauges>, which: EntityGauges) -> String {
     let mut page = String::new();
-    let asked =
-        Asked { is_ready: true, is_full: true, store_bytes: Some(4_096), entities, now: NOW };
-    render(&mut page, asked, which);
+    let state =
+        BrokerState { is_ready: true, is_full: true, store_bytes: Some(4_096), entities, now: NOW };
+    render(&mut page, state, which);
     page
 }
 

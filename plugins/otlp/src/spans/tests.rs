@@ -48,7 +48,7 @@ fn message(number: u64, state: &str) -> TracedMessage {
 }
 
 /// Returns the memory of the span of an operation while it waits, in bytes.
-fn taken(operation: &Operation<'_>) -> usize {
+fn memory_of(operation: &Operation<'_>) -> usize {
     let kept = Kept(Arc::new(Mutex::new(Vec::with_capacity(1))));
     let provider = SdkTracerProvider::builder().with_span_processor(kept.clone()).build();
     let endpoint = Endpoint::new("http://127.0.0.1:4318", Vec::new()).unwrap();
@@ -78,7 +78,7 @@ fn a_span_has_its_size() {
             (OperationKind::Send, &messages[..1]),
             (OperationKind::Receive, &messages[..1]),
         ] {
-            let bytes = taken(&Operation {
+            let bytes = memory_of(&Operation {
                 kind,
                 path: &path,
                 began_at: SystemTime::UNIX_EPOCH,

@@ -24,23 +24,23 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Handler over a pool of actors; see [`actors`].
 pub struct Actors<D: Message<Result = Outcome> + Send + 'static> {
     pool: Arc<Pool<D>>,
-    made: Made,
+    kind: Maker,
 }
 
 /// The maker of the actors.
 #[derive(Clone, Copy)]
-enum Made {
+enum Maker {
     /// An arbiter: the current one or a given one.
-    ByArbiter,
+    Arbiter,
     /// None, because [`actors`] was called outside of an actix system.
-    ByNobody,
+    Nobody,
 }
 
 /// Request for an actor, with the channel for its recipient.
-type Wanted<D> = oneshot::Sender<Recipient<D>>;
+type ActorRequest<D> = oneshot::Sender<Recipient<D>>;
 
 struct Pool<D: Message<Result = Outcome> + Send + 'static> {
-    maker: mpsc::Sender<Wanted<D>>,
+    maker: mpsc::Sender<ActorRequest<D>>,
     /// Idle actors.
     idle: Mutex<Vec<Recipient<D>>>,
     /// Number of consecutive failures: actors that stopped without an answer, or could not be
@@ -113,10 +113,10 @@ pub fn actors<D: Message<Result = Outcome> + Send + 'static>(
     factory: impl FnMut() -> Recipient<D> + 'static,
 ) -> Actors<D> {
     if Arbiter::try_current().is_none() {
-        return Actors::new(Made::ByNobody).0;
+        return Actors::new(Maker::Nobody).0;
     }
-    let (handler, wanted) = Actors::new(Made::ByArbiter);
-    drop(tokio::task::spawn_local(make(factory, wanted)));
+    let (handler, requests) = Actors::new(Maker::Arbiter);
+    drop(tokio::task::spawn_local(make(factory, requests)));
     handler
 }
 
@@ -127,18 +127,18 @@ pub fn actors_on<D: Message<Result = Outcome> + Send + 'static>(
     arbiter: &ArbiterHandle,
     factory: impl FnMut() -> Recipient<D> + Send + 'static,
 ) -> Actors<D> {
-    let (handler, wanted) = Actors::new(Made::ByArbiter);
+    let (handler, requests) = Actors::new(Maker::Arbiter);
     // If the arbiter has stopped, the handler counts as gone.
-    arbiter.spawn(make(factory, wanted));
+    arbiter.spawn(make(factory, requests));
     handler
 }
 
 /// Starts actors in this task until all pools are dropped.
 async fn make<D: Message<Result = Outcome> + Send + 'static>(
     mut factory: impl FnMut() -> Recipient<D>,
-    mut wanted: mpsc::Receiver<Wanted<D>>,
+    mut requests: mpsc::Receiver<ActorRequest<D>>,
 ) {
-    while let Some(answer) = wanted.recv().await {
+    while let Some(answer) = requests.recv().await {
         match std::panic::catch_unwind(AssertUnwindSafe(&mut factory)) {
             // The requester may have been dropped; the actor is then dropped too.
             Ok(actor) => drop(answer.send(actor)),
@@ -148,10 +148,10 @@ async fn make<D: Message<Result = Outcome> + Send + 'static>(
 }
 
 impl<D: Message<Result = Outcome> + Send + 'static> Actors<D> {
-    fn new(made: Made) -> (Self, mpsc::Receiver<Wanted<D>>) {
-        let (maker, wanted) = mpsc::channel(1);
+    fn new(kind: Maker) -> (Self, mpsc::Receiver<ActorRequest<D>>) {
+        let (maker, requests) = mpsc::channel(1);
         let (idle, failed) = (Mutex::default(), AtomicU32::new(0));
-        (Self { pool: Arc::new(Pool { maker, idle, failed }), made }, wanted)
+        (Self { pool: Arc::new(Pool { maker, idle, failed }), kind }, requests)
     }
 }
 
@@ -207,9 +207,9 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Actors<D> {
     }
 
     fn check(&self) -> Result<(), Rejection> {
-        match self.made {
-            Made::ByArbiter => Ok(()),
-            Made::ByNobody => Err(Rejection::invalid_operation(
+        match self.kind {
+            Maker::Arbiter => Ok(()),
+            Maker::Nobody => Err(Rejection::invalid_operation(
                 "`actors` was called outside of an actix system, where no actor can start; use \
                  `actors_on` with an arbiter",
             )),

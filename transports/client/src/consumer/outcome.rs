@@ -16,7 +16,7 @@ use crate::port::Settlement;
 /// Delay for an unreadable message, or a refused dead-lettering, in a dead-letter queue (DLQ-07).
 /// The number of deliveries there is unlimited (SET-38), so without a delay the message would be
 /// delivered in an endless loop.
-const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
+const REDELIVERY_DELAY: TimeSpan = TimeSpan::from_minutes(1);
 
 /// Log text for a settlement after the end of the lock, with the likely causes.
 const LOCK_ENDED: &str = "a settlement was refused because the lock ended before the handler did; \
@@ -38,33 +38,35 @@ pub(crate) async fn outcome_of(
 
 /// Returns the refusal for an unreadable message: a failed delivery, until it is dead-lettered
 /// (SET-35).
-pub(super) fn unread(sub_queue: SubQueue) -> Refusal {
+pub(super) fn unreadable(sub_queue: SubQueue) -> Refusal {
     match sub_queue {
         SubQueue::Main => Refusal::abandon(),
-        SubQueue::DeadLetter | SubQueue::TransferDeadLetter => Refusal::retry_after(NOT_AGAIN_FOR),
+        SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
+            Refusal::retry_after(REDELIVERY_DELAY)
+        }
     }
 }
 
 /// A settlement without an answer yet.
-pub(super) struct Tried {
+pub(super) struct PendingSettlement {
     token: LockToken,
     /// Fallback if the broker refuses the settlement while the message is locked.
-    instead: Option<Settlement>,
+    fallback: Option<Settlement>,
     /// Whether a lost lock is expected.
-    may_be_gone: bool,
+    expects_lost_lock: bool,
 }
 
-impl Tried {
+impl PendingSettlement {
     /// Returns the settlement for a handler's outcome.
     pub(super) fn outcome(token: LockToken, outcome: Result<(), Refusal>) -> (Self, Settlement) {
-        let may_be_gone = matches!(outcome, Err(Refusal::AlreadySettled));
+        let expects_lost_lock = matches!(outcome, Err(Refusal::AlreadySettled));
         let settlement = outcome.into();
-        (Self { may_be_gone, ..Self::settlement(token, &settlement) }, settlement)
+        (Self { expects_lost_lock, ..Self::settlement(token, &settlement) }, settlement)
     }
 
     /// Returns the release of a message that no handler has received.
     pub(super) const fn give_back(token: LockToken) -> (Self, Settlement) {
-        (Self { token, instead: None, may_be_gone: true }, Settlement::Release)
+        (Self { token, fallback: None, expects_lost_lock: true }, Settlement::Release)
     }
 
     /// Returns the lock of the message.
@@ -73,15 +75,15 @@ impl Tried {
     }
 
     fn settlement(token: LockToken, settlement: &Settlement) -> Self {
-        Self { token, instead: instead_of(settlement), may_be_gone: false }
+        Self { token, fallback: fallback_for(settlement), expects_lost_lock: false }
     }
 
     /// Logs the refusal of the settlement. Returns the fallback, if any.
     pub(super) fn refused(self, path: &str, error: &BrokerError) -> Option<(Self, Settlement)> {
-        let Self { token, instead, may_be_gone } = self;
+        let Self { token, fallback, expects_lost_lock } = self;
         let (condition, sequence_number) = (error.condition(), token.sequence().0);
         let is_gone = matches!(condition, Condition::MessageLockLost | Condition::SessionLockLost);
-        if is_gone && may_be_gone {
+        if is_gone && expects_lost_lock {
             tracing::debug!(path, sequence_number, %condition, %error, "settled already");
             return None;
         }
@@ -92,19 +94,19 @@ impl Tried {
         }
         // After a late or possibly successful settlement the message is delivered again or gone, so
         // nothing is tried (SET-25).
-        let settlement = instead.filter(|_| !is_gone && !error.retryable())?;
+        let settlement = fallback.filter(|_| !is_gone && !error.retryable())?;
         Some((Self::settlement(token, &settlement), settlement))
     }
 }
 
 /// Returns the fallback for a refused settlement. Without it the message would be delivered again
 /// each time its lock expires.
-const fn instead_of(settlement: &Settlement) -> Option<Settlement> {
+const fn fallback_for(settlement: &Settlement) -> Option<Settlement> {
     let delay = match settlement {
         Settlement::Complete | Settlement::Release => return None,
         Settlement::Abandon { properties, delay: None } if properties.is_empty() => return None,
         Settlement::Abandon { .. } | Settlement::Defer { .. } => None,
-        Settlement::DeadLetter { .. } => Some(NOT_AGAIN_FOR),
+        Settlement::DeadLetter { .. } => Some(REDELIVERY_DELAY),
     };
     Some(Settlement::Abandon { properties: Vec::new(), delay })
 }

@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 use tracing::{Instrument as _, Span};
 
 use super::handler::{Delivery, Handler, Origin};
-use super::outcome::{Tried, outcome_of, unread};
+use super::outcome::{PendingSettlement, outcome_of, unreadable};
 use super::renewal::{Place, Renewal};
-use super::{ConsumerOptions, RETRY_PAUSE, can_pass, handler_is_gone, span};
+use super::{ConsumerOptions, RETRY_PAUSE, handler_gone, is_transient, span};
 use crate::port::{Arrival, Deliveries, Link, Request, Settlement, Verdict, Waiting};
 use crate::trace::Tracing;
 use crate::{Client, Received, Refusal, TraceContext};
@@ -41,64 +41,64 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let concurrent_max = usize::try_from(options.concurrent_max.max(1)).unwrap_or(usize::MAX);
     let path: Arc<str> = deliveries.link().path().into();
     let traces = client.tracing();
-    let mut hand = Hand::new(client.clone(), deliveries, options);
+    let mut state = LinkLoop::new(client.clone(), deliveries, options);
     let mut at_work = FuturesUnordered::new();
     let mut gone = pin!(handler.gone());
     poll_fn(|context| {
         loop {
-            hand.renewal.begin_turn();
-            if !hand.is_closing && stopped.poll_unpin(context).is_ready() {
-                hand.close();
+            state.renewal.begin_turn();
+            if !state.is_closing && stopped.poll_unpin(context).is_ready() {
+                state.close();
             }
-            if !hand.is_closing && (handler.is_gone() || gone.as_mut().poll(context).is_ready()) {
-                hand.gone = Some(hand.deliveries.link().refuse(handler_is_gone()));
-                hand.close();
+            if !state.is_closing && (handler.is_gone() || gone.as_mut().poll(context).is_ready()) {
+                state.gone = Some(state.deliveries.link().refuse(handler_gone()));
+                state.close();
             }
-            while let Poll::Ready(arrival) = hand.poll_arrival(context) {
-                hand.take(arrival);
+            while let Poll::Ready(arrival) = state.poll_arrival(context) {
+                state.take(arrival);
             }
-            if hand.poll_again(context).is_ready() {
+            if state.poll_next_link(context).is_ready() {
                 continue;
             }
             while at_work.len() < concurrent_max
-                && let Some(waits) = hand.waiting.pop_front()
+                && let Some(waiting) = state.waiting.pop_front()
             {
-                let Waits { held, message } = &waits;
+                let WaitingMessage { held, message } = &waiting;
                 // The lock may have expired while the message waited. Even without prefetch a
                 // message waits while the handler still has messages of a previous link.
-                if !hand.renewal.begin(held.place, held.token, message) {
-                    hand.give_back(*held);
+                if !state.renewal.begin(held.place, held.token, message) {
+                    state.give_back(*held);
                     continue;
                 }
-                let (handler, origin) = (Arc::clone(&handler), hand.origin.clone());
-                at_work.push(work(handler, traces, &path, origin, waits));
+                let (handler, origin) = (Arc::clone(&handler), state.origin.clone());
+                at_work.push(work(handler, traces, &path, origin, waiting));
             }
             let (mut has_room, mut has_settled) = (false, false);
             while let Poll::Ready(Some(Done { held, outcome })) = at_work.poll_next_unpin(context) {
-                hand.decide(held, Tried::outcome(held.token, outcome));
+                state.decide(held, PendingSettlement::outcome(held.token, outcome));
                 has_room = true;
                 // The entity settles this group while the handler works on the next messages.
-                if hand.verdicts.len() >= SETTLED_AT_ONCE {
-                    has_settled |= hand.settle();
+                if state.verdicts.len() >= SETTLED_AT_ONCE {
+                    has_settled |= state.settle();
                 }
             }
-            has_settled |= hand.settle();
+            has_settled |= state.settle();
             // Start waiting messages even if the settlements go over another link, whose answers do
             // not wake this loop.
-            if has_settled || (has_room && !hand.waiting.is_empty()) {
+            if has_settled || (has_room && !state.waiting.is_empty()) {
                 continue;
             }
-            hand.poll_late(context);
-            hand.renewal.poll(context);
-            if hand.is_done() && at_work.is_empty() {
+            state.poll_late(context);
+            state.renewal.poll(context);
+            if state.is_done() && at_work.is_empty() {
                 return Poll::Ready(());
             }
             return Poll::Pending;
         }
     })
     .await;
-    hand.deliveries.finish().await;
-    hand.detached.or(hand.gone)
+    state.deliveries.finish().await;
+    state.detached.or(state.gone)
 }
 
 /// Gives a message to the handler, and returns its outcome.
@@ -107,7 +107,7 @@ async fn work<H: Handler<Delivery>>(
     traces: &Tracing,
     path: &str,
     origin: Origin,
-    Waits { held, message }: Waits,
+    WaitingMessage { held, message }: WaitingMessage,
 ) -> Done {
     let sub_queue = message.facts.sub_queue;
     // The handler's future is pinned in one place: it is large, and each move would enlarge the
@@ -131,7 +131,7 @@ async fn work<H: Handler<Delivery>>(
     drop(message);
     let outcome = match handling.as_pin_mut() {
         Some(handling) => TraceContext::within(trace, outcome_of(handling)).instrument(span).await,
-        None => Err(unread(sub_queue)),
+        None => Err(unreadable(sub_queue)),
     };
     Done { held, outcome }
 }
@@ -148,21 +148,21 @@ struct Held {
 
 /// Settles a message of a previous link; its token is valid over any link (SET-24). Returns the
 /// index of its link.
-async fn settle_late(
+async fn settle_over_next_link(
     link: Arc<dyn Link>,
     held: Held,
-    (mut tried, mut settlement): (Tried, Settlement),
+    (mut pending, mut settlement): (PendingSettlement, Settlement),
 ) -> Option<u32> {
     while let Err(error) = link.ask(Request::Settle(held.token, settlement)).await {
-        let Some(next) = tried.refused(link.path(), &error) else { break };
-        (tried, settlement) = next;
+        let Some(next) = pending.refused(link.path(), &error) else { break };
+        (pending, settlement) = next;
     }
     Some(held.link)
 }
 
 /// A previous link, kept while any of its messages is in hand: its end would release the locks of
 /// messages with handlers.
-struct Before {
+struct PreviousLink {
     numbers: RangeInclusive<u32>,
     deliveries: Box<dyn Deliveries>,
 }
@@ -174,7 +174,7 @@ struct Done {
 }
 
 /// A message that waits for the handler.
-struct Waits {
+struct WaitingMessage {
     held: Held,
     message: Box<ReceivedMessage>,
 }
@@ -183,7 +183,7 @@ struct Waits {
 type Attached = Result<Box<dyn Deliveries>, BrokerError>;
 
 /// State of a consumer with its links.
-struct Hand {
+struct LinkLoop {
     client: Client,
     options: ConsumerOptions,
     deliveries: Box<dyn Deliveries>,
@@ -195,27 +195,27 @@ struct Hand {
     /// connection and continue with a new index.
     first: u32,
     /// Number of messages in hand, by link index.
-    in_hand: BTreeMap<u32, usize>,
-    before: Vec<Before>,
+    unsettled: BTreeMap<u32, usize>,
+    previous: Vec<PreviousLink>,
     /// The next link, if the entity closed this one for a transient reason.
-    again: Option<Waiting<'static, Attached>>,
-    waiting: VecDeque<Waits>,
+    next_link: Option<Waiting<'static, Attached>>,
+    waiting: VecDeque<WaitingMessage>,
     renewal: Renewal,
     /// Settlements to send next, together.
     verdicts: Vec<Verdict>,
     /// Settlements without an answer, including those to send next.
-    unanswered: HashMap<u64, Tried>,
+    unanswered: HashMap<u64, PendingSettlement>,
     /// Settlements over previous links, which return the link index, and the ends of such links.
     late: FuturesUnordered<Waiting<'static, Option<u32>>>,
     is_closing: bool,
     /// The link delivers nothing more.
-    is_over: bool,
+    has_ended: bool,
     detached: Option<BrokerError>,
     /// Set when the handler accepts no more messages.
     gone: Option<BrokerError>,
 }
 
-impl Hand {
+impl LinkLoop {
     fn new(client: Client, deliveries: Box<dyn Deliveries>, options: ConsumerOptions) -> Self {
         let renewal = Renewal::new(Arc::clone(deliveries.link()), options.renewal_max);
         let origin = Origin::of(client.port(), deliveries.link());
@@ -226,16 +226,16 @@ impl Hand {
             origin,
             link: 0,
             first: 0,
-            in_hand: BTreeMap::new(),
-            before: Vec::new(),
-            again: None,
+            unsettled: BTreeMap::new(),
+            previous: Vec::new(),
+            next_link: None,
             waiting: VecDeque::new(),
             renewal,
             verdicts: Vec::new(),
             unanswered: HashMap::new(),
             late: FuturesUnordered::new(),
             is_closing: false,
-            is_over: false,
+            has_ended: false,
             detached: None,
             gone: None,
         }
@@ -245,7 +245,7 @@ impl Hand {
     fn close(&mut self) {
         self.is_closing = true;
         // Do not stop a link that the entity has closed: a change of credit would open it again.
-        let is_closed = self.again.take().is_some() || self.detached.is_some();
+        let is_closed = self.next_link.take().is_some() || self.detached.is_some();
         if !is_closed {
             self.deliveries.stop();
         }
@@ -254,7 +254,7 @@ impl Hand {
 
     /// Gives back the waiting messages.
     fn give_all_back(&mut self) {
-        for Waits { held, .. } in std::mem::take(&mut self.waiting) {
+        for WaitingMessage { held, .. } in std::mem::take(&mut self.waiting) {
             self.give_back(held);
         }
     }
@@ -262,8 +262,8 @@ impl Hand {
     /// Handles the end of the link. After a transient error another link is attached after a pause;
     /// messages in hand stay with their handlers, and are settled if their locks still exist
     /// (ENT-25).
-    fn left(&mut self, error: BrokerError) {
-        if self.is_closing || !can_pass(&self.client, &error) {
+    fn on_link_closed(&mut self, error: BrokerError) {
+        if self.is_closing || !is_transient(&self.client, &error) {
             self.detached = Some(error);
             self.close();
             return;
@@ -272,7 +272,7 @@ impl Hand {
         let condition = error.condition();
         tracing::warn!(path = &*path, %condition, %error, "a link was closed; it is attached again");
         let (client, unsettled_max) = (self.client.clone(), self.options.unsettled_max());
-        self.again = Some(Box::pin(async move {
+        self.next_link = Some(Box::pin(async move {
             tokio::time::sleep(RETRY_PAUSE).await;
             client.port().deliveries(&path, unsettled_max).await
         }));
@@ -281,50 +281,50 @@ impl Hand {
 
     /// Changes to the next link once it is attached and all settlements over the current link are
     /// answered.
-    fn poll_again(&mut self, context: &mut std::task::Context<'_>) -> Poll<()> {
-        let Some(again) = self.again.as_mut().filter(|_| self.unanswered.is_empty()) else {
+    fn poll_next_link(&mut self, context: &mut std::task::Context<'_>) -> Poll<()> {
+        let Some(next_link) = self.next_link.as_mut().filter(|_| self.unanswered.is_empty()) else {
             return Poll::Pending;
         };
-        let Poll::Ready(attached) = again.as_mut().poll(context) else { return Poll::Pending };
-        self.again = None;
+        let Poll::Ready(attached) = next_link.as_mut().poll(context) else { return Poll::Pending };
+        self.next_link = None;
         match attached {
             Ok(deliveries) => {
                 self.renewal.change_to(Arc::clone(deliveries.link()));
                 self.origin = Origin::of(self.client.port(), deliveries.link());
                 let mut deliveries = std::mem::replace(&mut self.deliveries, deliveries);
                 deliveries.retire();
-                self.before.push(Before { numbers: self.first..=self.link, deliveries });
+                self.previous.push(PreviousLink { numbers: self.first..=self.link, deliveries });
                 self.link += 1;
                 self.first = self.link;
-                self.is_over = false;
+                self.has_ended = false;
             }
-            Err(error) => self.left(error),
+            Err(error) => self.on_link_closed(error),
         }
         Poll::Ready(())
     }
 
     /// Releases a message that no handler has received (RCV-14).
     fn give_back(&mut self, held: Held) {
-        self.decide(held, Tried::give_back(held.token));
+        self.decide(held, PendingSettlement::give_back(held.token));
     }
 
-    fn decide(&mut self, held: Held, decided: (Tried, Settlement)) {
+    fn decide(&mut self, held: Held, decided: (PendingSettlement, Settlement)) {
         self.renewal.forget(held.place, held.token);
         if held.link == self.link {
-            self.put_down(held.link);
-            self.say(held.tag, held.token, decided);
+            self.record_settled(held.link);
+            self.queue_settlement(held.tag, held.token, decided);
             return;
         }
         let link = Arc::clone(self.deliveries.link());
-        self.late.push(Box::pin(settle_late(link, held, decided)));
+        self.late.push(Box::pin(settle_over_next_link(link, held, decided)));
     }
 
     /// Records that a message of this link is no longer in hand.
-    fn put_down(&mut self, link: u32) {
-        if let Some(count) = self.in_hand.get_mut(&link) {
+    fn record_settled(&mut self, link: u32) {
+        if let Some(count) = self.unsettled.get_mut(&link) {
             *count -= 1;
             if *count == 0 {
-                self.in_hand.remove(&link);
+                self.unsettled.remove(&link);
             }
         }
     }
@@ -334,27 +334,33 @@ impl Hand {
         loop {
             while let Poll::Ready(Some(link)) = self.late.poll_next_unpin(context) {
                 let Some(link) = link else { continue };
-                self.put_down(link);
+                self.record_settled(link);
             }
-            let in_hand = &self.in_hand;
-            let is_done = |one: &mut Before| in_hand.range(one.numbers.clone()).next().is_none();
-            let done: Vec<Before> = self.before.extract_if(.., is_done).collect();
+            let unsettled = &self.unsettled;
+            let is_done =
+                |one: &mut PreviousLink| unsettled.range(one.numbers.clone()).next().is_none();
+            let done: Vec<PreviousLink> = self.previous.extract_if(.., is_done).collect();
             if done.is_empty() {
                 return;
             }
-            for Before { deliveries, .. } in done {
+            for PreviousLink { deliveries, .. } in done {
                 self.late.push(Box::pin(deliveries.finish().map(|()| None)));
             }
         }
     }
 
-    fn say(&mut self, tag: u64, token: LockToken, (tried, settlement): (Tried, Settlement)) {
-        self.unanswered.insert(tag, tried);
+    fn queue_settlement(
+        &mut self,
+        tag: u64,
+        token: LockToken,
+        (pending, settlement): (PendingSettlement, Settlement),
+    ) {
+        self.unanswered.insert(tag, pending);
         self.verdicts.push(Verdict { tag, token, settlement });
     }
 
     fn poll_arrival(&mut self, context: &mut std::task::Context<'_>) -> Poll<Option<Arrival>> {
-        if self.is_over { Poll::Pending } else { self.deliveries.poll_next(context) }
+        if self.has_ended { Poll::Pending } else { self.deliveries.poll_next(context) }
     }
 
     fn take(&mut self, arrival: Option<Arrival>) {
@@ -363,27 +369,27 @@ impl Hand {
                 let Some(lock) = message.facts.lock else { return };
                 let token = lock.token;
                 if self.is_closing {
-                    self.say(tag, token, Tried::give_back(token));
+                    self.queue_settlement(tag, token, PendingSettlement::give_back(token));
                     return;
                 }
                 let place = self.renewal.keep(token, lock.until);
                 let held = Held { link: self.link, tag, token, place };
-                *self.in_hand.entry(self.link).or_default() += 1;
-                self.waiting.push_back(Waits { held, message });
+                *self.unsettled.entry(self.link).or_default() += 1;
+                self.waiting.push_back(WaitingMessage { held, message });
             }
             Some(Arrival::Settled { tag, result }) => self.settled(tag, result),
             Some(Arrival::Anew) => {
                 // The locks of these messages are lost, and they are delivered again.
-                self.again = None;
-                for Waits { held, .. } in std::mem::take(&mut self.waiting) {
-                    self.put_down(held.link);
+                self.next_link = None;
+                for WaitingMessage { held, .. } in std::mem::take(&mut self.waiting) {
+                    self.record_settled(held.link);
                 }
                 self.renewal.clear();
             }
-            Some(Arrival::Detached(error)) => self.left(error),
+            Some(Arrival::Detached(error)) => self.on_link_closed(error),
             None => {
-                self.is_over = true;
-                if self.again.is_none() {
+                self.has_ended = true;
+                if self.next_link.is_none() {
                     self.is_closing = true;
                     return;
                 }
@@ -396,10 +402,10 @@ impl Hand {
     }
 
     fn settled(&mut self, tag: u64, result: Result<(), BrokerError>) {
-        let (Some(tried), Err(error)) = (self.unanswered.remove(&tag), result) else { return };
-        let token = tried.token();
-        if let Some(next) = tried.refused(self.deliveries.link().path(), &error) {
-            self.say(tag, token, next);
+        let (Some(pending), Err(error)) = (self.unanswered.remove(&tag), result) else { return };
+        let token = pending.token();
+        if let Some(next) = pending.refused(self.deliveries.link().path(), &error) {
+            self.queue_settlement(tag, token, next);
         }
     }
 
@@ -414,8 +420,8 @@ impl Hand {
 
     /// Returns whether only the handler is left to wait for.
     fn is_done(&self) -> bool {
-        let is_over = self.is_over || (self.is_closing && self.unanswered.is_empty());
-        is_over && self.again.is_none() && self.late.is_empty() && self.before.is_empty()
+        let has_ended = self.has_ended || (self.is_closing && self.unanswered.is_empty());
+        has_ended && self.next_link.is_none() && self.late.is_empty() && self.previous.is_empty()
     }
 }
 

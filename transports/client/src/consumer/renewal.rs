@@ -52,18 +52,18 @@ struct Lock {
     /// End of renewals.
     end: End,
     /// Whether the handler has the message.
-    is_in_hand: bool,
+    is_with_handler: bool,
 }
 
 /// Log text when the lock of a message with the handler is no longer renewed.
-pub(super) const IN_HAND: &str =
+pub(super) const HANDLER_TOO_SLOW: &str =
     "a lock is no longer renewed, because its handler has had the message for too long";
 /// Log text when the lock of a waiting message is no longer renewed.
-const WAITING: &str = "a lock is no longer renewed, because its message has waited too long for \
+const WAITED_TOO_LONG: &str = "a lock is no longer renewed, because its message has waited too long for \
     its handler";
 
 /// Logs that a lock is no longer renewed.
-pub(super) fn tell_no_more(path: &str, sequence: SequenceNumber, why: &str) {
+pub(super) fn log_renewal_end(path: &str, sequence: SequenceNumber, why: &str) {
     tracing::warn!(path, sequence_number = sequence.0, "{why}");
 }
 
@@ -121,7 +121,7 @@ impl Renewal {
         let now = self.now();
         let due = now.here + half_from(now.broker, until);
         let end = End::after(self.max, now.here);
-        let lock = Some(Lock { token, until, due: Some(due), end, is_in_hand: false });
+        let lock = Some(Lock { token, until, due: Some(due), end, is_with_handler: false });
         // Locks that come later may last shorter.
         if self.timer.as_ref().is_none_or(|timer| due < timer.deadline()) {
             self.timer = Some(Box::pin(tokio::time::sleep_until(due)));
@@ -150,7 +150,7 @@ impl Renewal {
             return false;
         }
         let Some(held) = self.held(place, token) else { return true };
-        (held.end, held.is_in_hand) = (End::after(max, now.here), true);
+        (held.end, held.is_with_handler) = (End::after(max, now.here), true);
         if held.due.is_none() {
             held.due = Some(now.here);
             self.set_timer();
@@ -207,8 +207,8 @@ impl Renewal {
                 continue;
             }
             if held.end.is_reached(now) {
-                let why = if held.is_in_hand { IN_HAND } else { WAITING };
-                tell_no_more(self.link.path(), held.token.sequence(), why);
+                let why = if held.is_with_handler { HANDLER_TOO_SLOW } else { WAITED_TOO_LONG };
+                log_renewal_end(self.link.path(), held.token.sequence(), why);
                 held.due = None;
                 continue;
             }

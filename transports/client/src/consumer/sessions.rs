@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::handler::{Handler, Origin, SessionDelivery};
-use super::outcome::{Tried, outcome_of};
-use super::renewal::{End, IN_HAND, tell_no_more};
-use super::{RENEWAL_MAX, RETRY_PAUSE, can_pass, handler_is_gone, span};
+use super::outcome::{PendingSettlement, outcome_of};
+use super::renewal::{End, HANDLER_TOO_SLOW, log_renewal_end};
+use super::{RENEWAL_MAX, RETRY_PAUSE, handler_gone, is_transient, span};
 use crate::keeper::half_of;
 use crate::{Client, Refusal, SessionReceiver, TraceContext};
 
@@ -78,7 +78,7 @@ pub(super) async fn first(
     match client.accept_next_session(path, TimeSpan::ZERO).await {
         Ok(session) => Ok(Some(session)),
         Err(error)
-            if error.condition() == Condition::ServiceTimeout || can_pass(client, &error) =>
+            if error.condition() == Condition::ServiceTimeout || is_transient(client, &error) =>
         {
             Ok(None)
         }
@@ -117,7 +117,7 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
             biased;
             _ = &mut stopped, if !*stop.borrow() => drop(stop.send_replace(true)),
             () = &mut gone, if !*stop.borrow() => {
-                failure = Some(client.port().refuse(handler_is_gone(), &path));
+                failure = Some(client.port().refuse(handler_gone(), &path));
                 stop.send_replace(true);
             }
             ended = workers.next() => match ended {
@@ -141,7 +141,7 @@ struct Worker<H> {
 }
 
 /// Reason for leaving a session.
-enum Left {
+enum SessionEnd {
     /// The session has no more messages or its lock is lost; accept the next one.
     Next,
     /// The consumer is stopping.
@@ -163,7 +163,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let session = match accepted {
                 Ok(session) => Arc::new(session),
                 Err(error) if error.condition() == Condition::ServiceTimeout => continue,
-                Err(error) if can_pass(&self.client, &error) => {
+                Err(error) if is_transient(&self.client, &error) => {
                     tracing::warn!(%error, "no session can be accepted at the moment");
                     tokio::select! {
                         biased;
@@ -173,34 +173,34 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 }
                 Err(error) => return Some(error),
             };
-            let left = self.work(&session).await;
+            let end = self.work(&session).await;
             // If this cannot be answered, no session is held either.
             let _closed = session.give_back().await;
-            match left {
-                Left::Next => {}
-                Left::Stop => return None,
-                Left::Failed(error) => return Some(error),
+            match end {
+                SessionEnd::Next => {}
+                SessionEnd::Stop => return None,
+                SessionEnd::Failed(error) => return Some(error),
             }
         }
     }
 
     /// Processes a session until it has no more messages.
-    async fn work(&mut self, session: &Arc<SessionReceiver>) -> Left {
+    async fn work(&mut self, session: &Arc<SessionReceiver>) -> SessionEnd {
         loop {
             let received = tokio::select! {
                 biased;
-                _ = self.stopping.wait_for(|stop| *stop) => return Left::Stop,
-                received = keeping(session, session.receive(self.options.idle), |_| true) => received,
+                _ = self.stopping.wait_for(|stop| *stop) => return SessionEnd::Stop,
+                received = with_renewal(session, session.receive(self.options.idle), |_| true) => received,
             };
             let message = match received {
                 Ok(Some(message)) => message,
-                Ok(None) => return Left::Next,
-                Err(error) => return left_by(error),
+                Ok(None) => return SessionEnd::Next,
+                Err(error) => return end_by(error),
             };
             if self.handler.is_gone() {
                 return self.gone();
             }
-            let Some(token) = message.lock_token() else { return Left::Next };
+            let Some(token) = message.lock_token() else { return SessionEnd::Next };
             let trace = TraceContext::of(message.message());
             let span = span::of(&self.path, &message, trace.as_ref());
             self.client.tracing().go_on(&span, trace.as_ref());
@@ -214,13 +214,13 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let is_renewed = |now| {
                 let is_reached = end.is_reached(now);
                 if is_reached {
-                    tell_no_more(&self.path, sequence, IN_HAND);
+                    log_renewal_end(&self.path, sequence, HANDLER_TOO_SLOW);
                 }
                 !is_reached
             };
             let outcome = match self.options.renewal_max {
                 TimeSpan::ZERO => handling.await,
-                _ => keeping(session, handling, is_renewed).await,
+                _ => with_renewal(session, handling, is_renewed).await,
             };
             let settled = self.settle(session, token, outcome).await;
             if self.handler.is_gone() {
@@ -230,14 +230,14 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 // The handler settled the message, or its settlement came too late: it is delivered
                 // again (SET-25).
                 Err(error) if error.condition() == Condition::MessageLockLost => {}
-                Err(error) => return left_by(error),
+                Err(error) => return end_by(error),
                 Ok(()) => {}
             }
         }
     }
 
-    fn gone(&self) -> Left {
-        Left::Failed(self.client.port().refuse(handler_is_gone(), &self.path))
+    fn gone(&self) -> SessionEnd {
+        SessionEnd::Failed(self.client.port().refuse(handler_gone(), &self.path))
     }
 
     /// Settles a message with the handler's outcome, or with the fallback.
@@ -247,27 +247,27 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
         token: LockToken,
         outcome: Result<(), Refusal>,
     ) -> Result<(), BrokerError> {
-        let (mut tried, mut settlement) = Tried::outcome(token, outcome);
+        let (mut pending, mut settlement) = PendingSettlement::outcome(token, outcome);
         loop {
             let settled = session.as_receiver().settle(token, settlement).await;
             let Err(error) = settled else { return Ok(()) };
-            let Some(next) = tried.refused(&self.path, &error) else { return Err(error) };
-            (tried, settlement) = next;
+            let Some(next) = pending.refused(&self.path, &error) else { return Err(error) };
+            (pending, settlement) = next;
         }
     }
 }
 
-fn left_by(error: BrokerError) -> Left {
+fn end_by(error: BrokerError) -> SessionEnd {
     if error.condition() == Condition::SessionLockLost || error.retryable() {
         // The next holder gets the unsettled messages.
         tracing::debug!(%error, "session left");
-        return Left::Next;
+        return SessionEnd::Next;
     }
-    Left::Failed(error)
+    SessionEnd::Failed(error)
 }
 
 /// Renews a session lock during `work`, as long as `is_renewed` returns true.
-async fn keeping<T>(
+async fn with_renewal<T>(
     session: &SessionReceiver,
     work: impl Future<Output = T>,
     is_renewed: impl Fn(Instant) -> bool,

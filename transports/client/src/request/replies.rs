@@ -86,7 +86,7 @@ impl Replies {
             };
             match again {
                 Ok(session) => opened = Some(session),
-                Err(error) if self.passes(&error) => {
+                Err(error) if self.is_transient(&error) => {
                     tracing::debug!(%error, "the session of replies cannot be locked at the moment");
                     tokio::select! {
                         biased;
@@ -103,7 +103,7 @@ impl Replies {
     /// held is locked until the grace period is over. A queue that is being deleted neither exists
     /// nor can be created. A broker that is stopping reports the call as cancelled. A closed client
     /// refuses every call.
-    fn passes(&self, error: &BrokerError) -> bool {
+    fn is_transient(&self, error: &BrokerError) -> bool {
         let condition = error.condition();
         let can_pass =
             matches!(condition, Condition::SessionCannotBeLocked | Condition::EntityNotFound)
@@ -134,7 +134,7 @@ impl Replies {
 const CLOSED: &str = "the requester is closed";
 
 /// A reply, or the reason for its absence.
-type Told = Result<Received, Arc<BrokerError>>;
+type ReplyResult = Result<Received, Arc<BrokerError>>;
 
 /// Waiting requests by id. The limit of the requester bounds their number.
 #[derive(Default)]
@@ -143,22 +143,22 @@ pub(super) struct Waiters(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     count: u64,
-    by_id: HashMap<String, oneshot::Sender<Told>>,
+    by_id: HashMap<String, oneshot::Sender<ReplyResult>>,
     ended: Option<Arc<BrokerError>>,
 }
 
 impl Waiters {
     /// Registers a new request, with the id that its message must have.
-    pub(super) fn enter(&self, session: &str) -> Result<Waits<'_>, Arc<BrokerError>> {
+    pub(super) fn enter(&self, session: &str) -> Result<WaitingRequest<'_>, Arc<BrokerError>> {
         let mut table = self.table();
         if let Some(why) = &table.ended {
             return Err(Arc::clone(why));
         }
         table.count += 1;
         let id = format!("{session}-{}", table.count);
-        let (told, reply) = oneshot::channel();
-        table.by_id.insert(id.clone(), told);
-        Ok(Waits { waiting: self, id, reply })
+        let (sender, reply) = oneshot::channel();
+        table.by_id.insert(id.clone(), sender);
+        Ok(WaitingRequest { waiting: self, id, reply })
     }
 
     fn give(&self, reply: Received) {
@@ -167,16 +167,16 @@ impl Waiters {
             _ => String::new(),
         };
         let waits = self.table().by_id.remove(&id);
-        if waits.is_none_or(|told| told.send(Ok(reply)).is_err()) {
+        if waits.is_none_or(|sender| sender.send(Ok(reply)).is_err()) {
             tracing::debug!(id, "no request waits for a reply; it is dropped");
         }
     }
 
     fn end(&self, why: Arc<BrokerError>) {
         let mut table = self.table();
-        for (_, told) in table.by_id.drain() {
+        for (_, sender) in table.by_id.drain() {
             // The request may have been dropped at this moment.
-            let _gone = told.send(Err(Arc::clone(&why)));
+            let _gone = sender.send(Err(Arc::clone(&why)));
         }
         table.ended = Some(why);
     }
@@ -187,27 +187,27 @@ impl Waiters {
 }
 
 /// A waiting request; dropping it abandons the reply.
-pub(super) struct Waits<'w> {
+pub(super) struct WaitingRequest<'w> {
     waiting: &'w Waiters,
     id: String,
-    reply: oneshot::Receiver<Told>,
+    reply: oneshot::Receiver<ReplyResult>,
 }
 
-impl Waits<'_> {
+impl WaitingRequest<'_> {
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    pub(super) async fn reply(&mut self) -> Told {
+    pub(super) async fn reply(&mut self) -> ReplyResult {
         match (&mut self.reply).await {
-            Ok(told) => told,
+            Ok(sender) => sender,
             // The sender is dropped unused only when the runtime ends.
             Err(_) => std::future::pending().await,
         }
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.waiting.table().by_id.remove(&self.id);
     }
