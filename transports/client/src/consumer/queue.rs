@@ -191,8 +191,8 @@ struct LinkLoop {
     origin: Origin,
     /// Index of the current link.
     link: u32,
-    /// Index of the link when the current deliveries were attached; the link may lose its
-    /// connection and continue with a new index.
+    /// Index of the link when its deliveries were attached. The index advances when these
+    /// deliveries end, so that later settlements go over the next link.
     first: u32,
     /// Number of messages in hand, by link index.
     unsettled: BTreeMap<u32, usize>,
@@ -393,7 +393,8 @@ impl LinkLoop {
                     self.is_closing = true;
                     return;
                 }
-                // Settlements over this link get no answer either.
+                // Settlements over this link get no answer either. The new index sends later ones
+                // over the next link.
                 self.link += 1;
                 self.verdicts.clear();
                 self.unanswered.clear();
