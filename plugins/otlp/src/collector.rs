@@ -54,8 +54,7 @@ impl Collector {
     /// collector.
     pub(crate) fn record_span(&self, waiting_max: u64) {
         let made = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        // Spans that the SDK dropped are never counted as taken, so a silent collector must not set
-        // this off.
+        // Spans that the SDK dropped are never dequeued, so this number includes them.
         let waiting = made.saturating_sub(self.dequeued.load(Ordering::Relaxed));
         if waiting > waiting_max
             && !self.is_silent.load(Ordering::Relaxed)

@@ -87,8 +87,7 @@ impl Tls {
         let mut seen = self.seen();
         let read = match Read::of(&self.config) {
             Ok(read) => read,
-            // A file may be absent for a moment while it is replaced, so the first failure is not
-            // reported.
+            // An unreadable file is reported once, until the files can be read again.
             Err(error) => {
                 return if seen.take().is_some() { Err(error) } else { Ok(Reloaded::Unchanged) };
             }
