@@ -1,4 +1,4 @@
-//! What attackers say over AMQP, as bytes that are written whether they are legal or not.
+//! Frames that attackers send over AMQP, legal or not, as bytes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,22 +9,22 @@ use peeklock_amqp::performative::{Attach, Begin, DeliveryTag, Flow, Performative
 use super::links::{self, Amqp};
 use super::wire::connect;
 
-/// Frames that a client takes before it says so again.
+/// Frames that a client accepts before it extends its window.
 pub const WINDOW: u32 = 1_000;
 
-/// A connection with a session that takes so many frames.
+/// Opens a connection with a session whose incoming window is `incoming_window` frames.
 pub fn open(address: SocketAddr, incoming_window: u32) -> io::Result<Amqp> {
     Amqp::open(connect(address)?, incoming_window)
 }
 
-/// The bytes of a login, up to where the client has said who it is.
+/// Bytes of a login, up to and including the client's SASL credentials.
 pub fn login() -> Vec<u8> {
     let mut frames = Frames::default();
     links::log_in(&mut frames);
     frames.output.to_vec()
 }
 
-/// The bytes of a frame.
+/// Encodes a frame around `body`.
 pub fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
     let mut frame = u32::try_from(body.len() + 8).unwrap().to_be_bytes().to_vec();
     frame.extend([2, kind]);
@@ -33,35 +33,35 @@ pub fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The bytes of a frame that says this, with what stands behind it.
+/// Encodes a frame with a performative and its payload.
 pub fn said(channel: u16, performative: &Performative, payload: &[u8]) -> Vec<u8> {
     let mut frames = Frames::default();
     frames.say_any(channel, performative, payload);
     frames.output.to_vec()
 }
 
-/// What begins a session that takes so many frames.
+/// Begins a session with this incoming window, in frames.
 pub fn begin(incoming_window: u32) -> Performative {
     let begin = Begin { incoming_window, outgoing_window: WINDOW, ..Begin::default() };
     Performative::Begin(Box::new(begin))
 }
 
-/// What attaches a link on which this client sends to an address.
+/// Attaches a link on which this client sends to `address`.
 pub fn sender(handle: u32, address: &str) -> Attach {
     link::sender(&format!("s{handle}"), handle, address)
 }
 
-/// What attaches a link on which it receives from one under lock.
+/// Attaches a link on which this client receives from `address` under lock.
 pub fn receiver(handle: u32, address: &str) -> Attach {
     link::receiver(&format!("r{handle}"), handle, address)
 }
 
-/// The same, to be written whatever comes of it.
+/// Wraps an attach, which is sent even if the broker will refuse it.
 pub fn attach(attach: Attach) -> Performative {
     Performative::Attach(Box::new(attach))
 }
 
-/// A part of a delivery; the first has its number.
+/// Transfer of one part of a delivery. The first part carries the delivery number.
 pub fn part(handle: u32, delivery: Option<u32>, more: bool) -> Performative {
     Performative::Transfer(Transfer {
         handle,
@@ -74,7 +74,7 @@ pub fn part(handle: u32, delivery: Option<u32>, more: bool) -> Performative {
     })
 }
 
-/// Takes so many messages, and so many frames.
+/// Grants `link_credit` messages on a link and an incoming window of `incoming_window` frames.
 pub fn credit(handle: u32, link_credit: u32, incoming_window: u32) -> Flow {
     Flow {
         next_incoming_id: Some(0),

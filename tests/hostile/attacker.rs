@@ -1,4 +1,5 @@
-//! What attackers have in common: they keep at it until they are told to end.
+//! The state that all attacks share: threads that repeat an attempt until the attack ends, and the
+//! bounds that the judge applies.
 
 use std::any::Any;
 use std::net::TcpStream;
@@ -7,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The lowest priority.
+/// The lowest priority of Linux.
 const NICE_MAX: i32 = 19;
-/// How long a socket that takes nothing is tried.
+/// How long a write to a socket that accepts nothing may block.
 const STUCK: Duration = Duration::from_millis(100);
 
-/// An attack that goes on.
+/// An attack in progress.
 #[derive(Default)]
 pub struct Attack {
     keeps: bool,
@@ -27,68 +28,70 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// It makes the broker keep what it should: messages, and what has a bound of its own.
+    /// Marks that the attack stores messages and other things with bounds of their own, which the
+    /// judge then allows in addition to the budgets.
     pub const fn makes_it_keep(&mut self) {
         self.keeps = true;
     }
 
-    /// Whether it does.
+    /// Whether the attack stores messages.
     pub const fn keeps(&self) -> bool {
         self.keeps
     }
 
-    /// The broker may take no more memory than this for it, whatever its budgets are.
+    /// Bounds the memory of the broker during this attack; replaces the sum of its budgets.
     pub const fn takes_at_most(&mut self, bytes: u64) {
         self.memory_max = Some(bytes);
     }
 
-    /// How much that is, if it is bounded so.
+    /// The bound of memory in bytes, if one was set.
     pub const fn memory_max(&self) -> Option<u64> {
         self.memory_max
     }
 
-    /// Goes on for so long at least, whatever else it takes to judge it.
+    /// Minimum duration of the attack.
     pub const fn last(&mut self, lasting: Duration) {
         self.lasting = lasting;
     }
 
-    /// For how long it has to go on.
+    /// Returns the minimum duration.
     pub const fn lasting(&self) -> Duration {
         self.lasting
     }
 
-    /// When it is gone, what it held may be held for so long, because it may come back.
+    /// Time after its end during which the broker may hold resources of the attack, because its
+    /// clients may resume.
     pub const fn is_kept_for(&mut self, grace: Duration) {
         self.grace = grace;
     }
 
-    /// For how long.
+    /// Returns that time.
     pub const fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// When it is gone, so many connections of its may be left: of who has said much before he went, which is carried out as
-    /// far as there is room (AMQP-69).
+    /// Connections of the attack that may be open after its end. A client that sent many requests
+    /// before it disconnected keeps its connection until the broker has carried them out (AMQP-69).
     pub const fn may_leave(&mut self, connections: usize) {
         self.connections_left = connections;
     }
 
-    /// How many.
+    /// Returns how many connections may be open.
     pub const fn connections_left(&self) -> usize {
         self.connections_left
     }
 
-    /// How often it has done what it repeats.
+    /// Number of completed attempts.
     pub fn attempts(&self) -> u64 {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// Keeps this open until the end.
+    /// Keeps `what` alive until the end of the attack.
     pub fn hold(&mut self, what: impl Any) {
         self.held.push(Box::new(what));
     }
 
-    /// Does this again and again, beside everything else, until the end.
+    /// Repeats `attempt` on a thread of its own until the end of the attack.
     pub fn repeat(&mut self, mut attempt: impl FnMut() + Send + 'static) {
         let (over, attempts) = (Arc::clone(&self.over), Arc::clone(&self.attempts));
         self.threads.push(std::thread::spawn(move || {
@@ -100,7 +103,7 @@ impl Attack {
         }));
     }
 
-    /// The attacker is gone.
+    /// Ends the attack and closes its connections.
     pub fn end(self) {
         drop(self.held);
         self.over.store(true, Ordering::Relaxed);
@@ -110,19 +113,20 @@ impl Attack {
     }
 }
 
-/// Has this thread get hardly any of a core that others want. Attackers have machines of their own: what others wait for here
-/// is to be the broker, and not a core that an attacker is at.
+/// Gives this thread the lowest CPU priority. Real attackers have machines of their own, so clients
+/// in these tests must wait for the broker and never for a core that an attacker uses.
 pub fn yield_to_others() {
-    // Linux takes the calling thread for the process.
+    // For Linux, process 0 is the calling thread.
     rustix::process::setpriority_process(None, NICE_MAX).unwrap();
 }
 
-/// Writes as much as the socket takes at once, of these bytes again and again.
+/// Writes `bytes` up to `times` times, until the socket accepts no more.
 pub fn flood(stream: &mut TcpStream, bytes: &[u8], times: usize) {
     use std::io::Write as _;
     stream.set_write_timeout(Some(STUCK)).ok();
     for _ in 0..times {
-        // Partly written or closed: the rest would be no frame.
+        // After a partial write the stream no longer ends at a frame; the socket may also be
+        // closed.
         if stream.write_all(bytes).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The broker as a process of its own, with small budgets, and its memory.
+//! The broker as a separate process with small budgets, and measurements of its memory and sockets.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ use super::tunnel::{PROXIES, Tunnel, Way};
 
 const MIB: u64 = 1 << 20;
 
-/// What the process may hold by its settings below: `http` in and out, `websocket` and `amqp` in, commands in,
-/// answers out, what it loads for itself, and twice that for what the allocator does not give back at once; the cache of the store and
-/// 64 KiB for each of a thousand connections.
+/// Memory that the process may use by its settings: `http` in and out, `websocket` and `amqp` in,
+/// commands in, answers out, and loads of the broker itself; twice that, because the allocator
+/// returns memory late; the cache of the store; and 64 KiB for each of a thousand connections.
 pub const BUDGET_BYTES: u64 = 256 * MIB;
 
-/// Rules and the texts of descriptions.
+/// Rules and texts of descriptions.
 const DESCRIPTION_BYTES: u64 = 32 * MIB;
-/// A bound by its name in the environment, what it is here, and where limits have it.
+/// Name of a limit in the environment, its value in these tests, and its field in `Limits`.
 type Count = (&'static str, usize, fn(&mut Limits) -> &mut usize);
-/// What bounds all else that entities keep, beside their messages.
+/// Bounds on everything that entities store in addition to messages.
 const COUNTS: [Count; 6] = [
     ("ENTITY_COUNT_MAX", 200, |limits| &mut limits.entity_count_max),
     ("BROKER_SUBSCRIPTION_COUNT_MAX", 400, |limits| &mut limits.broker_subscription_count_max),
@@ -53,21 +53,21 @@ const SETTINGS: [(&str, &str); 21] = [
     ("LIMITS__BROKER_LOADED_BYTES_MAX", "16777216"),
     ("SERVER__ARBITERS", "2"),
     ("JOURNAL__CACHE_BYTES", "8388608"),
-    // Who comes by a proxy is on no loopback address, and does what he likes all the same.
+    // A client behind a proxy has no loopback address, but must have all rights here.
     ("SECURITY__I_KNOW", "true"),
-    // The judge adds them up.
+    // The judge sums the metrics of all entities.
     ("METRICS__ENTITIES", "all"),
     ("LOG__FILTER", "error"),
 ];
 
-/// Brokers of attackers may be forwarded to.
+/// Permits forwarding to brokers of attackers.
 const PEERS: &str = "[peers]\nallowed_hosts = [\"127.0.0.1\"]\n";
 
-/// What each of the budgets above is instead, where it is to be none.
+/// Value of each budget in an unbounded run, in bytes.
 const UNBOUNDED: &str = "1073741824";
 
-/// What the broker may keep of what it is sent, by the bytes of each that it reckons with itself: so many messages, and as
-/// much of everything else as the limits above allow.
+/// Upper bound on the bytes that the broker stores for clients, by its own accounting: `messages`
+/// messages, and everything else up to the limits above.
 pub fn kept_bytes(messages: u64) -> u64 {
     let mut limits = Limits::default();
     for (_, count, limit) in COUNTS {
@@ -75,7 +75,7 @@ pub fn kept_bytes(messages: u64) -> u64 {
     }
     limits.broker_description_bytes_max = DESCRIPTION_BYTES;
     limits.broker_message_count_max = usize::try_from(messages).unwrap();
-    // Hardly any are with a connection at once, and that connection is gone in the end.
+    // Few messages are delivered at the same time, and all their connections are closed at the end.
     limits.kept_bytes() - messages * DELIVERY_BYTES
 }
 
@@ -83,21 +83,21 @@ pub struct Broker {
     process: Child,
     _banner: BufReader<ChildStdout>,
     directory: std::path::PathBuf,
-    /// Where clients connect, who know nothing of TLS.
+    /// Addresses for clients that do not use TLS.
     pub http: SocketAddr,
     pub websocket: SocketAddr,
     pub amqp: SocketAddr,
-    /// All of that by one port.
+    /// The port that serves all three.
     pub gateway: SocketAddr,
-    /// Where it listens: those three, and the gateway.
+    /// Addresses that the broker listens on: the three transports and the gateway.
     listens: [SocketAddr; 4],
-    /// How TLS is spoken with it, if it is.
+    /// TLS settings of clients, if the broker uses TLS.
     tls: Option<Arc<ClientTls>>,
-    /// What speaks TLS for the clients.
+    /// Tunnels that add TLS for the clients.
     _tunnels: Vec<Tunnel>,
 }
 
-/// A way to all transports.
+/// Addresses of the three transports over one route.
 #[derive(Clone, Copy)]
 pub struct Ways {
     pub http: SocketAddr,
@@ -110,7 +110,7 @@ impl Broker {
         Self::start_by("")
     }
 
-    /// The same with TLS, and every client speaks it.
+    /// Starts a broker with TLS. Tunnels give every client TLS.
     pub fn start_secure() -> Self {
         let mut broker = Self::start_by("[tls]\nenabled = true\n");
         let authority = Authority::at(broker.directory.join("data").join("tls"));
@@ -126,8 +126,9 @@ impl Broker {
         broker
     }
 
-    /// Each way to it for attackers, with what has to be held to keep them open: the ports of the transports and the one of the gateway,
-    /// straight and by a proxy that says for whom it speaks. Where TLS is spoken it is on all of them.
+    /// All routes to the broker for attackers, and the tunnels that keep them open: the ports of
+    /// the transports and the gateway's port, directly and through a proxy that announces a client
+    /// address. If the broker has TLS, every route uses it.
     pub fn ways(&self) -> (Vec<Ways>, Vec<Tunnel>) {
         let (mut tunnels, clients) = (Vec::new(), Arc::default());
         let mut through = |address: SocketAddr, way: Way| {
@@ -151,7 +152,7 @@ impl Broker {
         (ways.collect(), tunnels)
     }
 
-    /// The same with as much room for unread output as there is by default.
+    /// Starts a broker with the default room for unread output.
     pub fn start_with_default_output() -> Self {
         Self::start_with("", &["LIMITS__BROKER_OUTBOUND_BYTES_MAX"])
     }
@@ -160,7 +161,7 @@ impl Broker {
         Self::start_with(settings, &[])
     }
 
-    /// A broker with more settings, and without these of the ones above.
+    /// Starts a broker with additional settings and without the settings `left_out`.
     fn start_with(settings: &str, left_out: &[&str]) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -229,14 +230,14 @@ impl Broker {
         }
     }
 
-    /// Its resident memory; none if it has ended.
+    /// Resident memory in bytes, or `None` if the process has ended.
     pub fn resident_bytes(id: u32) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
     }
 
-    /// How many sockets it has. What files its store has open goes by what is stored.
+    /// Number of open sockets. Files are not counted: their number depends on the stored data.
     pub fn sockets(id: u32) -> usize {
         let open = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap();
         let names = open.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -247,7 +248,7 @@ impl Broker {
         self.process.id()
     }
 
-    /// SIGTERM, and waits for an end in order.
+    /// Sends SIGTERM and waits for a clean exit.
     pub fn stop(mut self) {
         let kill = Command::new("kill").arg("-TERM").arg(self.id().to_string()).status();
         assert!(kill.unwrap().success());

@@ -1,4 +1,4 @@
-//! Looks at the memory of the broker from the first byte of an attack to the last.
+//! Measures the memory of the broker during an attack, and what is left after it.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use super::broker::{BUDGET_BYTES, Broker, kept_bytes};
 use super::wire::{connect, read_answer, request};
 
-/// How often its memory is looked at, and how often it is asked what it stores.
+/// Intervals between measurements of memory and between requests for the number of stored messages.
 const LOOK: Duration = Duration::from_millis(20);
 const ASK: Duration = Duration::from_secs(1);
-/// When the attacker is gone, and the time in which it may come back is over, this is how long what it held may be held.
+/// Time until everything held for an attacker must be released, after the attack has ended and its
+/// time to resume is over.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// What the allocator does not give back then (docs/decisions/0035).
+/// Memory that the allocator may retain (docs/decisions/0035).
 const LEFT_BYTES: u64 = 96 << 20;
-/// Sockets that were opened meanwhile for others than the attacker.
+/// Sockets that other clients may have opened meanwhile.
 const LEFT_SOCKETS: usize = 8;
 
 pub struct Judge {
@@ -29,7 +30,7 @@ pub struct Judge {
     looking: Vec<JoinHandle<()>>,
 }
 
-/// What was most at any time.
+/// Highest values measured.
 #[derive(Default)]
 struct Seen {
     bytes: AtomicU64,
@@ -48,7 +49,7 @@ impl Judge {
         };
         let of_messages = {
             let seen = Arc::clone(&seen);
-            // It may have no place for one more just now.
+            // The broker may have no room for another connection now.
             move || seen.messages.fetch_max(stored(http).unwrap_or_default(), Relaxed)
         };
         let looking = vec![again(LOOK, &seen, of_bytes), again(ASK, &seen, of_messages)];
@@ -56,8 +57,8 @@ impl Judge {
         Self { broker: id, before_bytes, before_sockets, seen, looking }
     }
 
-    /// What the process took since the beginning, at its most, is within its budgets, beside what it keeps as it
-    /// should, if it was made to, or within what the attack may take.
+    /// Asserts that the growth of the process stayed within its budgets, or within `memory_max` if
+    /// it is set, plus the stored messages if the attack stores any.
     pub fn memory_was_bounded(&self, keeps: bool, memory_max: Option<u64>) {
         let grown = self.seen.bytes.load(Relaxed).saturating_sub(self.before_bytes);
         let kept = self.kept(keeps);
@@ -66,7 +67,8 @@ impl Judge {
         assert!(grown < bound, "the broker took {} MiB, of {}", grown >> 20, bound >> 20);
     }
 
-    /// Seconds after the attacker and its grace are gone, so are its connections, and what was held for them.
+    /// Asserts that the connections and memory of the attacker are released within seconds after
+    /// the attack and its time to resume.
     pub fn nothing_is_left(&self, keeps: bool, grace: Duration, connections: usize) {
         let bytes_max = self.before_bytes + LEFT_BYTES + self.kept(keeps);
         let sockets_max = self.before_sockets + LEFT_SOCKETS + connections;
@@ -103,7 +105,7 @@ impl Drop for Judge {
     }
 }
 
-/// Does this every so often, until the judge is gone.
+/// Calls `measure` at intervals of `pause` until the judge is dropped.
 fn again<T>(
     pause: Duration,
     seen: &Arc<Seen>,
@@ -118,7 +120,7 @@ fn again<T>(
     })
 }
 
-/// How many messages all entities have, as the broker tells it.
+/// Number of messages in all entities, from the metrics of the broker.
 fn stored(http: SocketAddr) -> Option<u64> {
     let mut stream = connect(http).ok()?;
     stream.set_read_timeout(Some(ASK)).ok()?;

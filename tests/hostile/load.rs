@@ -1,4 +1,4 @@
-//! The CPU that an attack takes, and a load that takes the same and does nothing else.
+//! CPU time that an attack uses, and a neutral load that uses the same CPU time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use super::attacker::yield_to_others;
 use super::broker::Broker;
 
-/// Of a thread that burns a part of a core, busy and at rest together.
+/// Period of a thread that burns part of a core, busy and idle time together.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Linux counts in hundredths of a second.
+/// Unit of CPU time in `/proc`: Linux counts hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// CPU of the broker, and of this process, which has attackers and well-behaved clients in it.
+/// CPU time of the broker, and of this process, which runs the attackers and the well-behaved
+/// clients.
 #[derive(Clone, Copy)]
 pub struct Cpu {
     pub broker: Duration,
@@ -44,7 +45,7 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// What they have taken since it began.
+/// CPU time of the broker and of this process since `begin`.
 pub struct Load {
     broker: u32,
     begun: Instant,
@@ -67,8 +68,8 @@ impl Load {
 
 fn taken(process: &str) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Behind the name, which may have anything in it: state is the third field, utime and stime are the fourteenth
-    // and fifteenth.
+    // The fields follow the name, which may contain any character: state is the third field, utime
+    // and stime are the fourteenth and fifteenth.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let ticks: u32 = fields.skip(11).take(2).filter_map(|text| text.parse::<u32>().ok()).sum();
     TICK * ticks
@@ -79,15 +80,15 @@ fn of_this_thread() -> Duration {
     Duration::new(taken.tv_sec.unsigned_abs(), taken.tv_nsec.unsigned_abs().try_into().unwrap())
 }
 
-/// Threads that are busy.
+/// Threads that burn CPU.
 pub struct Burner {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Burner {
-    /// For as much as was taken in a time: what the broker took like any program, and what its clients took as attackers
-    /// do, who yield to others.
+    /// Burns `taken` CPU time in each `elapsed`: the share of the broker with normal priority, and
+    /// the share of its clients with the lowest priority, as attackers have.
     pub fn begin(taken: Cpu, elapsed: Duration) -> Self {
         let mut burner = Self { over: Arc::default(), threads: Vec::new() };
         let cores = |taken: Duration| taken.as_secs_f64() / elapsed.as_secs_f64();
@@ -96,9 +97,9 @@ impl Burner {
         burner
     }
 
-    /// So many cores more.
+    /// Adds threads that together burn `cores` cores.
     fn burn(&mut self, cores: f64, begin: fn()) {
-        // No machine of the tests has more.
+        // No test machine has more cores.
         let count = (1..1_024_u32).find(|count| f64::from(*count) >= cores).unwrap_or(1_024);
         let busy = PERIOD.mul_f64((cores / f64::from(count)).clamp(0.0, 1.0));
         self.threads.extend((0..count).map(|_| {

@@ -1,61 +1,63 @@
-//! Can one client take the broker from the others? A real process with small budgets, an attacker over the
-//! wire, and well-behaved clients beside it, one for each transport.
+//! Checks that no client can take the broker away from other clients: a real process with small
+//! budgets, an attacker over the network, and one well-behaved client for each transport.
 //!
-//! A scenario ([`scenarios`], one a file) begins an attack and keeps it up. Then each well-behaved client
-//! ([`witness`]) makes so many rounds of send, receive and complete, and is asked whether all that was acknowledged
-//! came, once. The judge ([`judge`]) looks at the resident memory of the process the whole time,
-//! and at what is left seconds after the attacker is gone.
+//! A scenario ([`scenarios`], one per file) starts an attack and repeats it until the end. Then
+//! each well-behaved client ([`witness`]) runs rounds of send, receive and complete, and checks
+//! that each acknowledged message arrives exactly once. The judge ([`judge`]) watches the resident
+//! memory of the process, and checks what is left seconds after the attack.
 //!
-//! `PEEKLOCK_HOSTILE=10` (`just hostile`) makes each attack up to ten times as large, most of them up to five. Then the clients want more
-//! ([`witness::Wants`]): large messages, each operation within seconds. How long the slowest of a hundred of their operations may take, by itself and beside a load that takes
-//! the CPU of the attack and does nothing else ([`load`]), say [`Aims`], for both rounds.
+//! `PEEKLOCK_HOSTILE=10` (`just hostile`) makes each attack up to ten times as large, most of them
+//! up to five times. The clients then have stricter demands ([`witness::Wants`]): large messages,
+//! and each operation within seconds. [`Aims`] has the limits of both rounds for the p99 of their
+//! operations, absolute and relative to a neutral load with the same CPU time ([`load`]).
 //!
-//! `PEEKLOCK_HOSTILE_UNBOUNDED=1` takes the budgets out: then `states` and `anything` have to fail, or they would be no attacks.
+//! `PEEKLOCK_HOSTILE_UNBOUNDED=1` removes the budgets. Then `states` and `anything` must fail;
+//! otherwise they are no attacks.
 //!
-//! `PEEKLOCK_HOSTILE_PROGRAM` names another program to attack, such as one that was built for use.
+//! `PEEKLOCK_HOSTILE_PROGRAM` selects the program to attack, for example an optimised build.
 //!
 //! | Attack | Shown by |
 //! |---|---|
 //! | pings whose pongs are not read | `scenarios/pongs.rs`, over AMQP in WebSocket `scenarios/amqp_pings.rs` |
-//! | brokers that are forwarded to, and ping or announce a huge frame | `scenarios/hostile_peers.rs`, `the_command_line_holds_little_for_a_hostile_broker` here |
+//! | forwarding destinations that ping without end or announce a huge frame | `scenarios/hostile_peers.rs`, `the_command_line_holds_little_for_a_hostile_broker` here |
 //! | thousands of `explain` in a frame, or over HTTP | `scenarios/explain.rs` |
 //! | settlements of thousands of ranges, answers unread | `scenarios/failures.rs` |
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
 //! | peeks of large messages, and of many, that are not read | `scenarios/peeks.rs` |
-//! | large states of sessions, and many deferred messages by one request, that are not read | `scenarios/states.rs` |
-//! | more unread answers in JSON than there is room for by default | `scenarios/unread.rs` |
+//! | large session states, and many deferred messages in one request, answers unread | `scenarios/states.rs` |
+//! | more unread answers in JSON than the default room | `scenarios/unread.rs` |
 //! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/websocket/tests/undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
 //! | rules with patterns that take long | `scenarios/patterns.rs` |
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
 //! | frames that lack their end | `scenarios/half_frames.rs` |
-//! | bodies that are announced and do not come | `scenarios/half_bodies.rs` |
+//! | bodies that are announced and never sent | `scenarios/half_bodies.rs` |
 //! | messages over AMQP, frames and messages of WebSocket that lack their end | `scenarios/amqp_transfers.rs`, `scenarios/amqp_websockets.rs` |
 //! | connections over AMQP that are never opened | `scenarios/amqp_openings.rs` |
 //! | credit over AMQP without reading, or without a window | `scenarios/amqp_deliveries.rs` |
-//! | as many unsettled deliveries over AMQP as one client may have, and renewals of thousands of their locks at a time | `scenarios/amqp_renewals.rs` |
-//! | links, sessions, tokens, questions and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
-//! | receives that wait for days, and frames of requests behind them | `scenarios/waits.rs` |
+//! | the maximum of unsettled deliveries of a client over AMQP, and renewals of thousands of their locks | `scenarios/amqp_renewals.rs` |
+//! | links, sessions, tokens, echo requests and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
+//! | receives that wait for days, and frames of requests after them | `scenarios/waits.rs` |
 //! | links over AMQP with names and properties as large as a frame | `scenarios/amqp_links.rs` |
-//! | tokens and paths as long as a frame, large messages that are asked for once and taken | `scenarios/presented.rs` |
-//! | sends behind a publish that takes long | `broker-core/tests/broker/slices.rs` |
-//! | wrong tokens and passwords, as many as ten thousand a second if the machine can, and over connections that are kept | `scenarios/wrong_tokens.rs` |
-//! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
-//! | many queues full of large messages that all forward to one topic that is busy | `scenarios/forwards.rs`, `broker-core/tests/broker/loads.rs` |
-//! | messages by way of one queue to thousands of destinations | `broker-core/machine/src/queue/slices/leaving.rs` |
-//! | rules created behind a topic that is busy, by clients that close and come again | `scenarios/apart.rs` |
-//! | frames that are kept for who may come back, confirms nothing, is cut and comes back | `scenarios/away.rs`, `transports/websocket/tests/bounded.rs` |
-//! | any command in any order over every transport, answers read or not, by the gateway, a proxy and within TLS | `scenarios/anything.rs` |
+//! | tokens and paths as long as a frame, large messages that are peeked once and read | `scenarios/presented.rs` |
+//! | sends queued after a publish that takes long | `broker-core/tests/broker/slices.rs` |
+//! | wrong tokens and passwords, up to ten thousand a second, and over connections that stay open | `scenarios/wrong_tokens.rs` |
+//! | all of that again by clients that reconnect as soon as they are closed | `scenarios/returning.rs` |
+//! | many queues full of large messages that all forward to one busy topic | `scenarios/forwards.rs`, `broker-core/tests/broker/loads.rs` |
+//! | messages through one queue to thousands of destinations | `broker-core/machine/src/queue/slices/leaving.rs` |
+//! | rules created in a busy topic, by clients that close and reconnect | `scenarios/apart.rs` |
+//! | frames retained for clients that may resume, confirm nothing, are cut and resume | `scenarios/away.rs`, `transports/websocket/tests/bounded.rs` |
+//! | any command in any order over every transport, answers read or not, through the gateway, a proxy and TLS | `scenarios/anything.rs` |
 //! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk/reserve.rs`, `tests/strangers.rs` |
-//! | the file of the lock removed from the directory of a broker that runs | `removing_the_lock_file_frees_no_directory` of `broker-core/store/src/journal/disk/lock.rs` |
-//! | files and directories that others can read, links in the place of files | `others_can_read_neither_the_directory_nor_a_file`, `no_link_is_followed` of `directory.rs` beside it |
-//! | lists of many queues, asked for thousands of times | `a_list_costs_what_it_lists` of `broker-core/src/actor/directory/order.rs` |
+//! | the lock file removed from the directory of a running broker | `removing_the_lock_file_frees_no_directory` of `broker-core/store/src/journal/disk/lock.rs` |
+//! | files and directories that other users can read, links instead of files | `others_can_read_neither_the_directory_nor_a_file`, `no_link_is_followed` of `directory.rs` in the same folder |
+//! | lists of many queues, requested thousands of times | `a_list_costs_what_it_lists` of `broker-core/src/actor/directory/order.rs` |
 //! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
 //! | circles of topics | `broker-core/tests/broker/copies.rs` |
 //! | publishes to many rules | `broker-core/tests/broker/slices.rs`, tests of the machine |
-//! | short locks behind thousands of long ones | `lock_table_places_short_locks_after_long_ones_without_search` of `broker-core/machine/src/lock_table.rs` |
-//! | what is no HTTP, and heads that are too large or late | `transports/http/tests/wire/bounds.rs`; half an upgrade: `wire/handshake.rs` of the transport of WebSocket, `listener/websocket.rs` of that of AMQP |
-//! | settings and instants outside of what there is | `a_number_outside_its_range_is_refused_with_the_range` of `src/config/tests.rs`, `the_year_10000_is_the_last_instant` of `broker-core/src/clock.rs` |
-//! | ranges and dispositions that name thousands of deliveries, by the thousand and with large maps | `scenarios/ranges.rs`, `transports/websocket/tests/bounded.rs` |
+//! | short locks after thousands of long ones | `lock_table_places_short_locks_after_long_ones_without_search` of `broker-core/machine/src/lock_table.rs` |
+//! | bytes that are not HTTP, and heads that are too large or late | `transports/http/tests/wire/bounds.rs`; half an upgrade: `wire/handshake.rs` of the WebSocket transport, `listener/websocket.rs` of the AMQP transport |
+//! | settings and instants outside their ranges | `a_number_outside_its_range_is_refused_with_the_range` of `src/config/tests.rs`, `the_year_10000_is_the_last_instant` of `broker-core/src/clock.rs` |
+//! | ranges and dispositions that name thousands of deliveries, thousands of times and with large maps | `scenarios/ranges.rs`, `transports/websocket/tests/bounded.rs` |
 //! | ids of waiting receives used twice | `transports/websocket/tests/wire/hostile.rs` |
 //! | thousands of properties set on messages that have thousands, peeked, received and forwarded | `scenarios/overlays.rs` |
 #![allow(
@@ -92,29 +94,29 @@ use peer::{Flood, HostilePeer, Until};
 use scenarios::Scenario;
 use witness::{Took, Wants};
 
-/// How much larger than usual attacks are.
+/// Factor by which attacks are larger than usual.
 fn weight() -> usize {
     std::env::var("PEEKLOCK_HOSTILE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// How long the slowest of a hundred operations of well-behaved clients may take beside an attack.
+/// Limits on the p99 of operations of well-behaved clients during an attack.
 struct Aims {
-    /// At most so long,
+    /// Absolute limit.
     slow_max: Duration,
-    /// and at most so many times as long as beside a load that takes as much CPU,
+    /// Limit as a multiple of the p99 next to a load with the same CPU time.
     slower_max: f64,
-    /// unless it is no longer than this.
+    /// The multiple is not judged if the p99 is at most this.
     never_slow: Duration,
 }
 
 impl Aims {
-    /// Of the long round, on a machine that does nothing else, by a program that is optimised.
+    /// Limits of the long round, for an optimised program on an otherwise idle machine.
     const STRICT: Self = Self {
         slow_max: Duration::from_millis(250),
         slower_max: SLOWER_MAX,
         never_slow: Duration::ZERO,
     };
-    /// Of the short round, which runs beside other tests, on two cores, by a program that is not.
+    /// Limits of the short round, for an unoptimised program on two cores next to other tests.
     const USUAL: Self = Self {
         slow_max: Duration::from_secs(2),
         slower_max: 4.0 * SLOWER_MAX,
@@ -122,19 +124,20 @@ impl Aims {
     };
 }
 
-/// An attack goes on for so long at least, that clients may feel it.
+/// Minimum duration of an attack, so that it can affect clients.
 const LASTING: Duration = Duration::from_secs(1);
-/// So many times as long as beside a load of the same CPU an operation may take.
+/// Limit on the p99 as a multiple of the p99 next to a load with the same CPU time.
 const SLOWER_MAX: f64 = 3.0;
-/// The same beside wrong tokens, which cost nothing to make up.
+/// The same limit for wrong tokens, which cost an attacker nothing.
 const SLOWER_BY_TOKENS_MAX: f64 = 2.0;
-/// How long a client stays with a hostile broker, and how much memory it may take, the program included.
+/// Time that a client spends with a hostile broker, and the memory that it may use, including the
+/// program.
 const CLIENT_TIME: Duration = Duration::from_secs(2);
 const CLIENT_BYTES_MAX: u64 = 128 << 20;
-/// So many operations are told of that took longest.
+/// Number of slowest operations that are printed.
 const WORST_COUNT: usize = 5;
 
-/// `slower_max` is that of the long round.
+/// `slower_max` applies in the long round.
 fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     let weight = weight();
     let (wants, aims) = match weight {
@@ -167,7 +170,8 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     let ends = Instant::now();
     attack.end();
     eprintln!("ended in {:.1?}", ends.elapsed());
-    // Beside the next one, which does not feel it, this one's broker shows what is left, and ends.
+    // The next attack may begin while this broker shows what is left, since that does not disturb
+    // it.
     drop(attacks_alone);
     judge.nothing_is_left(keeps, grace, connections);
     witness::all(&broker, Wants::USUAL);
@@ -185,8 +189,8 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     }
 }
 
-/// What the slowest of a hundred operations takes beside a load that takes the CPU which an attack took in a time, with
-/// clients beside it that made so many rounds.
+/// p99 of operations next to a load that burns as much CPU time as an attack did, less the CPU time
+/// that `rounds` rounds of the clients used.
 fn beside_a_load(
     start: fn() -> Broker,
     (wants, rounds): (Wants, u32),
@@ -206,7 +210,7 @@ fn beside_a_load(
     burdened
 }
 
-/// How long the slowest of a hundred operations took. Tells of it, of each transport's, and of the worst ones.
+/// p99 of all operations. Prints it with the p99 of each transport and the slowest operations.
 fn slowest(mut took: Vec<Took>) -> Duration {
     let begun = took.iter().map(|took| took.begun).min();
     took.sort_unstable_by_key(|took| took.time);
@@ -243,14 +247,14 @@ scenarios! {
     anything waits presented apart away forwards ranges overlays
 }
 
-/// Rules that wait, and not only come.
+/// The rules wait for the busy topic.
 #[test]
 fn apart_waiting() {
     judge(Broker::start, scenarios::apart::attack_waiting, SLOWER_MAX);
 }
 
-/// A client of the program holds little for a broker that pings without end or announces a huge frame, whether it has
-/// said welcome or not.
+/// A client of the program uses little memory if a broker pings without end or announces a huge
+/// frame, before or after the welcome.
 #[test]
 fn the_command_line_holds_little_for_a_hostile_broker() {
     let broker = Broker::start();
@@ -259,7 +263,7 @@ fn the_command_line_holds_little_for_a_hostile_broker() {
             .map(|flood| HostilePeer::before(broker.websocket, until, flood))
     });
     let program = env!("CARGO_BIN_EXE_peeklock");
-    // What a welcome broker may answer is as large as a large message.
+    // After the welcome an answer may be as large as a large message.
     let [[pings, frame], [pings_of_welcome, _]] = &peers;
     for peer in [pings, frame, pings_of_welcome] {
         let mut client = std::process::Command::new(program)
@@ -281,13 +285,13 @@ fn the_command_line_holds_little_for_a_hostile_broker() {
     broker.stop();
 }
 
-/// What a client is answered and does not read takes no more than 128 MiB with the settings there are by default.
+/// Answers that a client does not read take at most 128 MiB with default settings.
 #[test]
 fn unread() {
     judge(Broker::start_with_default_output, scenarios::unread::attack, SLOWER_MAX);
 }
 
-/// Everything again, of clients that all speak TLS.
+/// `anything` again, with clients that all use TLS.
 #[test]
 fn anything_within_tls() {
     judge(Broker::start_secure, scenarios::anything::attack, SLOWER_MAX);

@@ -1,5 +1,5 @@
-//! A broker that is hostile to whoever connects to it: it lets a real broker answer for a while, then writes without end and
-//! reads nothing.
+//! A hostile broker: it relays the first frames of a real broker, then writes without end and reads
+//! nothing.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use super::attacker::yield_to_others;
 use super::wire::frame_in;
 
-/// How long a socket that takes nothing is tried before the end is looked at.
+/// How long a write to a socket that accepts nothing may block before the end is checked.
 const STUCK: Duration = Duration::from_millis(100);
 
-/// What it writes without end.
+/// Bytes that the peer writes without end.
 #[derive(Clone, Copy, Debug)]
 pub enum Flood {
     /// Pings whose pongs it does not read.
@@ -23,12 +23,12 @@ pub enum Flood {
     Frame,
 }
 
-/// How far the real broker answers.
+/// The point up to which the real broker answers.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// The upgrade is agreed to.
+    /// The upgrade is accepted.
     Upgrade,
-    /// The client is welcome.
+    /// The client has its welcome.
     Welcome,
 }
 
@@ -39,7 +39,7 @@ pub struct HostilePeer {
 }
 
 impl HostilePeer {
-    /// One in front of a real broker, until this is dropped.
+    /// Starts a hostile peer in front of a real broker. It runs until it is dropped.
     pub fn before(real: SocketAddr, until: Until, flood: Flood) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -56,7 +56,7 @@ impl HostilePeer {
                 let over = Arc::clone(&is_over);
                 serving.push(std::thread::spawn(move || {
                     yield_to_others();
-                    // Whoever has had enough of it is gone.
+                    // The client may disconnect at any time.
                     serve(client, real, until, flood, &over).ok();
                 }));
             }
@@ -93,7 +93,7 @@ fn serve(
     pass(&mut client, &mut broker, |bytes| head_end(bytes).map(|at| at + 4))?;
     pass(&mut broker, &mut client, |bytes| head_end(bytes).map(|at| at + 4))?;
     if matches!(until, Until::Welcome) {
-        // With the mask of a client.
+        // The four bytes are the mask of a client's frame.
         pass(&mut client, &mut broker, |bytes| Some(frame_in(bytes)?.2 + 4))?;
         pass(&mut broker, &mut client, |bytes| Some(frame_in(bytes)?.2))?;
     }
@@ -121,7 +121,8 @@ fn serve(
     Ok(())
 }
 
-/// Passes on one thing of this length, and what came with it.
+/// Relays bytes until one item, whose length `length` computes, is complete, along with bytes read
+/// after it.
 fn pass(
     from: &mut TcpStream,
     to: &mut TcpStream,

@@ -1,9 +1,9 @@
-//! Numbers that a seed decides.
+//! Pseudo-random numbers from a seed.
 
 pub struct Random(u64);
 
 impl Random {
-    /// Different seeds, different numbers.
+    /// Spreads the seeds, so that different seeds give different numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

@@ -1,5 +1,5 @@
-//! Ways to the broker that clients do not know of: within TLS, or by a proxy that says for whom it speaks. What goes through
-//! is not looked at.
+//! Tunnels to the broker that are invisible to clients: through TLS, or through a proxy that
+//! announces a client address. The relayed bytes are not inspected.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,28 +11,29 @@ use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 
-/// Where proxies are, by the settings of the broker.
+/// Address of proxies, by the settings of the broker.
 pub const PROXIES: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// What a header of the PROXY protocol begins with: version 2, on behalf of somebody over TCP and IPv4, of 12 bytes.
+/// Begin of a header of the PROXY protocol: version 2, for a client over TCP and IPv4, 12 bytes of
+/// addresses.
 const HEADER: [u8; 16] =
     [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a, 0x21, 0x11, 0, 12];
 
-/// How it goes on from a tunnel.
+/// Route of a tunnel to the broker.
 #[derive(Clone)]
 pub enum Way {
     Secure(Arc<ClientTls>),
-    /// Each connection on behalf of another address.
+    /// Each connection announces another client address.
     Relayed(Arc<AtomicU32>),
 }
 
-/// A way that is open until this is dropped.
+/// A route that is open until it is dropped.
 pub struct Tunnel {
     pub address: SocketAddr,
     runtime: Option<Runtime>,
 }
 
 impl Tunnel {
-    /// A way to there, whose thread begins so.
+    /// Opens a tunnel to `target`. Each of its threads first calls `begin`.
     pub fn to(target: SocketAddr, way: Way, begin: fn()) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -45,7 +46,7 @@ impl Tunnel {
         runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let way = way.clone();
-                // Whoever is refused on the other side is closed on this one.
+                // If the broker refuses the connection, the client's side is closed too.
                 tokio::spawn(async move { pass(client, target, way).await.ok() });
             }
         });

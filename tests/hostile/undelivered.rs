@@ -1,4 +1,4 @@
-//! What was received for good and could be written to nobody: is it counted, where an operator looks?
+//! Messages that receive-and-delete removed but that reached no client are counted in the metrics.
 
 use std::io::Write as _;
 use std::net::{Shutdown, TcpStream};
@@ -12,16 +12,17 @@ use super::scenarios::fill;
 use super::wire::{WebSocket, ask, connect, request};
 
 const COUNTER: &str = "peeklock_messages_undelivered_total ";
-/// Each is almost a megabyte: more than sockets take of their own.
+/// Each message has almost a megabyte, more than sockets buffer.
 const MESSAGES: usize = 60;
-/// Nothing moves for so long when a reader that does not read has got all that it gets.
+/// If nothing changes for this long, a reader that does not read has received all that it will get.
 const STILL: Duration = Duration::from_millis(750);
 const LOOK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// RCV-02: what receive-and-delete has removed for a client that does not read, and is gone, is counted: over HTTP.
-/// Over a WebSocket link everything is, that its client does not find whole in what the system has: also the frame of
-/// large messages of which it was sent the first pieces, and no more.
+/// RCV-02: messages that receive-and-delete removed for a client that does not read and then
+/// disconnects are counted, over HTTP. Over a WebSocket link exactly those messages are counted
+/// that the system has not buffered whole for the client, including a frame of large messages of
+/// which only the first pieces were sent.
 #[test]
 fn what_is_written_to_nobody_is_counted() {
     let _alone = alone();
@@ -38,7 +39,8 @@ fn what_is_written_to_nobody_is_counted() {
     let (before, stored_before) = (counted(&broker), stored(&broker));
     let mut socket = over_a_link(&broker);
     left_when_still(&broker, stored_before);
-    // Says nothing more, by which its connection ends; what the system has for it stays there.
+    // The shutdown ends the connection on the broker's side. Bytes that the system has buffered for
+    // the client stay readable.
     socket.stream.shutdown(Shutdown::Write).unwrap();
     until(|| counted(&broker) > before);
     let lost = counted(&broker) - before;
@@ -65,7 +67,7 @@ fn over_a_link(broker: &Broker) -> WebSocket {
     socket
 }
 
-/// How many messages come in whole frames before the end.
+/// Number of messages in whole frames before the end of the stream.
 fn delivered_to_the_end(socket: &mut WebSocket) -> u64 {
     let mut delivered = 0;
     while let Ok(frame) = socket.frame() {
@@ -76,7 +78,7 @@ fn delivered_to_the_end(socket: &mut WebSocket) -> u64 {
     delivered
 }
 
-/// How many messages there are once some were taken, and no more are.
+/// Number of stored messages once some were removed and the number no longer changes.
 fn left_when_still(broker: &Broker, before: u64) -> u64 {
     let (mut left, mut since) = (before, Instant::now());
     until(|| {
@@ -96,7 +98,7 @@ fn stored(broker: &Broker) -> u64 {
     queue["runtime"]["activeMessageCount"].as_u64().unwrap_or_else(|| panic!("no count in {queue}"))
 }
 
-/// As the page of metrics has it.
+/// The count on the metrics page.
 fn counted(broker: &Broker) -> u64 {
     let answer = ask(broker.http, "GET", "/metrics", "").unwrap();
     let page = String::from_utf8(answer.body).unwrap();

@@ -1,5 +1,5 @@
-//! As much of HTTP and of WebSocket as attackers and witnesses need, in blocking reads and writes. An attacker
-//! writes what a client library would not.
+//! The part of HTTP and WebSocket that attackers and witnesses need, with blocking reads and
+//! writes. Attackers can send bytes that no client library would send.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use peeklock_websocket::testing::in_binary;
 use serde_json::{Value as Json, json};
 
-/// Nothing that is answered at all takes so long.
+/// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -19,12 +19,12 @@ pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The bytes of a request.
+/// Bytes of a request.
 pub fn request(method: &str, target: &str, body: &str) -> Vec<u8> {
     request_with(method, target, "", body)
 }
 
-/// The same with these headers, a line each.
+/// Bytes of a request with these headers, one per line.
 pub fn request_with(method: &str, target: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head =
@@ -32,7 +32,7 @@ pub fn request_with(method: &str, target: &str, headers: &str, body: &str) -> Ve
     format!("{head}{headers}\r\n{body}").into_bytes()
 }
 
-/// One answer over HTTP.
+/// An answer over HTTP.
 pub struct Answer {
     pub status: u16,
     head: String,
@@ -48,10 +48,10 @@ impl Answer {
     }
 }
 
-/// Asks once, on a connection of its own.
+/// Sends one request on a connection of its own.
 pub fn ask(address: SocketAddr, method: &str, target: &str, body: &str) -> io::Result<Answer> {
     let mut stream = connect(address)?;
-    // The server may answer and close before it has read all.
+    // The server may answer and close before it has read everything.
     stream.write_all(&request(method, target, body)).ok();
     read_answer(&mut stream)
 }
@@ -85,7 +85,8 @@ pub fn read_answer(stream: &mut TcpStream) -> io::Result<Answer> {
     Ok(answer)
 }
 
-/// Upgrades at a path with this subprotocol; with what came behind the answer.
+/// Upgrades at a path with this subprotocol. Returns the stream and the bytes that followed the
+/// answer.
 pub fn upgrade(
     address: SocketAddr,
     path: &str,
@@ -104,7 +105,7 @@ pub fn upgrade(
     }
 }
 
-/// The frame that says hello.
+/// Frame with the hello.
 fn said(hello: &Json) -> Json {
     json!({ "requests": [{ "id": 1, "hello": hello }] })
 }
@@ -112,7 +113,7 @@ fn said(hello: &Json) -> Json {
 /// A connection over WebSocket, in JSON, after its welcome.
 pub struct WebSocket {
     pub stream: TcpStream,
-    /// What it was welcomed with; nothing in the binary form.
+    /// Body of the welcome; null in the binary form.
     pub welcome: Json,
     bytes: Vec<u8>,
     seen: u64,
@@ -123,7 +124,7 @@ impl WebSocket {
         Self::open_with(address, &json!({}))
     }
 
-    /// Opens one with this hello.
+    /// Opens a connection with this hello.
     pub fn open_with(address: SocketAddr, hello: &Json) -> io::Result<Self> {
         let (stream, bytes) = upgrade(address, "/", "peeklock.v1.json")?;
         let mut socket = Self { stream, welcome: Json::Null, bytes, seen: 0 };
@@ -134,7 +135,7 @@ impl WebSocket {
         Ok(socket)
     }
 
-    /// Opens one for the binary form, of which nothing is read but the welcome.
+    /// Opens a connection in the binary form. Only its welcome is read.
     pub fn open_binary(address: SocketAddr, hello: &Json) -> io::Result<Self> {
         let (stream, bytes) = upgrade(address, "/", "peeklock.v1.binary")?;
         let mut socket = Self { stream, welcome: Json::Null, bytes, seen: 0 };
@@ -154,7 +155,7 @@ impl WebSocket {
         loop {
             let (is_last, code, text) = self.next()?;
             match code {
-                // A large one comes in pieces.
+                // A large frame arrives in pieces.
                 0x0 | 0x1 => {
                     joined.extend(text);
                     if !is_last {
@@ -170,7 +171,7 @@ impl WebSocket {
         }
     }
 
-    /// Asks and waits for the answer; what is pushed meanwhile is dropped.
+    /// Sends a request and waits for its answer. Pushed deliveries in between are dropped.
     pub fn ask(&mut self, id: u64, operation: &str, body: &Json) -> io::Result<Json> {
         self.send(&json!({ "seen": self.seen, "requests": [{ "id": id, operation: body }] }))?;
         loop {
@@ -201,7 +202,7 @@ impl WebSocket {
     }
 }
 
-/// Opcode, begin and end of the content of a frame without a mask.
+/// Opcode, start and end of the content of an unmasked frame.
 pub fn frame_in(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     let (code, short) = (bytes.first()? & 0x0f, usize::from(bytes.get(1)? & 0x7f));
     let (start, length) = match short {
@@ -212,14 +213,14 @@ pub fn frame_in(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     Some((code, start, start + length))
 }
 
-/// A frame of a client, masked with zeros.
+/// A client's frame, masked with zeros.
 pub fn masked(first: u8, text: &[u8]) -> Vec<u8> {
     let mut frame = head_of(first, text.len());
     frame.extend_from_slice(text);
     frame
 }
 
-/// The head of a frame that announces so much.
+/// Head of a frame that announces `length` bytes.
 pub fn head_of(first: u8, length: usize) -> Vec<u8> {
     let mut head = vec![first];
     match length {

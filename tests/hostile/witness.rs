@@ -1,4 +1,5 @@
-//! Well-behaved clients, one a transport: what they are served, and that nothing acknowledged is lost.
+//! Well-behaved clients, one per transport. They measure how long each operation takes, and check
+//! that no acknowledged message is lost.
 
 use std::fmt;
 use std::io;
@@ -16,35 +17,36 @@ use super::broker::Broker;
 use super::links::Amqp;
 use super::wire::{WebSocket, ask};
 
-/// What clients want.
+/// Demands of the clients.
 #[derive(Clone, Copy)]
 pub struct Wants {
-    /// Rounds of each.
+    /// Rounds of each client.
     pub rounds: u32,
-    /// Of each message. A connection has 16 KiB without asking for room.
+    /// Bytes of each message. A connection has 16 KiB without a reservation.
     pub body_bytes: usize,
-    /// An operation is done within this, however often the client is told to come back.
+    /// Each operation must be complete within this time, including refused attempts.
     pub served_within: Duration,
 }
 
 impl Wants {
-    /// To come to an end, whatever else the machine has to do.
+    /// Demands of the short round: every operation ends, even on a busy machine.
     pub const USUAL: Self =
         Self { rounds: 20, body_bytes: 100, served_within: Duration::from_secs(60) };
-    /// To be served while others hold what is wanted: in half of the time that a slow peer may hold it.
+    /// Demands of the long round: every operation ends within half the time for which a slow peer
+    /// may hold room.
     pub const STRICT: Self =
         Self { rounds: 200, body_bytes: 100_000, served_within: Duration::from_secs(15) };
 }
 
-/// An operation, from the first try to its end.
+/// An operation, from the first attempt to its end.
 pub struct Took {
     pub time: Duration,
     pub begun: Instant,
-    /// What was asked.
+    /// Name of the operation.
     what: &'static str,
-    /// By what it was asked.
+    /// Name of the transport.
     pub over: &'static str,
-    /// What it was told before, once for each time.
+    /// Refusals of earlier attempts, one each.
     refusals: Vec<String>,
 }
 
@@ -58,20 +60,21 @@ impl fmt::Display for Took {
     }
 }
 
-/// How long one waits that is told to come back, or connects again.
+/// Pause before a refused operation is retried or a connection is reopened.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A client that sends, and receives: under lock, which it completes, or for good.
+/// A client that sends and receives. It receives under lock and completes, or with
+/// receive-and-delete.
 trait Client {
     fn send(&mut self, body: &str) -> io::Result<()>;
-    /// The body of a message, which is removed.
+    /// Receives and removes a message. Returns its body.
     fn take(&mut self) -> io::Result<Option<String>>;
 }
 
-/// What they speak, one each.
+/// Transports, one for each client.
 pub const TRANSPORTS: [&str; 3] = ["http", "websocket", "amqp"];
 
-/// Makes the queues of the clients, as long as nobody is in the way.
+/// Creates the queues of the clients before the attack.
 pub fn prepare(broker: &Broker) {
     for name in TRANSPORTS {
         let target = format!("/$api/v1/queues/witness-{name}");
@@ -79,7 +82,7 @@ pub fn prepare(broker: &Broker) {
     }
 }
 
-/// Each transport's client makes its rounds. Returns how long each operation took.
+/// Runs the rounds of each transport's client. Returns the duration of each operation.
 pub fn all(broker: &Broker, wants: Wants) -> Vec<Took> {
     let mut took = Vec::new();
     let [http, websocket, amqp] = TRANSPORTS;
@@ -100,7 +103,8 @@ fn make_rounds<C: Client>(
     let mut client = again(name, open, Instant::now(), within);
     for round in 0..wants.rounds {
         let body = format!("{name} {round} {rest}");
-        // What was not acknowledged may be there nevertheless, and is taken with the rest.
+        // A message without an acknowledgement may be stored nevertheless. It is taken with the
+        // others.
         attempt(("send", name), &mut client, open, within, took, |client| client.send(&body));
         loop {
             let taken = attempt(("take", name), &mut client, open, within, took, C::take);
@@ -152,7 +156,7 @@ fn attempt<C: Client, T>(
     }
 }
 
-/// A request a connection.
+/// A client with one connection for each request.
 struct Http {
     address: SocketAddr,
     takes: u32,
@@ -177,12 +181,12 @@ impl Client for Http {
             status => return Err(io::Error::other(format!("status {status}"))),
         }
         let lock = answer.header("location").unwrap_or_default();
-        // With TLS it is https.
+        // The scheme is https with TLS.
         let lock = lock.split_once("://localhost").map_or(lock, |(_, path)| path).to_owned();
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         let begun = Instant::now();
         while begun.elapsed() < Wants::STRICT.served_within {
-            // One whose answer was lost is completed already.
+            // If the answer to an earlier attempt was lost, the message is already completed.
             let settled = ask(self.address, "DELETE", &lock, "").map(|answer| answer.status);
             if matches!(settled, Ok(200 | 404 | 410)) {
                 return Ok(Some(text));
@@ -193,7 +197,7 @@ impl Client for Http {
     }
 }
 
-/// One connection with a sender and a receiver.
+/// A WebSocket connection with a sender and a receiver.
 struct Web {
     socket: WebSocket,
     next: u64,
@@ -243,7 +247,7 @@ impl Client for Web {
     }
 }
 
-/// One connection over AMQP with a sender and a receiver.
+/// An AMQP connection with a sender and a receiver.
 struct Links {
     amqp: Amqp,
     delivered: u32,
@@ -296,7 +300,7 @@ impl Client for Links {
                         break whole;
                     }
                 }
-                // There was none: its credit is used up all the same.
+                // The queue was empty, and the drain has used up the credit.
                 (Performative::Flow(flow), _)
                     if flow.handle == Some(1)
                         && flow.delivery_count == Some(self.delivered.wrapping_add(1)) =>

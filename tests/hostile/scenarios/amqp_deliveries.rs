@@ -1,5 +1,5 @@
-//! Receivers over AMQP with credit for thousands of large messages: some do not read, some open no window for what they
-//! have asked for.
+//! Receivers over AMQP with credit for thousands of large messages. Some do not read, some open no
+//! window for the requested messages.
 
 use super::super::amqp::{WINDOW, credit, open, receiver};
 use super::super::attacker::Attack;

@@ -1,5 +1,6 @@
-//! What is answered and costs its client little, over AMQP, answers unread: sessions and links, of entities that are
-//! there or not, tokens, questions for the state of a link, empty frames.
+//! Requests over AMQP that cost the client little and get an answer that it does not read: sessions
+//! and links of existing and absent entities, tokens, requests for the state of a link, and empty
+//! frames.
 
 use peeklock_amqp::performative::{Detach, Flow, Performative};
 use peeklock_core::message::{Body, Message, MessageId, Value};
@@ -26,7 +27,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         flood(&mut client.stream, &floods[number % floods.len()], 50 * weight);
         attack.hold(client);
     }
-    // One that sends nothing but empty frames, as fast as they are taken.
+    // A client that sends only empty frames, as fast as they are accepted.
     let (address, empty) = (broker.amqp, frame(0, 0, &[]).repeat(8_000));
     attack.repeat(move || {
         if let Ok(mut client) = open(address, WINDOW) {
@@ -36,7 +37,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// Links that come and go.
+/// Links that attach and detach.
 fn links() -> Vec<u8> {
     let both = (10..200_u32).flat_map(|handle| {
         let detach = Performative::Detach(Detach { handle, closed: true, error: None });
@@ -45,18 +46,18 @@ fn links() -> Vec<u8> {
     both.flatten().collect()
 }
 
-/// Links to what is not there.
+/// Links to entities that do not exist.
 fn lost_links() -> Vec<u8> {
     let attaches = (10..200).map(|handle| said(0, &attach(sender(handle, "attacked-not")), &[]));
     attaches.flatten().collect()
 }
 
-/// More sessions than there may be.
+/// More sessions than a connection may have.
 fn sessions() -> Vec<u8> {
     (1..2_000).flat_map(|channel| said(channel, &begin(WINDOW), &[])).collect()
 }
 
-/// Questions for the state of a link.
+/// Requests for the state of a link.
 fn echoes() -> Vec<u8> {
     let echo = Flow {
         next_incoming_id: Some(0),
@@ -70,7 +71,7 @@ fn echoes() -> Vec<u8> {
     said(0, &Performative::Flow(echo), &[]).repeat(4_000)
 }
 
-/// Tokens for other places each, as large as they may be.
+/// Tokens of maximum size, each for another audience.
 fn tokens() -> Vec<u8> {
     let token = "t".repeat(16 << 10);
     let mut body = vec![0x00, 0x53, 0x77];

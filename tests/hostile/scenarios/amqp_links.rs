@@ -1,5 +1,5 @@
-//! Links over AMQP that leave much behind: names as long as a frame, answered and read; and receivers that wait for a session,
-//! with properties as large as a frame.
+//! Links over AMQP that cost much memory: names as long as a frame, answered and read; and
+//! receivers with properties as large as a frame that wait for a session.
 
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::performative::Attach;
@@ -28,7 +28,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         } else {
             for handle in 0..LINKS {
                 let name = format!("{handle}-{}", "x".repeat(BYTES)).into();
-                // Refused or not, there is room for another one.
+                // Refused or not, there is room for another link.
                 client.attach(&Attach { name, ..receiver(handle, "$cbs") }).ok();
             }
         }
@@ -37,7 +37,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// A receiver of the next session, of which there is none.
+/// A receiver that waits for the next session, of which there is none.
 fn waiting(handle: u32) -> Attach {
     let any = Raw::encoded(|bytes| bytes.push(0x40));
     let filter = Some(Map::of_symbols([("com.microsoft:session-filter", any)]));

@@ -1,5 +1,5 @@
-//! Connections over AMQP that begin and are never opened, more than there may be; and the same again as soon as they
-//! are closed.
+//! More AMQP connections than are allowed, which begin and are never opened, and which reconnect as
+//! soon as they are closed.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -26,7 +26,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// Nothing, half a header, half an upgrade, or a login without what follows it.
+/// Sends nothing, half a header, half an upgrade, or a login without an open.
 fn half(address: SocketAddr, number: usize) -> Option<TcpStream> {
     let mut stream = connect(address).ok()?;
     let login = login();

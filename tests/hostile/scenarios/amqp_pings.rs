@@ -1,5 +1,5 @@
-//! Pings over AMQP in WebSocket whose pongs are not read, before the client has said anything and after it has opened its
-//! connection, at the port of AMQP and at the gateway.
+//! Pings over AMQP in WebSocket whose pongs are not read, before the AMQP header and after the
+//! open, at the AMQP port and at the gateway.
 
 use std::io::Write as _;
 
@@ -19,7 +19,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
             if !said.is_empty() {
                 stream.write_all(&masked(0x82, &said)).unwrap();
             }
-            // Some 256 MiB, if they are taken.
+            // About 256 MiB, if the broker reads all of it.
             flood(&mut stream, &pings, 4_000 * weight);
             attack.hold(stream);
         }

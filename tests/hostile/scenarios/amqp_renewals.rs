@@ -1,5 +1,5 @@
-//! One client over AMQP with as many unsettled deliveries as its sessions may have, more than 50,000, that has the locks
-//! of thousands of them prolonged at a management node, again and again, several requests ahead of their replies.
+//! One client over AMQP with the maximum of unsettled deliveries, more than 50,000. It renews the
+//! locks of thousands of them at a management node, several requests ahead of their replies.
 
 use std::io::{self, Write as _};
 
@@ -15,18 +15,18 @@ use super::super::broker::Broker;
 use super::super::links::Amqp;
 use super::super::wire::ask;
 
-/// Of receivers, each with a link of its own; requests and replies have one beside them.
+/// Sessions with receivers, one link each. Requests and replies use another session.
 const SESSIONS: u16 = 7;
-/// Deliveries of one session that are not settled: a session has no more (`amqp.unsettled_count_max`).
+/// Maximum of unsettled deliveries in a session (`amqp.unsettled_count_max`).
 const UNSETTLED: u32 = 8_192;
 const DELIVERIES: usize = UNSETTLED as usize * SESSIONS as usize;
-/// As many as one request may name.
+/// Maximum of lock tokens in one request.
 const TOKENS: usize = 4_096;
-/// Frames that are never too many.
+/// A window that no test exhausts.
 const ALL: u32 = 1 << 30;
-/// Messages that are sent as one.
+/// Messages sent in one batch.
 const BATCH: usize = 512;
-/// Handles of the first session.
+/// Link handles in the first session.
 const SENDER: u32 = 0;
 const REQUESTS: u32 = 1;
 const REPLIES: u32 = 2;
@@ -52,7 +52,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// As many messages as are to be received, with hardly anything in them.
+/// Sends one tiny message for each delivery to come.
 fn fill(client: &mut Amqp) {
     let message = Message::new("x").encode();
     let message = message.as_bytes();
@@ -72,11 +72,11 @@ fn fill(client: &mut Amqp) {
     }
 }
 
-/// Receives them all, on sessions of their own, and settles none. Returns their locks.
+/// Receives all messages on sessions of their own and settles none. Returns their lock tokens.
 fn receive_all(client: &mut Amqp) -> io::Result<Vec<u128>> {
     for channel in 1..=SESSIONS {
         let link = receiver(u32::from(channel), "attacked");
-        // More than there may be.
+        // More credit than a session may use.
         let flow = credit(link.handle, 2 * UNSETTLED, ALL);
         let said = [
             said(channel, &begin(ALL), &[]),
@@ -104,7 +104,7 @@ fn receive_all(client: &mut Amqp) -> io::Result<Vec<u128>> {
     Ok(tokens)
 }
 
-/// The lock that a tag says, whose first three groups are the other way round.
+/// Lock token of a delivery tag, whose first three groups have reversed bytes.
 fn token(tag: DeliveryTag) -> u128 {
     let mut bytes: [u8; 16] = tag.as_slice().try_into().unwrap();
     bytes[..4].reverse();
@@ -113,7 +113,7 @@ fn token(tag: DeliveryTag) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// Who asks again.
+/// A client that repeats a renewal.
 struct Asker {
     client: Amqp,
     renewal: Vec<u8>,
@@ -121,7 +121,7 @@ struct Asker {
 }
 
 impl Asker {
-    /// Asks so often ahead of the replies.
+    /// Sends `ahead` requests before it reads a reply.
     fn begin(&mut self, ahead: usize) {
         self.take_more();
         for _ in 0..ahead {
@@ -129,13 +129,13 @@ impl Asker {
         }
     }
 
-    /// Waits for a reply, settles it, and asks again.
+    /// Waits for a reply, settles it, and sends the request again.
     fn again(&mut self) {
         let id = loop {
             match self.client.hear().unwrap() {
                 (Performative::Transfer(transfer), payload) => {
                     if let Some(id) = transfer.delivery_id {
-                        // That of a refusal is short.
+                        // The reply to a refused request is shorter.
                         assert!(payload.len() > 8 * TOKENS, "{} bytes", payload.len());
                         break id;
                     }

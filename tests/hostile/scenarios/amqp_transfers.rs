@@ -1,11 +1,12 @@
-//! Messages over AMQP that lack their end, on many links, and frames that do: more than the room for all of them.
+//! Messages over AMQP that lack their end, on many links, and frames that lack their end. Together
+//! they need more than the room for all.
 
 use super::super::amqp::{WINDOW, frame, open, part, said, sender};
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::queue;
 
-/// Of each connection.
+/// Links of each connection.
 const LINKS: u32 = 8;
 /// Parts of one message, which may have about a million bytes.
 const PARTS: usize = 16;

@@ -1,4 +1,5 @@
-//! Messages of WebSocket that lack their end, with AMQP in them: more than the room for all of them.
+//! WebSocket messages with AMQP in them that lack their end. Together they need more than the room
+//! for all.
 
 use std::io::Write as _;
 
@@ -6,7 +7,7 @@ use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::super::wire::{head_of, upgrade};
 
-/// As large as a message may be.
+/// Maximum size of a message.
 const MESSAGE: usize = 256 << 10;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {

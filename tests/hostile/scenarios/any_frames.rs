@@ -1,5 +1,5 @@
-//! Any frames over AMQP: mostly such as a client may send, so that the broker comes to carry them out, with values
-//! that are there, that are not, and at the bounds; and some that no client may send.
+//! Random frames over AMQP. Most are legal, so that the broker executes them, with existing, absent
+//! and extreme values. Some are illegal.
 
 use std::collections::HashSet;
 use std::io;
@@ -26,35 +26,35 @@ use super::super::links::{Amqp, log_in};
 use super::super::random::Random;
 use super::any_values::{FULL, QUEUES, SUBSCRIPTIONS, TOPIC, changes};
 
-/// Links that every connection has, in the order of their handles: those to send on come first.
+/// Links of every connection, in the order of their handles. Senders come first.
 const SENDERS: u32 = 3;
 const RECEIVERS: u32 = 4;
 const COORDINATOR: u32 = 7;
 const REQUESTS: u32 = 8;
 const TOKENS: u32 = 10;
-/// Transactions that are open at first.
+/// Transactions declared at the start.
 const TRANSACTIONS: usize = 3;
-/// Handles that may have a link.
+/// Range of link handles.
 const HANDLES: usize = 16;
-/// Channels that may have a session.
+/// Range of channels.
 const CHANNELS: usize = 4;
 
-/// What can be asked at a management node, and what cannot.
+/// Operations of a management node, and one that does not exist.
 static OPERATIONS: LazyLock<Vec<String>> =
     LazyLock::new(|| operations().chain(["com.microsoft:none-of-them".to_owned()]).collect());
 
-/// What one connection says.
+/// The frames that one connection sends.
 pub struct Script {
     frames: Frames,
     session: Session,
-    /// The message of which not all parts were sent.
+    /// Delivery number of the message whose last part is still to be sent.
     begun: Option<u32>,
-    /// Names of transactions that were open.
+    /// Names of declared transactions.
     transactions: Vec<Bytes>,
 }
 
 impl Script {
-    /// On a connection with a session, where transactions are declared.
+    /// Starts on a connection with a session, and declares transactions.
     pub fn begin(client: Amqp) -> io::Result<(Self, TcpStream)> {
         let mut client = client;
         client.attach(&link::coordinator("c", COORDINATOR))?;
@@ -75,14 +75,14 @@ impl Script {
         Ok((script, client.stream))
     }
 
-    /// On a connection on which nothing was said.
+    /// Starts on a connection on which nothing was sent.
     pub fn of_nothing() -> Self {
         let (frames, session) = (Frames::default(), Session::new(0));
         Self { frames, session, begun: None, transactions: vec![Bytes::new()] }
     }
 
-    /// On a connection that is logged in and opened, and has a session, without waiting for the answers: the bytes of all
-    /// that come with it.
+    /// Starts with a login, an open and a session without waiting for answers. Returns all those
+    /// bytes.
     pub fn of_one() -> (Self, Vec<u8>) {
         let mut script = Self::of_nothing();
         log_in(&mut script.frames);
@@ -93,7 +93,7 @@ impl Script {
         (script, bytes)
     }
 
-    /// The links of a connection beside the coordinator.
+    /// Attaches all links of a connection except the coordinator.
     pub fn links(&mut self, random: &mut Random) -> Vec<u8> {
         for handle in 0..SENDERS {
             let address = [TOPIC, queue(random), queue(random)][handle as usize];
@@ -112,7 +112,7 @@ impl Script {
         self.taken()
     }
 
-    /// What is said next.
+    /// Draws the next frames.
     pub fn next(&mut self, random: &mut Random) -> Vec<u8> {
         match random.below(40) {
             0..8 => {
@@ -183,7 +183,7 @@ impl Script {
         self.session.transfer(&mut self.frames, &outgoing);
     }
 
-    /// A message on a link to send on, mostly.
+    /// Sends a message, usually on a sender's link.
     fn transfer(&mut self, random: &mut Random, format: u32, message: &[u8]) {
         let handle = match random.one_in(20) {
             true => handle(random),
@@ -193,7 +193,7 @@ impl Script {
         self.send(handle, format, random.one_in(3), state.as_ref(), message);
     }
 
-    /// Many messages together, which are a batch or only say so.
+    /// Sends several messages as one, as a batch or with only the format of a batch.
     fn batch(&mut self, random: &mut Random) {
         let one = message(random).encode().as_bytes().clone();
         let count = random.below(1 + (900_000 / (one.len() + 8)).min(4_000));
@@ -208,7 +208,7 @@ impl Script {
         self.transfer(random, BATCH_FORMAT, &batch);
     }
 
-    /// A part of a message: its first, one behind it, its last, or its end without it.
+    /// Sends a part of a message: its first, a middle one, its last, or an aborted one.
     fn part(&mut self, random: &mut Random) {
         let handle = self.begun.take().filter(|_| !random.one_in(10));
         let is_first = handle.is_none();
@@ -232,7 +232,7 @@ impl Script {
         self.frames.say(self.session.channel(), &transfer, &payload);
     }
 
-    /// Credit, more or less of it, and what is to become of it.
+    /// Grants more or less credit, with random flags.
     fn credit(&mut self, random: &mut Random) {
         let handle = match random.one_in(10) {
             true => handle(random),
@@ -248,7 +248,7 @@ impl Script {
         self.say(&flow);
     }
 
-    /// What is to become of deliveries that are there or not.
+    /// Settles deliveries that exist or not, with a random outcome.
     fn settle(&mut self, random: &mut Random) {
         let first = u32::try_from(random.below(300)).unwrap();
         let last = random.one_in(3).then(|| match random.below(10) {
@@ -270,7 +270,7 @@ impl Script {
         self.say(&Disposition { role, first, last, settled, state, batchable: random.one_in(2) });
     }
 
-    /// A request at a management node.
+    /// Sends a request to a management node.
     fn ask(&mut self, random: &mut Random) {
         let operation = OPERATIONS[random.below(OPERATIONS.len())].as_str();
         let count = 1 + random.below(4_000);
@@ -313,12 +313,12 @@ impl Script {
         self.send(REQUESTS, 0, random.one_in(2), state.as_ref(), content.as_bytes());
     }
 
-    /// A request to the coordinator.
+    /// Sends a request to the coordinator.
     fn declare<L: List>(&mut self, body: &L) {
         self.send(COORDINATOR, 0, false, None, &declaration(body));
     }
 
-    /// The name of a transaction that was open, or of none.
+    /// Name of a declared transaction, or an unknown name.
     fn transaction(&self, random: &mut Random) -> Bytes {
         if random.one_in(10) {
             return vec![0; random.below(40)].into();
@@ -331,7 +331,7 @@ impl Script {
         DeliveryState::Transactional(Box::new(Transactional { txn_id, outcome }))
     }
 
-    /// What no client may say.
+    /// Frames that no client may send.
     fn illegal(&mut self, random: &mut Random) -> Vec<u8> {
         let noise: Vec<u8> =
             (0..random.below(200)).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
@@ -368,7 +368,7 @@ fn handle(random: &mut Random) -> u32 {
     u32::try_from(random.below(HANDLES)).unwrap()
 }
 
-/// Small, sometimes any.
+/// A small number, sometimes any.
 fn number(random: &mut Random) -> u32 {
     match random.below(8) {
         0 => u32::MAX - u32::try_from(random.below(3)).unwrap(),
@@ -377,7 +377,7 @@ fn number(random: &mut Random) -> u32 {
     }
 }
 
-/// A link to receive on: in either mode, of a session that is named or is next, to look only.
+/// A receiver in either mode, for a named session or the next one, or for peeking only.
 fn receiver(random: &mut Random, handle: u32) -> Attach {
     let suffix = random.of(&["", "", "", "/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue"]);
     let looks = random.one_in(8);
@@ -407,7 +407,7 @@ fn receiver(random: &mut Random, handle: u32) -> Attach {
     attach
 }
 
-/// Small, sometimes large; with what is kept beside it.
+/// A small message, sometimes a large one, with random properties that the broker indexes.
 fn message(random: &mut Random) -> Message {
     let bytes = match random.below(200) {
         0 => 900_000,
@@ -432,7 +432,7 @@ fn message(random: &mut Random) -> Message {
     message.with_application_property("q", 1_i64)
 }
 
-/// A rule, with a pattern that may take long.
+/// A rule, sometimes with a slow pattern.
 fn rule(random: &mut Random) -> Vec<u8> {
     let sql = match random.below(3) {
         0 => format!("p LIKE '%{}b%'", "a".repeat(random.below(900))),
@@ -463,7 +463,7 @@ fn error(random: &mut Random) -> Option<AmqpError> {
     random.one_in(3).then_some(error)
 }
 
-/// Few properties, or as many as a frame has room for.
+/// A few properties, or as many as fit into a frame.
 fn any_changes(random: &mut Random) -> Map {
     match random.below(8) {
         0 => changes(20_000, false),
@@ -472,14 +472,14 @@ fn any_changes(random: &mut Random) -> Map {
     }
 }
 
-/// A request to the coordinator, as a message.
+/// A request to the coordinator, encoded as a message.
 fn declaration<L: List>(body: &L) -> Vec<u8> {
     let mut message = vec![0x00, 0x53, 0x77];
     write_list(&mut message, body);
     message
 }
 
-/// Every performative is drawn, and every operation that the broker has at a management node.
+/// The script draws every performative and every operation of a management node.
 #[test]
 fn every_performative_is_drawn() {
     let mut random = Random::new(7);
@@ -497,7 +497,7 @@ fn every_performative_is_drawn() {
                 _ => None,
             }));
         }
-        // What is no frame leaves the rest unread.
+        // Bytes that are not a frame make the remaining bytes unreadable.
         frames.input.clear();
         frames.input.extend_from_slice(&script.next(&mut random));
     }

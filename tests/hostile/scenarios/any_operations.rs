@@ -1,4 +1,4 @@
-//! Anything that can be asked over WebSocket, by its name in the table of operations of that transport.
+//! Any request over WebSocket, drawn by name from the transport's table of operations.
 
 use std::sync::LazyLock;
 
@@ -8,22 +8,22 @@ use serde_json::{Value as Json, json};
 use super::super::random::Random;
 use super::any_values::{ABSENT, FULL_MESSAGES, TOPIC, Values};
 
-/// What of the table is not drawn: the first request of a connection.
+/// The operation that is not drawn: the first request of a connection.
 const OPENS: &str = "hello";
 
-/// The longest time in which a connection may come back.
+/// Maximum time in which a connection may resume, in seconds.
 pub const GRACE_SECONDS: usize = 4;
 
-/// The link by which a connection looks at large messages; its other links have the numbers below.
+/// Link with which a connection peeks large messages. Its other links have smaller numbers.
 pub const LOOKING: usize = 7;
 
-/// The names of all others.
+/// Names of all other operations.
 static DRAWN: LazyLock<Vec<&str>> =
     LazyLock::new(|| operations().filter(|name| *name != OPENS).collect());
 
-/// The name of an operation, and a body for it.
+/// Name of an operation, and a body for it.
 pub fn draw(values: &mut Values) -> (&'static str, Json) {
-    // What is sent, received and settled is half of it.
+    // Half of the requests send, receive, settle or peek.
     let name = match values.random.one_in(2) {
         true => values.random.of(&["send", "receive", "settle", "peek", "peek"]),
         false => values.random.of(&DRAWN),
@@ -31,12 +31,12 @@ pub fn draw(values: &mut Values) -> (&'static str, Json) {
     (name, body(name, values))
 }
 
-/// The same of what is told most for what it asks.
+/// The request with the largest answers compared with its own size.
 pub fn draw_large(values: &mut Values) -> (&'static str, Json) {
     ("peek", json!({ "link": LOOKING, "from": values.below(FULL_MESSAGES), "maxCount": 100 }))
 }
 
-/// The first request of a connection, which may want to be able to come back.
+/// First request of a connection, sometimes with the wish to be able to resume.
 pub fn hello(values: &mut Values) -> Json {
     match values.below(2) {
         0 => json!({}),
@@ -44,10 +44,10 @@ pub fn hello(values: &mut Values) -> Json {
     }
 }
 
-/// What an operation has, with values as they come.
+/// Random body for an operation.
 ///
 /// # Panics
-/// For one that is not known here: a new operation has to be drawn.
+/// If the operation is unknown: add a body for each new operation.
 fn body(name: &str, values: &mut Values) -> Json {
     let link = values.below(LOOKING);
     let session = 20 + values.below(8);
@@ -188,7 +188,7 @@ fn body(name: &str, values: &mut Values) -> Json {
             json!({ "transaction": transaction, "setSessionState": set })
         }
         "commit" | "rollBack" => json!({ "transaction": transaction }),
-        // A policy that there is, or the key of one, ends the access of everybody without a token.
+        // An existing policy, or a key of one, would end the access of all clients without a token.
         "createPolicy" | "updatePolicy" => {
             let name = values.name("p", 20, 256);
             json!({ "path": ABSENT, "name": name, "properties": { "rights": ["Send"] } })
@@ -208,7 +208,7 @@ fn body(name: &str, values: &mut Values) -> Json {
     }
 }
 
-/// A frame of such requests in JSON, by one who has taken so many frames.
+/// JSON frame with these requests, from a client that has confirmed `seen` frames.
 pub fn frame(seen: u64, requests: &[(u64, &str, &Json)]) -> String {
     let one = |request: &(u64, &str, &Json)| {
         let (id, name, body) = *request;
@@ -218,7 +218,8 @@ pub fn frame(seen: u64, requests: &[(u64, &str, &Json)]) -> String {
     format!(r#"{{"seen":{seen},"requests":[{}]}}"#, requests.join(","))
 }
 
-/// Every operation of the table is drawn, with bodies that can be read: what is malformed attacks the parser alone.
+/// Every operation of the table is drawn, with bodies that decode. A malformed body would test only
+/// the parser.
 #[test]
 fn every_operation_is_drawn() {
     let mut values = Values { random: Random::new(7) };

@@ -1,5 +1,5 @@
-//! Anything that can be asked over HTTP: every operation of the JSON API, as its own document has them, the REST data plane,
-//! and administration over Atom.
+//! Any request over HTTP: every operation in the JSON API's own document, the REST data plane, and
+//! administration over Atom.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::super::random::Random;
 use super::super::wire::request_with;
 use super::any_values::{ABSENT, FULL, FULL_MESSAGES, TOPIC, Values};
 
-/// Method, path and the name of the schema of the body, of each operation of the document.
+/// Method, path and the schema name of the body for each operation of the document.
 static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::new(|| {
     let document: Json = serde_json::from_str(&peeklock_http::openapi_json()).unwrap();
     let mut all = Vec::new();
@@ -32,7 +32,7 @@ static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::n
 struct Drawn {
     method: &'static str,
     target: String,
-    /// A line each.
+    /// Header lines.
     headers: String,
     body: String,
 }
@@ -65,7 +65,7 @@ pub fn draw(values: &mut Values) -> Vec<u8> {
     request_with(method, &target, &headers, &body)
 }
 
-/// The REST data plane.
+/// A request to the REST data plane.
 fn data(values: &mut Values) -> Drawn {
     let entity = values.entity();
     let to = if values.random.one_in(4) { TOPIC } else { values.queue() };
@@ -99,7 +99,7 @@ fn data(values: &mut Values) -> Drawn {
     }
 }
 
-/// What a sender says of a message beside its content.
+/// Random broker properties of a message.
 fn broker_properties(values: &mut Values) -> Json {
     let mut properties = json!({});
     for name in ["SessionId", "MessageId", "Label"] {
@@ -113,10 +113,10 @@ fn broker_properties(values: &mut Values) -> Json {
     properties
 }
 
-/// An operation of the JSON API.
+/// A request to an operation of the JSON API.
 ///
 /// # Panics
-/// For a parameter or a body that is not known here: a new one has to be drawn.
+/// If a parameter or a body is unknown: add each new one here.
 fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Values) -> Drawn {
     let deletes = method == "DELETE" && !path.contains("messages");
     let looks = method == "GET" && path.ends_with("messages");
@@ -145,7 +145,7 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
         target += "/";
         target += &text;
     }
-    // A policy that there is, or the key of one, ends the access of everybody without a token.
+    // An existing policy, or a key of one, would end the access of all clients without a token.
     if path.contains("/policies/") && method != "GET" || path.ends_with("/keys") {
         let tail = path.split_once("/policies/").map_or("", |(_, tail)| tail);
         let tail = tail.replace("{policy}", "p1");
@@ -202,7 +202,7 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
     Drawn::new(method, target, body)
 }
 
-/// Administration over Atom: every kind of entity is made, changed, read, listed and deleted.
+/// An Atom request: every kind of entity is created, updated, read, listed and deleted.
 fn atom(values: &mut Values) -> Drawn {
     const VERSION: &str = "api-version=2021-05";
     let entry = |description: &str| {
@@ -259,8 +259,9 @@ fn atom(values: &mut Values) -> Drawn {
             ("DELETE", format!("/{TOPIC}/subscriptions/{name}?{VERSION}"), String::new())
         }
         _ => {
-            // What is no description, up to all that a body may be, and deep. Of a queue that is there: what is not known
-            // is passed over, and nobody may make the one of which there are policies.
+            // A body that is no description, up to the maximum size, and deeply nested. Its path is
+            // a new queue: unknown elements are ignored, so the request may succeed, and nobody may
+            // create the queue that the policies name.
             let deep = values.below(100);
             let inside = "<a>".repeat(deep) + &values.text(300_000) + &"</a>".repeat(deep);
             let path = values.new_queue().0;
@@ -272,7 +273,7 @@ fn atom(values: &mut Values) -> Drawn {
     Drawn::new(method, target, body).with(headers.to_owned())
 }
 
-/// Every operation of the JSON API is drawn, by the document of the API itself.
+/// Every operation in the document of the JSON API is drawn.
 #[test]
 fn every_operation_of_the_api_is_drawn() {
     let mut values = Values { random: Random::new(7) };

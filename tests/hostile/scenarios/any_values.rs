@@ -1,28 +1,28 @@
-//! Values that are there, that are not, and at the bounds: names, messages, rules, descriptions. Nothing that ends the
-//! access of well-behaved clients: no policy of an entity that there is.
+//! Values that exist, that do not, and at the bounds: names, messages, rules, descriptions. No
+//! value ends the access of well-behaved clients: no policy belongs to an existing entity.
 
 use peeklock_amqp::codec::value::{Map, Raw};
 use serde_json::{Value as Json, json};
 
 use super::super::random::Random;
 
-/// A write has no more requests once it is so large; a frame may be of 4 MiB.
+/// A write of this size gets no more requests. A frame may have 4 MiB.
 pub const WRITE_BYTES: usize = 5 << 20;
-/// What of a rule is counted against `rule_bytes_max`, and more than that.
+/// More bytes than a rule may have (`rule_bytes_max`).
 const RULE_BYTES: usize = 17 << 10;
 
 pub const QUEUES: [&str; 4] = ["any-plain", "any-session", "any-detecting", ABSENT];
 pub const TOPIC: &str = "any-topic";
 pub const SUBSCRIPTIONS: [&str; 3] =
     ["any-topic/subscriptions/s", "any-topic/subscriptions/t", "any-topic/subscriptions/none"];
-/// Has large messages, at which everybody only looks.
+/// Queue with large messages, which are only peeked.
 pub const FULL: &str = "any-full";
-/// So many: each is in memory once, whoever looks at it.
+/// Number of those messages. Each is in memory once for all readers.
 pub const FULL_MESSAGES: usize = 300;
-/// Nobody creates it.
+/// A queue that nobody creates.
 pub const ABSENT: &str = "any-absent";
 
-/// What is drawn from.
+/// Random source of values.
 pub struct Values {
     pub random: Random,
 }
@@ -44,7 +44,7 @@ impl Values {
         if self.random.one_in(2) { self.queue() } else { self.subscription() }
     }
 
-    /// A text of this length, or up to it, or one more.
+    /// A text of `chars_max` characters, fewer, or one more.
     pub fn text(&mut self, chars_max: usize) -> String {
         let chars = match self.below(4) {
             0 => chars_max,
@@ -54,14 +54,14 @@ impl Values {
         "n".repeat(chars)
     }
 
-    /// The name of something new: few of them, and now and then one that is as long as may be.
+    /// Name of a new entity: one of `count`, or occasionally one of maximum length.
     pub fn name(&mut self, begin: &str, count: usize, chars_max: usize) -> String {
         let number = self.below(count);
         let name = format!("{begin}{number}");
         if self.random.one_in(16) { name + &self.text(chars_max - 8) } else { name }
     }
 
-    /// Small, sometimes large; with what is kept beside it.
+    /// A small message, sometimes a large one, with random properties that the broker indexes.
     pub fn message(&mut self) -> Json {
         let bytes = match self.below(200) {
             0 => 900_000,
@@ -94,7 +94,7 @@ impl Values {
         (0..self.below(4)).map(|_| self.message()).collect()
     }
 
-    /// A rule of every kind, up to all that a rule may say, and beyond.
+    /// A rule of any kind, up to and over the limits of rules.
     pub fn rule(&mut self) -> Json {
         let mut filter = match self.below(7) {
             0 => {
@@ -117,7 +117,7 @@ impl Values {
         rule
     }
 
-    /// Many small ones, or one that is large.
+    /// Many small properties, or a large one.
     fn properties(&mut self) -> Json {
         let (count, bytes) = match self.below(4) {
             0 => (self.below(300), 20),
@@ -143,7 +143,7 @@ impl Values {
         properties
     }
 
-    /// A path for a queue, and what it is then.
+    /// Path and properties of a queue.
     pub fn new_queue(&mut self) -> (String, Json) {
         let is = |name: &str| json!({ name: true });
         match self.below(4) {
@@ -154,7 +154,7 @@ impl Values {
         }
     }
 
-    /// A path for a topic: mostly not that of the others.
+    /// Path of a topic, usually not the shared topic.
     pub fn new_topic(&mut self) -> String {
         if self.random.one_in(8) { TOPIC.to_owned() } else { self.name("any-topic-", 30, 260) }
     }
@@ -177,7 +177,7 @@ impl Values {
         (0..count).map(|_| 1 + self.below(2_000)).collect()
     }
 
-    /// Each of one delivery, or of some, or of more than there may be.
+    /// Ranges that each cover one delivery, some, or more than are allowed.
     pub fn ranges(&mut self) -> Vec<[usize; 2]> {
         let behind = match self.below(4) {
             0 => 5_000,
@@ -188,8 +188,8 @@ impl Values {
     }
 }
 
-/// So many properties to be changed, in as few bytes as they may be. Those without a name cannot be, and the last of
-/// them has something else in the place of one.
+/// Encodes `count` changes of properties in as few bytes as possible. Properties without a name
+/// cannot be changed, and the last of those has a wrong type for its name.
 pub fn changes(count: usize, are_named: bool) -> Map {
     const NULL: u8 = 0x40;
     const SYMBOL: u8 = 0xa3;

@@ -1,12 +1,13 @@
-//! Any number of any command in any order, with values that are there, that are not, and at the bounds; answers read
-//! or not; over HTTP, WebSocket in both encodings, AMQP, and AMQP over WebSocket; at the ports of each and by the gateway, straight
-//! and by a proxy that says for whom it speaks; and all of that within TLS. `PEEKLOCK_HOSTILE_SEED` gives other ones.
+//! Any number of commands in any order, with values that exist, that do not, and at the bounds;
+//! answers read or not; over HTTP, WebSocket in both encodings, AMQP, and AMQP over WebSocket; at
+//! the ports of the transports and the gateway, directly and through a proxy that announces a
+//! client address; and all of that within TLS. `PEEKLOCK_HOSTILE_SEED` selects other commands.
 //!
-//! What can be asked is drawn from what the transports themselves list ([`super::any_operations`], [`super::any_requests`],
-//! [`super::any_frames`]): a new operation has to be drawn, or a test fails.
+//! Requests are drawn from the lists of the transports themselves ([`super::any_operations`],
+//! [`super::any_requests`], [`super::any_frames`]). A test fails if a new operation is not drawn.
 //!
-//! What such commands make the broker keep as it should, messages and what has a bound of its own, is allowed beside
-//! the budgets: see [`Attack::makes_it_keep`].
+//! Messages and other things with bounds of their own that such commands store are allowed in
+//! addition to the budgets: see [`Attack::makes_it_keep`].
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
@@ -26,22 +27,22 @@ use super::any_operations::{GRACE_SECONDS, LOOKING};
 use super::any_values::{FULL, FULL_MESSAGES, TOPIC, Values, WRITE_BYTES};
 use super::{any_operations, any_requests};
 
-/// How long it goes on, at least.
+/// Minimum duration of the short and the long round.
 const SHORT: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_secs(120);
-/// Connections that each attacker leaves open behind it.
+/// Maximum of connections that each attacker leaves open.
 const HELD_MAX: usize = 48;
-/// Of each message to be looked at.
+/// Bytes of each message to be peeked.
 const FULL_BYTES: usize = 900_000;
 /// Reads of 64 KiB between two writes.
 const READS_MAX: usize = 256;
-/// Frames or writes in the life of a connection.
+/// Maximum of frames or writes of a connection.
 const WRITES_MAX: usize = 12;
-/// Of those that ask over WebSocket so many are one that wants nothing but what is large, takes nothing of it, and asks again
-/// that often in a frame.
+/// One of this many WebSocket clients requests only large answers, reads none, and puts `HOARDED`
+/// requests into a frame.
 const HOARDERS: usize = 2;
 const HOARDED: usize = 1_000;
-/// As large as a message of AMQP over WebSocket may be.
+/// Maximum size of a WebSocket message with AMQP in it.
 const PIECE_BYTES: usize = 256 << 10;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
@@ -64,7 +65,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     put("topics/any-topic/subscriptions/t", "{}");
     let (ways, tunnels) = broker.ways();
     for Ways { http, websocket, amqp } in &ways {
-        // Or it would attack a door.
+        // Without this check, the attack might reach only a closed door.
         assert_eq!(ask(*http, "GET", "/$api/v1/queues/any-plain", "").unwrap().status, 200);
         drop(WebSocket::open(*websocket).unwrap());
         drop(open(*amqp, WINDOW).unwrap());
@@ -75,7 +76,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack.hold(tunnels);
     attack.is_kept_for(Duration::from_secs(GRACE_SECONDS as u64));
     attack.last(if weight > 1 { LONG } else { SHORT });
-    // Each speaks every transport in turn, by any of the ways.
+    // Each attacker uses every transport in turn, over any route.
     let kinds: [Kind; 4] = [Attacker::web, Attacker::http, Attacker::amqp, Attacker::web_amqp];
     for number in 0..(kinds.len() + 2) * weight.min(5) {
         let random = Random::new(seed + number as u64);
@@ -86,7 +87,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// What a connection does to its end, as far as its attacker says.
+/// Runs one connection to its end.
 type Kind = fn(&mut Attacker, Ways) -> std::io::Result<TcpStream>;
 
 struct Attacker {
@@ -100,7 +101,7 @@ impl Attacker {
         Self { values: Values { random }, ways, held: VecDeque::new() }
     }
 
-    /// One connection, which stays open for a while.
+    /// Runs one connection, which then stays open for a while.
     fn live(&mut self, kind: Kind) {
         let way = self.ways[self.values.below(self.ways.len())];
         if let Ok(stream) = kind(self, way) {
@@ -111,7 +112,8 @@ impl Attacker {
         }
     }
 
-    /// In JSON, or in the binary form; some may come back, and in JSON some do.
+    /// A WebSocket connection in JSON or in the binary form. Some ask to be able to resume, and in
+    /// JSON some do so.
     fn web(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
         let is_binary = self.values.random.one_in(2);
         let mut hello = any_operations::hello(&mut self.values);
@@ -120,13 +122,14 @@ impl Attacker {
             false => WebSocket::open_with(ways.websocket, &hello)?,
         };
         loop {
-            // Who takes nothing more is held all the same, here as below.
+            // A connection that accepts nothing more is still held, here and below.
             self.ask_over_web(&mut socket.stream, is_binary).ok();
             let token = &socket.welcome["resumeToken"];
             if token.is_null() || self.values.random.one_in(2) {
                 return Ok(socket.stream);
             }
-            // What it has not confirmed is said to it again; what it has, is not there.
+            // Frames that the client has not confirmed are sent again on resumption. It has
+            // confirmed none.
             hello["resume"] = json!({ "resumeToken": token, "received": 0 });
             if self.values.random.one_in(2) {
                 socket.stream.shutdown(Shutdown::Both).ok();
@@ -138,18 +141,18 @@ impl Attacker {
     fn ask_over_web(&mut self, stream: &mut TcpStream, is_binary: bool) -> std::io::Result<()> {
         let hoards = self.values.random.one_in(HOARDERS);
         let reads = !hoards && self.values.random.one_in(3);
-        // Most confirm nothing, some more than there was.
+        // Most confirm nothing, some more than was sent.
         let seen = [0, 0, 20, u64::MAX][self.values.below(4)];
         let mut say = |values: &mut Values, frame: String| {
             let frame = match is_binary {
-                // What has no binary form is not said.
+                // A request without a binary form is not sent.
                 true => match in_binary(&frame) {
                     Some(frame) => masked(0x82, &frame),
                     None => return Ok(()),
                 },
                 false => masked(0x81, frame.as_bytes()),
             };
-            // Now and then what is no frame at all, or lacks its end.
+            // Occasionally the frame lacks its end.
             let length = match values.below(100) {
                 0 => values.below(frame.len()),
                 _ => frame.len(),
@@ -194,7 +197,7 @@ impl Attacker {
         Ok(())
     }
 
-    /// The JSON API, the REST data plane, Atom.
+    /// Requests to the JSON API, the REST data plane and Atom.
     fn http(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
         let mut stream = connect(ways.http)?;
         self.ask_over_http(&mut stream).ok();
@@ -211,7 +214,7 @@ impl Attacker {
                     break;
                 }
             }
-            // Now and then the rest does not come.
+            // Occasionally the rest is not sent.
             if self.values.random.one_in(40) {
                 bytes.truncate(self.values.below(bytes.len()));
                 return hand_in(stream, &bytes, reads);
@@ -221,7 +224,7 @@ impl Attacker {
         Ok(())
     }
 
-    /// Frames of connections that begin as they should, within messages of WebSocket, cut anywhere.
+    /// AMQP frames in WebSocket messages after a legal start, cut anywhere.
     fn web_amqp(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
         let (mut stream, _) = upgrade(ways.amqp, "/$servicebus/websocket", "amqp")?;
         let (mut script, begun) = Script::of_one();
@@ -234,7 +237,7 @@ impl Attacker {
         Ok(stream)
     }
 
-    /// Frames of connections that began as they should, or not even that.
+    /// AMQP frames after a legal start, or without one.
     fn amqp(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
         let (mut script, mut stream) = match self.values.random.one_in(8) {
             true => (Script::of_nothing(), connect(ways.amqp)?),
@@ -248,7 +251,7 @@ impl Attacker {
         Ok(stream)
     }
 
-    /// All that a connection says over AMQP, behind what it has begun with.
+    /// Sends all frames of a connection over AMQP after `bytes`.
     fn say_all(
         &mut self,
         script: &mut Script,
@@ -277,10 +280,10 @@ impl Attacker {
         }
     }
 
-    /// How many at once: mostly few, sometimes as many as may be, or more.
+    /// Number of requests in a frame: usually few, sometimes the maximum or more.
     fn count(&mut self) -> usize {
         match self.values.below(8) {
-            // More than a frame may have ends its connection.
+            // More requests than a frame may have end its connection.
             0 if self.values.random.one_in(8) => self.values.below(20_000),
             0 => self.values.below(4_000),
             1 | 2 => self.values.below(1_000),
@@ -289,13 +292,13 @@ impl Attacker {
     }
 }
 
-/// Writes it all, and reads meanwhile or not.
+/// Writes all bytes, and reads meanwhile if `reads`.
 fn hand_in(stream: &mut TcpStream, bytes: &[u8], reads: bool) -> std::io::Result<()> {
     stream.set_write_timeout(Some(Duration::from_millis(200)))?;
     stream.set_read_timeout(Some(Duration::from_millis(1)))?;
     let mut answers = vec![0; 64 << 10];
     for part in bytes.chunks(256 << 10) {
-        // Some have asked for gigabytes.
+        // Some requests have gigabytes of answers.
         for _ in 0..READS_MAX {
             if !reads || !stream.read(&mut answers).is_ok_and(|read| read > 0) {
                 break;

@@ -1,5 +1,5 @@
-//! Rules that are created in a topic that has much to do, each as large as a rule may be, by clients that do not wait for the
-//! answer: they close, and come again.
+//! Rules of maximum size created in a busy topic, by clients that do not wait for the answer: they
+//! close and reconnect.
 
 use std::io::Write as _;
 
@@ -10,17 +10,18 @@ use super::super::broker::Broker;
 use super::super::wire::{WebSocket, masked};
 use super::busy_topic;
 
-/// Rules in a frame: as many as are asked beside a connection at once.
+/// Rules in a frame: the maximum of management requests of a connection at a time.
 const RULES: usize = 32;
-/// What each says, in one property.
+/// Bytes of each rule, in one property.
 const RULE_BYTES: usize = 15 << 10;
 
-/// They are created soon: what is most is what the frames cost.
+/// The rules are created soon, so the frames are the largest cost.
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
     behind(busy_topic(broker, 100, 2), broker, weight)
 }
 
-/// They wait: what is most is what waits. The topic has nearly as many rules as it may.
+/// The rules wait, so the waiting requests are the largest cost. The topic has nearly the maximum
+/// of rules.
 pub fn attack_waiting(broker: &Broker, weight: usize) -> Attack {
     behind(busy_topic(broker, 1_900, 8), broker, weight)
 }
@@ -38,7 +39,7 @@ fn behind(mut attack: Attack, broker: &Broker, weight: usize) -> Attack {
         let (address, frame) = (broker.websocket, frame.clone());
         attack.repeat(move || {
             if let Ok(mut socket) = WebSocket::open(address) {
-                // Closed before it is answered.
+                // The connection closes before the answer.
                 socket.stream.write_all(&frame).ok();
             }
         });

@@ -1,5 +1,5 @@
-//! Clients that may come back, and of what they were told confirm nothing: answers of a few bytes, a frame each, and
-//! large ones that are not read. They are cut, come back, are told all of it again, and at last are away.
+//! Clients that may resume and confirm no frame: many frames with answers of a few bytes, and large
+//! answers that are not read. They are cut, resume, get everything again, and finally stay away.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -12,11 +12,11 @@ use super::super::broker::Broker;
 use super::super::wire::WebSocket;
 use super::fill;
 
-/// All of it together is several times the room of the broker.
+/// Together they need several times the room of the broker.
 const CLIENTS: usize = 16;
 const MESSAGES: usize = 8;
 const CUTS: usize = 4;
-/// Between two of them, and then as many large ones as there is room for.
+/// Small answers between two cuts, followed by more large answers than there is room for.
 const SMALL_ANSWERS: usize = 300;
 const LARGE_ANSWERS: usize = 64;
 const GRACE: Duration = Duration::from_secs(3);
@@ -28,7 +28,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let address = broker.websocket;
     for _ in 0..CLIENTS * weight.min(4) {
         attack.repeat(move || {
-            // There may be no place, or what it holds is needed.
+            // There may be no room for a connection, or the broker may reclaim the retained frames.
             if live(address).is_err() {
                 std::thread::sleep(GRACE / 100);
             }
@@ -59,14 +59,15 @@ fn live(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// A connection of which too much is kept is told nothing more: its client does not wait for that.
+/// A connection whose retained frames exceed the limit gets nothing more, so its client reads with
+/// a short timeout.
 fn open(address: SocketAddr, hello: &Json) -> io::Result<WebSocket> {
     let socket = WebSocket::open_with(address, hello)?;
     socket.stream.set_read_timeout(Some(GRACE / 3))?;
     Ok(socket)
 }
 
-/// A frame that confirms nothing.
+/// Sends a frame that confirms nothing.
 fn say(socket: &mut WebSocket, requests: Json) -> io::Result<()> {
     socket.send(&json!({ "seen": 0, "requests": requests }))
 }

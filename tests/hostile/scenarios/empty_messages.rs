@@ -1,4 +1,4 @@
-//! A frame and a batch that are hardly more than a million empty messages, again and again.
+//! A frame and a batch of more than a million empty messages, again and again.
 
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
@@ -20,7 +20,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     for _ in 0..4 {
         let (address, batch) = (broker.http, batch.clone());
         attack.repeat(move || {
-            // Refused, or closed.
+            // The request may be refused or its connection closed.
             ask(address, "POST", "/$api/v1/queues/attacked/messages/batch", &batch).ok();
         });
     }

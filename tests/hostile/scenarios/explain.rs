@@ -1,4 +1,4 @@
-//! Thousands of questions about hundreds of rules, over both transports, answers unread.
+//! Thousands of requests to explain hundreds of rules, over both transports, answers unread.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Settlements of thousands of deliveries that never were, answers unread.
+//! Settlements of thousands of deliveries that do not exist, answers unread.
 
 use serde_json::json;
 

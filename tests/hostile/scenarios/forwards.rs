@@ -1,5 +1,5 @@
-//! Many queues full of large messages that are told to forward all of them to one topic, which is never done with what it
-//! has: as if the broker had been started again with such backlogs.
+//! Many queues full of large messages that all begin to forward to one topic that is always busy,
+//! as after a restart with such backlogs.
 
 use serde_json::json;
 
@@ -8,7 +8,8 @@ use super::super::broker::Broker;
 use super::super::wire::ask;
 use super::busy_topic;
 
-/// Queues, and messages of each: as many as go as one list. All lists together are larger than what may be held.
+/// Queues, and messages of each: as many as one transfer takes. All transfers together exceed the
+/// room for them.
 const QUEUES: usize = 90;
 const MESSAGES: usize = 4;
 

@@ -1,4 +1,5 @@
-//! Bodies that are announced, of which some begin, and that do not come: more than the room for all bodies.
+//! Bodies that are announced, partly begun, and never completed. Together they need more than the
+//! room for all bodies.
 
 use std::io::Write as _;
 

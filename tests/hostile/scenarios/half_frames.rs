@@ -1,4 +1,4 @@
-//! Frames that lack their end: more than the room for all frames.
+//! Frames that lack their end. Together they need more than the room for all frames.
 
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     for _ in 0..20 * weight.min(5) {
         let mut socket = WebSocket::open(broker.websocket).unwrap();
         socket.stream.set_write_timeout(Some(std::time::Duration::from_millis(200))).ok();
-        // Read as far as there is room.
+        // The broker reads as much as it has room for.
         socket.stream.write_all(&head_of(0x81, 4 << 20)).ok();
         socket.stream.write_all(&text).ok();
         attack.hold(socket);

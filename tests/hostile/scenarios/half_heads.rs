@@ -1,5 +1,5 @@
-//! Connections whose second request begins and goes no further, more than there may be; and the same again
-//! as soon as they are closed.
+//! More connections than are allowed whose second request begins and does not end, and which
+//! reconnect as soon as they are closed.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
 
 fn half(address: std::net::SocketAddr) -> Option<TcpStream> {
     let mut stream = connect(address).ok()?;
-    // One that is not accepted waits, too.
+    // A connection that is not accepted must wait, too.
     stream.set_read_timeout(Some(std::time::Duration::from_millis(200))).ok()?;
     stream.write_all(&request("GET", "/livez", "")).ok()?;
     read_answer(&mut stream).ok()?;

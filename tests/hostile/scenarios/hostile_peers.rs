@@ -1,5 +1,5 @@
-//! Queues that forward to brokers which are hostile: they ping without end, or announce a frame larger than any answer,
-//! before and after they have welcomed the forwarder.
+//! Queues that forward to hostile brokers, which ping without end or announce a frame larger than
+//! any answer, before and after they have welcomed the forwarder.
 
 use serde_json::json;
 
@@ -9,14 +9,14 @@ use super::super::peer::{Flood, HostilePeer, Until};
 use super::super::wire::ask;
 use super::PINGED_BYTES_MAX;
 
-/// Queues that forward to each of them.
+/// Queues that forward to each peer.
 const QUEUES: usize = 5;
 
 pub fn attack(broker: &Broker, _: usize) -> Attack {
     let mut attack = Attack::default();
     attack.takes_at_most(PINGED_BYTES_MAX);
     attack.last(std::time::Duration::from_secs(4));
-    // Their messages stay, and the thread that tries to forward them has a socket of its own.
+    // Their messages stay, and each forwarding thread has a socket of its own.
     attack.may_leave(4 * QUEUES);
     for until in [Until::Upgrade, Until::Welcome] {
         for flood in [Flood::Pings, Flood::Frame] {

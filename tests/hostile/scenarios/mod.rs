@@ -1,4 +1,4 @@
-//! What attackers do, one a file.
+//! The attacks, one per file.
 
 pub mod amqp_deliveries;
 pub mod amqp_floods;
@@ -42,10 +42,11 @@ use super::attacker::Attack;
 use super::broker::Broker;
 use super::wire::{WebSocket, ask};
 
-/// Begins an attack, so many times as large as usual.
+/// Starts an attack that is `weight` times as large as usual.
 pub type Scenario = fn(&Broker, usize) -> Attack;
 
-/// What pings, and frames of brokers that are forwarded to, may make the broker take: it holds nothing of them.
+/// Memory that pings and frames of forwarding destinations may cost the broker, which buffers none
+/// of them.
 const PINGED_BYTES_MAX: u64 = 64 << 20;
 
 /// A queue of the attacker.
@@ -53,8 +54,8 @@ fn queue(broker: &Broker) {
     assert_eq!(ask(broker.http, "PUT", "/$api/v1/queues/attacked", "{}").unwrap().status, 201);
 }
 
-/// Fills it with messages that are as large as may be, of which every second one is longer in JSON: by its escapes, or in
-/// Base64 since it would be far longer by them.
+/// Fills the queue of the attacker with messages of maximum size. Every second one is longer in
+/// JSON: because of escapes, or in Base64 where escapes would be much longer.
 pub fn fill(broker: &Broker, count: usize) {
     queue(broker);
     for part in ["\"", "x", "\u{1}", "x"].into_iter().cycle().take(count) {
@@ -64,7 +65,7 @@ pub fn fill(broker: &Broker, count: usize) {
     }
 }
 
-/// A topic with a subscription and rules that take long to judge, or to explain.
+/// Creates a topic with a subscription and `rules` rules that are slow to judge or to explain.
 fn topic(broker: &Broker, rules: usize, filter: &str) {
     let put = |target: &str, body: &str| {
         let answer = ask(broker.http, "PUT", target, body).unwrap();
@@ -79,8 +80,8 @@ fn topic(broker: &Broker, rules: usize, filter: &str) {
     }
 }
 
-/// A topic with so many rules that take long to judge, and so many clients that send it what all of them are judged
-/// for: it is never done.
+/// Creates a topic with `rules` slow rules, and `clients` clients that publish messages for which
+/// all rules are judged. The topic always has a backlog.
 fn busy_topic(broker: &Broker, rules: usize, clients: usize) -> Attack {
     topic(broker, rules, &format!("p LIKE '%{}b%'", "a".repeat(950)));
     let properties = json!({ "p": "a".repeat(30_000) });
@@ -95,7 +96,7 @@ fn busy_topic(broker: &Broker, rules: usize, clients: usize) -> Attack {
     attack
 }
 
-/// A connection with a link to the attacker's queue.
+/// Opens a connection with a link to the attacker's queue.
 fn attached(broker: &Broker, role: &str) -> WebSocket {
     let mut socket = WebSocket::open(broker.websocket).unwrap();
     let attach = json!({ "link": 1, "path": "attacked", "role": role });

@@ -1,5 +1,6 @@
-//! Messages with thousands of properties on which as many others were set: peeked over WebSocket, received over AMQP,
-//! and forwarded into a topic whose subscriptions have actions, by which their headers are larger than may be.
+//! Messages with thousands of properties on which as many others were set: peeked over WebSocket,
+//! received over AMQP, and forwarded into a topic whose subscriptions have actions, so that their
+//! headers exceed the limit.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,18 +13,19 @@ use super::super::attacker::Attack;
 use super::super::broker::Broker;
 use super::super::wire::{WebSocket, ask};
 
-/// Properties of a message, and those that are set on it: with the actions their header is larger than may be.
+/// Properties of a message, and properties set on it. With those of the actions, the header exceeds
+/// its limit.
 const PROPERTIES: usize = 4_040;
 /// Messages of a queue.
 const MESSAGES: u32 = 16;
 /// Peeks in a frame.
 const PEEKS: u32 = 16;
-/// Those who peek, and those who receive.
+/// Clients that peek, and as many that receive.
 const CLIENTS: usize = 2;
-/// Queues that are forwarded, and subscriptions of the topic that they go to.
+/// Queues that forward, and subscriptions of the topic that they forward to.
 const QUEUES: usize = 2;
 const SUBSCRIPTIONS: usize = 20;
-/// Frames that are never too many.
+/// A window that no test exhausts.
 const ALL: u32 = 1 << 30;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
@@ -58,7 +60,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// A topic whose subscriptions set something on each of their copies.
+/// Creates a topic whose subscriptions set properties on each copy.
 fn topic(broker: &Broker) {
     let put = |target: &str, body: &Json| {
         let answer = ask(broker.http, "PUT", target, &body.to_string()).unwrap();
@@ -76,12 +78,12 @@ fn topic(broker: &Broker) {
     }
 }
 
-/// So many properties, whose names begin so.
+/// `PROPERTIES` properties whose names begin with `with`.
 fn properties(with: char) -> Json {
     (0..PROPERTIES).map(|number| (format!("{with}{number:04}"), json!(true))).collect()
 }
 
-/// A queue full of messages on which as many properties were set as they had.
+/// Creates a queue full of messages on which as many properties were set as they had.
 fn changed(broker: &Broker, path: &str) {
     let target = format!("/$api/v1/queues/{path}");
     let settings = json!({ "maxDeliveryCount": 2_000 }).to_string();
@@ -113,7 +115,7 @@ fn changed(broker: &Broker, path: &str) {
     done(&mut socket, "settle", settle);
 }
 
-/// Asks for all of them many times in a frame, and reads what comes.
+/// Peeks all messages many times in a frame, and reads the answers.
 fn peek(address: SocketAddr) -> io::Result<()> {
     let mut socket = WebSocket::open(address)?;
     socket.ask(2, "attach", &json!({ "link": 1, "path": "peeked", "role": "receiver" }))?;
@@ -130,7 +132,7 @@ fn peek(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes all of them at once, and goes.
+/// Receives all messages at once, then disconnects.
 fn receive(address: SocketAddr, path: &str) -> io::Result<()> {
     let mut client = open(address, ALL)?;
     client.attach(&receiver(0, path))?;

@@ -1,4 +1,4 @@
-//! Messages that each of many rules takes long to judge.
+//! Messages that are slow to judge for each of many rules.
 
 use super::super::attacker::Attack;
 use super::super::broker::Broker;

@@ -1,5 +1,5 @@
-//! Peeks of large messages over both transports, and of as many small ones as one peek shows, pipelined, answers
-//! unread.
+//! Pipelined peeks of large messages over both transports, and peeks of the maximum of small ones,
+//! answers unread.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::super::broker::Broker;
 use super::super::wire::{connect, masked, request};
 use super::{attached, fill};
 
-/// As many as one peek shows (PEK-08).
+/// Maximum of messages in one peek (PEK-08).
 const SMALL: usize = 250;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
@@ -44,7 +44,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// Puts small messages behind the large ones.
+/// Adds small messages after the large ones.
 fn small(broker: &Broker) {
     let mut socket = attached(broker, "sender");
     let messages = vec![json!({ "body": "x" }); SMALL];

@@ -1,4 +1,4 @@
-//! Pings whose pongs are not read, after the hello and before the upgrade's first frame.
+//! Pings whose pongs are not read, after the hello and before the first frame of the upgrade.
 
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
@@ -11,7 +11,8 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack.takes_at_most(PINGED_BYTES_MAX);
     for _ in 0..4 {
         let mut socket = WebSocket::open(broker.websocket).unwrap();
-        // Some 256 MiB, if they are taken: each socket alone is as much as the broker may take.
+        // About 256 MiB, if the broker reads all of it: each socket would exceed the memory of the
+        // broker.
         flood(&mut socket.stream, &pings, 4_000 * weight);
         attack.hold(socket);
     }

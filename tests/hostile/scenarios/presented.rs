@@ -1,6 +1,6 @@
-//! Tokens as long as a frame, which nobody signed, and questions for paths of the same length, of which there is
-//! nothing: what is remembered of who asks, and of what for, is bounded (SEC-08, SEC-15), and so is what a connection
-//! keeps of frames that have passed, of whoever has asked for large messages and taken them.
+//! Unsigned tokens as long as a frame, and requests for absent paths of that length. The memory of
+//! identities and paths is bounded (SEC-08, SEC-15), and so is the buffer that a connection retains
+//! after large frames, for clients that have requested large messages and read them.
 
 use serde_json::json;
 
@@ -9,10 +9,10 @@ use super::super::broker::Broker;
 use super::super::wire::WebSocket;
 use super::{attached, fill};
 
-/// Less than a frame may have.
+/// Less than the maximum of a frame.
 const LONG: usize = 3 << 20;
 const PATHS: u64 = 12;
-/// Twice each, all of them several times what the broker may hold.
+/// Each token is sent twice. Together they exceed the memory of the broker several times.
 const TOKENS: usize = 50;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {

@@ -1,6 +1,7 @@
-//! A few bytes that name thousands of deliveries: over WebSocket frames of requests that each name all of them in one
-//! range, answers unread; over AMQP dispositions of all of them with as many properties as a frame has room for, and
-//! thousands of small ones for what is being settled already.
+//! A few bytes that name thousands of deliveries. Over WebSocket: frames of requests that each name
+//! all of them in one range, answers unread. Over AMQP: dispositions of all of them with as many
+//! properties as fit into a frame, and thousands of small dispositions for deliveries that are
+//! already being settled.
 
 use peeklock_amqp::performative::{Disposition, Performative, Role};
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome};
@@ -14,15 +15,15 @@ use super::super::wire::{WebSocket, ask, masked};
 use super::any_values::changes;
 use super::attached;
 
-/// As many as one request may name, and as one frame may have requests that count as one.
+/// Maximum of deliveries in one request, and of requests in a frame.
 const DELIVERIES: u32 = 4_096;
-/// Of AMQP, for each way.
+/// AMQP clients of each kind.
 const CLIENTS: usize = 2;
-/// Properties that fit into a frame, of which the last has no name.
+/// Properties that fit into a frame. The last one has no name.
 const PROPERTIES: usize = 20_000;
-/// Dispositions that are sent at once.
+/// Dispositions sent in one write.
 const DISPOSITIONS: usize = 2_000;
-/// Frames that are never too many.
+/// A window that no test exhausts.
 const ALL: u32 = 1 << 30;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
@@ -52,7 +53,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// As many messages as one client is to have, with hardly anything in them.
+/// Sends one tiny message for each delivery of a client.
 fn fill(broker: &Broker) {
     let mut socket = attached(broker, "sender");
     let messages = vec![json!({ "body": "x" }); DELIVERIES as usize];
@@ -61,7 +62,7 @@ fn fill(broker: &Broker) {
     assert!(accepted.get("failed").is_none(), "{answer}");
 }
 
-/// A client over WebSocket that has them under lock.
+/// A WebSocket client that has all messages under lock.
 fn renewing(broker: &Broker) -> WebSocket {
     fill(broker);
     let mut socket = attached(broker, "receiver");
@@ -77,8 +78,8 @@ fn renewing(broker: &Broker) -> WebSocket {
     socket
 }
 
-/// A frame of as many requests as it may have, of which each names all of them: as they are, and in a transaction that
-/// there is not.
+/// Frame with the maximum of requests, each of which names all deliveries: half of them plain, half
+/// in a transaction that does not exist.
 fn renewals() -> Vec<u8> {
     let renew = json!({ "link": 1, "ranges": [[1, DELIVERIES]] });
     let in_transaction = json!({ "transaction": 1, "renew": renew });
@@ -90,7 +91,7 @@ fn renewals() -> Vec<u8> {
     masked(0x81, json!({ "seen": 0, "requests": requests }).to_string().as_bytes())
 }
 
-/// A client over AMQP that has as many under lock, and the number of the first.
+/// An AMQP client that has as many messages under lock, and the number of its first delivery.
 fn receiving(broker: &Broker) -> (Amqp, u32) {
     fill(broker);
     let mut client = open(broker.amqp, ALL).unwrap();
@@ -110,7 +111,7 @@ fn receiving(broker: &Broker) -> (Amqp, u32) {
     (client, first.unwrap())
 }
 
-/// What is said of all of them.
+/// Disposition of all deliveries from `first` with this state.
 fn all_of(first: u32, state: DeliveryState) -> Disposition {
     Disposition {
         role: Role::Receiver,

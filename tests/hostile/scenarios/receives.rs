@@ -1,4 +1,5 @@
-//! Readers over HTTP that do not read: each pipelines receives of large messages, under lock and for good.
+//! Clients over HTTP that do not read. Each pipelines receives of large messages, under lock and
+//! with receive-and-delete.
 
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;

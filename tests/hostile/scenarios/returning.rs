@@ -1,5 +1,5 @@
-//! All but the end of something large, over each transport, by clients that come back as soon as they are closed: more
-//! than the room for it, as long as it lasts.
+//! Everything but the end of something large, over each transport, by clients that reconnect as
+//! soon as they are closed. Together they always need more than the room.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,10 +11,10 @@ use super::super::broker::Broker;
 use super::super::wire::{WebSocket, connect, head_of};
 use super::queue;
 
-/// Of each transport: with a megabyte each more than its room.
+/// Clients of each transport: with a megabyte each they exceed its room.
 const CLIENTS: usize = 20;
 const BYTES: usize = 1_000_000;
-/// Who was not closed by then tries anew.
+/// A client that was not closed after this time starts again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {

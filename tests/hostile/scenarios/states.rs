@@ -1,5 +1,5 @@
-//! Large states of sessions, each asked for again and again over one connection, and many large deferred messages by
-//! one request, answers unread.
+//! Large session states, each requested again and again over one connection, and many large
+//! deferred messages in one request, answers unread.
 
 use serde_json::{Value as Json, json};
 
@@ -8,15 +8,15 @@ use super::super::broker::Broker;
 use super::super::wire::{WebSocket, ask, masked};
 use super::{attached, fill};
 
-/// Together they are larger than what an attack may take.
+/// Together these messages are larger than the memory that an attack may use.
 const DEFERRED: u64 = 300;
-/// So many are not too many for one request.
+/// Number of messages that one request may ask for.
 const FEW: u64 = 4;
 const STATE_BYTES: usize = 900_000;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
     defer_all(broker);
-    // Before anything is asked for that holds room.
+    // The sessions are set up before requests take the room.
     let holders = holders(broker, 20 * weight.min(5));
     let receivers = (0..25).map(|_| attached(broker, "receiver")).collect::<Vec<_>>();
     let mut attack = Attack::default();
@@ -25,7 +25,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         flood(&mut socket.stream, &frame, 1);
         attack.hold(socket);
     }
-    // All at once are refused; of what is not, each asks for others.
+    // A request for all messages is refused. Each client then requests a few different ones.
     let all = frame_of((10..20).map(|id| by_numbers(id, 1, DEFERRED)));
     for (first, mut socket) in (1..).step_by(12).zip(receivers) {
         flood(&mut socket.stream, &all, 1);
@@ -36,7 +36,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-/// Who holds a session with a large state, each another.
+/// Clients that each hold a different session with a large state.
 fn holders(broker: &Broker, count: usize) -> Vec<WebSocket> {
     let sessions = r#"{"requiresSession":true}"#;
     let created = ask(broker.http, "PUT", "/$api/v1/queues/stateful", sessions).unwrap();
@@ -53,7 +53,7 @@ fn holders(broker: &Broker, count: usize) -> Vec<WebSocket> {
     (0..count).map(hold).collect()
 }
 
-/// Fills the queue of the attacker with large messages, and defers them.
+/// Fills the queue of the attacker with large messages and defers them.
 fn defer_all(broker: &Broker) {
     fill(broker, usize::try_from(DEFERRED).unwrap());
     let mut socket = attached(broker, "receiver");
@@ -76,7 +76,7 @@ fn frame_of(requests: impl Iterator<Item = Json>) -> Vec<u8> {
     masked(0x81, json!({ "seen": 0, "requests": requests }).to_string().as_bytes())
 }
 
-/// Asks for something that has to be done.
+/// Sends a request that must succeed.
 fn done(socket: &mut WebSocket, operation: &str, body: &Json) -> Json {
     let answer = socket.ask(5, operation, body).unwrap();
     assert!(answer.get("error").is_none(), "{operation}: {answer}");

@@ -1,4 +1,5 @@
-//! Peeks of large messages in JSON by many connections, answers unread: several times the room that there is by default.
+//! Peeks of large messages in JSON over many connections, answers unread: several times the default
+//! room.
 
 use serde_json::json;
 
@@ -7,9 +8,9 @@ use super::super::broker::Broker;
 use super::super::wire::masked;
 use super::{attached, fill};
 
-/// Each may hold 2 MiB and a message.
+/// Each connection may hold 2 MiB and a message.
 const CLIENTS: usize = 160;
-/// What a broker with default settings may take for all of them.
+/// Memory that a broker with default settings may use for all of them.
 const UNREAD_BYTES_MAX: u64 = 128 << 20;
 
 pub fn attack(broker: &Broker, _: usize) -> Attack {

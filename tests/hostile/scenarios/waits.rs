@@ -1,5 +1,6 @@
-//! Receives that wait for days, and behind them, in one frame, one that does not wait and as many requests as there may
-//! be: more than the room of all transports together, if they wait for the first ones.
+//! Receives that wait for days, followed in the same frame by one that does not wait and the
+//! maximum of requests. If these wait for the first ones, they need more than the room of all
+//! transports.
 
 use serde_json::{Value as Json, json};
 

@@ -1,6 +1,7 @@
-//! Tokens and passwords that are wrong, at most ten thousand a second in the long round, each on a connection of its own. Half of
-//! their clients go at once, half wait for the answer, which is held back (SEC-26), as long as the attacker has room
-//! for open connections. Besides, some clients keep their connections and show one wrong token after the other.
+//! Wrong tokens and passwords, up to ten thousand a second in the long round, each on a new
+//! connection. Half of the clients disconnect immediately. The others wait for the answer, which
+//! the broker delays (SEC-26), if the attacker has room for open connections. In addition, some
+//! clients keep their connections and present one wrong token after another.
 
 mod kept;
 
@@ -18,12 +19,13 @@ use super::super::broker::Broker;
 use super::super::wire::connect;
 
 const THREADS: u32 = 2;
-/// In a second.
+/// Attempts per second.
 const USUAL_COUNT: u32 = 1_000;
 const LONG_COUNT: u32 = 10_000;
-/// How many wait for their answers at the same time, of each thread: the oldest of more makes room, answered or not.
+/// Maximum of connections of each thread that wait for an answer. The oldest is closed to make
+/// room, answered or not.
 const WAITING_COUNT: usize = 200;
-/// The longest round goes on for so long.
+/// Duration of the longest round.
 const LASTING: Duration = Duration::from_secs(60);
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
@@ -61,8 +63,8 @@ fn try_it(address: SocketAddr, said: &[u8]) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Leaves those that were answered, the oldest first, and what there is no room for. Answers are held back about equally
-/// long, so that few come out of turn.
+/// Closes answered connections, the oldest first, and those over the maximum. Answers are delayed
+/// for about the same time, so few arrive out of order.
 fn leave_answered(waiting: &mut VecDeque<TcpStream>) {
     while let Some(oldest) = waiting.front_mut() {
         if !is_closed(oldest) && waiting.len() <= WAITING_COUNT {
@@ -72,7 +74,7 @@ fn leave_answered(waiting: &mut VecDeque<TcpStream>) {
     }
 }
 
-/// Whether the broker has answered, which closes the connection, whatever it has said before.
+/// Whether the broker has answered: it then closes the connection.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let mut said = [0; 1 << 10];
     loop {
@@ -84,7 +86,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// A token of a policy that there is, with a signature that is not its; one for each number.
+/// A token of an existing policy with a wrong signature, different for each number.
 fn wrong(number: u32) -> String {
     let signature = "bm90IGEgc2lnbmF0dXJlIG9mIGFueWJvZHkgYXQgYWxsISE%3D";
     let expiry = 4_102_444_800 + u64::from(number);
@@ -102,7 +104,7 @@ fn token() -> Vec<u8> {
     head.into_bytes()
 }
 
-/// A login with the name of a policy and a password that is not its key.
+/// A login with the name of a policy and a wrong key.
 fn password() -> Vec<u8> {
     let mut frames = Frames::default();
     frames.say_header(Protocol::Sasl);

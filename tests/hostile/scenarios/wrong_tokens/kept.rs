@@ -1,5 +1,6 @@
-//! Wrong tokens on connections that are kept: one `authenticate` after the other over WebSocket, one token after the other at
-//! `$cbs` over AMQP, each as soon as the one before was answered. Each is another text, of which nothing is remembered.
+//! Wrong tokens on connections that stay open: one `authenticate` after another over WebSocket, one
+//! token after another at `$cbs` over AMQP, each as soon as the previous one is answered. Each
+//! token is a new text, of which the broker remembers nothing.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,19 +15,20 @@ use crate::attacker::Attack;
 use crate::broker::Broker;
 use crate::wire::{WebSocket, masked};
 
-/// Connections over each way in. An answer is held back for a second at most (SEC-26), so each tries at least so often.
+/// Connections for each transport. An answer is delayed for at most a second (SEC-26), so each
+/// connection tries at least once a second.
 const COUNT: usize = 16;
-/// How often it is looked for answers.
+/// Interval between checks for answers.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How clients of a kind open their connections, up to where they may try, and what an attempt is.
+/// How clients of a transport open a connection, and the bytes of an attempt.
 struct Way {
     address: SocketAddr,
     open: fn(SocketAddr) -> io::Result<TcpStream>,
     attempt: fn(u32) -> Vec<u8>,
 }
 
-/// A connection, with how often it has tried.
+/// A connection and the number of its attempts.
 struct Kept {
     stream: TcpStream,
     count: u32,
@@ -39,7 +41,7 @@ pub fn add(attack: &mut Attack, broker: &Broker) {
         let mut clients: Vec<Kept> = Vec::new();
         attack.repeat(move || {
             clients.retain_mut(|client| client.try_again(&way).is_ok());
-            // One at a time: who is closed comes again as others do.
+            // One connection at a time: a closed one reconnects like any client.
             if clients.len() < COUNT
                 && let Ok(client) = Kept::open(&way)
             {
@@ -59,7 +61,7 @@ impl Kept {
         Ok(client)
     }
 
-    /// Tries again if something was answered since. Fails when the connection has ended.
+    /// Tries again if an answer has arrived. Fails when the connection has ended.
     fn try_again(&mut self, way: &Way) -> io::Result<()> {
         let mut is_answered = false;
         let mut said = [0; 4 << 10];
@@ -82,7 +84,7 @@ impl Kept {
 }
 
 fn open_websocket(address: SocketAddr) -> io::Result<TcpStream> {
-    // It is welcomed, whatever its token: what that is worth is said when something is asked.
+    // The welcome does not depend on the token. The token is judged when a request needs a right.
     let socket = WebSocket::open_with(address, &json!({ "token": wrong(u32::MAX) }))?;
     Ok(socket.stream)
 }
