@@ -1,4 +1,4 @@
-//! The configuration: what is wrong with one is said with its source; `config`, and the help.
+//! The configuration: errors name their source; `config`, and the help.
 
 use crate::{peeklock, run};
 
@@ -28,7 +28,8 @@ fn wrong_values_are_refused_with_their_source() {
     assert!(log.contains("PEEKLOCK__LIMITS__LOCK_DURATION_MAX"), "{log}");
 }
 
-/// A variable is named whole, also where another source sets a value of the same section, and in an unknown section.
+/// Errors name a variable completely, also if another source sets a value of the same section, and
+/// in an unknown section.
 #[test]
 fn wrong_variables_are_named_whole() {
     let config = "[limits]\nconnection_inbound_count_max = 7\n";

@@ -1,5 +1,5 @@
-//! Does the program start, say what it does, refuse what is wrong, and stop in order?
-//! Runs the built program as people do.
+//! The program starts, reports its addresses, refuses invalid settings, and stops in order. The
+//! tests run the built program.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod configuration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const FREE_PORT: &str = "127.0.0.1:0";
 
-/// A directory of its own for one test, without a `peeklock.toml` unless the test writes one.
+/// A directory for one test, without a `peeklock.toml` unless the test writes one.
 fn directory(test: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join(test);
     if directory.exists() {
@@ -26,7 +26,7 @@ fn directory(test: &str) -> PathBuf {
     directory
 }
 
-/// The program in that directory, without settings of the surroundings.
+/// The program in that directory, without settings from the environment.
 fn peeklock(test: &str, config: &str, arguments: &[&str]) -> Command {
     let directory = directory(test);
     if !config.is_empty() {
@@ -47,7 +47,7 @@ fn run(mut command: Command) -> (i32, String, String) {
     (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// A broker that is ready; killed if the test forgets it.
+/// A broker that is ready; killed when it is dropped.
 struct Server {
     child: Child,
     banner: BufReader<ChildStdout>,
@@ -56,12 +56,12 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it and reads the banner up to the line of the listener.
+    /// Starts a broker and reads the banner up to the line of the HTTP listener.
     fn start(command: Command) -> Self {
         Self::start_logging_to(command, Stdio::piped())
     }
 
-    /// The same with another place for its log, which may be large.
+    /// Starts a broker with a file as its log, which may be large.
     fn start_logging_to(mut command: Command, log: Stdio) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut banner = BufReader::new(child.stdout.take().unwrap());
@@ -83,7 +83,7 @@ impl Server {
         Self { child, banner, read, address }
     }
 
-    /// Where the commands of the program reach it, which the banner says further down.
+    /// URL for the commands of the program, which comes later in the banner.
     fn websocket(&mut self) -> String {
         loop {
             let begin = self.read.len();
@@ -94,12 +94,12 @@ impl Server {
         }
     }
 
-    /// Asks and returns the status line's code and the whole answer.
+    /// Sends a request. Returns the status code and the whole answer.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.ask_with("", method, path, body)
     }
 
-    /// The same with more lines of the head.
+    /// Sends a request with additional header lines.
     fn ask_with(&self, head: &str, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -120,7 +120,7 @@ impl Server {
         self.ask("GET", path, "")
     }
 
-    /// Sends a signal; returns the exit code, the whole of standard output, and the log.
+    /// Sends a signal. Returns the exit code, all of standard output, and the log.
     fn stop(mut self, signal: &str) -> (i32, String, String) {
         let kill = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
         assert!(kill.unwrap().success());
@@ -136,7 +136,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The reference of the command line: it lists the commands and options that the program has, and no others.
+//! The reference of the command line lists exactly the commands and options of the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 

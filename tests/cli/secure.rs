@@ -1,4 +1,4 @@
-//! Who gets in, what those are told who do not, and what is in the log of it.
+//! Access: which clients are admitted, the errors for the others, and the log entries.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -48,15 +48,16 @@ fn without_anonymous_access_clients_are_told_how_to_get_in() {
     assert_eq!(server.get("/readyz").0, 200);
 }
 
-/// SEC-17, SEC-25, HTP-02: the first key is in a file that its owner alone reads; a policy is created with nothing to show, and
-/// from then on only a token lets anybody in, also after a restart. The file follows the key.
+/// SEC-17, SEC-25, HTP-02: the first key is in a file that only its owner can read. Anonymous
+/// access creates the first policy and then ends: only a token gives access, also after a restart.
+/// The file follows the key.
 #[test]
 fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     use std::os::unix::fs::PermissionsExt as _;
     let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
     let first = peeklock("first-key", "", &flags);
     let directory = first.get_current_dir().unwrap().to_owned();
-    // In the directory as it is then.
+    // Runs a command in the same directory.
     let again = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
         command.args(arguments).current_dir(&directory).stdin(Stdio::null());
@@ -99,7 +100,7 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     let regenerate = "/$api/v1/policies/RootManageSharedAccessKey/regenerate";
     assert_eq!(ask("POST", regenerate, r#"{"key": "primary"}"#).0, 200);
     assert_eq!(ask("POST", "/orders/messages", "one").0, 401);
-    // Whoever asked is answered before it is written.
+    // The client gets its answer before the file is written.
     let until = Instant::now() + Duration::from_secs(20);
     while std::fs::read_to_string(&file).unwrap() == string {
         assert!(Instant::now() < until, "the file has the key from before");
@@ -116,7 +117,8 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     assert!(log.contains("--data-dir"), "{log}");
 }
 
-/// SEC-10, SEC-12: a token is signed for an entity and for a time, and for no entity that the connection string leaves out.
+/// SEC-10, SEC-12: a token is signed for an entity and a time, and only for entities that the
+/// connection string covers.
 #[test]
 fn a_token_is_for_an_entity_and_for_a_time() {
     let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n\
@@ -153,7 +155,7 @@ fn a_token_is_for_an_entity_and_for_a_time() {
     assert_eq!(code, 2, "{log}");
 }
 
-/// SEC-13: with `security.strict_audience` a token is for a host that the configuration names.
+/// SEC-13: with `security.strict_audience` a token must name a host of the configuration.
 #[test]
 fn a_strict_audience_is_a_host_of_the_configuration() {
     let config = "[security]\nallow_anonymous = false\nstrict_audience = true\n\
@@ -173,8 +175,8 @@ fn a_strict_audience_is_a_host_of_the_configuration() {
     }
 }
 
-/// TLS-03: handshakes that come to nothing are counted by cause: what is no TLS, and half of one that has had its time. Those
-/// about which somebody has to do something are in the log at the level that an operator has.
+/// TLS-03: failed handshakes are counted by cause, such as bytes that are not TLS and handshakes
+/// that time out. Failures that need action are logged at the default level.
 #[test]
 fn handshakes_that_come_to_nothing_are_counted() {
     let config = "[tls]\nenabled = true\nhandshake_timeout = \"1s\"\n";
@@ -209,7 +211,7 @@ fn handshakes_that_come_to_nothing_are_counted() {
         }
         assert!(Instant::now() < until, "{page}");
     }
-    // A client that does not trust the certificate, which it says by an alert.
+    // A client that does not trust the certificate reports that with an alert.
     let mut stranger = Command::new("curl");
     stranger.args(["-sS", "--noproxy", "*", &format!("https://{address}/livez")]);
     let (code, _, errors) = run(stranger);
@@ -223,9 +225,10 @@ fn handshakes_that_come_to_nothing_are_counted() {
     }
 }
 
-/// SEC-08, SEC-14, SEC-22: who may not do what he asks is in the log at the level that an operator has, with the cause, the policy,
-/// where he comes from and the id that he was told; counted by that cause; and whatever is logged, of a whole run in which keys are
-/// set, told and changed and tokens are good and bad, over every way in, no key, signature or token is in it.
+/// SEC-08, SEC-14, SEC-22: a denied request is logged at the default level with the cause, the
+/// policy, the client's address and the tracking id of the answer, and counted by cause. In a whole
+/// run in which keys are set, shown and changed and tokens are valid and invalid, over every
+/// transport and at any level, the log never contains a key, signature or token.
 #[test]
 fn refusals_are_in_the_log_and_no_secret_is() {
     use base64::Engine as _;
@@ -259,7 +262,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
         let ask = |token: &str, method: &str, path: &str, body: &str| {
             server.ask_with(&format!("Authorization: {token}\r\n"), method, path, body)
         };
-        // Keys that are set, told and changed.
+        // Keys that are set, shown and changed.
         let [first, second, third, fourth] = KEYS;
         let made = format!(
             r#"{{"rights": ["Send"], "primaryKey": "{first}", "secondaryKey": "{second}"}}"#
@@ -276,7 +279,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
              <PrimaryKey>{fourth}</PrimaryKey></AuthorizationRule></AuthorizationRules></QueueDescription></content></entry>"
         );
         assert_eq!(ask(&of_root, "PUT", "/atom?api-version=2021-05", &entry).0, 201);
-        // Tokens that are good, and tokens and keys that are not.
+        // Valid tokens, and invalid tokens and keys.
         let good = sign("team", first, "sb://x/orders", never);
         assert_eq!(ask(&good, "POST", "/orders/messages", "one").0, 201);
         let bearer = "Bearer eyJhbGciOiJSUzI1NiJ9.c2VjcmV0LWNsYWltcw.c2VjcmV0LXNpZ25hdHVyZQ";
@@ -284,7 +287,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
         let refused = [
             ("right", good.clone(), receive),
             ("signature", sign("team", WRONG, "sb://x/orders", never), receive),
-            // What is no policy's name may be a key in the wrong place.
+            // A name that is no policy may be a key in the wrong place.
             ("signature", sign("nobody", WRONG, "sb://x/orders", never), receive),
             ("signature", sign(second, WRONG, "sb://x/orders", never), receive),
             ("expired", sign("team", first, "sb://x/orders", past), receive),
@@ -308,7 +311,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
             secrets.extend(signature.map(str::to_owned));
         }
         secrets.extend(["c2VjcmV0", "secret-long"].map(str::to_owned));
-        // Over WebSocket, and by a key over AMQP.
+        // Over WebSocket, and with a key over AMQP.
         let wrong = own.replace(root, WRONG);
         for (string, expected) in [(own, 0), (&wrong, 1)] {
             let mut list = Command::new(env!("CARGO_BIN_EXE_peeklock"));
@@ -338,7 +341,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
             let mut header = [0; 8];
             stream.read_exact(&mut header).unwrap();
             assert_eq!(&header, b"AMQP\x03\x01\x00\x00");
-            // The mechanisms, and then the outcome: 0 is good, 1 is not.
+            // The mechanisms and then the outcome: 0 is success, 1 is not.
             loop {
                 let mut length = [0; 4];
                 stream.read_exact(&mut length).unwrap();
@@ -372,7 +375,8 @@ fn refusals_are_in_the_log_and_no_secret_is() {
             let lines = log.lines().filter(|line| line.contains("WARN") && line.contains(text));
             lines.count()
         };
-        // Of what was told, all that named the policy that there is, and nothing else; over the other ways in it was another one.
+        // Entries name only the existing policy. Over the other transports the root policy was
+        // used.
         assert_eq!(warned("policy=\"team\""), 4, "{log}");
         let of_others = warned("policy=\"RootManageSharedAccessKey\"");
         assert!(of_others >= 2, "over WebSocket and over AMQP: {log}");
@@ -391,9 +395,9 @@ fn refusals_are_in_the_log_and_no_secret_is() {
     }
 }
 
-/// SEC-22, ADM-05: who shows the health a token that is not good gets what strangers get, and is counted and told in
-/// the log as anywhere else, or keys could be tried there without a line. A good one that gives too little is no
-/// attempt, nor is none.
+/// SEC-22, ADM-05: a request for the health with an invalid token gets the answer for strangers,
+/// and is counted and logged like anywhere else. Otherwise keys could be tried there without a
+/// trace. A valid token with too few rights is no attempt, nor is a missing token.
 #[test]
 fn a_bad_token_at_the_health_is_told_as_anywhere_else() {
     const KEYS: [&str; 2] = [
@@ -429,7 +433,7 @@ fn a_bad_token_at_the_health_is_told_as_anywhere_else() {
     let (code, answer) = server.get("/health");
     assert_eq!(code, 200);
     assert!(answer.ends_with(&told_to_strangers.1), "{answer}");
-    // What is not told.
+    // A token without the right is not logged.
     assert_eq!(health(&sign("sender", primary, "sb://x", never)), told_to_strangers);
     let bad = [
         ("signature", sign(root_name, WRONG, "sb://x", never)),
@@ -454,8 +458,8 @@ fn a_bad_token_at_the_health_is_told_as_anywhere_else() {
     assert_eq!(count(&log, " refused "), bad.len(), "{log}");
 }
 
-/// SEC-27, SEC-28, SEC-30, HTP-02: the program takes tokens of the issuer that its configuration names, over HTTP and WebSocket,
-/// beside those that are signed with keys of policies.
+/// SEC-27, SEC-28, SEC-30, HTP-02: the program accepts tokens of the configured issuer over HTTP
+/// and WebSocket, in addition to tokens that are signed with keys of policies.
 #[test]
 fn tokens_of_an_identity_provider_are_taken() {
     use peeklock_auth_jwt::testing::{IssuerKey, key_set};

@@ -1,4 +1,4 @@
-//! Serving: what it says, what it finds again, how it stops.
+//! Serving: the banner, stored data after a restart, and the stop.
 
 use std::io::BufRead as _;
 use std::net::TcpListener;
@@ -26,8 +26,9 @@ fn serves_says_where_and_stops_in_order() {
     assert!(log.contains("SIGTERM") && log.contains("stopped"), "{log}");
 }
 
-/// QUO-05: a disk below its floor is in the log from the start, in the probes, in the metrics, and in the error of a send
-/// with its directory, its free bytes, the floor and the setting; the broker stays ready.
+/// QUO-05: a disk below its floor is reported in the log from the start, in the probes, in the
+/// metrics, and in the error of a send with the directory, its free bytes, the floor and the
+/// setting. The broker stays ready.
 #[test]
 fn a_full_disk_is_reported_everywhere() {
     let floor = 1_u64 << 60;
@@ -61,13 +62,13 @@ fn a_full_disk_is_reported_everywhere() {
     assert!(log.contains("is too small"), "{log}");
 }
 
-/// The allocator is told to give back soon what is free, and does as it is told (decision 35); one that was told otherwise is
-/// left alone.
+/// The program configures the allocator to return free memory early, and it does so (decision 35).
+/// Settings of the user take precedence.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
 fn the_allocator_is_told_to_give_back_soon() {
     let names = ["_RJEM_MALLOC_CONF", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
-    // What it is told, and whether threads of it give back.
+    // Settings of the allocator in the environment, and whether its background threads run.
     let told = |test: &str, set: Option<(&str, &str)>| {
         let flags = ["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT];
         let mut command = peeklock(test, "", &[&flags[..], &["--amqp", FREE_PORT]].concat());
@@ -129,7 +130,7 @@ fn a_store_in_memory_is_announced() {
     assert!(out.contains("messages are lost when this process ends"), "{out}");
 }
 
-/// Messages and queues are there again after a stop and after a kill; a second process is refused.
+/// Messages and queues exist again after a stop and after a kill. A second process is refused.
 #[test]
 fn a_restart_finds_what_was_there() {
     let command = |name| {
@@ -170,7 +171,7 @@ fn a_restart_finds_what_was_there() {
     assert!(out.contains("journal in here, durable at acknowledgement"), "{out}");
     let server = Server::start(again());
     assert_eq!(server.ask("POST", "/orders/messages", "second").0, 201);
-    // SIGKILL: what was acknowledged is there though nobody closed anything.
+    // SIGKILL: acknowledged messages are stored although no file was closed in order.
     let mut killed = server;
     killed.child.kill().unwrap();
     killed.child.wait().unwrap();
@@ -183,7 +184,7 @@ fn a_restart_finds_what_was_there() {
     assert_eq!(server.ask("DELETE", "/orders/messages/head?timeout=0", "").0, 204);
 }
 
-/// What the banner proposes, as it stands there.
+/// The commands that the banner proposes work unchanged.
 #[test]
 fn the_steps_of_the_banner_work() {
     let mut server = Server::start(peeklock(
@@ -209,7 +210,7 @@ fn the_steps_of_the_banner_work() {
         (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
     assert!(script.status.success(), "{out}\n{log}");
     assert!(out.contains("peeklock_messages_accepted_total"), "{out}");
-    // That of the last step itself is open.
+    // The connection of the last step itself is open.
     let open = out.lines().find_map(|line| {
         line.strip_prefix("peeklock_connections{transport=\"http\"} ")?.parse::<u32>().ok()
     });

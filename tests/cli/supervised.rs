@@ -1,4 +1,4 @@
-//! What watches over a broker: a service manager, and `health`.
+//! Supervision of a broker: a service manager, and `health`.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::{FREE_PORT, Server, peeklock, run};
 
-/// What a service manager is told: that the store is being opened, that clients are served, that the broker turns, that it
-/// stops.
+/// The service manager is notified that the store is being opened, that clients are served, that
+/// the broker is alive, and that it stops.
 #[cfg(unix)]
 #[test]
 fn a_service_manager_is_told_of_start_turns_and_stop() {
@@ -18,7 +18,7 @@ fn a_service_manager_is_told_of_start_turns_and_stop() {
         "",
         &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
     );
-    // Names of sockets are short.
+    // Names of sockets must be short.
     let name = format!("peeklock-{}.notify", std::process::id());
     let path = std::env::temp_dir().join(name);
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -53,7 +53,7 @@ fn health_asks_whether_a_broker_can_work() {
     let asked = |url: &str| run(peeklock("health_asked", "", &["health", "--url", url]));
     let (code, out, errors) = asked(&url);
     assert_eq!((code, out.as_str()), (0, "ready\n"), "{errors}");
-    // Something else is there.
+    // Another service listens there.
     let (code, _, errors) = asked(&format!("{url}0000"));
     assert_eq!(code, 2, "{errors}");
     let silent = TcpListener::bind(FREE_PORT).unwrap();
@@ -67,7 +67,8 @@ fn health_asks_whether_a_broker_can_work() {
     drop(server);
 }
 
-/// Without another address, it asks the broker of `PEEKLOCK_URL`, as other commands do; a data directory goes before it.
+/// Without an address, `health` asks the broker of `PEEKLOCK_URL`, as other commands do. A data
+/// directory takes precedence.
 #[test]
 fn health_asks_the_broker_of_peeklock_url() {
     let flags = ["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
@@ -92,8 +93,8 @@ fn health_asks_the_broker_of_peeklock_url() {
     assert!(code == 2 && errors.contains("PEEKLOCK_URL: `nonsense`"), "{code} {errors}");
 }
 
-/// TLS-05, ADM-05: without being told where, it asks the broker of its data directory, wherever that serves HTTP and whether with TLS or
-/// without, as in a container that was configured otherwise than the image.
+/// TLS-05, ADM-05: without an address, `health` asks the broker of its data directory at its HTTP
+/// address, with TLS or without, as in a container that is configured differently from the image.
 #[test]
 fn health_finds_the_broker_of_its_data_directory() {
     for tls in [&[][..], &["--tls"]] {
@@ -120,14 +121,14 @@ fn health_finds_the_broker_of_its_data_directory() {
     }
 }
 
-/// Where the broker of its data directory serves HTTP cannot be read: it asks nobody else instead, who may be at the usual
-/// address, and says which file that is and how to do without.
+/// If the HTTP address of the broker of its data directory cannot be read, `health` asks no other
+/// broker, which might be at the default address. It reports the file and the alternative.
 #[test]
 fn health_asks_nobody_else_where_it_cannot_read() {
     let mut command = peeklock("health_unread", "", &["health", "--data-dir", "kept"]);
     command.env_remove("PEEKLOCK_HEALTH_URL");
     let file = command.get_current_dir().unwrap().join("kept/http-url");
-    // A directory in its place cannot be read by root either.
+    // Even root cannot read a directory as a file.
     std::fs::create_dir_all(file).unwrap();
     let (code, _, errors) = run(command);
     assert_eq!(code, 2, "{errors}");

@@ -1,4 +1,4 @@
-//! A broker of the built program, in memory, on free ports; ended with the test.
+//! A broker process of the built program, in memory, on free ports. It ends with the test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,12 +22,12 @@ impl Broker {
         Self::start_with(address, &[])
     }
 
-    /// A broker with settings of the environment.
+    /// Starts a broker with settings in environment variables.
     pub fn start_with(address: &str, settings: &[(&str, &str)]) -> Self {
         Self::serve(&["--ephemeral", "--ws", address, "--amqp", "127.0.0.1:0"], settings)
     }
 
-    /// A broker that keeps what it has in a directory.
+    /// Starts a broker that stores its data in a directory.
     pub fn start_in(directory: &str, settings: &[(&str, &str)]) -> Self {
         Self::serve(
             &["--data-dir", directory, "--ws", "127.0.0.1:0", "--amqp", "127.0.0.1:0"],
@@ -60,7 +60,7 @@ impl Broker {
         Self { child, url, http }
     }
 
-    /// A broker with a queue `orders`.
+    /// Starts a broker with a queue `orders`.
     pub fn with_queue(properties: &[&str]) -> Self {
         let broker = Self::start();
         let mut arguments = vec!["queue", "create", "orders"];
@@ -73,7 +73,7 @@ impl Broker {
         self.url.split_once("://").unwrap().1
     }
 
-    /// Its page of metrics.
+    /// Reads the metrics page.
     pub fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         let host = &self.http;
@@ -84,26 +84,26 @@ impl Broker {
         page
     }
 
-    /// The program, told to talk to this broker.
+    /// Runs the program against this broker.
     pub fn program(&self, arguments: &[&str]) -> Program {
         Program::new(arguments).variable("PEEKLOCK_URL", &self.url)
     }
 
-    /// Runs it; it must succeed. Returns standard output.
+    /// Runs a command that must succeed. Returns standard output.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let ended = self.program(arguments).run();
         assert_eq!(ended.code, 0, "{arguments:?}\n{}\n{}", ended.out, ended.log);
         ended.out
     }
 
-    /// Runs it; it must end with this code. Returns both outputs.
+    /// Runs a command that must end with this code. Returns standard output and standard error.
     pub fn ends(&self, code: i32, arguments: &[&str]) -> (String, String) {
         let ended = self.program(arguments).run();
         assert_eq!(ended.code, code, "{arguments:?}\n{}\n{}", ended.out, ended.log);
         (ended.out, ended.log)
     }
 
-    /// Sends bodies, one message each.
+    /// Sends one message for each body.
     pub fn send(&self, queue: &str, bodies: &[&str]) {
         let ended =
             self.program(&["send", queue, "--lines"]).input(bodies.join("\n").as_bytes()).run();
@@ -136,13 +136,13 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// Body and failed deliveries, to compare with.
+/// Expected body and number of failed deliveries.
 pub fn body(text: &str, count: u64) -> (String, u64) {
     (text.to_owned(), count)
 }

@@ -1,4 +1,4 @@
-//! `peeklock context`, and which broker a command talks to
+//! `peeklock context`, and the choice of the broker for a command
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::broker::Broker;
 use super::program::{Ended, Program};
 
-/// A configuration directory of its own.
+/// A separate configuration directory.
 struct Home(PathBuf);
 
 impl Home {
@@ -69,7 +69,7 @@ fn contexts_are_added_used_listed_shown_and_removed() {
     assert_eq!(home.run(&["context", "remove", "prod"]).code, 4);
 }
 
-/// Which broker, and in what form to answer, may be said before the command.
+/// The options for the broker and the output format may precede the command.
 #[test]
 fn options_of_the_connection_stand_before_the_command_too() {
     let broker = Broker::with_queue(&[]);
@@ -89,7 +89,7 @@ fn options_of_the_connection_stand_before_the_command_too() {
     assert!(ended.log.contains("unexpected argument '--url'"), "{}", ended.log);
 }
 
-/// Each over the ones behind it: flag, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the one in use.
+/// Precedence from highest to lowest: flag, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use.
 #[test]
 fn the_nearest_word_names_the_broker() {
     let broker = Broker::with_queue(&[]);
@@ -138,7 +138,8 @@ fn what_is_wrong_with_a_context_is_named() {
     let ended = home.program(&["queue", "list"]).variable("PEEKLOCK_URL", "nonsense").run();
     assert_eq!(ended.code, 2);
     assert!(ended.log.contains("PEEKLOCK_URL: `nonsense`"), "{}", ended.log);
-    // What nobody can read is not passed over: the command would talk to another broker.
+    // A variable that is not UTF-8 is an error. If it were ignored, the command would connect to
+    // another broker.
     for name in ["PEEKLOCK_TOKEN", "PEEKLOCK_CONNECTION_STRING", "PEEKLOCK_URL", "PEEKLOCK_CONTEXT"]
     {
         let ended =

@@ -2,7 +2,8 @@
 
 use super::broker::{Broker, body};
 
-/// A queue with dead letters `a` to `d`: odd ones have expired, even ones failed.
+/// A broker with a queue with dead letters `a` to `d`. Those with odd sequence numbers have
+/// expired, the others failed.
 fn broker() -> Broker {
     let broker = Broker::with_queue(&[
         "--max-delivery-count",
@@ -16,7 +17,7 @@ fn broker() -> Broker {
         while broker.peek("orders/$deadletterqueue").last().map(|m| m["body"] == expiring)
             != Some(true)
         {
-            // Expiry is done when somebody asks.
+            // Messages expire when the queue is read.
             broker.program(&["receive", "orders"]).run();
         }
         broker.ok(&["send", "orders", failing, "--id", failing]);
@@ -54,7 +55,7 @@ fn dead_letters_are_listed_with_reasons_and_chosen_by_them() {
     broker.ends(4, &["dlq", "list", "absent"]);
 }
 
-/// How many there are, and why, without taking one.
+/// Dead letters are counted by reason without being received.
 #[test]
 fn dead_letters_are_counted_by_reason() {
     let broker = broker();
@@ -77,8 +78,8 @@ fn dead_letters_are_counted_by_reason() {
     broker.ends(4, &["dlq", "summary", "absent"]);
 }
 
-/// DEL-06: some of the dead letters are deleted: those that meet a condition, or the first ones, or by number. Others stay as
-/// they are; without a terminal the command wants --yes.
+/// DEL-06: `dlq purge` deletes some of the dead letters: those that match a condition, the first
+/// ones, or by number. The others are unchanged. Without a terminal the command requires --yes.
 #[test]
 fn some_dead_letters_are_deleted() {
     let broker = broker();
@@ -157,7 +158,7 @@ fn resubmit_ends_with_code_6_if_no_dead_letter_matches() {
     broker.ends(6, &["dlq", "resubmit", "empty"]);
 }
 
-/// What does not meet the conditions stays as it was: unlocked, uncounted.
+/// Messages that do not match the conditions stay unlocked and keep their counts.
 #[test]
 fn those_that_are_meant_are_sent_again_and_the_others_are_left_as_they_were() {
     let broker = broker();
@@ -190,7 +191,7 @@ fn those_that_are_meant_are_sent_again_and_the_others_are_left_as_they_were() {
     }
     let left: Vec<_> = [&before[0], &before[2]].into_iter().cloned().collect();
     assert_eq!(broker.peek(DLQ), left);
-    // Nobody holds them.
+    // They are not locked.
     let out = broker.ok(&["receive", "orders", "--dead-letter", "--all", "--body-only"]);
     assert_eq!(out, "a\nc\n");
     let (out, _) = broker.ends(6, &["dlq", "resubmit", "orders", "-o", "json"]);
@@ -212,7 +213,7 @@ fn count_number_target_and_properties_are_chosen() {
     assert_eq!(sent["messageId"].as_str().unwrap().len(), 36);
     resubmit(&["-n", "1"]);
     resubmit(&["-n", "1"]);
-    // `a` may have expired again, after its own millisecond.
+    // `a` lives for a millisecond and may have expired again.
     let bodies = broker.bodies("others");
     assert!(bodies.contains(&body("b", 0)) && !bodies.contains(&body("d", 0)), "{bodies:?}");
     assert_eq!(broker.bodies(DLQ), [body("d", 1)]);
@@ -251,7 +252,7 @@ fn an_original_stays_whose_copy_is_refused() {
     );
 }
 
-/// More than one group, and more than a peek shows.
+/// More messages than one group of requests and than one peek.
 #[test]
 fn many_are_resubmitted_in_their_order_once_each() {
     let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
@@ -267,7 +268,7 @@ fn many_are_resubmitted_in_their_order_once_each() {
     assert!(broker.peek(DLQ).is_empty());
 }
 
-/// What another has locked stays, and that is told.
+/// Messages that another client has locked stay, and the command reports them.
 #[test]
 fn dead_letters_locked_by_another_are_told_to_be_left() {
     let broker = broker();
@@ -294,7 +295,7 @@ fn a_number_that_is_not_there_is_told() {
     assert!(log.contains("no message 99"), "{log}");
 }
 
-/// What could not be forwarded, and what a subscription gave up on, goes on too.
+/// Dead letters of failed transfers and of subscriptions are resubmitted too.
 #[test]
 fn dead_letters_of_transfers_and_subscriptions_are_resubmitted() {
     let broker = Broker::start();

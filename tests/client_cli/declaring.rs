@@ -28,7 +28,7 @@ sql = "region = 'eu'"
 action = "SET priority = 'high'"
 "#;
 
-/// A file that ends with the test.
+/// A file that is deleted with the test.
 struct File(PathBuf);
 
 impl File {
@@ -50,7 +50,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // A test that failed before it was written has none.
+        // If the test failed before writing it, there is no file.
         let _gone = std::fs::remove_file(&self.0);
     }
 }
@@ -59,8 +59,8 @@ fn words(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
-/// DEC-13, DEC-16: what would be done is shown and not done; then it is; then there is nothing to do; then what differs
-/// is updated, with the values before and after.
+/// DEC-13, DEC-16: a dry run shows the changes and makes none; applying makes them; applying again
+/// changes nothing; then differing properties are updated, with the values before and after.
 #[test]
 fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
     let broker = Broker::start();
@@ -105,7 +105,8 @@ fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
     assert_eq!((&change["before"], &change["after"]), (&"7".into(), &"5".into()));
 }
 
-/// DEC-17: what is exported changes nothing where it comes from, and makes an empty namespace equal.
+/// DEC-17: applying an export changes nothing at its source, and makes an empty namespace equal to
+/// the source.
 #[test]
 fn what_is_exported_can_be_applied() {
     let broker = Broker::start();
@@ -141,7 +142,8 @@ fn what_is_exported_can_be_applied() {
     other.ends(2, &["export", "-o", "json"]);
 }
 
-/// DEC-04, DEC-05, DEC-08, DEC-16: file, line and key of what is wrong, and the way out; nothing is done.
+/// DEC-04, DEC-05, DEC-08, DEC-16: an invalid file is reported with file, line, key and remedy, and
+/// nothing is changed.
 #[test]
 fn what_is_wrong_in_a_file_is_told_with_its_place() {
     let broker = Broker::with_queue(&[]);
@@ -183,8 +185,8 @@ fn what_is_wrong_in_a_file_is_told_with_its_place() {
     assert_eq!(words(&broker.ok(&["queue", "list"])).len(), 2);
 }
 
-/// DEC-10, DEC-11, DEC-16: a failure in the middle says what is done, and the same command does the rest; so many steps
-/// go in several parts.
+/// DEC-10, DEC-11, DEC-16: after a failure in the middle the command reports the completed steps,
+/// and repeating it does the rest. This many steps need several requests.
 #[test]
 fn a_failure_in_the_middle_says_what_is_done() {
     let settings = [("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", "150")];
@@ -206,7 +208,8 @@ fn a_failure_in_the_middle_says_what_is_done() {
     assert!(done.ends_with("1 to create, 0 to update, 149 unchanged\ndone: 1 step\n"), "{done}");
 }
 
-/// DEC-16: a file of more than one request holds is planned in parts, and what is wrong in one of them is told with its line.
+/// DEC-16: a file that exceeds one request is planned in parts, and an error in one part is
+/// reported with its line.
 #[test]
 fn a_large_file_is_applied() {
     let broker = Broker::start();
@@ -226,7 +229,8 @@ fn a_large_file_is_applied() {
     assert!(log.contains("large-wrong.toml:24002: ") && log.contains("queues[8000]: "), "{log}");
 }
 
-/// DEC-16: what one request cannot hold and cannot be parted is refused with the limit and the way out.
+/// DEC-16: entities that exceed one request and depend on each other are refused with the limit and
+/// the remedy.
 #[test]
 fn what_no_request_holds_is_refused() {
     let broker = Broker::start();
@@ -247,8 +251,8 @@ fn what_no_request_holds_is_refused() {
     broker.ends(4, &["queue", "show", "all"]);
 }
 
-/// DEC-17: what is exported of thousands of entities can be applied, and is small: what every new one has is left out, and
-/// where it is otherwise meanwhile it is made so again.
+/// DEC-17: an export of thousands of entities can be applied and is small: default values are left
+/// out, and applying restores a default that has been changed since.
 #[test]
 fn thousands_of_entities_are_exported_and_applied() {
     let broker = Broker::start();

@@ -1,4 +1,4 @@
-//! What the program says about itself.
+//! Help texts and shell completions of the program.
 
 use super::program::Program;
 
@@ -111,14 +111,14 @@ fn completions_are_written_for_shells() {
         "{script}\nCOMP_WORDS=(peeklock queue cr); COMP_CWORD=2; _peeklock peeklock cr queue\n\
          echo \"${{COMPREPLY[@]}}\"\n"
     );
-    // As a file: one argument has not room for it.
+    // Written to a file, because it is too long for an argument.
     let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/completions.bash");
     std::fs::write(path, complete).unwrap();
     let ended = std::process::Command::new("bash").arg(path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&ended.stdout), "create\n", "{ended:?}");
 }
 
-/// Paragraphs are wrapped once, at the width there is: no line of one is cut short by hand.
+/// Paragraphs are wrapped once, at the available width: no line is broken by hand.
 #[test]
 fn paragraphs_of_help_are_wrapped_once() {
     for command in commands() {

@@ -1,11 +1,11 @@
-//! Does the command line client do what its help says? The built program against a running broker, in
-//! pipes and on a terminal, as people and scripts use it.
+//! The command line client does what its help documents: the built program against a running
+//! broker, in pipes and on a terminal.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod broker;
 mod program;
-// Pseudo-terminals are made in the way of Linux.
+// The pseudo-terminals use Linux calls.
 #[cfg(target_os = "linux")]
 mod terminal;
 

@@ -1,4 +1,4 @@
-//! What people see who sit at a terminal.
+//! Output of commands on a terminal.
 
 use super::broker::{Broker, body};
 use super::terminal::Terminal;
@@ -6,7 +6,7 @@ use super::terminal::Terminal;
 const ENTER_SCREEN: &str = "\u{1b}[?1049h";
 const LEAVE_SCREEN: &str = "\u{1b}[?1049l";
 
-/// What acts on a terminal, and is not the program's own doing.
+/// Text with control sequences that would act on a terminal.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m\u{202e}gpj";
 
 fn hostile() -> Broker {
@@ -177,7 +177,7 @@ fn top_sees_what_changes_and_a_broker_that_goes() {
     assert!(shown.contains(LEAVE_SCREEN), "{shown:?}");
 }
 
-/// The verdict is told in colour, and in words.
+/// The result is shown in colour and in words.
 #[test]
 fn rule_test_is_coloured_on_a_terminal_unless_nobody_wants_it() {
     let broker = Broker::start();
@@ -192,7 +192,7 @@ fn rule_test_is_coloured_on_a_terminal_unless_nobody_wants_it() {
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
 }
 
-/// A table of rules fits the terminal; what is cut can be seen whole.
+/// A table of rules fits the terminal; `rule show` shows a cut filter whole.
 #[test]
 fn a_long_filter_is_cut_to_the_width_of_the_terminal() {
     let broker = Broker::start();

@@ -15,13 +15,14 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// The program with a connection string, and told nothing else.
+/// Runs the program with only a connection string.
 fn with_string(string: &str, arguments: &[&str]) -> Ended {
     Program::new(arguments).variable("PEEKLOCK_CONNECTION_STRING", string.trim()).run()
 }
 
-/// SEC-25: the key of a directory on this machine is never printed for a broker that is named by its address, and the first
-/// policy that an anonymous client makes tells it what that ends (SEC-17).
+/// SEC-25: the key of a directory on this machine is never printed for a broker that is named by
+/// its address. When an anonymous client creates the first policy, the command warns that anonymous
+/// access ends (SEC-17).
 #[test]
 fn a_connection_string_is_of_the_broker_that_is_named() {
     let broker = Broker::with_queue(&[]);
@@ -32,12 +33,13 @@ fn a_connection_string_is_of_the_broker_that_is_named() {
     assert!(ended.code == 0 && ended.log.contains("every client needs a token"), "{}", ended.log);
 }
 
-/// SEC-01, SEC-02, SEC-09, SEC-17: policies are created, listed, shown and deleted, keys told and regenerated, and
-/// what signs with a key does what the policy gives, as long as the key lasts.
+/// SEC-01, SEC-02, SEC-09, SEC-17: policies are created, listed, shown and deleted; keys are shown
+/// and regenerated; and a client that signs with a key has exactly the rights of its policy while
+/// the key is valid.
 #[test]
 fn policies_are_managed_and_their_connection_strings_let_clients_in() {
     let broker = Broker::with_queue(&[]);
-    // Nothing to show is needed up to here, and the answer still comes.
+    // Up to here no credential is needed, and the answer still arrives.
     let ended = broker.program(&["connection-string", "--policy", ROOT, "--for", "peeklock"]).run();
     let (first, log) = (ended.out, ended.log);
     assert!(ended.code == 0 && log.contains("every client needs a token"), "{log}");
@@ -128,8 +130,8 @@ fn policies_are_managed_and_their_connection_strings_let_clients_in() {
     root(4, &["policy", "list", "--entity", "absent"]);
 }
 
-/// SEC-25, LIS-05: on the machine of the broker the first key is available, also when nobody is let in without one; one string is
-/// for every client.
+/// SEC-25, LIS-05: on the broker's machine the first key is available, also if access requires a
+/// key. One connection string serves every client.
 #[test]
 fn the_first_key_is_taken_from_the_data_directory() {
     let closed = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
@@ -149,7 +151,8 @@ fn the_first_key_is_taken_from_the_data_directory() {
     let told = json(&at(0, &["connection-string", "--entity", "/orders/", "-o", "json"]));
     assert_eq!(told["policy"], ROOT);
     assert!(told["connectionString"].as_str().unwrap().contains(";EntityPath=orders;"), "{told}");
-    // The string of a policy leads where that of the first one does, for either kind of client.
+    // The connection string of a policy has the same endpoint as the first one, for either kind of
+    // client.
     for client in ["sdk", "peeklock"] {
         assert_eq!(at(0, &["connection-string", "--for", client]), file);
         assert_eq!(at(0, &["connection-string", "--policy", ROOT, "--for", client]), file);
@@ -168,8 +171,9 @@ fn the_first_key_is_taken_from_the_data_directory() {
     drop(broker);
 }
 
-/// LIS-05, LIS-07: the string of a data directory comes with a note on where it is from, with a warning where no broker runs there, and
-/// never where something else names a broker. Commands in the folder of a running broker need no flags.
+/// LIS-05, LIS-07: the connection string of a data directory is printed with a note on its source,
+/// with a warning if no broker runs there, and never if something else names a broker. Commands in
+/// the folder of a running broker need no flags.
 #[test]
 fn the_key_of_a_data_directory_is_not_taken_for_that_of_another_broker() {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/client-cli-own-key");
@@ -194,7 +198,7 @@ fn the_key_of_a_data_directory_is_not_taken_for_that_of_another_broker() {
         assert!(told.log.contains(source) && !told.log.contains("warning"), "{}", told.log);
         let named = here(0, &["connection-string", "--data-dir", &directory], &[]);
         assert_eq!((named.out, named.log.as_str()), (told.out.clone(), ""));
-        // Whatever names a broker, be it this one, is asked for a key or nothing is printed.
+        // If anything names a broker, even this one, a key is required or nothing is printed.
         let key = told.out.split("SharedAccessKey=").nth(1).unwrap().split(';').next().unwrap();
         let url = &*broker.url;
         let other = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=b";
@@ -209,7 +213,8 @@ fn the_key_of_a_data_directory_is_not_taken_for_that_of_another_broker() {
             assert!(refused.log.contains("--policy RootManageSharedAccessKey"), "{}", refused.log);
             assert!(refused.out.is_empty() && !refused.log.contains(key.trim()), "{}", refused.out);
         }
-        // A command finds this broker with its key, whether it has TLS, and also after anonymous access.
+        // A command finds this broker, its key and its TLS settings, also after anonymous access
+        // has ended.
         here(0, &["queue", "create", "orders", "--if-not-exists"], &[]);
         here(0, &["policy", "keys", ROOT], &[]);
         here(0, &["queue", "list"], &[]);
@@ -218,7 +223,7 @@ fn the_key_of_a_data_directory_is_not_taken_for_that_of_another_broker() {
         assert_eq!(stale.out, told.out);
         assert!(stale.log.contains("warning: no broker runs"), "{}", stale.log);
     }
-    // Without a broker there the usual address is tried, with TLS where an authority is named.
+    // Without a broker there, the default address is tried, with TLS if an authority is given.
     let authority = format!("{directory}/tls/authority.pem");
     for (more, url) in
         [(&[][..], "ws://127.0.0.1:5301"), (&["--ca", &*authority], "wss://127.0.0.1:5301")]

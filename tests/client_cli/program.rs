@@ -1,4 +1,4 @@
-//! The program in pipes, without settings of the surroundings.
+//! The program in pipes, without settings from the environment of the test.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,7 +16,7 @@ pub struct Ended {
     pub log: String,
 }
 
-/// Takes away what the surroundings say.
+/// Removes settings of the environment.
 pub fn cleared(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
@@ -24,7 +24,7 @@ pub fn cleared(command: &mut Command) {
             command.env_remove(name);
         }
     }
-    // Nobody's own contexts.
+    // Contexts of the user must not be used.
     command.env("XDG_CONFIG_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/client-cli-none"));
 }
 
@@ -41,7 +41,7 @@ impl Program {
         self
     }
 
-    /// In this folder.
+    /// Runs the program in this folder.
     pub fn within(mut self, folder: &str) -> Self {
         self.command.current_dir(folder);
         self
@@ -52,7 +52,7 @@ impl Program {
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub fn run(mut self) -> Ended {
         let stdin = if self.input.is_some() { Stdio::piped() } else { Stdio::null() };
         self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -60,7 +60,7 @@ impl Program {
         let writer = self.input.map(|bytes| {
             let mut stdin = child.stdin.take().unwrap();
             std::thread::spawn(move || {
-                // It need not read to the end.
+                // The program need not read all input.
                 let _unread = stdin.write_all(&bytes);
             })
         });
@@ -76,7 +76,7 @@ impl Program {
         }
     }
 
-    /// Starts it, to be watched.
+    /// Starts the program to observe it while it runs.
     pub fn start(mut self) -> Running {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
@@ -86,7 +86,7 @@ impl Program {
     }
 }
 
-/// A program that runs; killed if the test forgets it.
+/// A running program, killed when it is dropped.
 pub struct Running {
     pub child: Child,
     out: Option<BufReader<ChildStdout>>,
@@ -108,7 +108,7 @@ impl Running {
         line.trim_end().to_owned()
     }
 
-    /// Stops reading, as `head` does.
+    /// Closes the reading end of standard output, as `head` does.
     pub fn leave(&mut self) {
         self.out.take();
     }
@@ -118,7 +118,7 @@ impl Running {
         assert!(kill.unwrap().success());
     }
 
-    /// Waits for the end; returns the exit code and what was left to read.
+    /// Waits for the end. Returns the exit code, the unread output and standard error.
     pub fn end(mut self) -> (i32, String, String) {
         self.child.stdin.take();
         let (mut rest, mut log) = (String::new(), String::new());
@@ -132,7 +132,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }

@@ -49,7 +49,7 @@ fn a_queue_is_created_shown_listed_changed_and_deleted() {
         assert_eq!(created[property], expected, "{property}");
     }
 
-    // What is not named stays, also what could be without a value.
+    // Properties that are not named stay, including optional ones.
     broker.ok(&["queue", "update", "eu/orders", "--max-delivery-count", "5"]);
     let shown = broker.ok(&["queue", "show", "eu/orders", "-o", "ndjson"]);
     assert_eq!(shown.lines().count(), 1);
@@ -122,7 +122,7 @@ fn a_refusal_names_condition_retry_tracking_id_and_the_way_out() {
     assert!(log.contains("`peeklock queue create order`"), "{log}");
     for out_of_range in ["0", "2147483648"] {
         let update = ["queue", "update", "orders", "--max-delivery-count", out_of_range];
-        // Nobody is asked.
+        // The command does not contact a broker.
         let ended = Program::new(&update).run();
         assert_eq!(ended.code, 2);
         assert!(ended.log.contains("is not in 1..=2147483647"), "{}", ended.log);
@@ -132,7 +132,7 @@ fn a_refusal_names_condition_retry_tracking_id_and_the_way_out() {
     broker.ok(&["queue", "create", "s", "--forward-to", "orders"]);
 }
 
-/// What is there stays as it is, and how it differs from what was named is said.
+/// With --if-not-exists an existing queue is unchanged, and properties that differ are reported.
 #[test]
 fn what_is_there_already_is_compared_with_what_is_named() {
     let broker = Broker::with_queue(&[]);
@@ -194,7 +194,7 @@ fn wrong_words_are_refused_before_anything_is_asked() {
     }
 }
 
-/// RTY-29: a policy is given, shown and taken away, and an abandon has a delay.
+/// RTY-29: a retry policy is set, shown and removed, and it delays an abandoned message.
 #[test]
 fn a_queue_retries_as_it_is_told() {
     let broker = Broker::start();
@@ -244,7 +244,8 @@ fn a_queue_retries_as_it_is_told() {
     }
 }
 
-/// RTY-29: where no policy delays anything, an abandon delays by what it says, and by nothing else.
+/// RTY-29: without a retry policy an abandoned message is delayed only if --delay is given, by that
+/// time.
 #[test]
 fn an_abandon_has_the_delay_that_it_says() {
     let broker = Broker::with_queue(&["--max-delivery-count", "5"]);
@@ -262,7 +263,7 @@ fn an_abandon_has_the_delay_that_it_says() {
     broker.ends(6, &["receive", "orders"]);
 }
 
-/// By the system's clock, down to the millisecond.
+/// Time of the system's clock in milliseconds.
 fn now() -> Timestamp {
     let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
     Timestamp::from_unix_ms(since.as_millis().try_into().unwrap())

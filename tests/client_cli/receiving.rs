@@ -23,7 +23,7 @@ fn messages_are_peeked_by_a_condition() {
     assert!(log.contains("--where"), "{log}");
 }
 
-/// A command asks for nothing over a link that it has detached: none of its requests is refused.
+/// A command sends no request over a link that it has detached, so none is refused.
 #[test]
 fn commands_that_succeed_count_no_rejection() {
     let broker = Broker::with_queue(&[]);
@@ -36,7 +36,7 @@ fn commands_that_succeed_count_no_rejection() {
     broker.ok(&["dlq", "list", "orders"]);
     let metrics = broker.metrics();
     assert!(metrics.contains("peeklock_ready 1"), "{metrics}");
-    // A command that looks whether an entity is there counts as `EntityNotFound`.
+    // A check for existence counts as `EntityNotFound`.
     let counted = "peeklock_rejections_total{condition=\"InvalidOperation\"}";
     let rejections = metrics.lines().filter(|line| line.starts_with(counted));
     let rejections: Vec<&str> = rejections.filter(|line| !line.ends_with(" 0")).collect();
@@ -57,7 +57,7 @@ fn a_received_message_is_shown_whole_and_gone() {
     broker.ends(4, &["receive", "absent"]);
 }
 
-/// FWD-26: a dead letter that was forwarded says where it was dead-lettered.
+/// FWD-26: a forwarded dead letter shows the entity that dead-lettered it.
 #[test]
 fn a_forwarded_dead_letter_says_where_it_comes_from() {
     let broker = Broker::with_queue(&[]);
@@ -97,7 +97,7 @@ fn a_receive_waits_as_long_as_it_is_told() {
     broker.ends(6, &["receive", "orders", "--wait", "10ms"]);
 }
 
-/// SET-03, SET-28: each message counts once, however many are asked for.
+/// SET-03, SET-28: each message counts one delivery, whatever the number of requested messages.
 #[test]
 fn abandoned_messages_come_again_counted_once() {
     let broker = Broker::with_queue(&[]);
@@ -108,7 +108,7 @@ fn abandoned_messages_come_again_counted_once() {
     assert_eq!(broker.ok(&["receive", "orders", "-n", "2", "--body-only"]), "a\nb\n");
 }
 
-/// SET-21: an orderly end keeps locks.
+/// SET-21: locks stay after an orderly end of the command.
 #[test]
 fn settling_none_leaves_messages_locked_and_uncounted() {
     let broker = Broker::with_queue(&["--lock-duration", "5m"]);
@@ -144,7 +144,7 @@ fn following_goes_on_until_interrupted_and_loses_nothing() {
         assert_eq!(running.line(), "b");
         running.signal(signal);
         assert_eq!(running.end(), (0, String::new(), String::new()));
-        // Nobody holds what comes now.
+        // The link of the ended command no longer receives messages.
         broker.send("orders", &["a"]);
         assert_eq!(broker.bodies("orders"), [body("a", 0)]);
     }
@@ -163,7 +163,8 @@ fn a_waiting_receive_is_interrupted_with_a_code_of_its_own() {
     assert!(broker.peek("orders").is_empty());
 }
 
-/// A pipe has room for 64 KiB: what does not fit was never written, and goes back uncounted (SET-32).
+/// A pipe holds 64 KiB: messages that were not written to it are released without a counted
+/// delivery (SET-32).
 #[test]
 fn a_reader_that_leaves_loses_nothing_that_was_not_written() {
     let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
@@ -176,7 +177,7 @@ fn a_reader_that_leaves_loses_nothing_that_was_not_written() {
     assert_eq!((code, log.as_str()), (0, ""));
     let left = broker.bodies("orders");
     assert!(left.len() >= 85 && left.len() < 100, "{}", left.len());
-    // A gapless rest, none of it counted or locked.
+    // The rest has no gaps, no counted delivery and no lock.
     let expected: Vec<_> = bodies[100 - left.len()..].iter().map(|text| body(text, 0)).collect();
     assert_eq!(left, expected);
     let rest = broker.ok(&["receive", "orders", "--all", "--body-only"]);
@@ -213,7 +214,7 @@ fn following_survives_a_lost_connection() {
     again.ok(&["queue", "create", "orders"]);
     again.send("orders", &["b"]);
     assert_eq!(running.log_line(), "connected again");
-    // The queue may have been absent when it was asked for: that ends the command in order.
+    // The command ends normally if the queue was absent when the receive began.
     running.signal("-INT");
     running.end();
 }
@@ -224,7 +225,7 @@ fn an_interrupt_without_a_connection_ends_at_once() {
     broker.send("orders", &["a"]);
     let mut running = broker.program(&["receive", "orders", "--follow", "--body-only"]).start();
     assert_eq!(running.line(), "a");
-    // Until it is completed as well there would be something to tell.
+    // Wait until the message is completed; otherwise the command would also report it as unsettled.
     while !broker.peek("orders").is_empty() {}
     broker.kill();
     assert_eq!(running.log_line(), "connection lost; reconnecting");
@@ -273,7 +274,7 @@ fn peek_follows_what_comes() {
     assert_eq!(running.end().0, 0);
 }
 
-/// Bodies are as they are in a pipe when they are asked for, and harmless in everything else.
+/// Bodies are unchanged in a pipe with --body-only, and escaped in any other output.
 #[test]
 fn what_acts_on_a_terminal_is_escaped_unless_bodies_are_asked_for() {
     let broker = Broker::with_queue(&[]);
@@ -306,7 +307,7 @@ fn long_bodies_are_cut_in_tables_and_that_is_said() {
     assert!(log.contains("--long"), "{log}");
 }
 
-/// What could not be written was not received.
+/// A message that could not be written is not completed.
 #[test]
 fn a_full_disk_loses_nothing() {
     let broker = Broker::with_queue(&[]);
@@ -325,11 +326,11 @@ fn a_full_disk_loses_nothing() {
     assert_eq!(broker.ok(&["receive", "orders", "--all", "--body-only"]), "a\nb\n");
 }
 
-/// SET-25: what was written and could not be completed is told.
+/// SET-25: the command reports messages that were written but could not be completed.
 #[test]
 fn what_was_written_and_not_completed_is_told() {
     let broker = Broker::with_queue(&[]);
-    // More than a pipe holds: the writer is in the midst of it when the first line is there.
+    // More than a pipe holds, so the writer is still busy when the first line is read.
     let bodies: Vec<String> = (0..20).map(|n| format!("{n:02}{}", "x".repeat(9_998))).collect();
     broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
     let mut running = broker.program(&["receive", "orders", "--all", "--body-only"]).start();
@@ -341,7 +342,7 @@ fn what_was_written_and_not_completed_is_told() {
     assert!(log.contains("20 of the messages written could not be settled"), "{log}");
 }
 
-/// SET-25: also when nothing can be completed any more, because the broker is away and Ctrl-C was hit.
+/// SET-25: the command also reports them if the broker is away and Ctrl-C ends the command.
 #[test]
 fn what_was_written_is_told_when_the_broker_is_away_and_the_receive_is_stopped() {
     for follow in [&["--follow"][..], &["--all"]] {
@@ -349,7 +350,7 @@ fn what_was_written_is_told_when_the_broker_is_away_and_the_receive_is_stopped()
         let bodies: Vec<String> = (0..20).map(|n| format!("{n:02}{}", "x".repeat(9_998))).collect();
         broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
         let arguments = [&["receive", "orders", "--body-only"][..], follow].concat();
-        // A pipe has room for less: the writer is in the midst of it when the first line is there.
+        // More than a pipe holds, so the writer is still busy when the first line is read.
         let mut running = broker.program(&arguments).start();
         assert_eq!(running.line(), bodies[0]);
         broker.kill();
@@ -362,7 +363,7 @@ fn what_was_written_is_told_when_the_broker_is_away_and_the_receive_is_stopped()
     }
 }
 
-/// SET-03: nor are they given back.
+/// SET-03: the command reports messages that could not be abandoned.
 #[test]
 fn what_could_not_be_abandoned_is_told() {
     let mut broker = Broker::with_queue(&[]);
@@ -378,13 +379,13 @@ fn what_could_not_be_abandoned_is_told() {
     assert!(log.contains("1 of the messages written could not be abandoned"), "{log}");
 }
 
-/// EXP-33: what is expired and still there is marked.
+/// EXP-33: `peek` marks expired messages that are still stored.
 #[test]
 fn peek_marks_what_is_expired() {
     let broker = Broker::with_queue(&[]);
     broker.ok(&["send", "orders", "a", "--ttl", "1ms"]);
     broker.ok(&["send", "orders", "b"]);
-    // A millisecond has passed when another process has looked.
+    // The other process takes more than a millisecond.
     let out = broker.ok(&["peek", "orders"]);
     let lines: Vec<&str> = out.lines().skip(1).collect();
     assert!(lines[0].contains("active, expired"), "{out}");

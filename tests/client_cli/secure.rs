@@ -21,7 +21,7 @@ fn text(path: &std::path::Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A broker with TLS by the development authority, which it makes itself.
+/// A broker with TLS and a development authority that it creates.
 struct Secure {
     broker: Broker,
     data_dir: PathBuf,
@@ -44,7 +44,7 @@ impl Secure {
         std::fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
-    /// A command with a connection string and the authority.
+    /// Runs a command with a connection string and the authority.
     fn run(&self, string: &str, arguments: &[&str]) -> Ended {
         Program::new(arguments)
             .variable("PEEKLOCK_CONNECTION_STRING", string)
@@ -59,8 +59,9 @@ impl Secure {
     }
 }
 
-/// TLS-05, TLS-06, TLS-07, SEC-21: a broker with TLS writes a connection string that says so; commands trust the authority
-/// they are told of, that of a data directory by themselves, and no other, which they tell with the way out.
+/// TLS-05, TLS-06, TLS-07, SEC-21: a broker with TLS writes a matching connection string. Commands
+/// trust the given authority, by default that of the data directory, and no other; they report an
+/// untrusted one with the remedy.
 #[test]
 fn a_command_trusts_whom_it_is_told() {
     let secure = Secure::start("trusts");
@@ -102,7 +103,8 @@ fn a_command_trusts_whom_it_is_told() {
     told(by_plain, 7, &["TLS"]);
 }
 
-/// LIS-05, LIS-01: with a gateway the connection string for every client names that, and commands connect by it.
+/// LIS-05, LIS-01: with a gateway, the connection string for every client has the gateway's
+/// address, and commands use it.
 #[test]
 fn a_gateway_has_one_connection_string() {
     let data_dir = directory("gateway");
@@ -117,7 +119,7 @@ fn a_gateway_has_one_connection_string() {
         assert_eq!(Program::new(&told).run().out, string, "{client}");
         let of_policy = Program::new(&[&told[..], &root].concat()).run();
         assert_eq!(of_policy.out, string, "{client}: {}", of_policy.log);
-        // From elsewhere: the gateway says itself that it speaks AMQP.
+        // On another machine: the gateway itself reports that it accepts AMQP.
         let from_elsewhere = Program::new(&[&told[..3], &root].concat())
             .variable("PEEKLOCK_CONNECTION_STRING", string.trim())
             .run();
@@ -129,8 +131,9 @@ fn a_gateway_has_one_connection_string() {
     assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.log);
 }
 
-/// SEC-21, LIS-05: where a proxy ends TLS before the broker, which speaks none itself, strings for the SDKs follow the URL by which
-/// clients reach it; flags go over that, and commands on the machine of the broker go on without the proxy.
+/// SEC-21, LIS-05: if a proxy ends TLS before a broker without TLS, connection strings for the SDKs
+/// use the public URL. Flags take precedence, and commands on the broker's machine do not use the
+/// proxy.
 #[test]
 fn a_connection_string_follows_the_public_url() {
     for has_gateway in [false, true] {
@@ -161,24 +164,24 @@ fn a_connection_string_follows_the_public_url() {
         let of_commands = asked(&["--for", "peeklock"]);
         assert_eq!(of_commands == public, has_gateway, "{of_commands}");
         drop(broker);
-        // Without the setting there is nothing to follow.
+        // Without the setting no public URL is used.
         let _again = Broker::start_in(text(&data_dir), &settings[1..]);
         let again = asked(&[]);
         assert!(again.starts_with("Endpoint=sb://localhost:"), "{again}");
     }
 }
 
-/// SEC-21: where AMQP is served is not guessed.
+/// SEC-21: the command does not guess the AMQP address.
 #[test]
 fn a_port_that_is_not_known_is_asked_for() {
-    // Where nobody else listens at the usual port.
+    // On a loopback address where the usual port is free.
     let broker = Broker::start_at("127.0.0.77:0");
     let (_, log) = broker.ends(2, &["connection-string", "--policy", "RootManageSharedAccessKey"]);
     assert!(log.contains("--port") && log.contains("127.0.0.77"), "{log}");
 }
 
-/// SEC-20, SEC-21: the connection string of a policy says how it is reached and what it is for; for something else it is
-/// not used at all.
+/// SEC-20, SEC-21: the connection string of a policy has the broker's address and the entity. It is
+/// not used for other entities.
 #[test]
 fn a_connection_string_is_for_its_entity() {
     let secure = Secure::start("entity");
@@ -216,7 +219,8 @@ fn a_connection_string_is_for_its_entity() {
     assert_eq!((received.code, &*received.out), (0, "two coffees\n"), "{}", received.log);
 }
 
-/// TLS-09: a context keeps a connection string and the authority, in a file that its user alone can read, and shows no key.
+/// TLS-09: a context stores a connection string and the authority in a file that only its user can
+/// read, and no output shows the key.
 #[test]
 fn a_context_keeps_a_connection_string() {
     let secure = Secure::start("context");
@@ -270,7 +274,8 @@ fn a_context_keeps_a_connection_string() {
     assert_eq!(program(&["context", "add", "bad"]).run().code, 2);
 }
 
-/// TLS-05: the authority is made, shown and explained; for other names it is made again only if that is asked for.
+/// TLS-05: the authority is created, shown and explained. With other names it is recreated only
+/// with a flag.
 #[test]
 fn an_authority_is_made_shown_and_explained() {
     let data_dir = directory("init");

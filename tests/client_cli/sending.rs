@@ -71,7 +71,7 @@ fn a_file_is_a_body_byte_for_byte() {
     assert!(log.contains("`/nowhere` cannot be read"), "{log}");
 }
 
-/// MSG-11, MSG-20: what one command writes the other reads.
+/// MSG-11, MSG-20: `send` reads the output of `peek`, and no property is lost.
 #[test]
 fn what_peek_writes_send_reads_and_nothing_is_lost() {
     let broker = Broker::with_queue(&[]);
@@ -105,7 +105,7 @@ fn what_peek_writes_send_reads_and_nothing_is_lost() {
     assert_eq!(sent[0]["body"], "text with \u{1b} and \u{202e}");
     assert_eq!(sent[2]["state"], "Scheduled");
     assert_eq!(sent, without_facts("copies"));
-    // Received messages are read as well.
+    // The output of `receive` is read as well.
     let received = broker.ok(&["receive", "copies", "--all", "-o", "ndjson"]);
     let ended = broker.program(&["send", "orders"]).input(received.as_bytes()).run();
     assert_eq!(ended.out, "sent 3 messages to orders, sequence numbers 5 to 7\n");
@@ -178,7 +178,7 @@ fn repeat_and_rate_bound_what_is_sent() {
     let broker = Broker::with_queue(&[]);
     let begun = Instant::now();
     broker.ok(&["send", "orders", "x", "--repeat", "5", "--rate", "20"]);
-    // The first is due at once, each other one 50 ms later.
+    // The first message is due immediately, each other one 50 ms later.
     assert!(begun.elapsed() >= Duration::from_millis(200));
     assert_eq!(broker.peek("orders").len(), 5);
 }
@@ -197,7 +197,7 @@ fn scheduled_messages_are_cancelled_all_or_none() {
     broker.ends(6, &["peek", "orders"]);
 }
 
-/// What was stored is told, where standard output cannot tell it.
+/// If standard output fails, standard error reports the stored messages.
 #[test]
 fn a_full_disk_does_not_hide_what_was_sent() {
     let broker = Broker::with_queue(&[]);

@@ -12,7 +12,8 @@ fn with_sessions() -> Broker {
     broker
 }
 
-/// SES-07, SES-19, RCV-28: by session only, the one with the oldest message first.
+/// SES-07, SES-19, RCV-28: a queue with sessions is received by session only, first the session
+/// with the oldest message.
 #[test]
 fn messages_are_received_by_session() {
     let broker = with_sessions();
@@ -30,7 +31,8 @@ fn messages_are_received_by_session() {
     broker.ends(2, &["receive", "steps", "--session", "a", "--dead-letter"]);
 }
 
-/// SES-06, SES-11, SES-31: held while the command runs, and given back uncounted.
+/// SES-06, SES-11, SES-31: the command holds the session while it runs, and releases its messages
+/// without a counted delivery.
 #[test]
 fn a_session_is_held_as_long_as_the_command_runs() {
     let broker = with_sessions();
@@ -53,7 +55,7 @@ fn a_session_is_held_as_long_as_the_command_runs() {
     assert_eq!(broker.bodies("steps"), [body("2", 1)]);
 }
 
-/// SES-07, SES-08: one session after the other, and whatever comes.
+/// SES-07, SES-08: one session after another, including new ones.
 #[test]
 fn following_goes_from_session_to_session() {
     let broker = with_sessions();
@@ -67,7 +69,7 @@ fn following_goes_from_session_to_session() {
     assert!(broker.peek("steps").is_empty());
 }
 
-/// SES-29, PEK-07: what there is to see of sessions.
+/// SES-29, PEK-07: listing sessions and peeking their messages.
 #[test]
 fn sessions_are_listed_and_looked_into() {
     let broker = with_sessions();
@@ -87,7 +89,7 @@ fn sessions_are_listed_and_looked_into() {
     broker.ends(4, &["session", "list", "absent"]);
 }
 
-/// SES-24, SES-25: the state is what was set, byte for byte.
+/// SES-24, SES-25: the state is returned byte for byte.
 #[test]
 fn a_state_is_set_shown_and_cleared() {
     let broker = with_sessions();
@@ -109,7 +111,7 @@ fn a_state_is_set_shown_and_cleared() {
     broker.ends(2, &["session", "set-state", "steps", "a", "x", "--clear"]);
 }
 
-/// DEL-07: what is in sessions that nobody holds.
+/// DEL-07: a purge deletes messages of sessions that no client holds.
 #[test]
 fn a_queue_with_sessions_can_be_purged() {
     let broker = with_sessions();

@@ -1,5 +1,4 @@
-//! The program on a real terminal: a pseudo-terminal that is its controlling one, so that Ctrl-C is what
-//! it is for people.
+//! The program on a pseudo-terminal, which is its controlling terminal, so that Ctrl-C works.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,21 +13,21 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use super::broker::Broker;
 use super::program::cleared;
 
-/// Longer than anything takes.
+/// Longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Terminal {
     child: Child,
     keys: File,
     seen: mpsc::Receiver<Vec<u8>>,
-    /// Everything that was shown so far.
+    /// All output until now.
     pub shown: String,
-    /// What was waited for already.
+    /// End of the output that was already waited for.
     read: usize,
 }
 
 impl Terminal {
-    /// Runs the program on a terminal of so many columns.
+    /// Runs the program on a terminal with this number of columns.
     pub fn start(broker: &Broker, columns: u16, arguments: &[&str]) -> Self {
         Self::start_with(broker, columns, arguments, &[])
     }
@@ -64,7 +63,7 @@ impl Terminal {
         let (tell, seen) = mpsc::channel();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // At the end of its last process a terminal answers with an error.
+            // When its last process ends, reading a terminal fails.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 if tell.send(bytes[..count].to_vec()).is_err() {
                     return;
@@ -74,7 +73,7 @@ impl Terminal {
         Self { child, keys, seen, shown: String::new(), read: 0 }
     }
 
-    /// Waits until this is shown, behind what was waited for before.
+    /// Waits until this text appears after the previous one.
     pub fn until(&mut self, text: &str) {
         loop {
             if let Some(place) = self.shown[self.read..].find(text) {
@@ -92,13 +91,13 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Sends a signal to the program, which is the process that `setsid` has become.
+    /// Sends a signal to the program, which replaced the process of `setsid`.
     pub fn signal(&self, signal: &str) {
         let kill = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(kill.unwrap().success());
     }
 
-    /// Waits for the end; returns the exit code and everything that was shown.
+    /// Waits for the end. Returns the exit code and all output.
     pub fn end(mut self) -> (i32, String) {
         while let Ok(bytes) = self.seen.recv_timeout(PATIENCE) {
             self.shown.push_str(&String::from_utf8_lossy(&bytes));
@@ -110,7 +109,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended already; with the terminal goes what runs on it.
+        // The process may have ended already. Closing the terminal ends its other processes.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }

@@ -68,7 +68,8 @@ fn a_topic_is_created_shown_listed_changed_and_deleted() {
     broker.ok(&["topic", "delete", "b", "--yes", "--if-exists"]);
 }
 
-/// TOP-01, TOP-03, TOP-12, TOP-14: what is sent to a topic is received from its subscriptions.
+/// TOP-01, TOP-03, TOP-12, TOP-14: messages sent to a topic are received from the subscriptions
+/// whose rules select them.
 #[test]
 fn subscriptions_get_what_their_rules_select() {
     let broker = with_topic();
@@ -211,7 +212,7 @@ fn rules_are_added_shown_replaced_and_removed() {
     assert_eq!(names, ["a", "b"]);
 }
 
-/// TOP-17: a wrong filter, or a topic that is not there, is told before anything is made.
+/// TOP-17: an invalid filter or an absent topic is reported before anything is created.
 #[test]
 fn a_subscription_that_cannot_be_is_not_created() {
     let broker = with_topic();
@@ -239,7 +240,8 @@ fn a_subscription_that_cannot_be_is_not_created() {
     }
 }
 
-/// SQL-15, TOP-02, TOP-03: each test with what it saw, asked of the broker.
+/// SQL-15, TOP-02, TOP-03: the broker evaluates each rule, and the output shows the compared
+/// values.
 #[test]
 fn rule_test_tells_which_rules_select_a_message_and_why() {
     let broker = with_topic();
@@ -265,7 +267,7 @@ rule dear selects it
 2 copies
 ";
     assert_eq!(out, expected);
-    // Nothing was sent.
+    // `rule test` sends no message.
     assert!(broker.peek("orders/subscriptions/eu").is_empty());
 
     let (out, _) =
@@ -285,7 +287,7 @@ rule dear selects it
     assert_eq!(rules[1]["tests"][0]["operands"], serde_json::json!(["NULL", "100"]));
 }
 
-/// The same without a broker: a rule of the command line.
+/// Without a broker: a filter from the command line.
 #[test]
 fn rule_test_tries_a_filter_without_a_broker() {
     let test = |arguments: &[&str]| {
@@ -314,12 +316,13 @@ rule given selects it
     let (code, _, log) = test(&["--sql", "a >", "--property", "a:i32=1"]);
     assert_eq!(code, 2);
     assert!(log.contains("line 1, column 4"), "{log}");
-    // What comes from others does nothing to a terminal.
+    // Values from messages are escaped.
     let (_, out, _) = test(&["--sql", "a = 'b'", "--property", "a=\u{1b}[31mred"]);
     assert!(out.contains("\\x1b[31mred") && !out.contains('\u{1b}'), "{out}");
 }
 
-/// FWD-01, CNT-05: who forwards to whom, with what could not be moved.
+/// FWD-01, CNT-05: `forward` lists sources, destinations and the number of messages that could not
+/// be forwarded.
 #[test]
 fn forward_shows_the_ways_and_what_failed() {
     let broker = with_topic();
@@ -348,7 +351,8 @@ fn forward_shows_the_ways_and_what_failed() {
     assert!(shown.contains("\nforwards to              archive\n"), "{shown}");
 }
 
-/// DEL-03, DEL-06, DEL-07: what is available of one subscription, or its dead letters, and nothing else.
+/// DEL-03, DEL-06, DEL-07: a purge deletes the available messages of one subscription, or its dead
+/// letters, and nothing else.
 #[test]
 fn a_subscription_is_purged_and_the_others_keep_their_copies() {
     let broker = with_topic();
@@ -369,7 +373,7 @@ fn a_subscription_is_purged_and_the_others_keep_their_copies() {
     assert_eq!(told["path"], "orders/Subscriptions/eu/$DeadLetterQueue");
     assert_eq!(told["deleted"], 1);
     broker.ends(4, &["subscription", "purge", "orders", "us", "--yes"]);
-    // The path of a subscription is understood where a queue is expected.
+    // The path of a subscription is accepted in place of a queue.
     broker.ok(&["queue", "purge", audit, "--yes"]);
     assert!(broker.peek(audit).is_empty());
 
@@ -379,7 +383,7 @@ fn a_subscription_is_purged_and_the_others_keep_their_copies() {
     assert_eq!(out, "deleted 1 message of orders/Subscriptions/steps\n");
 }
 
-/// What is there under the path is said, and the way out is one.
+/// The error names the kind of entity at the path and a suitable remedy.
 #[test]
 fn a_queue_is_no_topic() {
     let broker = Broker::start();
@@ -403,7 +407,7 @@ fn a_queue_is_no_topic() {
     assert!(!log.contains("--next-session"), "{log}");
 }
 
-/// A hint names a command that does not fail for the same reason.
+/// The hint names a command that does not fail for the same reason.
 #[test]
 fn what_is_not_there_for_want_of_a_topic_is_hinted_at_with_the_topic() {
     let broker = Broker::start();

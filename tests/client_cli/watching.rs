@@ -42,7 +42,7 @@ fn one_table_is_sorted_as_asked() {
         let out = broker.ok(&["top", "--once", "--interval", "100ms", "--sort", sort]);
         let mut lines = out.lines();
         let heads: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
-        // The order is marked.
+        // The column that determines the order is marked.
         let (name, active) =
             if sort == "name" { ("NAME↑", "ACTIVE") } else { ("NAME", "ACTIVE↓") };
         assert_eq!(
@@ -65,7 +65,8 @@ fn readings_end_quietly_when_the_reader_leaves() {
     assert_eq!((code, log.as_str()), (0, ""));
 }
 
-/// CNT-01, CNT-04, CNT-13: topics and subscriptions stand beside queues, with what they have.
+/// CNT-01, CNT-04, CNT-13: topics and subscriptions are shown next to queues, with the values that
+/// they have.
 #[test]
 fn topics_and_subscriptions_are_shown_beside_queues() {
     let broker = Broker::with_queue(&[]);
@@ -84,7 +85,7 @@ fn topics_and_subscriptions_are_shown_beside_queues() {
     assert_eq!(lines[2][..3], ["events/Subscriptions/none", "subscription", "0"]);
     assert_eq!(lines[3][..8], ["orders", "queue", "0", "0", "0", "0", "0.0", "0.0"]);
     assert_eq!((lines[4][0], lines.len()), ("quiet", 5));
-    // Columns stand below each other.
+    // Columns are aligned.
     let kinds = ["topic", "subscription", "queue"];
     let places: Vec<_> = table
         .lines()

@@ -1,5 +1,5 @@
-//! What a client sends, receives and settles over AMQP, one thing at a time, on a connection that lives as long as
-//! it does; with deliveries that are settled by disposition.
+//! An AMQP client of the load: sends, receives and settles one request at a time, and settles
+//! deliveries with dispositions.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -24,21 +24,21 @@ use crate::connection::{ANSWER_TIME_MAX, Lost};
 use crate::ledger::{Outcome, Part, Print, Seen, Standing, Verdict, message_id};
 use crate::links::Amqp;
 
-/// Room for more frames than come in a round.
+/// More frames than a round needs.
 const WINDOW: u32 = i32::MAX.cast_unsigned();
 
-/// At most one connection to a broker at a time.
+/// A client with at most one connection to a broker at a time.
 pub struct Links {
     address: String,
     open: Option<Open>,
-    /// Tokens of the locks that were not settled when their connection was dropped.
+    /// Lock tokens of deliveries that were unsettled when their connection was dropped.
     dropped: HashSet<String>,
 }
 
 struct Open {
     amqp: Amqp,
     links: HashMap<(String, Way), Link>,
-    /// Deliveries that are not settled, by the tokens of their locks.
+    /// Unsettled deliveries by their lock tokens.
     unsettled: HashMap<String, u32>,
 }
 
@@ -51,7 +51,7 @@ enum Way {
 #[derive(Clone, Copy)]
 struct Link {
     handle: u32,
-    /// How many messages came on it, or could have.
+    /// Delivery count of the link: received messages and drained credit.
     delivery_count: u32,
 }
 
@@ -60,19 +60,19 @@ impl Links {
         Self { address, open: None, dropped: HashSet::new() }
     }
 
-    /// Drops the connection without a close. Its locks stay, and their tokens settle over other transports
-    /// (SET-21, SET-24).
+    /// Drops the connection without a close. Its locks stay, and their tokens settle over other
+    /// transports (SET-21, SET-24).
     pub fn drop_connection(&mut self) {
         let unsettled = self.open.take().map(|open| open.unsettled);
         self.dropped.extend(unsettled.into_iter().flatten().map(|(token, _)| token));
     }
 
-    /// Whether a lock was not settled when its connection was dropped.
+    /// Whether a lock was unsettled when its connection was dropped.
     pub fn has_dropped(&self, token: &str) -> bool {
         self.dropped.contains(token)
     }
 
-    /// Sends messages, all together or none; what is accepted has no number here.
+    /// Sends messages, all or none. AMQP does not return their sequence numbers.
     ///
     /// # Errors
     /// [`Lost`]
@@ -89,7 +89,7 @@ impl Links {
         send().map_err(unanswered)
     }
 
-    /// Receives what is there, and waits for nothing.
+    /// Receives available messages without waiting.
     ///
     /// # Errors
     /// [`Lost`]
@@ -108,7 +108,7 @@ impl Links {
         Ok(received)
     }
 
-    /// Whether a lock is one of a delivery of this connection.
+    /// Whether a lock token belongs to a delivery of this connection.
     pub fn has(&self, token: &str) -> bool {
         self.open.as_ref().is_some_and(|open| open.unsettled.contains_key(token))
     }
@@ -137,7 +137,7 @@ impl Links {
         settle().map_err(unanswered)
     }
 
-    /// A link of this kind, which is attached if it is not.
+    /// Returns a link of this kind, and attaches it if necessary.
     fn link(&mut self, queue: &str, way: Way) -> Result<(&mut Open, Link), Lost> {
         let attached = self.attached(queue, way);
         let link = attached.map_err(|error| Lost::NotSent(error.to_string()))?;
@@ -188,7 +188,7 @@ fn attach(handle: u32, queue: &str, way: Way) -> Attach {
 }
 
 impl Open {
-    /// What became of a delivery, said by the broker as the end of this role.
+    /// Waits for the outcome of a delivery, which the broker sends in this role.
     fn outcome(&mut self, by: Role, id: u32) -> io::Result<Outcome> {
         loop {
             match self.amqp.hear()?.0 {
@@ -218,7 +218,7 @@ impl Open {
         }
     }
 
-    /// Takes what is there, as many as asked for; and the link as it is then.
+    /// Drains up to `credit` available messages. Returns them and the updated link.
     fn drain(&mut self, link: Link, credit: u32) -> io::Result<(Received, Link)> {
         self.amqp.drain(link.handle, link.delivery_count, credit)?;
         let (mut parts, mut received) = (Parts::default(), Vec::new());
@@ -271,7 +271,7 @@ fn condition(error: &AmqpError) -> String {
     of.map_or(name, |condition| condition.name()).to_owned()
 }
 
-/// What is to become of a delivery.
+/// Encodes the outcome for a verdict.
 fn decision(
     verdict: Verdict,
     mark: Option<&String>,
@@ -338,7 +338,8 @@ fn seen(message: Bytes, is_locked: bool) -> Result<Seen, AmqpError> {
         Some(Value::String(text)) => Some(text.clone()),
         _ => None,
     };
-    // No scheduled message is delivered; the state 2 of a delivery only shows that it was scheduled (PEK-05).
+    // No scheduled message is delivered; the state 2 of a delivery only shows that it was scheduled
+    // (PEK-05).
     let (standing, shows_scheduled) = match delivered.annotation("x-opt-message-state") {
         None => (Standing::Active, false),
         Some(Value::I32(1)) => (Standing::Deferred, false),

@@ -1,5 +1,6 @@
-//! A chain of queues under kill: a message that was acknowledged at its head is at its end, once, in the
-//! order of its sender, however often the broker is killed while messages move (FND-03, FWD-10).
+//! A chain of queues under kill: each message acknowledged at its head is at its end exactly once,
+//! in the order of its sender, however often the broker is killed while messages move (FND-03,
+//! FWD-10).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +18,11 @@ use crate::random::Random;
 
 const SENDERS: usize = 3;
 const LIFE_MS_MAX: u64 = 700;
-/// How long messages may take to come to rest after a start.
+/// Time in which all messages must arrive after a start.
 const REST_MAX: Duration = Duration::from_secs(30);
 const CHAIN: [&str; 3] = ["head", "middle", "end"];
 
-/// What a sender was told, by the id of the message.
+/// Outcome of a send for its sender, by message id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     Stored,
@@ -33,7 +34,7 @@ pub struct Chain<'a> {
     random: Random,
     told: BTreeMap<String, Told>,
     next: [u64; SENDERS],
-    /// Rounds in which the kill left messages on the way.
+    /// Rounds in which the kill left messages between the queues.
     pub caught: u64,
 }
 
@@ -140,14 +141,14 @@ fn create(address: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends one message after the other until the broker is killed.
+/// Sends one message after another until the broker is killed.
 fn send(address: &str, killed: &AtomicBool, sender: usize, first: u64) -> Vec<(String, Told)> {
     let mut connection = Connection::new(address.to_owned());
     let mut told = Vec::new();
     for number in first.. {
         let id = format!("{sender}-{number}");
         let properties = json!({ "MessageId": id }).to_string();
-        // Now and then one that is written in parts of its own.
+        // Occasionally a body that is stored in parts.
         let body = vec![b'x'; if number % 50 == 0 { 300_000 } else { 100 }];
         let headers = [("BrokerProperties", &*properties)];
         match connection.ask("POST", "/head/messages", &headers, &body) {
@@ -166,7 +167,7 @@ fn send(address: &str, killed: &AtomicBool, sender: usize, first: u64) -> Vec<(S
     told
 }
 
-/// How many messages are on their way.
+/// Number of messages that have not reached the end.
 fn waiting(address: &str) -> Result<u64, String> {
     let mut connection = Connection::new(address.to_owned());
     let mut count = 0;

@@ -1,5 +1,5 @@
-//! One client: each of its requests stands in the ledger before it leaves. Uses both the REST plane
-//! and the JSON API; some clients send, receive and settle over AMQP.
+//! One client of the load. It records each request in the ledger before it sends it. It uses both
+//! the REST plane and the JSON API; some clients send, receive and settle over AMQP.
 
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,15 +16,15 @@ use crate::ledger::{
     message_id,
 };
 
-/// The broker was killed; there is nothing more to ask of it.
+/// The broker was killed; it gets no more requests.
 #[derive(Debug)]
 pub struct Over;
 
-/// A message to be sent.
+/// A message to send.
 pub struct Draft {
     pub sent: Sent,
     pub body: Vec<u8>,
-    /// Over REST a message goes without.
+    /// Application property. A message over REST has none.
     pub property: String,
 }
 
@@ -34,12 +34,12 @@ pub struct Held {
     pub token: String,
 }
 
-/// What a receive gave; under lock with tokens.
+/// Messages of a receive, with lock tokens if they are locked.
 pub type Received = Vec<Held>;
 
 pub struct Client<'a> {
     connection: Connection,
-    /// If it uses AMQP for what that has words for.
+    /// AMQP links, if this client uses AMQP where the protocol has the operation.
     links: Option<Links>,
     ledger: &'a Ledger,
     killed: &'a AtomicBool,
@@ -47,7 +47,7 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// A client that knows by a flag when the broker may be gone.
+    /// Creates a client. The flag `killed` is set before the broker is killed.
     pub const fn new(
         address: String,
         ledger: &'a Ledger,
@@ -57,7 +57,7 @@ impl<'a> Client<'a> {
         Self { connection: Connection::new(address), links: None, ledger, killed, sender }
     }
 
-    /// The same, which uses AMQP for what that has words for.
+    /// Makes this client use AMQP where the protocol has the operation.
     pub fn over_amqp(self, address: String) -> Self {
         Self { links: Some(Links::new(address)), ..self }
     }
@@ -73,12 +73,13 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Whether a lock was taken over an AMQP connection that was dropped before it was settled.
+    /// Whether a message was received over an AMQP connection that was dropped before it was
+    /// settled.
     pub fn has_outlived_connection(&self, held: &Held) -> bool {
         self.links.as_ref().is_some_and(|links| links.has_dropped(&held.token))
     }
 
-    /// Asks and writes down what came of it; refusals are the judge's.
+    /// Sends a request and records its outcome. The judge decides about refusals.
     fn ask(
         &mut self,
         queue: &str,
@@ -105,7 +106,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The connection is gone: that of a broker that is alive should not be.
+    /// Handles a lost connection, which is a fault unless the broker was killed.
     fn lost(&self, ticket: &Ticket, what: &str, lost: &Lost) -> Over {
         if !self.is_over() {
             self.ledger.complain(format!("{what}: alive, but {lost:?}"));
@@ -116,14 +117,15 @@ impl<'a> Client<'a> {
         Over
     }
 
-    /// Whether it uses AMQP for a queue. A queue that others delete detaches the links to it at any time; and
-    /// whether a message was a duplicate is told by other transports alone.
+    /// The AMQP links, if this client uses AMQP for a queue. It does not for a queue that is
+    /// deleted, which detaches its links at any time, nor for duplicate detection, whose results
+    /// only other transports report.
     fn links_to(&mut self, queue: &str) -> Option<&mut Links> {
         let is_fit = queue != "once" && !queue.starts_with("fleeting");
         self.links.as_mut().filter(|_| is_fit)
     }
 
-    /// Asks over AMQP and writes down what came of it.
+    /// Sends a request over AMQP and records its outcome.
     fn ask_links(
         &mut self,
         queue: &str,
@@ -161,7 +163,7 @@ impl<'a> Client<'a> {
         Ok(self.ask(queue, op, ("PUT", &target), (&[JSON], &body), done)?.0)
     }
 
-    /// Creates a topic, of which the judge knows nothing but its subscriptions.
+    /// Creates a topic. The judge tracks only its subscriptions.
     pub fn create_topic(&mut self, topic: &str) -> Result<(), Over> {
         let target = format!("/$api/v1/topics/{topic}");
         match self.connection.ask("PUT", &target, &[JSON], b"{}") {
@@ -188,7 +190,8 @@ impl<'a> Client<'a> {
         Ok(self.ask(path, op, ("PUT", &target), (&[JSON], &body), done)?.0)
     }
 
-    /// Publishes one message, which is to be in this subscription and in no other; in which number is not told.
+    /// Publishes one message that only this subscription must get. The answer has no sequence
+    /// number.
     pub fn publish(&mut self, subscription: &str, draft: &Draft) -> Result<Outcome, Over> {
         let op = Op::Send { sender: self.sender, messages: vec![draft.sent.clone()] };
         let topic = subscription.split('/').next().unwrap_or_default();
@@ -208,7 +211,7 @@ impl<'a> Client<'a> {
         Ok(self.ask(queue, Op::Delete, ("DELETE", &target), (&[], &[]), done)?.0)
     }
 
-    /// Sends one message over REST, which does not tell its number.
+    /// Sends one message over REST, which does not return its sequence number.
     pub fn send_raw(&mut self, queue: &str, draft: &Draft) -> Result<Outcome, Over> {
         if self.links_to(queue).is_some() {
             return self.send(queue, draft);
@@ -233,7 +236,8 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Sends messages that are stored together; those with an instant are scheduled for the first's.
+    /// Sends messages that are stored together. Those with an instant are scheduled for the instant
+    /// of the first.
     pub fn send_batch(&mut self, queue: &str, drafts: &[Draft]) -> Result<Outcome, Over> {
         let messages = drafts.iter().map(|draft| draft.sent.clone()).collect();
         let op = Op::Send { sender: self.sender, messages };
@@ -256,7 +260,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Receives what is there; waits for a message so long.
+    /// Receives available messages, and waits up to `wait_seconds` for the first.
     pub fn receive(
         &mut self,
         queue: &str,
@@ -303,7 +307,7 @@ impl<'a> Client<'a> {
         Ok(held)
     }
 
-    /// Receives deferred messages by their numbers.
+    /// Receives deferred messages by sequence number.
     pub fn receive_deferred(
         &mut self,
         queue: &str,
@@ -323,7 +327,7 @@ impl<'a> Client<'a> {
         Ok(held)
     }
 
-    /// Settles a message; the mark is a property that it gets.
+    /// Settles a message. The mark is a property that the settlement sets.
     pub fn settle(
         &mut self,
         queue: &str,
@@ -334,7 +338,7 @@ impl<'a> Client<'a> {
         reason: Option<String>,
     ) -> Result<Outcome, Over> {
         let Some(id) = held.seen.id() else { return Ok(Outcome::NotSent) };
-        // Some come again a little later; a deferred one has no delay (RTY-08).
+        // Some abandoned messages get a delay. A deferred message has none (RTY-08).
         let is_delayed = verdict == Verdict::Abandon
             && held.seen.standing == Standing::Active
             && held.seen.number.is_multiple_of(3);
@@ -390,12 +394,12 @@ impl<'a> Client<'a> {
     }
 }
 
-/// For how long nobody gets some of the messages that are abandoned; longer than it takes to start and to look.
+/// Delay of some abandoned messages in milliseconds; longer than a start and an inspection take.
 pub const DELAY_MS: u64 = 1_200;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// The resource of a queue or subscription, or of its dead-letter queue.
+/// Resource path of a queue or subscription, or of its dead-letter queue.
 pub fn queue_target(queue: &str, part: Part) -> String {
     let suffix = match part {
         Part::Main => "",
@@ -407,7 +411,7 @@ pub fn queue_target(queue: &str, part: Part) -> String {
     format!("/$api/v1/queues/{queue}{suffix}")
 }
 
-/// The condition of a refusal.
+/// Condition of a refusal.
 pub fn refusal(response: &Response) -> String {
     let problem = json_body(response).unwrap_or_default();
     match problem["code"].as_str() {
@@ -420,7 +424,7 @@ pub fn json_body(response: &Response) -> Result<Value, String> {
     serde_json::from_slice(&response.body).map_err(|error| format!("no JSON: {error}"))
 }
 
-/// The messages of an answer of the JSON API.
+/// Messages in an answer of the JSON API.
 pub fn read_messages(response: &Response) -> Result<Vec<Held>, String> {
     #[derive(serde::Deserialize)]
     struct Messages {
@@ -479,7 +483,7 @@ fn read_raw(response: &Response) -> Result<Held, String> {
 
 fn standing(name: Option<&str>) -> Result<Standing, String> {
     match name {
-        // A delay is no other place (RTY-03), and counts as active (RTY-11).
+        // A delayed message stays in its place (RTY-03) and counts as active (RTY-11).
         Some("Active" | "Delayed") => Ok(Standing::Active),
         Some("Deferred") => Ok(Standing::Deferred),
         Some("Scheduled") => Ok(Standing::Scheduled),
@@ -499,7 +503,7 @@ const fn mode(deletes: bool) -> &'static str {
     if deletes { "receiveAndDelete" } else { "peekLock" }
 }
 
-/// A message in JSON; bodies that are text go as text.
+/// A message in JSON. A UTF-8 body is sent as text.
 fn written(draft: &Draft) -> Value {
     let mut message = json!({
         "messageId": message_id(draft.sent.id),

@@ -1,19 +1,19 @@
-//! A keep-alive connection over HTTP/1.1 that tells a request that was never sent from one whose
-//! answer was lost.
+//! A keep-alive connection over HTTP/1.1 that distinguishes requests that were never sent from
+//! requests whose answer was lost.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long an answer may take before the broker counts as hanging.
+/// Time after which a broker that does not answer counts as hanging.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Nothing of the request has left.
+    /// No byte of the request was sent.
     NotSent(String),
-    /// The broker may have carried it out.
+    /// The broker may have carried out the request.
     Unanswered(String),
 }
 
@@ -31,7 +31,7 @@ impl Response {
     }
 }
 
-/// At most one connection to a broker.
+/// A client connection, reopened as needed. There is at most one at a time.
 pub struct Connection {
     address: String,
     stream: Option<BufReader<TcpStream>>,
@@ -45,7 +45,7 @@ impl Connection {
     /// Sends one request and reads its whole answer.
     ///
     /// # Errors
-    /// [`Lost`]; the next request makes a new connection.
+    /// [`Lost`]; the next request opens a new connection.
     pub fn ask(
         &mut self,
         method: &str,

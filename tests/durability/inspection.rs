@@ -1,4 +1,4 @@
-//! Reads everything that a broker has, with contents, without changing it.
+//! Reads all entities and messages of a broker, with contents, without changing anything.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use crate::client::{json_body, queue_target, read_messages, refusal};
 use crate::connection::{Connection, Response};
 use crate::ledger::{Description, Part, Seen, Standing, now};
 
-/// Queues and messages in one answer.
+/// Queues in one answer, and messages in one peek.
 const PAGE: usize = 100;
 const PEEK: usize = 250;
 
-/// What a broker has.
+/// Contents of a broker.
 pub struct Snapshot {
     pub queues: BTreeMap<String, QueueSeen>,
-    /// When it was complete, in milliseconds.
+    /// Time at which the snapshot was complete, in milliseconds.
     pub taken_at: u64,
 }
 
 /// A queue with all its messages, ascending by number.
 pub struct QueueSeen {
-    /// All its properties and counts.
+    /// All properties and counts.
     pub description: Description,
     pub main: Vec<Seen>,
     pub dead: Vec<Seen>,
 }
 
 impl Snapshot {
-    /// Looks at every queue, and by peek at every message of it and of its dead-letter queue.
+    /// Reads every queue, and peeks every message of the queue and its dead-letter queue.
     ///
     /// # Errors
-    /// When the broker does not answer as it should.
+    /// If the broker fails to answer or answers incorrectly.
     pub fn take(address: &str) -> Result<Self, String> {
         let mut connection = Connection::new(address.to_owned());
         let mut queues = BTreeMap::new();
@@ -99,8 +99,9 @@ fn peek_all(connection: &mut Connection, queue: &str, part: Part) -> Result<Vec<
     Ok(messages)
 }
 
-/// A message that was enqueued while the pages were read is seen twice: scheduled, and active under
-/// its new number. The first is forgotten if it is gone indeed.
+/// Removes duplicates of messages that were enqueued while the pages were read. Such a message
+/// appears twice: scheduled, and active under its new number. The scheduled one is removed if a
+/// second peek no longer finds it.
 fn forget_materialised(
     connection: &mut Connection,
     queue: &str,

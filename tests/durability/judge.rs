@@ -1,8 +1,10 @@
-//! The judge: what a broker may have after a kill, given what clients were told before it.
+//! Decides which contents a broker may have after a kill, given the outcomes that clients received
+//! before.
 //!
-//! Knows nothing of how the load is made. For each message it keeps every state that is possible;
-//! an acknowledged request moves all of them, an unknown one adds the moved ones, and what is found
-//! afterwards must be one of them. What was found is certain from then on.
+//! The judge does not depend on how the load works. For each message it keeps every possible state:
+//! an acknowledged request moves all of them, a request with an unknown outcome adds the moved
+//! ones, and the state found after the restart must be one of those. From then on only the found
+//! state is possible.
 //!
 //! ```text
 //!  NotStored ──send──► There{Active | Scheduled} ◄─abandon, defer, dead-letter─► There{...}
@@ -22,35 +24,35 @@ use self::message::State;
 use crate::inspection::Snapshot;
 use crate::ledger::{Description, Entry, Op, Outcome, Part, Sent, Verdict};
 
-/// What clients know, over all rounds.
+/// Knowledge of the clients over all rounds.
 pub struct Judge {
     queues: BTreeMap<String, Queue>,
     round: u32,
     complaints: Vec<String>,
-    /// How often what happened.
+    /// Number of occurrences by event.
     tally: BTreeMap<String, u64>,
 }
 
-/// A queue by its name.
+/// State of one queue.
 #[derive(Default)]
 struct Queue {
-    /// What it may be described by; none: it may be absent.
+    /// Possible descriptions. `None` means that the queue may be absent.
     descriptions: Vec<Option<Description>>,
     book: QueueBook,
 }
 
 impl Judge {
-    /// A judge of an empty broker.
+    /// Creates a judge for an empty broker.
     pub const fn new() -> Self {
         Self { queues: BTreeMap::new(), round: 0, complaints: Vec::new(), tally: BTreeMap::new() }
     }
 
-    /// How often what happened, by request and outcome.
+    /// Number of occurrences by request and outcome.
     pub const fn tally(&self) -> &BTreeMap<String, u64> {
         &self.tally
     }
 
-    /// Judges a round: what was asked, and what was there after the restart. Returns what is wrong.
+    /// Judges a round: the requests and the contents after the restart. Returns complaints.
     pub fn judge(&mut self, entries: Vec<Entry>, snapshot: &Snapshot) -> Vec<String> {
         self.enter(entries);
         self.look(snapshot);
@@ -61,9 +63,9 @@ impl Judge {
         std::mem::take(&mut self.complaints)
     }
 
-    /// Carries out a round's requests in the order in which they took effect, message by message. A
-    /// receive has no effect before its answer is made, and every other request none before it
-    /// leaves; a message is with one client at a time.
+    /// Applies the requests of a round in the order in which they took effect, message by message.
+    /// A receive has no effect before its answer exists, and any other request has none before it
+    /// is sent. Only one client uses a message at a time.
     fn enter(&mut self, mut entries: Vec<Entry>) {
         let took_effect = |entry: &Entry| match (&entry.op, &entry.outcome) {
             (Op::Receive { .. } | Op::ReceiveDeferred { .. }, Outcome::Delivered(_)) => entry.ended,
@@ -113,7 +115,7 @@ impl Judge {
         let mut complain = |what: String| complaints.push(format!("queue {name}: {what}"));
         let queue = self.queues.entry(name.clone()).or_default();
         if let Outcome::Refused(condition) = &outcome {
-            // A full or slow store refuses sends; nothing was stored then (ERR-06).
+            // A full or slow store refuses sends and stores nothing then (ERR-06).
             let is_busy = condition == "ServerBusy" && matches!(op, Op::Send { .. });
             let is_late = condition == "MessageNotFound"
                 && matches!(&op, Op::Cancel { ids } if queue.book.may_be_due(ids, ended_at));
@@ -202,7 +204,7 @@ impl Judge {
         }
     }
 
-    /// Holds what is there against what may be there; from then on only that may be.
+    /// Compares the contents with the possible ones. From then on only the found ones are possible.
     fn look(&mut self, snapshot: &Snapshot) {
         let complaints = &mut self.complaints;
         for name in snapshot.queues.keys() {
@@ -239,7 +241,7 @@ impl Judge {
         }
     }
 
-    /// Whether no message is left anywhere.
+    /// Whether no message is left in any queue.
     pub fn is_settled(&self) -> bool {
         self.queues.values().all(|queue| queue.book.message_count() == 0)
     }
@@ -250,7 +252,7 @@ fn most_deliveries(descriptions: &[Option<Description>]) -> u64 {
     descriptions.iter().flatten().find_map(named).unwrap_or(10)
 }
 
-/// The shortest and the longest delay of a policy that always has the same, but for its jitter.
+/// Minimum and maximum delay of a fixed retry policy, which differ by its jitter.
 fn policy_of(descriptions: &[Option<Description>]) -> Option<(u64, u64)> {
     let policy = descriptions.iter().flatten().find_map(|all| all.get("retryPolicy"))?;
     let seconds = policy["delay"].as_str()?.strip_prefix("PT")?.strip_suffix('S')?;

@@ -1,15 +1,15 @@
-//! What clients asked for and were told: the words in which load, inspection and judge talk, and the
-//! book in which every request stands from before it leaves.
+//! The ledger of requests and outcomes, and the types that load, inspection and judge share. Each
+//! request is recorded before it is sent.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher as _;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Properties of a queue that were asked for, or that it has.
+/// Requested or actual properties of a queue.
 pub type Description = serde_json::Map<String, serde_json::Value>;
 
-/// Names a message over all queues and rounds; its MessageId is made of it.
+/// Id of a message across all queues and rounds. Its MessageId contains it.
 pub type Id = u64;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -18,7 +18,7 @@ pub enum Part {
     DeadLetter,
 }
 
-/// Length and hash of a body and of the property that goes with it.
+/// Length and hash of a body and its property.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Print {
     pub bytes: usize,
@@ -43,7 +43,7 @@ pub struct Sent {
     pub due: Option<u64>,
 }
 
-/// How a message stood when it was looked at.
+/// State of a message when it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     Active,
@@ -51,27 +51,27 @@ pub enum Standing {
     Scheduled,
 }
 
-/// A message as it was received or looked at.
+/// A message as it was received or peeked.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub message_id: String,
     pub number: u64,
     pub print: Print,
     pub standing: Standing,
-    /// As shown: with this delivery, if it was received.
+    /// Delivery count as shown, which includes the delivery of a received message.
     pub count: u64,
     pub reason: Option<String>,
     /// The property that the last settlement set.
     pub mark: Option<String>,
-    /// Until when it is Delayed, in milliseconds, if it was looked at and is (RTY-12).
+    /// End of its delay in milliseconds, if it was peeked as Delayed (RTY-12).
     pub delayed_until: Option<u64>,
-    /// Whether AMQP shows the state Scheduled, which an enqueued message keeps there (PEK-05). `None` over other
-    /// transports: they show the standing only.
+    /// Whether AMQP shows the state Scheduled, which an enqueued message keeps there (PEK-05).
+    /// `None` over other transports, which show only the current state.
     pub shows_scheduled: Option<bool>,
 }
 
 impl Seen {
-    /// Which message it is; none if it is none of ours.
+    /// Id of the message, or `None` if no test sent it.
     pub fn id(&self) -> Option<Id> {
         self.message_id.strip_prefix('m')?.parse().ok()
     }
@@ -90,11 +90,11 @@ pub enum Verdict {
     Release,
 }
 
-/// What a client asks of a queue.
+/// A request to a queue.
 #[derive(Clone, Debug)]
 pub enum Op {
     Create(Description),
-    /// Changes the properties that it names.
+    /// Changes the given properties.
     Update(Description),
     Delete,
     /// All or none.
@@ -106,8 +106,8 @@ pub enum Op {
         part: Part,
         deletes: bool,
         count_max: u64,
-        /// By one command. Over AMQP credit is given, and then what is left of it asked back: a message with a
-        /// lower number may come back, and be given, between the two.
+        /// Whether one command takes all messages. AMQP grants credit and then drains the rest, so
+        /// a message with a lower number may return in between and be delivered.
         at_once: bool,
     },
     /// All or none.
@@ -120,7 +120,7 @@ pub enum Op {
         verdict: Verdict,
         mark: Option<String>,
         reason: Option<String>,
-        /// Of an abandon that says for how long nobody gets the message.
+        /// Delay that an abandon requests.
         delay_ms: Option<u64>,
     },
     /// All or none.
@@ -129,18 +129,18 @@ pub enum Op {
     },
 }
 
-/// What the client learned.
+/// Outcome of a request for its client.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     Done,
-    /// Accepted under these numbers.
+    /// Accepted with these sequence numbers.
     Numbers(Vec<u64>),
     Delivered(Vec<Seen>),
-    /// With the condition.
+    /// Refused with this condition.
     Refused(String),
     /// The connection ended before the answer.
     Unknown,
-    /// It was never sent.
+    /// The request was never sent.
     NotSent,
 }
 
@@ -150,18 +150,18 @@ pub struct Entry {
     pub queue: String,
     pub op: Op,
     pub outcome: Outcome,
-    /// Ticks of one clock: before the request left, and after its answer was read.
+    /// Ticks of one logical clock: before the request was sent, and after its answer was read.
     pub begun: u64,
     pub ended: u64,
-    /// The times of day before it left and after its answer, in milliseconds.
+    /// Wall-clock times before the request was sent and after its answer, in milliseconds.
     pub begun_at: u64,
     pub ended_at: u64,
 }
 
-/// Names an entry that waits for its outcome.
+/// Identifies an entry without an outcome.
 pub struct Ticket(usize);
 
-/// The requests of a round, in the order in which they began.
+/// The requests of a round in the order of their start.
 #[derive(Default)]
 pub struct Ledger {
     pages: Mutex<Pages>,
@@ -175,7 +175,7 @@ struct Pages {
 }
 
 impl Ledger {
-    /// Writes down what is about to be asked. Until [`Ledger::end`] its outcome is unknown.
+    /// Records a request before it is sent. Until [`Ledger::end`] its outcome is unknown.
     pub fn begin(&self, queue: &str, op: Op) -> Ticket {
         let mut pages = self.pages.lock().unwrap();
         pages.tick += 1;
@@ -197,19 +197,19 @@ impl Ledger {
         entry.ended_at = now();
     }
 
-    /// Something that is wrong whatever the judge finds.
+    /// Records a fault that does not depend on the judge.
     pub fn complain(&self, complaint: String) {
         self.pages.lock().unwrap().complaints.push(complaint);
     }
 
-    /// Takes the round out.
+    /// Removes and returns the entries and complaints of the round.
     pub fn take(&self) -> (Vec<Entry>, Vec<String>) {
         let mut pages = self.pages.lock().unwrap();
         (std::mem::take(&mut pages.entries), std::mem::take(&mut pages.complaints))
     }
 }
 
-/// The time of day in milliseconds.
+/// Wall-clock time in milliseconds.
 pub fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(now.as_millis()).unwrap()

@@ -1,5 +1,6 @@
-//! The load: clients that ask for anything of several queues at a time. It remembers only what it
-//! needs to ask for something sensible; whether an answer was right is not its business.
+//! The load: clients that send all kinds of requests to several queues at the same time. It keeps
+//! only the state that it needs for plausible requests. The judge decides whether answers are
+//! right.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,18 +15,18 @@ use crate::ledger::{Description, Id, Ledger, Outcome, Part, Print, Sent, Standin
 use crate::process::Broker;
 use crate::random::Random;
 
-/// Clients at a time.
+/// Number of concurrent clients.
 pub const CLIENTS: usize = 8;
-/// Each of so many sends, receives and settles over AMQP.
+/// One client of this many uses AMQP to send, receive and settle.
 const OVER_AMQP: usize = 3;
-/// How often a client over AMQP drops its connection before it settles a message.
+/// Percentage of messages before whose settlement an AMQP client drops its connection.
 const LOST_PERCENT: u64 = 8;
-/// Messages that lie there from the first round to the last, while others come and go.
+/// Messages that stay from the first round to the last, among others that come and go.
 const ARCHIVE: u64 = 1_500;
-/// So far ahead that it never comes.
+/// Milliseconds until an instant that no test reaches.
 const FAR_MS: u64 = 4 * 3_600_000;
 
-/// The queues that are there in every round, with MaxDeliveryCount.
+/// Queues that exist in every round, with their MaxDeliveryCount.
 const QUEUES: [(&str, u64); 9] = [
     ("archive", 10),
     ("orders", 2_147_483_647),
@@ -38,26 +39,26 @@ const QUEUES: [(&str, u64); 9] = [
     ("retried", 1_000_000),
 ];
 
-/// The subscriptions of a topic that are there in every round: what the first does not select the second gets, which is
-/// a catch-all (TOP-25).
+/// Subscriptions of a topic that exist in every round. The second is a catch-all (TOP-25) for
+/// messages that the first does not select.
 pub const PICKED: &str = "news/Subscriptions/picked";
 pub const REST: &str = "news/Subscriptions/rest";
-/// What the first selects: every fifth message, by the last digit of its id.
+/// Filter of the first subscription: every fifth message, by the last digit of its id.
 const PICKS: &str = "property LIKE '%1' OR property LIKE '%6'";
 
-/// What all clients of all rounds share.
+/// State that all clients share over all rounds.
 pub struct Load {
     seed: u64,
     next_id: AtomicU64,
-    /// Ids that the queue with duplicate detection was sent before the restart, and must drop when
-    /// they come again; and those since.
+    /// Ids that were sent to the queue with duplicate detection before the restart and must be
+    /// dropped when sent again, and ids sent since.
     again: Mutex<Vec<Id>>,
     next_again: Mutex<Vec<Id>>,
     /// Settlements of locks whose AMQP connection was dropped before (SET-21, SET-24).
     settled_elsewhere: AtomicU64,
 }
 
-/// What the clients of a round think that is in a queue.
+/// Estimated contents of a queue, shared by the clients of a round.
 #[derive(Default)]
 struct Field {
     backlog: AtomicI64,
@@ -84,7 +85,7 @@ impl Load {
         self.settled_elsewhere.load(Ordering::Relaxed)
     }
 
-    /// Creates the queues, and fills what stays.
+    /// Creates the queues, and sends the messages that stay.
     pub fn prepare(&self, broker: &Broker, ledger: &Ledger) {
         let alive = AtomicBool::new(false);
         let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
@@ -115,11 +116,11 @@ impl Load {
             }
             Ok(())
         };
-        // The ledger complains when this fails.
+        // The ledger records a complaint if this fails.
         let _prepared = prepare();
     }
 
-    /// Lets clients loose until the broker is killed, which is after so long.
+    /// Runs the clients until the broker is killed after `time`.
     pub fn run(
         &self,
         broker: Broker,
@@ -153,7 +154,7 @@ impl Load {
         });
     }
 
-    /// Takes everything out; what was to be sent again is sent before.
+    /// Receives and deletes everything, after sending all ids that duplicate detection must drop.
     pub fn drain(&self, broker: &Broker, ledger: &Ledger, snapshot: &Snapshot) {
         let alive = AtomicBool::new(false);
         let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
@@ -173,10 +174,11 @@ impl Load {
                 }
                 let scheduled = those(Standing::Scheduled);
                 for scheduled in scheduled {
-                    // Refused if it was enqueued meanwhile.
+                    // Refused if the message was enqueued meanwhile.
                     client.cancel(name, &[scheduled])?;
                 }
-                // What is still to be enqueued is so within 2 s, and what is Delayed comes by then.
+                // The remaining scheduled messages are due within 2 s, and delayed ones are
+                // available by then.
                 let all = queue.main.iter().chain(&queue.dead);
                 let is_delayed = all.into_iter().any(|seen| seen.delayed_until.is_some());
                 let wait = if name == "later" || is_delayed { 3.0 } else { 1.0 };
@@ -185,7 +187,7 @@ impl Load {
             }
             Ok(())
         };
-        // The ledger complains when this fails.
+        // The ledger records a complaint if this fails.
         let _drained = drain();
     }
 
@@ -193,8 +195,8 @@ impl Load {
         self.draft_of(self.next_id.fetch_add(1, Ordering::Relaxed), bytes)
     }
 
-    /// The message of this id, the same whenever it is asked for. Most bodies are text, which is
-    /// quicker to read as JSON; some are not.
+    /// Builds the message of this id, always the same. Most bodies are text, which is faster to
+    /// read as JSON; some are not.
     fn draft_of(&self, id: Id, bytes: u64) -> Draft {
         let mut random = Random::new(self.seed ^ id.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let is_text = bytes > 10_000 || random.chance(70);
@@ -231,7 +233,7 @@ fn fields(snapshot: Option<&Snapshot>) -> Fields {
     fields
 }
 
-/// MaxDeliveryCount of a queue that is there in every round.
+/// MaxDeliveryCount of a queue that exists in every round.
 fn count_max(queue: &str) -> u64 {
     let of = QUEUES.into_iter().find(|(name, _)| *name == queue);
     of.map_or(u64::MAX, |(_, count_max)| count_max)
@@ -239,7 +241,7 @@ fn count_max(queue: &str) -> u64 {
 
 fn properties(count_max: u64, metadata: &str) -> Description {
     let properties = json!({
-        // No lock ends by itself while a test looks.
+        // No lock expires during a test.
         "lockDuration": "PT5M",
         "maxDeliveryCount": count_max,
         "userMetadata": metadata,
@@ -253,7 +255,7 @@ struct Worker<'a> {
     client: Client<'a>,
     fields: &'a Fields,
     random: Random,
-    /// A queue that nobody else uses.
+    /// A queue that only this worker uses.
     fleeting: String,
     exists: bool,
 }
@@ -280,7 +282,7 @@ impl Worker<'_> {
         &self.fields[queue]
     }
 
-    /// Whether to send rather than receive, so that about so many are there.
+    /// Whether to send rather than receive, so that about `target` messages stay in the queue.
     fn is_short(&mut self, queue: &str, target: i64) -> bool {
         let backlog = self.field(queue).backlog.load(Ordering::Relaxed);
         self.random.chance(if backlog < target { 70 } else { 20 })
@@ -327,7 +329,7 @@ impl Worker<'_> {
         Ok(received)
     }
 
-    /// All that can be done to messages.
+    /// All operations on messages.
     fn orders(&mut self, queue: &str, abandon_percent: u64) -> Did {
         let dead = self.field(queue).dead.load(Ordering::Relaxed);
         let deferred = self.field(queue).deferred.lock().unwrap().len();
@@ -357,7 +359,7 @@ impl Worker<'_> {
                 0..3 => Verdict::Defer,
                 3..6 => Verdict::DeadLetter,
                 6 => Verdict::Release,
-                // It stays locked, until the broker is gone.
+                // The message stays locked until the broker is killed.
                 7 => return Ok(()),
                 _ => Verdict::Complete,
             },
@@ -451,7 +453,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Contents on both sides of the 256 KiB above which they go in parts, and up to 1 MiB.
+    /// Bodies below and above the 256 KiB from which they are stored in parts, up to 1 MiB.
     fn large(&mut self) -> Did {
         if self.is_short("large", 8) {
             let bytes = match self.random.below(5) {
@@ -486,7 +488,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Sends what was sent before the restart, and new messages, some of them twice at once.
+    /// Sends messages from before the restart again, and new messages, some of which are sent twice
+    /// at the same time.
     fn once(&mut self) -> Did {
         let again = self.load.again.lock().unwrap().pop();
         if let Some(id) = again {
@@ -496,7 +499,7 @@ impl Worker<'_> {
         if self.is_short("once", 60) {
             let draft = self.load.draft(300);
             let sent = self.client.send("once", &draft);
-            // For the next round: whether it was acknowledged or not.
+            // The next round sends the message again, whether it was acknowledged or not.
             self.load.next_again.lock().unwrap().push(draft.sent.id);
             self.sent("once", &sent?, 1);
             if self.random.chance(10) {
@@ -508,7 +511,7 @@ impl Worker<'_> {
         self.complete_unless("once", false, &received)
     }
 
-    /// What comes goes at once, so that whole segments are given back.
+    /// Messages leave soon after they arrive, so that whole segments are freed.
     fn churn(&mut self) -> Did {
         if self.is_short("churn", 24) {
             let drafts = self.drafts((4, 8), (4_000, 12_000));
@@ -570,7 +573,8 @@ impl Worker<'_> {
         self.complete_unless("later", false, &received)
     }
 
-    /// A topic of which one subscription gets what the other does not select.
+    /// Publishes to a topic whose catch-all gets the messages that the other subscription does not
+    /// select.
     fn news(&mut self) -> Did {
         let name = if self.random.chance(50) { PICKED } else { REST };
         if self.is_short(name, 40) {
@@ -599,7 +603,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A queue that comes and goes, with messages in it.
+    /// A queue that is created and deleted with messages in it.
     fn fleeting(&mut self) -> Did {
         let queue = self.fleeting.clone();
         if !self.exists {

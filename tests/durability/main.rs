@@ -1,21 +1,24 @@
-//! Does a broker that is killed keep its word? A real process on a real directory, killed with
-//! SIGKILL at random moments under load, started again, and judged by what its clients were told.
+//! A real process on a real directory is killed with SIGKILL at random moments under load and
+//! started again. Its contents must agree with the outcomes that its clients received.
 //!
-//! [`load`] asks and [`ledger`] keeps what was asked and answered, outside the process; [`inspection`]
-//! reads everything that the next process has; [`judge`] compares, and knows nothing of the load.
+//! [`load`] sends requests; [`ledger`] records requests and answers outside the process;
+//! [`inspection`] reads all contents of the next process; [`judge`] compares, independently of the
+//! load.
 //!
-//! Proven for every round: FND-02 (acknowledged is stored), LIF-02 and LIF-04, RTY-06, RTY-12, RTY-13, RTY-17 and RTY-21
-//! (what is Delayed by an abandon or by a policy, and nothing else, is so after a kill, until the same instant), TOP-25
-//! (what a catch-all gets), SND-09, SND-29 and SND-31 (batches and order), MSG-12 (numbers), SET-27, SET-33 and SET-38
-//! (counts), SET-21 and SET-24 (locks outlive a lost AMQP connection), PEK-05 (AMQP shows which messages were
-//! scheduled), DUP-08, SCH-08, DEF-06, DLQ-12, ENT-14, and DESIGN D5, D11, D12. The page cache survives SIGKILL: what a
-//! lost sync would lose is for the simulated disk to find. [`sessions`] does the same for sessions: SES-04, SES-18,
-//! SES-19, SES-25.
+//! Proven for every round: FND-02 (acknowledged is stored), LIF-02 and LIF-04, RTY-06, RTY-12,
+//! RTY-13, RTY-17 and RTY-21 (messages delayed by an abandon or a policy, and no others, stay
+//! delayed after a kill until the same instant), TOP-25 (messages of a catch-all), SND-09, SND-29
+//! and SND-31 (batches and order), MSG-12 (numbers), SET-27, SET-33 and SET-38 (counts), SET-21 and
+//! SET-24 (locks outlive a lost AMQP connection), PEK-05 (AMQP shows which messages were
+//! scheduled), DUP-08, SCH-08, DEF-06, DLQ-12, ENT-14, and DESIGN D5, D11, D12. The page cache
+//! survives SIGKILL; lost syncs are covered by the simulated disk. [`sessions`] does the same for
+//! sessions: SES-04, SES-18, SES-19, SES-25.
 //!
-//! [`transactions`] does the same to a program that embeds the broker, [`via`] to one that sends on by way of a topic.
+//! [`transactions`] kills a program that embeds the broker, and [`via`] one that sends through a
+//! topic.
 //!
-//! `PEEKLOCK_KILL_ROUNDS=500` kills more often, `PEEKLOCK_KILL_SEED=17` repeats the choices of a run,
-//! though not its timing.
+//! `PEEKLOCK_KILL_ROUNDS=500` runs more kills. `PEEKLOCK_KILL_SEED=17` repeats the choices of a
+//! run, but not its timing.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -54,10 +57,10 @@ use process::{Broker, Place, Storage};
 use random::Random;
 
 const ROUNDS: u64 = 20;
-/// How long a broker lives at most under load, and how long in a round of a moment.
+/// Maximum lifetime of a broker under load, and in a short round, in milliseconds.
 const LIFE_MS_MAX: u64 = 1_500;
 const MOMENT_MS_MAX: u64 = 15;
-/// How many complaints are shown.
+/// Maximum of complaints that are shown.
 const COMPLAINTS_SHOWN: usize = 25;
 
 fn number(variable: &str) -> Option<u64> {
@@ -71,10 +74,10 @@ struct Run<'a> {
     ledger: Ledger,
     load: Load,
     judge: Judge,
-    /// How long the last start took.
+    /// Duration of the last start.
     start: Duration,
     counts: Counts,
-    /// What happened in this round, with the names under which the files of each kill are kept.
+    /// Events of this round, with the names under which the files of each kill are kept.
     story: Vec<String>,
 }
 
@@ -83,7 +86,7 @@ struct Counts {
     kills: u64,
     kills_while_starting: u64,
     messages_read: usize,
-    /// Messages that were there after a kill in the subscription that selects them, and in the catch-all.
+    /// Messages found after a kill in the subscription that selects them, and in the catch-all.
     picked: usize,
     caught: usize,
     start_ms_max: u128,
@@ -112,7 +115,7 @@ impl<'a> Run<'a> {
         self.load.prepare(&broker, &self.ledger);
         let mut snapshot = None;
         for round in 0..rounds {
-            // The first lives, so that there is something.
+            // The first broker lives longer, so that there are messages.
             let life = match self.random.below(8) {
                 0 if round > 0 => self.random.between(0, MOMENT_MS_MAX),
                 _ => self.random.between(MOMENT_MS_MAX, LIFE_MS_MAX),
@@ -157,7 +160,7 @@ impl<'a> Run<'a> {
         Ok(broker)
     }
 
-    /// At any moment between the start of the process and its first answer.
+    /// Kills at a random moment between the start of the process and its first answer.
     fn kill_while_starting(&mut self) {
         let most = u64::try_from(self.start.as_micros()).unwrap().max(1);
         let time = Duration::from_micros(self.random.below(most));
@@ -167,13 +170,13 @@ impl<'a> Run<'a> {
         self.counts.kills_while_starting += 1;
     }
 
-    /// Keeps the files as the last kill has left them, until the next round.
+    /// Keeps the files of the last kill until the next round.
     fn keep(&mut self, name: &str) {
         self.place.keep(name);
         self.story.push(name.to_owned());
     }
 
-    /// Reads everything and judges it by what was asked since the last time.
+    /// Reads all contents and judges them by the requests since the last time.
     fn judge(&mut self, broker: &Broker) -> Result<Snapshot, String> {
         let snapshot = Snapshot::take(&broker.address)?;
         self.counts.messages_read += snapshot.message_count();
@@ -205,7 +208,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a run of the usual length has seen; otherwise it has proven less than it says.
+/// Asserts that a run of the usual length has covered every event; otherwise it has proven less
+/// than it claims.
 fn must_have_seen_everything(run: &Run<'_>) {
     let tally = run.judge.tally();
     for what in [
@@ -236,20 +240,20 @@ fn must_have_seen_everything(run: &Run<'_>) {
     ] {
         assert!(tally.contains_key(what), "not seen: {what}");
     }
-    // Each alone is too rare to be counted upon.
+    // Each of these events is too rare to be required.
     let stored = ["unknown send was stored", "unknown batch was stored"];
     assert!(stored.iter().any(|what| tally.contains_key(*what)), "not seen: any of {stored:?}");
     assert!(run.counts.kills_while_starting > 0, "{:?}", run.counts);
     assert!(run.load.settled_elsewhere() > 0, "no lock outlived its AMQP connection");
-    // TOP-25: mostly many in each round.
+    // TOP-25: usually many in each round.
     assert!(run.counts.picked.min(run.counts.caught) > 20, "{:?}", run.counts);
-    // Many times more on a machine that is not busy otherwise.
+    // Many times more on an otherwise idle machine.
     assert!(run.counts.segments > 2 * run.counts.kills, "{:?}", run.counts);
     assert!(run.counts.segments_given_back > run.counts.kills, "{:?}", run.counts);
 }
 
-/// Nothing acknowledged is lost, nothing settled is back, batches are whole, order is kept, contents
-/// are equal, duplicates are dropped, however often and whenever the broker is killed.
+/// Over many kills at random moments no acknowledged message is lost, no settled one returns,
+/// batches are whole, order and contents are kept, and duplicates are dropped.
 #[test]
 fn a_killed_broker_keeps_its_word() {
     let _alone = alone();
@@ -275,7 +279,8 @@ fn a_killed_broker_keeps_its_word() {
     place.remove();
 }
 
-/// However often the broker is killed while messages move along a chain of queues, each is in one place.
+/// Over many kills while messages move along a chain of queues, each message is in exactly one
+/// place.
 #[test]
 fn a_killed_broker_has_each_forwarded_message_in_one_place() {
     let _alone = alone();
@@ -294,7 +299,8 @@ fn a_killed_broker_has_each_forwarded_message_in_one_place() {
     place.remove();
 }
 
-/// The same against a broker that forgets: the test can fail, and does so at once.
+/// A broker in memory, which forgets everything, must fail in the first round. This shows that the
+/// test can fail.
 #[test]
 fn a_broker_that_forgets_is_found_out_in_the_first_round() {
     let _alone = alone();

@@ -1,5 +1,4 @@
-//! The broker as a process of its own: started as people start it, ended as power, people and the
-//! kernel end it.
+//! The broker as a separate process, started from the command line and ended by SIGKILL or SIGTERM.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
@@ -7,25 +6,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Small, so that a round crosses many segments.
+/// Small, so that a round fills many segments.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Where a broker keeps its messages.
+/// Where a broker stores its messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
     Journal,
-    /// Forgets everything; only to see that the judge notices.
+    /// In memory, to show that the judge notices.
     Memory,
 }
 
-/// A place for one run: the data directory and what the brokers said.
+/// Directory of one run: the data directory and the output of the brokers.
 pub struct Place {
     directory: PathBuf,
     storage: Storage,
 }
 
 impl Place {
-    /// An empty place of this name.
+    /// Creates an empty directory of this name.
     pub fn new(name: &str, storage: Storage) -> Self {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("durability").join(name);
         if directory.exists() {
@@ -50,7 +49,7 @@ impl Place {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Names and sizes of what the journal has on disk.
+    /// Names and sizes of the files of the journal.
     pub fn files(&self) -> Vec<(String, u64)> {
         let Ok(entries) = std::fs::read_dir(self.directory.join("data")) else { return Vec::new() };
         let files = entries.map(|entry| {
@@ -63,7 +62,7 @@ impl Place {
         files
     }
 
-    /// Keeps what the journal has on disk now under this name, for whoever must find out.
+    /// Copies the files of the journal under this name for a later investigation.
     pub fn keep(&self, name: &str) {
         let copy = self.directory.join(name);
         std::fs::create_dir(&copy).unwrap();
@@ -73,22 +72,22 @@ impl Place {
         }
     }
 
-    /// Forgets what was kept.
+    /// Removes such a copy.
     pub fn forget(&self, name: &str) {
         std::fs::remove_dir_all(self.directory.join(name)).unwrap();
     }
 
-    /// Forgets the place.
+    /// Removes the directory.
     pub fn remove(self) {
         std::fs::remove_dir_all(&self.directory).unwrap();
     }
 
-    /// A broker that was told to start, and may not have come to anything yet.
+    /// Starts a broker without waiting until it serves.
     pub fn spawn(&self) -> Spawned {
         self.spawn_at("127.0.0.1:0")
     }
 
-    /// The same, with this address for WebSocket.
+    /// Starts a broker with this address for WebSocket.
     pub fn spawn_at(&self, websocket: &str) -> Spawned {
         let log: File = OpenOptions::new().append(true).create(true).open(self.log()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
@@ -113,7 +112,7 @@ impl Place {
         command
             .env("PEEKLOCK__JOURNAL__SEGMENT_BYTES", SEGMENT_BYTES.to_string())
             .env("PEEKLOCK__JOURNAL__FREE_BYTES_MIN", (4 * SEGMENT_BYTES).to_string())
-            // Contents are read from disk too.
+            // A small cache, so that contents are also read from disk.
             .env("PEEKLOCK__JOURNAL__CACHE_BYTES", (2 * SEGMENT_BYTES).to_string())
             .current_dir(&self.directory)
             .stdin(Stdio::null())
@@ -123,16 +122,16 @@ impl Place {
     }
 }
 
-/// A process that is killed if it is forgotten.
+/// A process that is killed when it is dropped.
 pub struct Spawned {
     child: Child,
 }
 
 impl Spawned {
-    /// Waits until it serves.
+    /// Waits until the broker serves.
     ///
     /// # Errors
-    /// When it ends before.
+    /// If the process ends before.
     pub fn ready(mut self) -> Result<Broker, String> {
         let mut banner = BufReader::new(self.child.stdout.take().unwrap());
         let mut line = String::new();
@@ -156,13 +155,13 @@ impl Spawned {
         }
     }
 
-    /// SIGKILL: nothing of the process runs any more when this returns.
+    /// Kills with SIGKILL and waits for the end of the process.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Kills it when the time is over, whatever it does then.
+    /// Kills the process after this time, whatever its state.
     pub fn kill_after(self, time: Duration) {
         std::thread::sleep(time);
         self.kill();
@@ -171,33 +170,33 @@ impl Spawned {
 
 impl Drop for Spawned {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// A broker that serves.
+/// A broker that serves clients.
 pub struct Broker {
     process: Spawned,
     pub address: String,
-    /// The URL.
+    /// URL of the WebSocket transport.
     pub websocket: String,
-    /// Host and port.
+    /// Host and port of the AMQP transport.
     pub amqp: String,
     _banner: BufReader<ChildStdout>,
 }
 
 impl Broker {
-    /// SIGKILL.
+    /// Kills with SIGKILL.
     pub fn kill(self) {
         self.process.kill();
     }
 
-    /// SIGTERM, and waits for the end.
+    /// Sends SIGTERM and waits for the end.
     ///
     /// # Errors
-    /// When it does not end in order.
+    /// If the process does not end with success.
     pub fn stop(mut self) -> Result<(), String> {
         let id = self.process.child.id().to_string();
         let kill = Command::new("kill").arg("-TERM").arg(id).status();

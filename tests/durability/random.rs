@@ -1,6 +1,6 @@
-//! Numbers from a seed (splitmix64).
+//! Pseudo-random numbers from a seed (splitmix64).
 
-/// A sequence that depends on its seed only.
+/// A sequence that depends only on its seed.
 #[derive(Clone)]
 pub struct Random(u64);
 
@@ -17,22 +17,22 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number less than the bound, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.bits() % bound
     }
 
-    /// A number from the first to the last, both included.
+    /// A number from `first` to `last`, both included.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `percent` per cent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Another sequence, apart from what follows here.
+    /// An independent sequence.
     pub fn fork(&mut self) -> Self {
         Self(self.bits())
     }

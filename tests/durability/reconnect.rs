@@ -1,5 +1,5 @@
-//! What a WebSocket client sees when its broker ends and starts again: the same handles go on, what
-//! was acknowledged is there, what was not settled comes again and was not counted.
+//! A WebSocket client whose broker ends and starts again: its handles stay usable, acknowledged
+//! messages are there, and unsettled messages are delivered again with an unchanged count.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use crate::process::{Broker, Place, Storage};
 const SENT: usize = 30;
 const COMPLETED: usize = 4;
 const HELD: usize = 6;
-/// Longer than any wait here should be.
+/// Longer than any wait here takes.
 const PATIENCE: TimeSpan = TimeSpan::from_seconds(30);
 
 /// SET-27, SET-31, LIF-04, FND-02 after SIGTERM.
@@ -81,12 +81,12 @@ fn over_a_restart(name: &str, end: impl FnOnce(Broker)) {
     place.remove();
 }
 
-/// Receives so many messages.
+/// Receives `count` messages.
 async fn take(receiver: &Receiver, count: usize) -> Vec<peeklock::websocket::client::Received> {
     let mut taken = Vec::new();
     while taken.len() < count {
         let left = u32::try_from(count - taken.len()).unwrap();
-        // The call that meets the end of the connection fails; the next one goes over the new one.
+        // The call during which the connection ends fails. The next one uses the new connection.
         match receiver.receive_many(left, PATIENCE).await {
             Ok(messages) => {
                 assert!(!messages.is_empty(), "{} of {count} came", taken.len());
@@ -98,7 +98,7 @@ async fn take(receiver: &Receiver, count: usize) -> Vec<peeklock::websocket::cli
     taken
 }
 
-/// An address where nobody listens, for brokers that follow one another.
+/// An unused address for brokers that follow one another.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }

@@ -1,9 +1,9 @@
-//! Sessions and kills: workers take sessions over WebSocket from a process that is killed again and
-//! again. What they were told stands in a book outside it, and what the next process has is held
-//! against that.
+//! Sessions and kills: workers accept sessions over WebSocket from a process that is killed
+//! repeatedly. A book outside the process records their outcomes, and the contents of the next
+//! process must agree with it.
 //!
-//! Each session has one sender, which numbers its messages; so the numbers say what order is, what is
-//! lost, and what is doubled.
+//! Each session has one sender, which numbers its messages. The numbers show order, losses and
+//! duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,29 +30,29 @@ const SENDERS: u64 = 3;
 const WORKERS: u64 = 5;
 const LIFE_MS_MAX: u64 = 900;
 const QUEUE: &str = "steps";
-/// So many messages of a session wait at most.
+/// Maximum of waiting messages in a session.
 const BACKLOG_MAX: u64 = 12;
 const PAGE: u32 = 250;
 
-/// What is known of one message.
+/// Knowledge about one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
-    /// Asked to be sent, without an answer.
+    /// Sent without an answer so far.
     PerhapsSent,
     Sent,
-    /// Asked to be completed, without an answer.
+    /// Completed without an answer so far.
     PerhapsDone,
     Done,
-    /// The send came to nothing.
+    /// The send had no effect.
     Never,
 }
 
-/// What is known of one session.
+/// Knowledge about one session.
 #[derive(Default)]
 struct Session {
     messages: Vec<Known>,
     state: Option<Bytes>,
-    /// Set without an answer.
+    /// States that were set without an answer so far.
     perhaps: Vec<Option<Bytes>>,
     holder: Option<u64>,
 }
@@ -95,7 +95,7 @@ impl Book {
         self.killed.load(Ordering::SeqCst)
     }
 
-    /// Whether a call failed because the broker is gone; anything else is wrong.
+    /// Whether a call failed because the broker is gone. Any other error is a fault.
     fn is_lost(&self, what: &str, error: &BrokerError) -> bool {
         let is_lost = error.condition() == Condition::CommunicationProblem;
         if !is_lost || !self.is_over() {
@@ -120,7 +120,7 @@ async fn connect(url: &str) -> Result<Client, BrokerError> {
     connect_with(url, options).await
 }
 
-/// Sends to the sessions that are its own, each message when the one before is answered.
+/// Sends to the sessions of this sender, one message after another.
 async fn send(book: Arc<Book>, url: String, sender: u64, mut random: Random) {
     let Ok(client) = connect(&url).await else { return };
     let queue = client.sender(QUEUE).unwrap();
@@ -141,7 +141,7 @@ async fn send(book: Arc<Book>, url: String, sender: u64, mut random: Random) {
         match queue.send(message).await {
             Ok(_) => {
                 book.tell(|tally| tally.sent += 1);
-                // It may be completed already.
+                // The message may already be completed.
                 book.of(&session, |of| {
                     if of.messages[number] == Known::PerhapsSent {
                         of.messages[number] = Known::Sent;
@@ -156,7 +156,7 @@ async fn send(book: Arc<Book>, url: String, sender: u64, mut random: Random) {
     }
 }
 
-/// Takes one session after the other.
+/// Accepts one session after another.
 async fn work(book: Arc<Book>, url: String, worker: u64, mut random: Random) {
     let Ok(client) = connect(&url).await else { return };
     while !book.is_over() {
@@ -223,7 +223,8 @@ async fn hold(
             if random.chance(10) {
                 held.abandon(message, &[]).await?;
                 book.tell(|tally| tally.abandoned += 1);
-                // What comes next in the session is this one; the rest is left as it is.
+                // The next message of the session is this one again, so the other received messages
+                // are left.
                 return Ok(());
             }
             complete(book, held, session, message, number).await?;
@@ -285,7 +286,8 @@ impl Session {
         self.state.as_ref() == state || self.perhaps.iter().any(|one| one.as_ref() == state)
     }
 
-    /// Messages reach a holder in order, none that is done, and none before one that is left (SES-19).
+    /// Checks a delivery: messages reach a holder in order, completed ones never, and none before
+    /// an earlier one that is left (SES-19).
     fn delivered(&mut self, numbers: &[u64], session: &str, book: &Book) {
         let mut first_left = None;
         for number in numbers {
@@ -307,7 +309,7 @@ impl Session {
         }
     }
 
-    /// What is there after a restart decides what was open.
+    /// Judges the contents after a restart, which decide all open outcomes.
     fn judge(&mut self, there: &[u64], state: Option<&Bytes>, session: &str, book: &Book) {
         if !there.is_sorted_by(|one, next| one < next) {
             book.complain(format!("{session} is out of order, or doubled: {there:?}"));
@@ -335,7 +337,7 @@ impl Session {
     }
 }
 
-/// Reads every session, and judges it.
+/// Reads and judges every session.
 async fn judge(book: &Book, client: &Client) -> Result<(), BrokerError> {
     let looker = client.receiver(QUEUE)?;
     let mut all: BTreeMap<String, Vec<u64>> = BTreeMap::new();
@@ -351,7 +353,7 @@ async fn judge(book: &Book, client: &Client) -> Result<(), BrokerError> {
     }
     for number in 0..SESSIONS {
         let session = name(number);
-        // Nobody holds it: locks did not outlive the process (SES-18).
+        // Nobody holds the session: locks did not outlive the process (SES-18).
         let held = client.accept_session(QUEUE, &session).await?;
         let state = held.state().await?;
         held.close().await?;
@@ -374,7 +376,7 @@ async fn judge(book: &Book, client: &Client) -> Result<(), BrokerError> {
     Ok(())
 }
 
-/// Works everything off, so that nothing is left that was acknowledged.
+/// Receives and completes everything, so that no acknowledged message is left.
 async fn drain(book: &Book, client: &Client) -> Result<(), BrokerError> {
     loop {
         let held = match client.accept_next_session(QUEUE, TimeSpan::ZERO).await {
@@ -409,8 +411,8 @@ fn must_be_content(book: &Book, place: &Place, when: &str) {
     );
 }
 
-/// SES-04, SES-11, SES-18, SES-19, SES-20, SES-25, FND-02, LIF-04: in each session the order is kept,
-/// nothing is lost or doubled, and the state is the last that was acknowledged.
+/// SES-04, SES-11, SES-18, SES-19, SES-20, SES-25, FND-02, LIF-04: each session keeps its order,
+/// nothing is lost or doubled, and the state is the last acknowledged one.
 #[test]
 fn a_killed_broker_keeps_its_sessions() {
     let _alone = alone();

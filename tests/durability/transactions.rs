@@ -1,10 +1,10 @@
-//! Transactions of a program that is killed: all of each, or nothing (TXN-15).
+//! Transactions of a program that is killed: each is carried out completely or not at all (TXN-15).
 //!
-//! The program embeds the broker. It moves tokens: a transaction completes messages and sends each of
-//! them again, one generation later, so that a token is there once, whatever happens. What it was told
-//! it says on its output, line by line, where a kill cannot take it back. Some transactions are rolled
-//! back, and some dead letters are mended by one (TXN-14). Some schedule a message that never comes due: a witness,
-//! which has its number before the commit (SCH-13).
+//! The program embeds the broker. It moves tokens: a transaction completes messages and sends each
+//! again, one generation later, so that each token exists exactly once. The program prints each
+//! outcome on a line of its output, which survives the kill. Some transactions are rolled back, and
+//! some replace dead letters (TXN-14). Some schedule a message that never becomes due, the witness,
+//! which gets its number before the commit (SCH-13).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -27,15 +27,15 @@ use crate::random::Random;
 const QUEUE: &str = "tokens";
 pub(super) const TOKENS: u64 = 80;
 pub(super) const WORKERS: u64 = 6;
-/// Tells the program its directory, the first number of its transactions and its seed.
+/// Environment variable with the program's directory, its first transaction number and its seed.
 pub(super) const PROGRAM: &str = "PEEKLOCK_TRANSACTIONS_OF";
 pub(super) const LIFE_MS_MAX: u64 = 500;
-/// Stands in the place of the token in a witness.
+/// Token of a witness.
 const WITNESS: u64 = u64::MAX;
-/// The instant of witnesses: in the year 3000.
+/// Instant of witnesses: in the year 3000.
 const WITNESS_AT: Timestamp = Timestamp::from_unix_ms(32_503_680_000_000);
 
-/// A token as it stands in a message: which, how often it was moved, and by which transaction.
+/// A token in a message: its id, the number of its moves, and the last transaction that moved it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Token {
     pub(super) token: u64,
@@ -58,11 +58,11 @@ impl Token {
     }
 }
 
-/// What is known of a transaction, with the generation that each token has after it.
+/// Knowledge about a transaction, with the generation of each token after it.
 #[derive(Default, Debug)]
 pub(super) struct Known {
     tokens: BTreeMap<u64, u64>,
-    /// Whether it schedules a witness, and the number of that, once it is committed.
+    /// Whether it schedules a witness, and the number of the witness after the commit.
     has_witness: bool,
     witness: Option<u64>,
     pub(super) end: End,
@@ -116,7 +116,8 @@ fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Every token is there once; of each transaction all tokens have moved, or none.
+/// Checks that every token exists exactly once, and that each transaction moved all of its tokens
+/// or none.
 pub(super) fn judge(
     known: &BTreeMap<u64, Known>,
     first: u64,
@@ -144,7 +145,7 @@ pub(super) fn judge(
         let is_right = match known.end {
             End::Committed => moved == known.tokens.len(),
             End::Unknown => moved == 0 || moved == known.tokens.len(),
-            // Another one may have moved them since.
+            // Another transaction may have moved them since.
             End::NotCommitted => true,
         };
         if !is_right {
@@ -155,7 +156,7 @@ pub(super) fn judge(
     complaints
 }
 
-/// What a transaction has sent has consecutive numbers (TXN-13).
+/// Checks that the messages of a transaction have consecutive numbers (TXN-13).
 fn judge_numbers(found: &[(u64, Token)]) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -168,8 +169,8 @@ fn judge_numbers(found: &[(u64, Token)]) -> Vec<String> {
     complaints
 }
 
-/// Each transaction that was carried out has its witness, under a number below its tokens, and no other has
-/// one (SCH-13, TXN-13).
+/// Checks that each committed transaction has its witness, with a number below its tokens, and that
+/// no other transaction has one (SCH-13, TXN-13).
 fn judge_witnesses(
     known: &BTreeMap<u64, Known>,
     first: u64,
@@ -239,12 +240,12 @@ pub(super) fn read_line(line: &str, known: &mut BTreeMap<u64, Known>) {
         "committed" => known.get_mut(&number().unwrap()).unwrap().end = End::Committed,
         "rolled-back" => known.get_mut(&number().unwrap()).unwrap().end = End::NotCommitted,
         "wrong" => panic!("{line}"),
-        // What the test runner says.
+        // Output of the test runner.
         _ => {}
     }
 }
 
-/// Lets a program live so long; returns what it said.
+/// Runs a program for the time `life`. Returns the lines that it printed.
 pub(super) fn run(
     program: &str,
     directory: &Path,
@@ -276,12 +277,12 @@ pub(super) fn run(
     child.kill().unwrap();
     child.wait().unwrap();
     let mut lines = reader.join().unwrap();
-    // A line that was cut says nothing: each ends with a full stop.
+    // Each complete line ends with a full stop; a line that was cut is dropped.
     lines.retain(|line| line.ends_with('.'));
     lines
 }
 
-/// Runs something on a broker of this process, and stops it.
+/// Runs `work` on a broker in this process, and stops the broker.
 pub(super) fn on_broker<T>(directory: &Path, work: impl AsyncFnOnce(&Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -304,7 +305,7 @@ async fn prepare(client: &Client) {
     client.sender(QUEUE).unwrap().send_batch(tokens.collect()).await.unwrap();
 }
 
-/// Number and token of every message there.
+/// Sequence number and token of every stored message.
 async fn look(client: &Client) -> Vec<(u64, Token)> {
     let mut found = Vec::new();
     for path in [QUEUE.to_owned(), dead_letter_path(QUEUE)] {
@@ -320,14 +321,14 @@ async fn look(client: &Client) -> Vec<(u64, Token)> {
     found
 }
 
-/// The program that is killed; it is run by the test above only.
+/// The program that is killed. Only the test above runs it.
 #[test]
 #[ignore = "is the program that the test kills"]
 fn program() {
     live(work);
 }
 
-/// Runs workers until the process is killed, if the environment says so.
+/// Runs workers until the process is killed, if the environment variable is set.
 pub(super) fn live(work: impl AsyncFn(&Client, &AtomicU64, Random)) {
     let Ok(orders) = std::env::var(PROGRAM) else { return };
     let mut words = orders.splitn(3, ' ');
@@ -366,7 +367,7 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let moved = moved(number, &held);
         let transaction = client.begin_transaction().await.unwrap();
-        // In any order.
+        // Schedules the witness before or after the tokens are sent.
         let (schedules, schedules_first) = (random.chance(40), random.chance(50));
         let witness = Token { token: WITNESS, generation: 0, transaction: number, place: 0 };
         let witness = Message::new(witness.written()).with_scheduled_enqueue_time(WITNESS_AT);
@@ -422,7 +423,7 @@ pub(super) fn moved(transaction: u64, held: &[Received]) -> Vec<Token> {
     moved.collect()
 }
 
-/// Says a line that survives the process.
+/// Prints a line that survives the process.
 pub(super) fn tell(line: &str) {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{line}").unwrap();

@@ -1,8 +1,8 @@
-//! Sends by way of a topic in a program that is killed: what a transaction settles in a subscription and
-//! sends on is there once, wherever the kill finds it (TXN-09, TXN-15, VIA-04, VIA-05).
+//! Sends through a topic in a program that is killed: a message that a transaction settles in a
+//! subscription and sends on exists exactly once after any kill (TXN-09, TXN-15, VIA-04, VIA-05).
 //!
-//! Tokens go in a circle: a transaction completes them in a subscription and sends them, one generation
-//! later, to a queue by way of the topic; the queue forwards them to the topic again.
+//! Tokens go in a circle: a transaction completes them in a subscription and sends them, one
+//! generation later, through the topic to a queue. The queue forwards them to the topic again.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::transactions::{
 const TOPIC: &str = "tokens";
 const HELD: &str = "tokens/Subscriptions/held";
 const RETURN: &str = "return";
-/// How long tokens may take to come to rest after a start.
+/// Time in which all tokens must arrive after a start.
 const REST_MAX: Duration = Duration::from_secs(30);
 
 /// TXN-09, TXN-15, VIA-01, VIA-04, VIA-05, FND-03: over many kills.
@@ -81,7 +81,8 @@ async fn prepare(client: &Client) {
     client.sender(TOPIC).unwrap().send_batch(tokens.collect()).await.unwrap();
 }
 
-/// Number and token of every message, once all are back in the subscription, and whether some were not.
+/// Sequence number and token of every message once all are back in the subscription, and whether
+/// some were elsewhere.
 async fn look(client: &Client) -> (Vec<(u64, Token)>, bool) {
     let admin = client.admin();
     let begun = Instant::now();
@@ -108,7 +109,7 @@ async fn look(client: &Client) -> (Vec<(u64, Token)>, bool) {
     (found, were_moving)
 }
 
-/// The program that is killed; it is run by the test above only.
+/// The program that is killed. Only the test above runs it.
 #[test]
 #[ignore = "is the program that the test kills"]
 fn program() {
@@ -128,7 +129,8 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let moved = moved(number, &held);
         let messages = moved.iter().map(|copy| Message::new(copy.written())).collect();
-        // By the reach of the transaction, or by a sender of that way.
+        // The send goes through the topic by a cross-entity transaction or by a sender with that
+        // route.
         let transaction = if random.chance(50) {
             let transaction = client.begin_cross_entity_transaction().await.unwrap();
             for message in &held {

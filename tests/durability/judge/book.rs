@@ -1,4 +1,4 @@
-//! The messages of one queue, from its creation to its deletion.
+//! The messages of one queue from its creation to its deletion.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,20 +9,20 @@ use crate::ledger::{Id, Outcome, Part, Seen, Sent};
 #[derive(Default)]
 pub struct QueueBook {
     messages: BTreeMap<Id, Message>,
-    /// Which message has or had which number.
+    /// Message of each sequence number ever seen.
     numbers: HashMap<u64, Id>,
-    /// The highest number known, and the one that was when the round began.
+    /// Highest known sequence number, now and at the start of the round.
     number_max: u64,
     number_max_before: u64,
     round: u32,
-    /// Receives for good whose answer was lost may have taken so many from the queue, and from its
-    /// dead-letter queue.
+    /// Maximum of messages that receive-and-delete requests with a lost answer may have taken from
+    /// the queue, and from its dead-letter queue.
     losses: [u64; 2],
-    /// What was sent together and is there as a whole or not at all; of unknown outcome.
+    /// Batches with an unknown outcome: each is stored completely or not at all.
     open_batches: Vec<Vec<Id>>,
-    /// What was to be cancelled together; of unknown outcome.
+    /// Cancellations of several messages with an unknown outcome.
     open_cancels: Vec<Vec<Id>>,
-    /// What was stored together in this round.
+    /// Batches stored in this round.
     batches: Vec<Vec<Id>>,
     findings: Vec<(&'static str, u64)>,
 }
@@ -30,22 +30,22 @@ pub struct QueueBook {
 type Complain<'a> = &'a mut dyn FnMut(String);
 
 impl QueueBook {
-    /// How many messages may be there.
+    /// Number of messages that may exist.
     pub fn message_count(&self) -> usize {
         self.messages.values().filter(|message| message.is_there()).count()
     }
 
-    /// How often what was found since the last call.
+    /// Number of findings by kind since the last call.
     pub fn take_findings(&mut self) -> Vec<(&'static str, u64)> {
         std::mem::take(&mut self.findings)
     }
 
-    /// Whether one of these may be enqueued by now.
+    /// Whether one of these messages may be enqueued by now.
     pub fn may_be_due(&self, ids: &[Id], at: u64) -> bool {
         ids.iter().filter_map(|id| self.messages.get(id)).any(|message| message.is_due(at))
     }
 
-    /// Messages were sent, all together or none.
+    /// Records a send of messages, all or none.
     pub fn send(
         &mut self,
         round: u32,
@@ -82,7 +82,7 @@ impl QueueBook {
                         message.states.push(stored);
                     }
                 }
-                // DUP-02: it is there already, or was.
+                // DUP-02: the message is or was there already.
                 (_, Some(0)) => {
                     message.note("dropped as duplicate", true);
                     if message.states == [State::NotStored] {
@@ -119,13 +119,13 @@ impl QueueBook {
         }
     }
 
-    /// A message was seen under a number.
+    /// Records the sequence number of a message.
     fn numbered(&mut self, id: Id, number: u64, complain: Complain<'_>) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         if message.number == Some(number) {
             return;
         }
-        // SCH-03: only a scheduled message ever gets another one, and that is higher.
+        // SCH-03: only a scheduled message ever gets another number, which is higher.
         if let Some(before) = message.number
             && (message.due.is_none() || number < before)
         {
@@ -145,7 +145,7 @@ impl QueueBook {
         self.number_max = self.number_max.max(number);
     }
 
-    /// Messages came to a client, under lock or for good.
+    /// Records a delivery under lock or by receive-and-delete.
     pub fn deliver(
         &mut self,
         part: Part,
@@ -178,7 +178,7 @@ impl QueueBook {
                 self.findings.push(("enqueued before a kill, Scheduled over AMQP after it", 1));
             }
             let like = if deletes {
-                // Shows no certain count (RCV-08).
+                // The shown count is not certain (RCV-08).
                 let counts = message.states.iter().filter_map(|state| match state {
                     State::There(there) => Some(There { count: there.count, ..found.clone() }),
                     State::NotStored | State::Gone => None,
@@ -198,7 +198,7 @@ impl QueueBook {
         }
     }
 
-    /// Which message this is; what does not change in a message must be as it was sent.
+    /// Identifies a message, and checks its unchangeable parts against the sent ones.
     fn known(&mut self, seen: &Seen, complain: Complain<'_>) -> Option<Id> {
         let Some(id) = seen.id() else {
             complain(format!("the message {} was never sent", seen.message_id));
@@ -215,12 +215,12 @@ impl QueueBook {
         Some(id)
     }
 
-    /// A receive for good whose answer was lost.
+    /// Records a receive-and-delete whose answer was lost.
     pub fn lose(&mut self, part: Part, count_max: u64) {
         self.losses[part as usize] += count_max;
     }
 
-    /// Something was done to messages, certainly or perhaps.
+    /// Applies a change to messages, certain or possible.
     pub fn change(&mut self, ids: &[Id], is_certain: bool, change: impl Fn(&State) -> State) {
         for id in ids {
             let Some(message) = self.messages.get_mut(id) else { continue };
@@ -238,8 +238,8 @@ impl QueueBook {
         }
     }
 
-    /// A message was settled, or may have been. An abandon that leaves it where it was delays it by so much, from the first
-    /// to the second; anything else does not.
+    /// Records a settlement, certain or possible. `delay` returns the minimum and maximum delay if
+    /// the settlement left the message in its place; in any other case there is no delay.
     pub fn delay(
         &mut self,
         id: Id,
@@ -265,16 +265,17 @@ impl QueueBook {
         };
     }
 
-    /// A cancellation whose answer was lost.
+    /// Records a cancellation whose answer was lost.
     pub fn cancel_unknown(&mut self, ids: Vec<Id>, at: u64) {
         self.change(&ids, false, |_| State::Gone);
-        // Had one been due, it was refused, and that one is perhaps gone because somebody received it.
+        // If one message had been due, the cancellation was refused, and that message may be gone
+        // because a client received it.
         if !self.may_be_due(&ids, at) {
             self.open_cancels.push(ids);
         }
     }
 
-    /// Holds everything against what was found.
+    /// Compares all possible states with the found ones.
     pub fn look(&mut self, round: u32, queue: &QueueSeen, at: u64, complain: Complain<'_>) {
         self.round = round;
         let mut there: HashMap<Id, There> = HashMap::new();
@@ -379,7 +380,7 @@ impl QueueBook {
         }
     }
 
-    /// SCH-05: several are cancelled all or none.
+    /// SCH-05: several messages are cancelled all or none.
     fn close_cancels(&mut self, there: &HashMap<Id, There>, complain: Complain<'_>) {
         for cancel in std::mem::take(&mut self.open_cancels) {
             let count = cancel.iter().filter(|id| there.contains_key(id)).count();
@@ -389,7 +390,8 @@ impl QueueBook {
         }
     }
 
-    /// SND-09, SND-31: numbers ascend as one client sends, and follow each other in a batch.
+    /// SND-09, SND-31: numbers ascend in the order of a client's sends, and are consecutive in a
+    /// batch.
     fn check_order(&self, complain: Complain<'_>) {
         for batch in &self.batches {
             let numbers: Vec<(usize, u64)> = batch
@@ -423,7 +425,7 @@ impl QueueBook {
         }
     }
 
-    /// What comes now belongs to the next round.
+    /// Starts the next round.
     pub fn close_round(&mut self) {
         self.number_max_before = self.number_max;
         self.losses = [0, 0];

@@ -1,8 +1,8 @@
-//! What is known of one message: every state that is possible, and when it may come again.
+//! Knowledge about one message: every possible state, and the earliest time of its next delivery.
 
 use crate::ledger::{Part, Print, Seen, Sent, Standing, Verdict};
 
-/// How much earlier than its instant by the clock of the clients a message may be enqueued.
+/// How much earlier than its instant, by the clock of the clients, a message may be enqueued.
 const CLOCK_SLACK_MS: u64 = 100;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,7 +12,7 @@ pub enum State {
     Gone,
 }
 
-/// How a message that is there stands.
+/// State of a stored message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct There {
     pub(super) place: Place,
@@ -29,31 +29,32 @@ pub(super) enum Place {
     Dead { reason: Option<String> },
 }
 
-/// When a message comes again that was abandoned (RTY-01, RTY-17), in milliseconds.
+/// Time of the next delivery of an abandoned message (RTY-01, RTY-17), in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
-    /// It waits for nobody.
+    /// The message has no delay.
     Never,
-    /// Not before the first, and by the second.
+    /// Earliest and latest end of the delay.
     Until(u64, u64),
-    /// Whether it was delayed is not known.
+    /// The message may have a delay.
     Unknown,
 }
 
-/// What is known of a message.
+/// Knowledge about a message.
 pub(super) struct Message {
     pub(super) print: Print,
     pub(super) due: Option<u64>,
-    /// Whether the broker stored it as scheduled; `None` as long as its instant may have come before it was stored.
+    /// Whether the broker stored it as scheduled; `None` if its instant may have come before it was
+    /// stored.
     pub(super) was_scheduled: Option<bool>,
     /// Whether it was found enqueued after a kill.
     pub(super) was_found_active: bool,
-    /// All that are possible; at least one.
+    /// All possible states; at least one.
     pub(super) states: Vec<State>,
     pub(super) wait: Wait,
-    /// The last number that it was seen under.
+    /// Its last known sequence number.
     pub(super) number: Option<u64>,
-    /// Which round, sender and tick stored it, and its place in the batch.
+    /// Round, sender and tick of its send, and its place in the batch.
     pub(super) sent: (u32, usize, u64, usize),
     history: Vec<Note>,
 }
@@ -65,7 +66,7 @@ struct Note {
 }
 
 impl State {
-    /// What a settlement makes of it.
+    /// Returns the state after a settlement.
     pub fn settled(
         &self,
         verdict: Verdict,
@@ -82,7 +83,7 @@ impl State {
             Verdict::Complete => return Self::Gone,
             Verdict::Release => {}
             Verdict::DeadLetter => there.place = Place::Dead { reason: reason.cloned() },
-            // A dead-letter queue counts nothing (SET-38).
+            // A dead-letter queue counts no deliveries (SET-38).
             Verdict::Abandon | Verdict::Defer if matches!(there.place, Place::Dead { .. }) => {}
             // SET-28, SET-33.
             Verdict::Abandon | Verdict::Defer => {
@@ -124,7 +125,7 @@ impl Message {
         self.history.push(Note { what, is_certain });
     }
 
-    /// It is delivered: not before it is due (RTY-13).
+    /// Records a delivery, which must not be early (RTY-13).
     pub(super) fn end_wait(&mut self, at: u64) -> Option<String> {
         let Wait::Until(from, _) = std::mem::replace(&mut self.wait, Wait::Never) else {
             return None;
@@ -132,7 +133,8 @@ impl Message {
         (at + CLOCK_SLACK_MS < from).then(|| format!("{} ms before it was due (RTY-13)", from - at))
     }
 
-    /// It is looked at: it is Delayed as long as it should be, and until the same instant (RTY-06, RTY-12).
+    /// Records a peek: the message is Delayed until the same instant, and not after it (RTY-06,
+    /// RTY-12).
     pub(super) fn look_at_wait(&mut self, shown: Option<u64>, at: u64) -> Option<String> {
         let wait = self.wait;
         self.wait = shown.map_or(Wait::Never, |until| Wait::Until(until, until));
@@ -147,27 +149,28 @@ impl Message {
         (!fits).then(|| format!("should wait {wait:?}, and is Delayed until {shown:?} at {at}"))
     }
 
-    /// It is stored by this time: as scheduled if it is due later.
+    /// Records that it is stored at this time: as scheduled if it is due later.
     pub(super) fn stored_by(&mut self, at: u64) {
         if !self.is_due(at) {
             self.was_scheduled = Some(true);
         }
     }
 
-    /// Compares the state that AMQP shows with the expected one: an enqueued message that was scheduled is shown as
-    /// Scheduled until it is deferred or dead-lettered, and no other message is (PEK-05).
+    /// Compares the state that AMQP shows with the expected one: an enqueued message that was
+    /// scheduled is shown as Scheduled until it is deferred or dead-lettered, and no other message
+    /// is (PEK-05).
     pub(super) fn look_at_shown(&mut self, place: &Place, shown: Option<bool>) -> Option<String> {
         let shown = shown?;
         let expected = *place == Place::Active && *self.was_scheduled.get_or_insert(shown);
         (shown != expected).then(|| format!("shown as Scheduled: {shown} (PEK-05)"))
     }
 
-    /// Whether it may be there.
+    /// Whether it may be stored.
     pub(super) fn is_there(&self) -> bool {
         self.states.iter().any(|state| matches!(state, State::There(_)))
     }
 
-    /// Whether it was certainly stored, even if it is gone since.
+    /// Whether it was certainly stored, even if it is gone now.
     pub(super) fn was_stored(&self) -> bool {
         !self.states.contains(&State::NotStored)
     }
@@ -176,7 +179,7 @@ impl Message {
         self.due.is_none_or(|due| due <= at + CLOCK_SLACK_MS)
     }
 
-    /// The possible state that looks like this, if there is one; a scheduled message may have been
+    /// The possible state that equals the found one, if any. A scheduled message may have been
     /// enqueued since.
     pub(super) fn like(&self, found: &There, at: u64) -> Option<State> {
         let found = State::There(found.clone());
@@ -203,7 +206,7 @@ impl Message {
 }
 
 impl There {
-    /// How a message was found.
+    /// State in which a message was found.
     pub(super) fn found(part: Part, seen: &Seen) -> Self {
         let place = match (part, seen.standing) {
             (Part::DeadLetter, _) => Place::Dead { reason: seen.reason.clone() },

@@ -1,17 +1,17 @@
-//! What a queue says of itself: counts and messages must agree (CNT).
+//! Checks that the counts of a queue agree with its messages (CNT).
 
 use crate::inspection::QueueSeen;
 use crate::ledger::Standing;
 
-/// Holds the counts of a queue against its messages.
+/// Compares the counts of a queue with its messages.
 pub fn count(queue: &QueueSeen, complain: &mut impl FnMut(String)) {
     let runtime = queue.description.get("runtime").cloned().unwrap_or_default();
     let said = |name: &str| runtime[name].as_u64().unwrap_or(u64::MAX);
     let found = |standing: Standing| {
         queue.main.iter().filter(|seen| seen.standing == standing).count() as u64
     };
-    // A scheduled message may be enqueued between both.
-    // A subscription has none that are scheduled, and no count of them.
+    // A scheduled message may be enqueued between the two reads. A subscription has no scheduled
+    // messages and no count for them.
     let scheduled = runtime["scheduledMessageCount"].as_u64().unwrap_or(0);
     let said_both = said("activeMessageCount").saturating_add(scheduled);
     let found_both = found(Standing::Active) + found(Standing::Scheduled);

@@ -1,4 +1,4 @@
-//! The judge against cases made by hand: what it must let pass, and what it must not.
+//! Tests of the judge with hand-made cases that it must accept or reject.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ struct Case {
     judge: Judge,
     entries: Vec<Entry>,
     tick: u64,
-    /// The time of day of requests, in milliseconds.
+    /// Wall-clock time of requests, in milliseconds.
     at: u64,
 }
 
@@ -73,7 +73,7 @@ fn snapshot(main: Vec<Seen>, dead: Vec<Seen>, properties: &Description) -> Snaps
 }
 
 impl Case {
-    /// A queue, and nothing in it.
+    /// Starts with an empty queue.
     fn new() -> Self {
         let case = Self { judge: Judge::new(), entries: Vec::new(), tick: 0, at: 1_000 };
         case.ask(Op::Create(description()), DONE)
@@ -94,12 +94,12 @@ impl Case {
         self
     }
 
-    /// Message 1, acknowledged as number 1.
+    /// Adds message 1, acknowledged with the number 1.
     fn sent() -> Self {
         Self::new().ask(sending(&[1]), Outcome::Numbers(vec![1]))
     }
 
-    /// Message 1, with a client.
+    /// Adds message 1, locked by a client.
     fn held() -> Self {
         Self::sent().ask(RECEIVE, delivered(1, 1))
     }
@@ -127,7 +127,7 @@ impl Case {
 fn what_was_acknowledged_is_there() {
     Case::sent().fine(vec![seen(1, 1)], vec![]);
     Case::sent().wrong(vec![], vec![], "m1 is lost");
-    // It stays there, round after round.
+    // The message stays, round after round.
     Case::sent().fine(vec![seen(1, 1)], vec![]).wrong(vec![], vec![], "m1 is lost");
 }
 
@@ -243,7 +243,7 @@ fn what_is_delayed_comes_when_it_is_due_and_nothing_else_is() {
     later(DONE).wrong(vec![counted(1, Some(6_500))], vec![], "m1 should wait");
     let again = Outcome::Delivered(vec![counted(2, None)]);
     later(DONE).ask(RECEIVE, again.clone()).wrong(vec![], vec![], "before it was due");
-    // Round after round until the same instant.
+    // The message stays delayed, round after round, until the same instant.
     let looked_at = || later(DONE).fine(vec![counted(1, Some(6_010))], vec![]);
     looked_at().fine(vec![counted(1, Some(6_010))], vec![]);
     looked_at().wrong(vec![counted(1, Some(6_200))], vec![], "m1 should wait");
@@ -276,7 +276,7 @@ fn too_many_failures_dead_letter() {
             "m1 is there as",
         );
     }
-    // A dead-letter queue counts nothing (SET-38).
+    // A dead-letter queue counts no deliveries (SET-38).
     let part = Part::DeadLetter;
     let receive = Op::Receive { part, deletes: false, count_max: 1, at_once: true };
     let abandoned = || {
@@ -294,7 +294,8 @@ fn amqp_shows_which_messages_were_scheduled() {
         |shows: bool, number| Seen { shows_scheduled: Some(shows), count: 1, ..seen(1, number) };
     let received = |seen| Outcome::Delivered(vec![seen]);
     let sent = |due| Op::Send { sender: 1, messages: vec![Sent { id: 1, print: print(1), due }] };
-    // Acknowledged at 1,000: the first is scheduled certainly, the second perhaps, the third not.
+    // Acknowledged at 1,000: the first message is certainly scheduled, the second perhaps, the
+    // third not.
     let waits = || {
         let waiting = Seen { standing: Standing::Scheduled, ..seen(1, 1) };
         let case = Case::new().ask(sent(Some(1_101)), Outcome::Numbers(vec![1]));
@@ -376,7 +377,7 @@ fn queues_are_kept_with_their_descriptions() {
     Case::new().ask(Op::Update(changes), DONE).wrong(vec![], vec![], "should be one of");
     Case::sent().ask(Op::Delete, DONE).wrong(vec![], vec![], "should be one of");
     Case::sent().ask(Op::Delete, UNKNOWN).fine(vec![seen(1, 1)], vec![]);
-    // Deleted whole or not at all.
+    // The queue is deleted completely or not at all.
     Case::sent().ask(Op::Delete, UNKNOWN).wrong(vec![], vec![], "m1 is lost");
     let nothing = || Snapshot { queues: [].into(), taken_at: 1_000 };
     assert_eq!(Case::sent().ask(Op::Delete, UNKNOWN).find(&nothing()), [""; 0]);
