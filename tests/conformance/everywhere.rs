@@ -1,4 +1,4 @@
-//! The scenarios that every transport runs.
+//! The scenarios that run over every transport.
 
 scenarios! {
     send: [

@@ -1,13 +1,16 @@
-//! Which face of the broker a scenario really uses.
+//! The transports of each scenario, and its operations in this process.
 //!
-//! A scenario runs over every transport, and does all it does over that one, but for those that this list
-//! names with their reasons. A run that is not as the list says fails, and so does a scenario that lacks a
-//! transport without standing here. The parts of the operation matrix are held to it as scenarios are.
+//! A scenario runs over every transport and uses only that transport, except for the scenarios that
+//! this list names with their reasons. A run that deviates from the list fails, and so does a
+//! scenario that lacks a transport without an entry here. The same applies to the parts of the
+//! operation matrix.
 //!
-//! Two looks are in process always, so that no transport has to show what it does not: waiting until what is
-//! under way has arrived, and the counts at the end of each scenario (`stage/look.rs`). Nothing else reaches the
-//! broker but through the transport, or through what tells that it does not. Over AMQP, what it has no words for is
-//! done in process in every scenario, which [`in_process::TABLE`] lists; `faces/amqp.rs` holds each operation to it.
+//! Two checks always run in this process, so that no transport needs an operation for them: waiting
+//! until work in progress is complete, and the counts at the end of each scenario
+//! (`stage/look.rs`). Everything else reaches the broker through the transport, or through
+//! functions that record the use of this process. Over AMQP, every scenario does the operations of
+//! [`in_process::TABLE`], which AMQP does not have, in this process; `faces/amqp.rs` checks each
+//! operation against it.
 
 mod amqp;
 
@@ -19,18 +22,18 @@ use crate::subjects::Transport::{Amqp, Http, Inproc, WebSocket, WebSocketJson};
 use crate::subjects::amqp::in_process;
 use crate::{everywhere, matrix, somewhere};
 
-/// What is not as it is for all others.
+/// An exception for a scenario.
 struct Exception {
-    /// A topic of scenarios, or one of them, which comes before its topic; or a part of the matrix.
+    /// A topic of scenarios, or a single scenario, which takes precedence; or a part of the matrix.
     what: &'static str,
     face: Face,
     why: &'static str,
 }
 
 enum Face {
-    /// It runs over these transports alone.
+    /// The scenario runs only over these transports.
     Only(&'static [Transport]),
-    /// Over these transports a part of it is done in this process.
+    /// Over these transports a part of the scenario runs in this process.
     PartlyInProcess(&'static [Transport]),
 }
 
@@ -102,15 +105,16 @@ impl Exception {
     }
 }
 
-/// The exception that tells over which transports a scenario runs, or is partly in process.
+/// The exception with the transports of a scenario, or with those over which it is partly in
+/// process.
 fn exception(scenario: &str, is_only: bool) -> Option<&'static Exception> {
     let named =
         |what: &str| EXCEPTIONS.iter().find(|one| one.what == what && one.is_only() == is_only);
     named(scenario).or_else(|| named(scenario.split("::").next().unwrap_or_default()))
 }
 
-/// A scenario that has run, or a part of the matrix, has used the broker in this process just when the list says so.
-/// Over the transport that is in process there is nothing to tell apart.
+/// Checks after a run of a scenario or a part of the matrix that it used the broker in this process
+/// exactly if the list says so. The in-process transport cannot be distinguished and is skipped.
 pub fn check_in_process(scenario: &str, transport: Transport, was_used: bool) {
     let is_listed =
         exception(scenario, false).is_some_and(|one| one.transports().contains(&transport));
@@ -121,7 +125,7 @@ pub fn check_in_process(scenario: &str, transport: Transport, was_used: bool) {
     );
 }
 
-/// The lists of scenarios that do not run over every transport.
+/// Scenarios that do not run over every transport.
 const LISTS: &[(Transport, &[&str])] = &[
     somewhere::inproc_handles::LIST,
     somewhere::inproc_sessions::LIST,
@@ -158,7 +162,8 @@ const LISTS: &[(Transport, &[&str])] = &[
     somewhere::http_requests::LIST,
 ];
 
-/// FND-05: every scenario, and every part of the matrix, runs over every transport, or the list says over which, and why.
+/// FND-05: every scenario, and every part of the matrix, runs over every transport, or the list
+/// names its transports and the reason.
 #[test]
 fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
     let mut over: BTreeMap<&str, Vec<Transport>> = BTreeMap::new();
@@ -169,7 +174,7 @@ fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
     for (transport, scenarios) in LISTS.iter().chain(beside_amqp).chain(matrix::tests::LISTS) {
         for scenario in *scenarios {
             let over = over.entry(scenario).or_default();
-            // Several tests are of the same part of the matrix.
+            // Several tests belong to the same part of the matrix.
             if !over.contains(transport) {
                 over.push(*transport);
             }
@@ -193,7 +198,7 @@ fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
     assert!(unused.is_empty(), "no scenario is meant by {unused:?}");
 }
 
-/// The same list for readers.
+/// `tests/README.md` contains the same list.
 #[test]
 fn the_documentation_has_the_list_too() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/README.md");

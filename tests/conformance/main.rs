@@ -1,9 +1,10 @@
-//! Do all transports answer alike? One list of scenarios, many subjects (FND-05).
+//! All transports give the same answers. One list of scenarios runs over many subjects (FND-05).
 //!
-//! Each pair of a transport and a scenario is a test of its own, named `transport::topic::scenario` below its list.
-//! It has a broker of its own, whose clock only the scenario moves. To add a rule, add a function
-//! under `scenarios` and its name to the list of `everywhere.rs`, or to one of `somewhere.rs` if not
-//! every transport can have it; to add a transport, implement [`subject::Subject`] under `subjects`.
+//! Each pair of a transport and a scenario is a test, named `transport::topic::scenario` below its
+//! list. It has its own broker, whose clock only the scenario moves. To add a rule, add a function
+//! under `scenarios` and its name to the list in `everywhere.rs`, or to a list in `somewhere.rs` if
+//! some transports cannot have it. To add a transport, implement [`subject::Subject`] under
+//! `subjects`.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +23,7 @@ mod subjects;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Makes one test of each transport and scenario; `with` names the broker that a scenario needs.
+/// Defines one test for each transport and scenario. `with` names the setup of the broker.
 macro_rules! scenarios {
     ($($topic:ident: [$($scenario:ident $(with $setup:ident)?),* $(,)?]),* $(,)?) => {
         /// The scenarios that run over every transport.
@@ -87,12 +88,12 @@ macro_rules! scenarios {
     };
 }
 
-/// Makes tests of what one transport has, or some.
+/// Defines tests of scenarios for one transport.
 macro_rules! scenarios_of {
     ($module:ident, $transport:ident, $topic:ident:
         [$($scenario:ident $(with $setup:ident)?),* $(,)?]) => {
         pub mod $module {
-            /// Which scenarios run here, and over which transport.
+            /// The transport and scenarios of this module.
             pub const LIST: (crate::subjects::Transport, &[&str]) = (
                 crate::subjects::Transport::$transport,
                 &[$(concat!(stringify!($topic), "::", stringify!($scenario)),)*],

@@ -1,10 +1,11 @@
 //! The operation matrix of file 23 as data, and one test for each of its columns.
 //!
-//! A cell says what an operation gives in a place: `YES`, or the name of an error. Where a place
-//! holds nothing for an operation that is allowed there, the cell has the error of a thing that is
-//! not found, which the operation gives only after it was let in.
+//! A cell has the result of an operation in a place: `YES`, or the name of an error. If an
+//! operation is allowed in a place that has nothing for it, the cell has the error for a missing
+//! thing, which is returned only after the operation was accepted.
 //!
-//! Its parts have names, under which [`crate::faces`] lists what is not done over the transport of a test.
+//! The parts have names, under which [`crate::faces`] lists operations that do not use the
+//! transport of a test.
 
 pub mod kinds;
 pub mod tests;
@@ -22,11 +23,11 @@ use crate::subjects::Transport;
 
 /// The columns of queues.
 const QUEUES: &str = "matrix::queues";
-/// The columns of topics and subscriptions, but for the next.
+/// The columns of topics and subscriptions, except for the next part.
 const TOPICS: &str = "matrix::topics";
 /// The columns of the transfer dead-letter queues of topics.
 const TRANSFER_DEAD_LETTERS_OF_TOPICS: &str = "matrix::transfer_dead_letters_of_topics";
-/// The columns of entities with sessions and of those that forward.
+/// The columns of entities that require sessions or forward.
 const KINDS: &str = "matrix::kinds";
 /// All columns in transactions.
 const IN_TRANSACTIONS: &str = "matrix::in_transactions";
@@ -39,7 +40,7 @@ const LOST: &str = "MessageLockLost";
 const UNKNOWN: &str = "MessageNotFound";
 const EXISTS: &str = "EntityAlreadyExists";
 
-/// The columns that queues have.
+/// The columns of queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     Queue,
@@ -55,7 +56,7 @@ pub enum Place {
     DeadLetterQueueOfReceiveDisabled,
 }
 
-/// The rows that queues have.
+/// The rows of queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
     Send,
@@ -163,14 +164,15 @@ impl Place {
     }
 }
 
-/// What an operation finds in its place.
+/// Prepared messages that an operation refers to.
 struct Found {
     token: String,
     deferred: u64,
     scheduled: u64,
 }
 
-/// A queue with an available, a locked and a deferred message in the place, and a scheduled one.
+/// Creates a queue with an available, a locked and a deferred message in the place, and a scheduled
+/// one.
 async fn furnish(s: &Stage, place: Place) -> Found {
     s.open_queue(ORDERS).await;
     let at = s.now().plus(minutes(5));
@@ -194,7 +196,7 @@ async fn furnish(s: &Stage, place: Place) -> Found {
     Found { token: locked.token().to_owned(), deferred: deferred.sequence, scheduled }
 }
 
-/// An abandon with a delay, as every transport has it.
+/// An abandon with a delay, in the form that every transport has.
 fn later() -> Decision {
     Decision::Abandon(vec![("peeklock-delay-ms".to_owned(), Value::I32(5_000))])
 }
@@ -235,7 +237,7 @@ async fn carry_out(s: &Stage, operation: Operation, path: &str, found: Found) ->
     }
 }
 
-/// Deletes what one cell leaves to the next.
+/// Deletes all entities before the next cell.
 async fn clear(s: &Stage) {
     for path in s.list(0, 10).await.unwrap() {
         s.delete(&path).await.unwrap();
@@ -245,8 +247,8 @@ async fn clear(s: &Stage) {
     }
 }
 
-/// RTY-31, MAT-01, MAT-02, MAT-04, ENT-24, ENT-25, ENT-29, ADR-14, DLQ-02, DLQ-07, SND-20: every cell of
-/// one column holds; all that do not are told together.
+/// RTY-31, MAT-01, MAT-02, MAT-04, ENT-24, ENT-25, ENT-29, ADR-14, DLQ-02, DLQ-07, SND-20: every
+/// cell of one column holds; the failure lists all wrong cells.
 pub fn column(transport: Transport, place: Place) {
     block_on(async {
         let s = Stage::open(transport, Setup::default()).await;

@@ -1,6 +1,6 @@
-//! The scenarios that some transports run: the others have no words for what they try, which `faces.rs` says of each.
+//! Scenarios that only some transports run; `faces.rs` has the reason for each.
 
-/// Makes a test of each scenario and each transport but AMQP, which has no words for it.
+/// Defines a test for each scenario and each transport except AMQP, which lacks the operation.
 macro_rules! beside_amqp {
     ($($topic:ident: $list:tt),* $(,)?) => {
         pub mod beside_amqp {
@@ -10,12 +10,12 @@ macro_rules! beside_amqp {
                 scenarios_of! { websocket, WebSocket, $topic: $list }
                 scenarios_of! { websocket_json, WebSocketJson, $topic: $list }
 
-                /// Which scenarios run here, and over which transport.
+                /// Transports and scenarios of this module.
                 pub const LISTS: [(crate::subjects::Transport, &[&str]); 4] =
                     [inproc::LIST, http::LIST, websocket::LIST, websocket_json::LIST];
             })*
 
-            /// Those of each topic.
+            /// The lists of all topics.
             pub const LISTS: &[[(crate::subjects::Transport, &[&str]); 4]] = &[$($topic::LISTS,)*];
         }
     };
@@ -43,7 +43,7 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     operations_of_one_entity_are_applied_in_one_order,
 ] }
 
-/// Makes tests of sessions for each transport that has them.
+/// Defines tests of sessions for each transport that has sessions.
 macro_rules! sessions {
     ($($module:ident: $transport:ident),* $(,)?) => {$(
         scenarios_of! { $module, $transport, sessions: [
@@ -77,7 +77,7 @@ sessions! {
     amqp_sessions: Amqp,
 }
 
-/// Makes a test of what holders of sessions see that a link to a disabled entity does not outlive.
+/// Defines tests that need a session held on a disabled entity, which detaches AMQP links.
 macro_rules! held_sessions {
     ($($module:ident: $transport:ident),* $(,)?) => {$(
         scenarios_of! { $module, $transport, sessions:
@@ -102,7 +102,8 @@ scenarios_of! { websocket_json_consumers, WebSocketJson, consumers: [a_subscript
 
 scenarios_of! { http_sessions, Http, sessions: [sessions_are_listed_by_id] }
 
-/// Makes a test of each scenario of transactions and each transport that has them (TXN-16).
+/// Defines a test for each scenario of transactions and each transport that has transactions
+/// (TXN-16).
 macro_rules! transactions {
     ($($module:ident on $transport:ident),* : $list:tt) => {
         $(scenarios_of! { $module, $transport, transactions: $list })*
@@ -159,8 +160,8 @@ scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
 
-/// Makes a test of each scenario of sends by way of a topic, and each transport that sees what becomes of
-/// them.
+/// Defines a test for each scenario of sends through a topic and each transport that sees their
+/// results.
 macro_rules! via {
     ($($module:ident on $transport:ident),* : $list:tt) => {
         $(scenarios_of! { $module, $transport, via: $list })*

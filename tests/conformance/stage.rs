@@ -1,7 +1,8 @@
-//! The stage of one scenario: a fresh broker, a clock that only the scenario moves, one transport.
+//! The stage of one scenario: a new broker, a clock that only the scenario moves, one transport.
 //!
-//! The broker is for the stage alone: what a scenario does goes through its transport. Who needs something in this
-//! process says so by asking for it, and [`faces`] holds him to it; only the looks of `look.rs` need not be told.
+//! The broker is private to the stage: a scenario acts through its transport. A function that needs
+//! the broker in this process records that, and [`faces`] checks it. Only the checks in `look.rs`
+//! are exempt.
 
 mod look;
 
@@ -31,7 +32,7 @@ use crate::subjects::handles::attached_via;
 
 /// The queue that most scenarios use.
 pub const ORDERS: &str = "orders";
-/// Its dead-letter queue, as an SDK spells it.
+/// Its dead-letter queue, in the spelling of an SDK.
 pub const DLQ: &str = "orders/$DeadLetterQueue";
 /// Its transfer dead-letter queue.
 pub const TDLQ: &str = "orders/$Transfer/$DeadLetterQueue";
@@ -39,7 +40,7 @@ pub const TDLQ: &str = "orders/$Transfer/$DeadLetterQueue";
 /// A scenario that takes longer than this hangs.
 const SCENARIO_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What a scenario gets. It is its transport, too.
+/// The environment of a scenario. It dereferences to its transport.
 pub struct Stage {
     pub clock: Arc<ManualClock>,
     pub transport: Transport,
@@ -48,7 +49,7 @@ pub struct Stage {
     store: Arc<MemoryStore>,
     subject: Box<dyn Subject>,
     stopped: Cell<bool>,
-    /// Whether a part of the scenario was done in this process; of its restarts too.
+    /// Whether a part of the scenario ran in this process; shared with restarted stages.
     in_process: Rc<Cell<bool>>,
 }
 
@@ -56,17 +57,17 @@ pub struct Stage {
 #[derive(Default)]
 pub struct Setup {
     pub settings: Settings,
-    /// Bytes that the store takes; unlimited if none.
+    /// Bytes that the store accepts; `None` is unlimited.
     pub capacity_bytes: Option<u64>,
 }
 
-/// Runs one scenario on one transport; then the counts must agree with what there is to see, and
-/// every thread of the broker must end.
+/// Runs one scenario over one transport. Afterwards the counts must agree with the visible
+/// messages, and every thread of the broker must end.
 pub fn run(name: &str, transport: Transport, scenario: impl AsyncFnOnce(&Stage)) {
     run_with(name, transport, Setup::default(), scenario);
 }
 
-/// As [`run`], with a broker of the scenario's own.
+/// Same as [`run`] with a setup for the broker.
 pub fn run_with(
     name: &str,
     transport: Transport,
@@ -116,7 +117,8 @@ impl Stage {
         Self { clock, broker, transport, settings, store, subject, stopped, in_process }
     }
 
-    /// Stops the broker and starts another on the same store and clock. The caller stops that one.
+    /// Stops the broker and starts another on the same store and clock. The caller must stop the
+    /// new one.
     pub async fn restart(&self) -> Self {
         self.stop().await;
         let (clock, store) = (Arc::clone(&self.clock), Arc::clone(&self.store));
@@ -124,8 +126,8 @@ impl Stage {
         Self::on(self.transport, self.settings.clone(), clock, store, in_process).await
     }
 
-    /// As [`Stage::restart`], with a queue that has given this number last: its record is as it would be then, and
-    /// is written in this process.
+    /// Same as [`Stage::restart`], but the queue has already given the sequence number `last`. The
+    /// record of that is written in this process.
     pub async fn restart_behind(&self, path: &str, last: u64) -> Self {
         let id = self.broker().entity(path).unwrap().id();
         self.stop().await;
@@ -147,24 +149,26 @@ impl Stage {
         self.restart().await
     }
 
-    /// The broker itself, for what no client can say. The scenario stands in the list of [`faces`], then.
+    /// The broker, for operations that no client has. The scenario must be in the list of
+    /// [`faces`].
     pub fn broker(&self) -> &Broker {
         self.in_process.set(true);
         &self.broker
     }
 
-    /// A client in this process, for what the transport of the scenario has no operation for. The scenario
-    /// stands in the list of [`faces`], then.
+    /// A client in this process, for operations that the transport of the scenario lacks. The
+    /// scenario must be in the list of [`faces`].
     pub fn in_process(&self) -> Client {
         Client::new(self.broker())
     }
 
-    /// Another client of the transport of the scenario.
+    /// A second client over the transport of the scenario.
     pub async fn another(&self) -> Box<dyn Subject> {
         self.another_over(self.transport).await
     }
 
-    /// A client of any transport. In this process, the scenario stands in the list of [`faces`].
+    /// A client over any transport. For the in-process transport the scenario must be in the list
+    /// of [`faces`].
     pub async fn another_over(&self, transport: Transport) -> Box<dyn Subject> {
         if transport == Transport::Inproc {
             self.in_process.set(true);
@@ -172,12 +176,13 @@ impl Stage {
         transport.open(&self.broker, &self.clock).await
     }
 
-    /// Handles over the transport of the scenario; in this process if it has none.
+    /// Handles over the transport of the scenario, or in this process if it has none.
     pub fn client(&self) -> Client {
         self.subject.client().unwrap_or_else(|| self.in_process())
     }
 
-    /// A sender by way of an entity, attached; in this process if the transport has none.
+    /// An attached sender to `destination` through `via`, in this process if the transport has
+    /// none.
     pub async fn sender_via(&self, destination: &str, via: &str) -> Answer<Box<dyn Via>> {
         match self.subject.sender_via(destination, via).await {
             Some(sender) => sender,
@@ -194,7 +199,8 @@ impl Stage {
         self.broker.stop(Duration::ZERO).await.unwrap();
     }
 
-    /// Ends transport and broker. What was done in this process must be what [`faces`] lists under this name.
+    /// Ends transport and broker. The use of this process must agree with the entry of [`faces`]
+    /// under this name.
     pub async fn end(&self, name: &str) {
         self.stop().await;
         faces::check_in_process(name, self.transport, self.in_process.get());
@@ -218,7 +224,7 @@ impl Stage {
         self.create(path, properties).await.unwrap();
     }
 
-    /// Sends text.
+    /// Sends a text. Returns its sequence number.
     pub async fn put(&self, path: &str, text: &str) -> u64 {
         self.send(path, message(text)).await.unwrap()
     }
@@ -234,23 +240,23 @@ impl Stage {
         self.receive(path, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await
     }
 
-    /// Receives what is available under lock.
+    /// Receives all available messages under lock.
     pub async fn take_all(&self, path: &str) -> Vec<Seen> {
         self.receive(path, ReceiveMode::PeekLock, 1_000, TimeSpan::ZERO).await.unwrap()
     }
 
-    /// Receives and deletes what is available, and tells the texts.
+    /// Receives and deletes all available messages. Returns their texts.
     pub async fn drain(&self, path: &str) -> Vec<String> {
         let mode = ReceiveMode::ReceiveAndDelete;
         texts(&self.receive(path, mode, 1_000, TimeSpan::ZERO).await.unwrap())
     }
 
-    /// Nothing can be received.
+    /// Asserts that no message can be received.
     pub async fn assert_empty(&self, path: &str) {
         assert_eq!(texts(&self.take_all(path).await), Vec::<String>::new(), "{path} is not empty");
     }
 
-    /// Looks at everything, up to the bound of one peek.
+    /// Peeks all messages, up to the maximum of one peek.
     pub async fn look(&self, path: &str) -> Vec<Seen> {
         self.peek(path, 0, 250).await.unwrap()
     }
@@ -276,7 +282,7 @@ impl Stage {
         self.settle(path, seen.token(), decision).await.unwrap();
     }
 
-    /// Sends text, receives it and defers it; gives its number.
+    /// Sends a text, receives it and defers it. Returns its sequence number.
     pub async fn put_deferred(&self, path: &str, text: &str) -> u64 {
         let sequence = self.put(path, text).await;
         let seen = self.take(path).await;
@@ -322,8 +328,8 @@ pub const fn ms(count: i64) -> TimeSpan {
 /// The smallest step of time.
 pub const TICK: TimeSpan = TimeSpan::from_ticks(1);
 
-/// The refusal that an operation must have got: of this condition, marked as the catalogue has it,
-/// with a text that ends as every text does (ERR-01, ERR-02, SND-06).
+/// Asserts that an operation was refused with this condition, which is marked as in the catalogue,
+/// and with a text that ends in the usual form (ERR-01, ERR-02, SND-06). Returns the refusal.
 #[track_caller]
 pub fn refused<T: Debug>(answer: Answer<T>, condition: &str) -> Refusal {
     let refusal = match answer {
@@ -339,7 +345,7 @@ pub fn refused<T: Debug>(answer: Answer<T>, condition: &str) -> Refusal {
     refusal
 }
 
-/// What file 19 marks as retryable.
+/// Conditions that file 19 marks as retryable.
 const RETRYABLE: [&str; 6] = [
     "ServiceTimeout",
     "ServerBusy",

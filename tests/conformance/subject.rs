@@ -1,7 +1,7 @@
-//! What a transport offers, as scenarios see it: plain values in, plain values out.
+//! The operations of a transport as scenarios use them, with plain values.
 //!
-//! A scenario knows no transport. What it may rely on is this trait; a new transport joins the suite
-//! by implementing it in a file under `subjects`.
+//! A scenario does not know its transport and relies only on this trait. A new transport joins the
+//! suite with an implementation in a file under `subjects`.
 
 mod topics;
 
@@ -18,7 +18,7 @@ use peeklock_inproc::Client;
 
 pub use topics::Topics;
 
-/// What an operation answers.
+/// Result of an operation.
 pub type Answer<T> = Result<T, Refusal>;
 
 /// An error as a client of the transport sees it.
@@ -26,19 +26,19 @@ pub type Answer<T> = Result<T, Refusal>;
 pub struct Refusal {
     /// The name of the condition (file 19).
     pub condition: String,
-    /// Whether a repetition can succeed.
+    /// Whether a retry can succeed.
     pub retryable: bool,
-    /// The tracking id, where the transport tells it beside the text.
+    /// The tracking id, if the transport sends it separately from the text.
     pub tracking_id: Option<String>,
-    /// The text for people.
+    /// The error text.
     pub text: String,
 }
 
 /// A message as a client of the transport sees it.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Body and properties of the sender, with what settlements have set; application properties
-    /// in order of their keys.
+    /// Body and properties of the sender, including properties that settlements have set.
+    /// Application properties are in the order of their keys.
     pub message: Message,
     pub sequence: u64,
     pub enqueued_sequence: u64,
@@ -48,11 +48,11 @@ pub struct Seen {
     pub state: MessageState,
     pub lock_token: Option<String>,
     pub locked_until: Option<Timestamp>,
-    /// Where it was dead-lettered before it was forwarded (FWD-26).
+    /// The entity that dead-lettered the message before it was forwarded (FWD-26).
     pub dead_letter_source: Option<String>,
 }
 
-/// What a receiver decides.
+/// A settlement by a receiver.
 #[derive(Clone, Debug)]
 pub enum Decision {
     Complete,
@@ -65,12 +65,12 @@ pub enum Decision {
     },
 }
 
-/// What can be part of a transaction (TXN-02).
+/// An operation that can be part of a transaction (TXN-02).
 #[derive(Clone, Debug)]
 pub enum Work {
     Send(Message),
     SendBatch(Vec<Message>),
-    /// To another entity, by way of that which it is said of (VIA-04).
+    /// A send to another entity through the entity of the operation (VIA-04).
     SendOn {
         destination: String,
         message: Message,
@@ -82,7 +82,7 @@ pub enum Work {
     Renew {
         token: String,
     },
-    /// Of scheduled messages.
+    /// Cancels scheduled messages.
     Cancel {
         sequences: Vec<u64>,
     },
@@ -91,24 +91,24 @@ pub enum Work {
 /// An operation that not every transport has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extra {
-    /// An update that states the version it is based on (ENT-17).
+    /// An update that states the version that it is based on (ENT-17).
     VersionedUpdate,
 }
 
 /// One transport, connected to one broker.
 #[async_trait(?Send)]
 pub trait Subject: Topics {
-    /// Whether the transport has an operation that not every one has.
+    /// Whether the transport has an optional operation.
     fn offers(&self, extra: Extra) -> bool;
 
-    /// Handles over the transport; none if it has none.
+    /// Handles over the transport, or `None`.
     fn client(&self) -> Option<Client> {
         None
     }
 
     async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described>;
     async fn update(&self, path: &str, properties: QueueUpdate) -> Answer<Described>;
-    /// As `update`, if the description is still of that instant.
+    /// Same as `update`, but only if the description is still of that instant.
     async fn update_of(
         &self,
         path: &str,
@@ -138,7 +138,7 @@ pub trait Subject: Topics {
         sequences: &[u64],
     ) -> Answer<Vec<Seen>>;
     async fn settle(&self, path: &str, token: &str, decision: Decision) -> Answer<()>;
-    /// Completes many; each has its own answer, in their order (SET-14).
+    /// Completes many messages. Each has its own answer, in their order (SET-14).
     async fn complete_many(&self, path: &str, tokens: &[String]) -> Answer<Vec<Answer<()>>>;
     async fn renew(&self, path: &str, token: &str) -> Answer<Timestamp>;
 
@@ -152,23 +152,23 @@ pub trait Subject: Topics {
     async fn purge(&self, path: &str) -> Answer<u64>;
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()>;
 
-    /// A sender by way of another entity, attached; none if the transport has none.
+    /// An attached sender to one entity through another, or `None` if the transport has none.
     async fn sender_via(&self, _destination: &str, _via: &str) -> Option<Answer<Box<dyn Via>>> {
         None
     }
 
-    /// Begins a transaction. This and what follows are offered by transports that have them
+    /// Begins a transaction. Only transports with transactions offer this and the next methods
     /// (TXN-16).
     async fn begin(&self) -> Answer<u64> {
         panic!("the transport has no transactions")
     }
 
-    /// Begins a transaction that also sends to other entities than the first one that it uses.
+    /// Begins a transaction that can also send to entities other than its first one.
     async fn begin_across(&self) -> Answer<u64> {
         panic!("the transport has no transactions")
     }
 
-    /// Makes something part of a transaction.
+    /// Makes an operation part of a transaction.
     async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
         panic!("no transaction {transaction} for {work:?} at {path}")
     }
@@ -181,7 +181,7 @@ pub trait Subject: Topics {
         panic!("no transaction {transaction}")
     }
 
-    /// Locks a session, by id or whichever is next; for transports that have sessions.
+    /// Locks a session, by id or the next one. Only transports with sessions offer this.
     async fn accept(
         &self,
         path: &str,
@@ -204,14 +204,14 @@ pub trait Subject: Topics {
         panic!("sessions are not emptied here: {path} {count_max}");
     }
 
-    /// Where the transport listens, if it does.
+    /// Address of the listener, if the transport has one.
     fn address(&self) -> Option<SocketAddr>;
 
-    /// Ends the transport, before its broker is stopped.
+    /// Ends the transport. Called before its broker is stopped.
     async fn stop(&self);
 }
 
-/// A sender to an entity by way of another (VIA-01).
+/// A sender to one entity through another (VIA-01).
 #[async_trait(?Send)]
 pub trait Via {
     async fn send(&self, message: Message) -> Answer<u64>;
@@ -225,7 +225,7 @@ impl std::fmt::Debug for dyn Via {
     }
 }
 
-/// A session that is held. Dropped, it is given up as if the holder were gone.
+/// A held session. If it is dropped, it is released as if its holder had disconnected.
 #[async_trait(?Send)]
 pub trait Session {
     fn id(&self) -> &str;
@@ -233,7 +233,7 @@ pub trait Session {
     async fn receive(&self, count_max: u32, wait: TimeSpan) -> Answer<Vec<Seen>>;
     async fn receive_deferred(&self, sequences: &[u64]) -> Answer<Vec<Seen>>;
     async fn peek(&self, from: u64, count_max: u32) -> Answer<Vec<Seen>>;
-    /// Settles what this holder received; completes whatever the token names.
+    /// Settles a message that this holder received. A completion may use any lock token.
     async fn settle(&self, seen: &Seen, decision: Decision) -> Answer<()>;
     async fn renew(&self) -> Answer<Timestamp>;
     async fn state(&self) -> Answer<Option<Bytes>>;
@@ -267,7 +267,7 @@ impl Seen {
         self.message.application_property(key)
     }
 
-    /// An application property that is text.
+    /// Text of an application property.
     pub fn text_of(&self, key: &str) -> Option<&str> {
         match self.property(key)? {
             Value::String(text) => Some(text),
@@ -285,7 +285,7 @@ impl Seen {
 }
 
 impl Decision {
-    /// Every decision, without further properties.
+    /// Every decision, without properties.
     pub fn all() -> [Self; 4] {
         let dead_letter = Self::DeadLetter { reason: None, description: None, properties: vec![] };
         [Self::Complete, Self::Abandon(vec![]), Self::Defer(vec![]), dead_letter]

@@ -1,4 +1,4 @@
-//! What each operation does in this process over AMQP, held to the table that says so.
+//! Checks for each operation over AMQP that it uses this process exactly as the table lists.
 
 use std::cell::RefCell;
 
@@ -19,10 +19,10 @@ const SESSIONS: &str = "sessions";
 const EVENTS: &str = "events";
 const AUDIT: &str = "events/Subscriptions/audit";
 
-/// Over AMQP alone.
+/// The operation uses only AMQP.
 const NONE: &[Row] = &[];
 
-/// Does operations, and compares what each has done in this process.
+/// Runs operations and compares the rows that each has used.
 struct Judge<'a> {
     amqp: &'a Amqp,
     used: RefCell<Vec<Row>>,
@@ -33,7 +33,7 @@ impl Judge<'_> {
         self.amqp
     }
 
-    /// An operation must go well, and use these rows and no others.
+    /// Asserts that an operation succeeds and uses exactly these rows.
     async fn uses<T>(
         &self,
         rows: &[Row],
@@ -164,8 +164,8 @@ impl Judge<'_> {
     }
 }
 
-/// FND-05: over AMQP no operation is done in this process but by the rows of the table that it needs, and no row is
-/// there for nothing.
+/// FND-05: an operation over AMQP uses this process only for the rows of the table that it needs,
+/// and every row is used.
 #[test]
 fn what_amqp_does_in_this_process_is_what_its_table_says() {
     block_on(async {

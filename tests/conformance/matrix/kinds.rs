@@ -1,4 +1,4 @@
-//! The columns of entities that require sessions and of those that forward, and the rows of sessions.
+//! The columns of entities that require sessions or forward, and the rows of sessions.
 
 use peeklock_core::command::SessionFilter;
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
@@ -73,7 +73,8 @@ const MATRIX: [(Line, [&str; 11]); 20] = {
     ]
 };
 
-/// One of everything. Returns the number of a scheduled message of the session queue.
+/// Creates all entities and their messages. Returns the number of a scheduled message of the
+/// session queue.
 async fn furnish(s: &Stage) -> u64 {
     let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
     s.open_queue_with(STEPS, sessions).await;
@@ -127,7 +128,7 @@ async fn carry_out(s: &Stage, line: Line, path: &str, scheduled: u64) -> Answer<
         Line::Update if path == EVENTS => {
             s.update_topic(path, TopicUpdate::default()).await.map(drop)
         }
-        // An update of the suite replaces the description (ENT-17).
+        // An update of the suite replaces the whole description (ENT-17).
         Line::Update if path.starts_with(EVENTS) => {
             let properties = SubscriptionUpdate {
                 forward_to: (path == PASSING_ON).then(|| "archive".into()),

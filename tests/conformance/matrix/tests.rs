@@ -2,8 +2,8 @@
 
 use crate::subjects::Transport;
 
-/// One test of each transport and column of the operation matrix; in transactions where a transport has
-/// them (TXN-16).
+/// Defines one test for each transport and column of the operation matrix, and in transactions for
+/// transports that have them (TXN-16).
 macro_rules! matrix {
     ($($name:ident: $place:ident),* $(,)?) => {
         matrix!(@over operations_inproc Inproc QUEUES column, $($name: $place),*);
@@ -51,7 +51,7 @@ matrix! {
     on_the_dead_letter_queue_of_one_that_gives_no_receives: DeadLetterQueueOfReceiveDisabled,
 }
 
-/// The same for topics and subscriptions.
+/// Defines the same tests for topics and subscriptions.
 macro_rules! matrix_of_topics {
     ($($name:ident: $place:ident),* $(,)?) => {
         matrix_of_topics!(@over topics_inproc Inproc, $($name: $place),*);
@@ -125,7 +125,7 @@ matrix_of_topics! {
     on_a_subscription_of_an_absent_topic: AbsentOfAbsent,
 }
 
-/// Which parts of the matrix are tested, and over which transport.
+/// Tested parts of the matrix and their transports.
 pub const LISTS: &[(Transport, &[&str])] = &[
     operations_inproc::LIST,
     operations_http::LIST,

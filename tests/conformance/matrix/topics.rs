@@ -6,7 +6,7 @@ use peeklock_core::time::Timestamp;
 
 use super::*;
 
-/// What a place does not have.
+/// Marks an operation that a place does not have.
 pub const NONE: &str = "-";
 
 const EVENTS: &str = "events";
@@ -109,12 +109,12 @@ impl Place {
         Self::AbsentOfAbsent,
     ];
 
-    /// The part of the matrix that its column belongs to.
+    /// The part of the matrix with this column.
     fn part(self) -> &'static str {
         if self.path() == EVENTS_TDLQ { TRANSFER_DEAD_LETTERS_OF_TOPICS } else { TOPICS }
     }
 
-    /// Whether it is a topic or its sub-queue, and no subscription.
+    /// Whether the place is a topic or its sub-queue rather than a subscription.
     fn is_topic(self) -> bool {
         [EVENTS, EVENTS_TDLQ].contains(&self.path())
     }
@@ -136,7 +136,7 @@ impl Place {
         }
     }
 
-    /// Topic and name of a subscription that is to be created here.
+    /// Topic and name of a subscription to create here.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Absent => (EVENTS, "absent"),
@@ -162,7 +162,7 @@ impl Place {
     }
 }
 
-/// The cells of a column that are about messages.
+/// The cells of a column for operations on messages.
 pub(super) fn cells(place: Place) -> Vec<(Operation, &'static str)> {
     let column = Place::ALL.iter().position(|one| *one == place).unwrap();
     let of_messages = MATRIX.into_iter().filter_map(|(line, cells)| match line {
@@ -172,7 +172,8 @@ pub(super) fn cells(place: Place) -> Vec<(Operation, &'static str)> {
     of_messages.collect()
 }
 
-/// A topic with a scheduled message, and an available, a locked and a deferred one in the place.
+/// Creates a topic with a scheduled message, and an available, a locked and a deferred one in the
+/// place.
 pub(super) async fn furnish(s: &Stage, place: Place) -> Found {
     s.create_topic(EVENTS).await.unwrap();
     s.create_subscription(EVENTS, "audit").await.unwrap();
@@ -205,7 +206,7 @@ pub(super) async fn furnish(s: &Stage, place: Place) -> Found {
     Found { token: locked.token().to_owned(), deferred: deferred.sequence, scheduled }
 }
 
-/// Three messages that were sent by way of the topic to a queue that is gone.
+/// Sends three messages through the topic to a deleted queue.
 async fn send_on_in_vain(s: &Stage) {
     s.open_queue("gone").await;
     let sender = s.sender_via("gone", EVENTS).await.unwrap();
@@ -245,7 +246,8 @@ async fn carry_out(s: &Stage, row: Line, place: Place, found: Found) -> Answer<(
     }
 }
 
-/// Whether a transport has an address for it: over HTTP, rules are below a subscription.
+/// Whether a transport has an address for the operation. Over HTTP, rules are only below a
+/// subscription.
 fn is_offered(transport: Transport, row: Line, place: Place) -> bool {
     let of_rules = matches!(
         row,
@@ -255,7 +257,7 @@ fn is_offered(transport: Transport, row: Line, place: Place) -> bool {
 }
 
 /// MAT-01, MAT-02, ENT-21, ENT-22, ENT-24, ENT-25, ENT-29, ADR-14, DLQ-02, DLQ-07, SND-20, RCV-30,
-/// PEK-11: every cell of one column holds; all that do not are told together.
+/// PEK-11: every cell of one column holds; the failure lists all wrong cells.
 pub fn column(transport: Transport, place: Place) {
     block_on(async {
         let s = Stage::open(transport, Setup::default()).await;
@@ -285,7 +287,7 @@ pub fn column(transport: Transport, place: Place) {
     });
 }
 
-/// Over what can ask it, a queue has no rules.
+/// Rule operations on a queue are refused, over every transport that can address them.
 pub fn rules_of_a_queue(transport: Transport) {
     block_on(async {
         let s = Stage::open(transport, Setup::default()).await;

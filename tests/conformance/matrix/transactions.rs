@@ -1,5 +1,6 @@
-//! The column "in transaction": what may be part of a transaction gives there what it gives alone. When the
-//! transaction is committed everything is as after the operation, when it is rolled back as without it.
+//! The column "in transaction": an operation that may be part of a transaction gives the same
+//! result there as outside. After a commit the contents are as after the operation, after a
+//! rollback as without it.
 
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::ids::SequenceNumber;
@@ -9,7 +10,7 @@ use super::*;
 use crate::stage::{TICK, seconds};
 use crate::subject::Work;
 
-/// What becomes of an operation.
+/// How an operation is carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Run {
     Never,
@@ -18,7 +19,7 @@ enum Run {
     RolledBack,
 }
 
-/// The operation as part of a transaction; none if it has no place in one (TXN-02).
+/// The operation as part of a transaction; `None` if it cannot be one (TXN-02).
 fn work(s: &Stage, operation: Operation, found: &Found) -> Option<Work> {
     let [complete, abandon, defer, dead_letter] = Decision::all();
     let settle = |decision| Some(Work::Settle { token: found.token.clone(), decision });
@@ -51,7 +52,7 @@ fn work(s: &Stage, operation: Operation, found: &Found) -> Option<Work> {
     }
 }
 
-/// What there is, in everything that holds messages: told by the broker itself, since no transport shows all of it.
+/// Contents of all entities, read from the broker itself because no transport shows everything.
 async fn everything(s: &Stage) -> String {
     let broker = s.broker();
     let mut all = String::new();
@@ -70,7 +71,7 @@ async fn everything(s: &Stage) -> String {
     }
     for path in paths {
         for suffix in ["", "/$deadletterqueue", "/$Transfer/$deadletterqueue"] {
-            // A topic has not all of them, and cannot be looked into (PEK-11).
+            // A topic does not have every sub-queue and cannot be peeked (PEK-11).
             let Ok(entity) = broker.entity(&format!("{path}{suffix}")) else { continue };
             let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
             let Ok(Outcome::Peeked(messages)) = entity.call(command).await else { continue };
@@ -84,8 +85,8 @@ async fn everything(s: &Stage) -> String {
     all
 }
 
-/// Carries an operation out in one of these ways, in the middle of the lock that it finds; and tells what
-/// there is then, and when that lock has ended, unless it was settled or renewed.
+/// Carries out an operation in one of these ways in the middle of its lock. Returns the contents
+/// then, and after the end of the lock unless it was settled or renewed.
 async fn outcome(
     s: &Stage,
     furnish: &impl AsyncFn(&Stage) -> Found,
@@ -114,7 +115,7 @@ async fn outcome(
         (Run::Never | Run::Committed | Run::RolledBack, _) => {}
     }
     let at_once = everything(s).await;
-    // A sub-queue counts no delivery (SET-38), so the lock itself shows whether its message was settled.
+    // A sub-queue counts no delivery (SET-38), so a renewal shows whether the message was settled.
     let is_renewal = operation == Operation::Renew;
     let held = !is_renewal && s.renew(path, &token).await.is_ok();
     s.advance(if is_renewal { seconds(30) } else { minutes(1) }).await;
@@ -124,7 +125,7 @@ async fn outcome(
     Ok(format!("{at_once}held: {held}\nlater {later}held: {held_later}\n"))
 }
 
-/// The same without the last sequence numbers of queues and topics.
+/// The contents without the last sequence numbers of queues and topics.
 fn without_last_numbers(seen: &str) -> String {
     let is_number = |part: &str| part.ends_with("))") && !part.contains(',');
     let lines = seen.lines().map(|line| match line.rsplit_once(", SequenceNumber(") {
@@ -134,7 +135,7 @@ fn without_last_numbers(seen: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Judges one cell; tells what is wrong with it.
+/// Judges one cell. Returns the error, if any.
 async fn judge(
     s: &Stage,
     furnish: &impl AsyncFn(&Stage) -> Found,
@@ -147,7 +148,7 @@ async fn judge(
         clear(s).await;
     }
     if operation == Operation::Schedule {
-        // A number that was reserved for a scheduled message is used by nobody else (SCH-13).
+        // The reserved number of a scheduled message is not used by any other message (SCH-13).
         runs = runs.into_iter().map(|run| run.map(|seen| without_last_numbers(&seen))).collect();
     }
     let refused = Err(expected.to_owned());
@@ -159,7 +160,7 @@ async fn judge(
     if never == alone {
         return Some(format!("{operation:?} alone changes nothing that can be seen: {alone:?}"));
     }
-    // Over AMQP a renewal is carried out at once, outside of the transaction (TXN-02).
+    // Over AMQP a renewal is carried out immediately, outside the transaction (TXN-02).
     let is_outside = s.transport == Transport::Amqp && operation == Operation::Renew;
     let never = if is_outside { alone } else { never };
     if alone != committed {
@@ -192,7 +193,7 @@ fn column_of(
     });
 }
 
-/// The rows that say yes in this column.
+/// Operations that this column allows.
 const MAY_BE_PART: [Operation; 9] = [
     Operation::Send,
     Operation::SendBatch,
@@ -205,14 +206,15 @@ const MAY_BE_PART: [Operation; 9] = [
     Operation::Renew,
 ];
 
-/// MAT-01, TXN-01, TXN-02, TXN-03, TXN-04, TXN-07, TXN-14: of queues and their sub-queues.
+/// MAT-01, TXN-01, TXN-02, TXN-03, TXN-04, TXN-07, TXN-14: queues and their sub-queues.
 pub fn column(transport: Transport, place: Place) {
     let column = Place::ALL.iter().position(|one| *one == place).unwrap();
     let cells = MATRIX.map(|(operation, cells)| (operation, cells[column]));
     column_of(transport, place.path(), async |s: &Stage| furnish(s, place).await, cells);
 }
 
-/// MAT-01, TXN-01, TXN-02, TXN-03, TXN-04, TXN-07, TXN-08, TXN-14: of topics, subscriptions and their sub-queues.
+/// MAT-01, TXN-01, TXN-02, TXN-03, TXN-04, TXN-07, TXN-08, TXN-14: topics, subscriptions and their
+/// sub-queues.
 pub fn column_of_topics(transport: Transport, place: topics::Place) {
     let furnish = async |s: &Stage| topics::furnish(s, place).await;
     column_of(transport, place.path(), furnish, topics::cells(place));

@@ -70,8 +70,8 @@ pub async fn a_subscription_is_consumed(s: &Stage) {
     assert_eq!((counts.active, counts.dead_letter), (0, 1));
 }
 
-/// RCV-10, RCV-14, SES-15, SES-19: the messages of a session are a stream, which takes none that is not asked for, and
-/// ends with the lock of its session.
+/// RCV-10, RCV-14, SES-15, SES-19: the messages of a session are a stream, which receives only
+/// requested messages and ends with the lock of its session.
 pub async fn a_session_is_a_stream(s: &Stage) {
     let client = s.client();
     let sessions = QueueUpdate {

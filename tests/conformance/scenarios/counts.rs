@@ -1,4 +1,4 @@
-//! The numbers an operator sees (file 17, CNT).
+//! The counts that an operator sees (file 17, CNT).
 
 use super::*;
 
@@ -64,7 +64,7 @@ pub async fn the_size_is_the_sum_of_the_stored_sizes(s: &Stage) {
     assert_eq!(size().await, 3_000);
     let properties = vec![property("key", "v".repeat(500))];
     s.settle(ORDERS, seen.token(), Decision::Abandon(properties)).await.unwrap();
-    // And 256 bytes for what describes what was set (SET-41).
+    // Plus 256 bytes for the description of the set properties (SET-41).
     assert!((3_756..3_856).contains(&size().await));
     let seen = s.take(ORDERS).await;
     s.complete(ORDERS, &seen).await;

@@ -16,7 +16,8 @@ pub async fn the_dead_letter_queues_are_there_with_the_queue(s: &Stage) {
     }
 }
 
-/// DLQ-03, ADR-03, ADR-05, DLQ-13: the helpers format the paths, and one can receive there.
+/// DLQ-03, ADR-03, ADR-05, DLQ-13: the helpers format the paths, and the paths can be received
+/// from.
 pub async fn the_helpers_of_the_client_crates_name_the_dead_letter_queues(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -164,7 +165,7 @@ pub async fn a_dead_letter_without_reason_leaves_the_two_properties_alone(s: &St
     assert_eq!((dead[1].reason(), dead[1].description()), (Some("mine"), None));
 }
 
-/// DLQ-31: of a queue, and of each subscription.
+/// DLQ-31: for a queue and for each subscription.
 pub async fn the_number_of_dead_letters_is_reported(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.create_topic("events").await.unwrap();
@@ -185,8 +186,8 @@ pub async fn the_number_of_dead_letters_is_reported(s: &Stage) {
     assert_eq!(billing.counts.dead_letter, 0);
 }
 
-/// FWD-26, FND-05: a dead letter that was forwarded says where it was dead-lettered, whichever way it is looked at;
-/// one that stays where it is has nothing of it.
+/// FWD-26, FND-05: a forwarded dead letter shows the entity that dead-lettered it, in a peek and in
+/// a receive. A dead letter that stays has no such value.
 pub async fn a_forwarded_dead_letter_says_where_it_was_dead_lettered(s: &Stage) {
     s.open_queue("park").await;
     let forwards = QueueUpdate {
@@ -207,7 +208,8 @@ pub async fn a_forwarded_dead_letter_says_where_it_was_dead_lettered(s: &Stage) 
     let seen = s.take("park").await;
     assert_eq!(seen.dead_letter_source.as_deref(), Some("Src"));
     assert_eq!(seen.message.application_properties, []);
-    // It stays when the message is settled otherwise, and when it is sent on it is no property of it.
+    // The value stays through other settlements, and it is not a property of the message that is
+    // sent on.
     s.defer("park", &seen).await;
     let mode = ReceiveMode::PeekLock;
     let deferred = s.receive_deferred("park", mode, &[seen.sequence]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Messages set aside (file 08, "Deferral").
+//! Deferral (file 08, "Deferral").
 
 use super::*;
 
@@ -42,7 +42,8 @@ pub async fn a_receive_by_numbers_is_all_or_nothing(s: &Stage) {
     assert_eq!(received[0].delivery_count, 2);
 }
 
-/// DEF-11: more is refused with the limit, in either mode, and none of it is locked or gone.
+/// DEF-11: a larger request is refused with the limit in either mode, and no message is locked or
+/// removed.
 pub async fn a_receive_by_numbers_brings_at_most_4_mebibytes(s: &Stage) {
     s.open_queue(ORDERS).await;
     let mut deferred = Vec::new();

@@ -28,7 +28,7 @@ pub async fn batch_delete_works_on_a_dead_letter_queue_and_leaves_no_trace(s: &S
     assert_eq!(s.delete_batch(TDLQ, 10, None).await.unwrap(), 0);
     assert_eq!(s.delete_batch(ORDERS, 10, None).await.unwrap(), 1);
     assert_eq!(s.counts(ORDERS).await.total(), 0);
-    // Nor does it go where dead letters go.
+    // A deleted message is not forwarded with the dead letters.
     s.open_queue("end").await;
     let forward_dead_lettered_messages_to = Some("end".into());
     let forwards = QueueUpdate { forward_dead_lettered_messages_to, ..QueueUpdate::default() };

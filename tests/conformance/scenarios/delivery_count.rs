@@ -1,4 +1,4 @@
-//! When DeliveryCount changes, and what it leads to (file 06, "Delivery count").
+//! Changes of DeliveryCount and their effects (file 06, "Delivery count").
 
 use super::*;
 
@@ -48,7 +48,7 @@ pub async fn a_deferral_that_reaches_the_maximum_dead_letters(s: &Stage) {
     assert_eq!((dead.reason(), dead.delivery_count), (Some("MaxDeliveryCountExceeded"), 2));
 }
 
-/// SET-34, SET-35, SET-36: also without anybody who receives.
+/// SET-34, SET-35, SET-36: the move needs no receiver.
 pub async fn the_last_lock_that_ends_moves_the_message_without_any_receiver(s: &Stage) {
     s.open_queue_with(ORDERS, max_delivery_count(2)).await;
     s.put(ORDERS, "a").await;

@@ -62,7 +62,7 @@ pub async fn scheduled_and_other_messages_share_the_record(s: &Stage) {
     // The window runs from the acceptance, not from the instant.
     s.advance(minutes(10)).await;
     send(s, "again", "one").await;
-    // What materialises is not looked at again.
+    // A scheduled message is not checked again when it is enqueued.
     s.advance(minutes(20)).await;
     assert_eq!(s.drain(ORDERS).await, ["plain", "again", "scheduled"]);
 }
@@ -98,7 +98,7 @@ pub async fn of_two_messages_with_one_id_in_a_batch_the_first_is_kept(s: &Stage)
     assert_eq!(s.drain(ORDERS).await, ["known", "a", "b"]);
 }
 
-/// DUP-11, MSG-13: what was rejected is not remembered.
+/// DUP-11, MSG-13: ids of a rejected batch are not remembered.
 pub async fn the_ids_of_a_rejected_batch_are_not_remembered(s: &Stage) {
     s.open_queue_with(ORDERS, detects_duplicates()).await;
     let bad = message("bad").with_session_id("a").with_partition_key("b");
@@ -112,7 +112,8 @@ pub async fn a_repeated_schedule_gives_the_number_of_the_message_still_scheduled
     let at = s.now().plus(minutes(5));
     let first = s.schedule(ORDERS, with_id("a", "id"), at).await.unwrap();
     assert_eq!(s.schedule(ORDERS, with_id("b", "id"), at).await.unwrap(), first);
-    // Only who schedules is told a number; a send that is dropped is told 0 (DUP-02).
+    // Only a repeated schedule returns the number of the first message; a dropped send returns 0
+    // (DUP-02).
     assert_eq!(send(s, "b", "id").await, 0);
     let batch = vec![with_id("b", "id"), with_id("b", "id").with_scheduled_enqueue_time(at)];
     assert_eq!(s.send_batch(ORDERS, batch).await.unwrap(), [0, first]);
@@ -139,7 +140,7 @@ pub async fn a_message_without_id_is_never_a_duplicate(s: &Stage) {
     }
 }
 
-/// DUP-01: a history that is full refuses new ids and names itself.
+/// DUP-01: a full history refuses new ids with an error that names it.
 pub async fn a_full_history_refuses_new_ids(s: &Stage) {
     s.open_queue_with(ORDERS, detects_duplicates()).await;
     for id in ["a", "b", "c"] {
@@ -147,7 +148,7 @@ pub async fn a_full_history_refuses_new_ids(s: &Stage) {
     }
     let refusal = refused(s.send(ORDERS, with_id("d", "d")).await, "QuotaExceeded");
     assert!(refusal.text.contains("history"), "{}", refusal.text);
-    // Known ids are dropped as before.
+    // Known ids are still dropped.
     assert_eq!(send(s, "a", "a").await, 0);
     s.advance(minutes(10)).await;
     assert_eq!(send(s, "d", "d").await, 4);

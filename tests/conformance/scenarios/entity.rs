@@ -69,7 +69,7 @@ pub async fn what_is_given_at_creation_is_what_the_description_tells(s: &Stage) 
     assert_eq!(description.user_metadata.as_deref(), Some("who owns it: ☃"));
 }
 
-/// Sets one property.
+/// A function that sets one property.
 type Set = Box<dyn Fn(&mut QueueUpdate)>;
 
 /// Name, values inside the bounds, values outside.
@@ -238,7 +238,7 @@ pub async fn what_is_fixed_at_creation_cannot_be_changed(s: &Stage) {
         requires_session: Some(false),
         requires_duplicate_detection: Some(false),
         enable_partitioning: Some(false),
-        // Not fixed, though it has no effect either.
+        // This property can change, although it has no effect.
         enable_express: Some(true),
         ..QueueUpdate::default()
     };
@@ -304,7 +304,7 @@ pub async fn queues_are_listed_in_order_of_name_in_pages(s: &Stage) {
     assert!(s.list(5, 10).await.unwrap().is_empty());
 }
 
-/// QUO-01, QUO-03: the limit of entities, set to three.
+/// QUO-01, QUO-03: the limit of entities is three here.
 pub async fn there_are_as_many_queues_as_allowed(s: &Stage) {
     for path in ["a", "b", "c"] {
         s.open_queue(path).await;

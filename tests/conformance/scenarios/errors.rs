@@ -1,4 +1,4 @@
-//! The errors that queues can give, each with the marks of the catalogue (file 19).
+//! The errors of queues, each with the marks of the catalogue (file 19).
 
 use super::*;
 
@@ -29,7 +29,7 @@ pub async fn every_error_has_its_name_its_mark_and_a_tracking_id(s: &Stage) {
         texts.iter().map(|refusal| identity(&refusal.text).tracking_id).collect();
     assert_eq!(ids.len(), texts.len());
     for refusal in &texts {
-        // The name of the condition is in the text for people who have only that.
+        // The text contains the name of the condition for readers who have only the text.
         assert!(refusal.text.contains(&refusal.condition), "{}", refusal.text);
         assert_eq!(identity(&refusal.text).timestamp, s.now());
     }
@@ -50,7 +50,7 @@ pub async fn a_full_store_refuses_sends_and_nothing_else(s: &Stage) {
     let invalid = message("x").with_session_id("a").with_partition_key("b");
     let invalid = Message { body: sized(MIB - 1_000, "x").body, ..invalid };
     refused(s.send(ORDERS, invalid).await, "InvalidOperation");
-    // Nothing was stored, and everything else works.
+    // Nothing was stored, and all other operations work.
     assert_eq!(s.counts(ORDERS).await.total(), 2);
     let seen = s.take(ORDERS).await;
     s.dead_letter(ORDERS, &seen).await;

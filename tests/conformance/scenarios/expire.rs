@@ -1,4 +1,4 @@
-//! When a message stops being deliverable, and what then happens to it (file 07).
+//! Expiry of messages (file 07).
 
 use super::*;
 
@@ -77,7 +77,7 @@ pub async fn any_positive_time_to_live_is_legal_and_zero_is_not(s: &Stage) {
     s.assert_empty(ORDERS).await;
 }
 
-/// EXP-02, FND-09: more than AMQP's 32 bits of milliseconds can tell.
+/// EXP-02, FND-09: longer than 32 bits of milliseconds in AMQP.
 pub async fn a_long_time_to_live_is_kept_exactly(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.send(ORDERS, short_lived("a", days(1_000))).await.unwrap();
@@ -246,7 +246,7 @@ pub async fn without_a_receiver_expired_messages_stay_visible(s: &Stage) {
     assert_eq!(s.look(ORDERS).await.len(), 2);
     let counts = s.counts(ORDERS).await;
     assert_eq!((counts.active, counts.dead_letter), (2, 0));
-    // A receiver of the dead-letter queue is none of the queue.
+    // A receiver of the dead-letter queue does not count as a receiver of the queue.
     s.assert_empty(DLQ).await;
     assert_eq!(s.counts(ORDERS).await.dead_letter, 0);
 }
@@ -265,7 +265,7 @@ pub async fn while_a_receiver_waits_messages_are_dead_lettered_as_they_expire(s:
             for seen in &taken {
                 s.renew(ORDERS, seen.token()).await.unwrap();
             }
-            // Expired while locked: both stay until their locks end, then both go.
+            // Expired while locked: both stay until their locks end, then both are dead-lettered.
             s.advance(before(seconds(20))).await;
             assert_eq!(s.counts(ORDERS).await.active, 2);
             s.advance(TICK).await;
@@ -340,7 +340,7 @@ pub async fn messages_of_a_dead_letter_queue_never_expire(s: &Stage) {
     s.assert_empty(ORDERS).await;
 }
 
-/// EXP-34: more than one step moves, and the empty answer waits for all of them.
+/// EXP-34: more messages than one step moves, and the empty answer waits for all moves.
 pub async fn an_empty_answer_comes_after_the_moves_it_triggered(s: &Stage) {
     s.open_queue_with(ORDERS, keeps_expired()).await;
     for _ in 0..20 {
@@ -353,7 +353,7 @@ pub async fn an_empty_answer_comes_after_the_moves_it_triggered(s: &Stage) {
     assert_eq!((counts.active, counts.dead_letter), (0, 1_000));
 }
 
-/// EXP-48: jobs with a deadline; what is not handled in time goes a slower way.
+/// EXP-48: jobs with a deadline. A job that is not handled in time is moved to a slower queue.
 pub async fn jobs_not_handled_in_time_are_put_into_another_queue(s: &Stage) {
     s.open_queue_with("work", keeps_expired()).await;
     s.open_queue("slow").await;

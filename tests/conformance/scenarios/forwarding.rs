@@ -34,7 +34,7 @@ fn dlq(path: &str) -> String {
     peeklock_core::path::dead_letter_path(path)
 }
 
-/// The reason and the description with which a message was dead-lettered.
+/// Reason and description of a dead letter.
 fn verdict(seen: &Seen) -> (String, String) {
     let text = |key: &str| match seen.message.application_property(key) {
         Some(Value::String(text)) => text.to_string(),
@@ -47,8 +47,8 @@ async fn update(s: &Stage, path: &str, properties: QueueUpdate) {
     s.update(path, properties).await.unwrap();
 }
 
-/// FWD-01, FWD-09, FWD-10, FWD-24, MSG-06, MSG-15, SET-39, SND-28: a message arrives whole, with a
-/// number and an instant of its own, and leaves nothing behind.
+/// FWD-01, FWD-09, FWD-10, FWD-24, MSG-06, MSG-15, SET-39, SND-28: a message arrives unchanged,
+/// with a new number and enqueued time, and nothing stays at its source.
 pub async fn messages_go_to_the_destination_in_their_order(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue_with("a", forwards_to("B")).await;
@@ -97,8 +97,8 @@ pub async fn a_destination_must_be_there(s: &Stage) {
     assert_eq!(described.description.forward_to, None);
 }
 
-/// FWD-04: nothing that requires sessions forwards its messages, whether at its creation or by an update; its dead letters it may
-/// forward (FWD-30), and it may be a destination.
+/// FWD-04: an entity that requires sessions cannot forward its messages, neither at its creation
+/// nor by an update. It can forward its dead letters (FWD-30) and be a destination.
 pub async fn an_entity_that_requires_sessions_does_not_forward(s: &Stage) {
     let sessions = Some(true);
     s.open_queue("b").await;
@@ -120,7 +120,8 @@ pub async fn an_entity_that_requires_sessions_does_not_forward(s: &Stage) {
     refused(s.update_subscription(AUDIT, forwards(None)).await, "InvalidOperation");
 }
 
-/// FWD-03, FWD-12: a message of a queue that forwards to itself rests in the transfer dead-letter queue.
+/// FWD-03, FWD-12: a message of a queue that forwards to itself stays in the transfer dead-letter
+/// queue.
 pub async fn a_queue_that_forwards_to_itself_dead_letters_transfers(s: &Stage) {
     s.open_queue("a").await;
     update(s, "a", forwards_to("A")).await;
@@ -130,8 +131,9 @@ pub async fn a_queue_that_forwards_to_itself_dead_letters_transfers(s: &Stage) {
     assert_eq!(verdict(&seen).0, "MaxTransferHopCountExceeded");
 }
 
-/// FWD-06: what is there when ForwardTo is set goes too, locked ones after their lock, scheduled ones
-/// when they materialise, deferred ones never; what is left can be received when it is removed.
+/// FWD-06: messages that are stored when ForwardTo is set are forwarded too: locked ones after
+/// their lock, scheduled ones when they are enqueued, deferred ones never. The remaining ones can
+/// be received after ForwardTo is removed.
 pub async fn messages_that_are_there_are_forwarded_too(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("a").await;
@@ -154,7 +156,8 @@ pub async fn messages_that_are_there_are_forwarded_too(s: &Stage) {
     assert_eq!(s.take("a").await.text(), "stays");
 }
 
-/// FWD-06: a lock that ends by time counts, and the message leaves when the count is stored.
+/// FWD-06: a lock that times out counts a delivery, and the message is forwarded when the count is
+/// stored.
 pub async fn a_message_leaves_when_its_lock_has_ended(s: &Stage) {
     s.open_queue("b").await;
     let lock_duration = Some(seconds(10));
@@ -179,7 +182,7 @@ pub async fn an_expired_message_is_not_forwarded(s: &Stage) {
     assert_eq!(s.counts("b").await.total(), 0);
 }
 
-/// FWD-09, EXP-16: the time to live counts anew, with the ceiling of the destination.
+/// FWD-09, EXP-16: the time to live starts again, with the maximum of the destination.
 pub async fn the_time_to_live_counts_anew_at_the_destination(s: &Stage) {
     let default_message_time_to_live = Some(seconds(30));
     s.open_queue_with("b", QueueUpdate { default_message_time_to_live, ..QueueUpdate::default() })
@@ -195,8 +198,8 @@ pub async fn the_time_to_live_counts_anew_at_the_destination(s: &Stage) {
     assert_eq!(arrived[1].expires_at, Some(s.now().plus(seconds(20))));
 }
 
-/// RCV-29, FWD-08, MAT-03: nobody receives from a source; peek goes on, and so do its dead-letter
-/// queues and locks that were taken before.
+/// RCV-29, FWD-08, MAT-03: a source cannot be received from. Peek, its dead-letter queues and
+/// existing locks still work.
 pub async fn a_source_is_not_received_from(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("a").await;
@@ -214,7 +217,7 @@ pub async fn a_source_is_not_received_from(s: &Stage) {
     assert!(s.take_all(&tdlq("a")).await.is_empty());
 }
 
-/// FWD-07, TMP-12, TMP-18: a source is never idle; a transfer is a use of its destination.
+/// FWD-07, TMP-12, TMP-18: a source is never idle, and a transfer is a use of its destination.
 pub async fn a_source_is_never_idle_and_a_transfer_is_a_use(s: &Stage) {
     let idle = QueueUpdate { auto_delete_on_idle: Some(minutes(10)), ..QueueUpdate::default() };
     s.open_queue_with("b", idle.clone()).await;
@@ -231,8 +234,8 @@ pub async fn a_source_is_never_idle_and_a_transfer_is_a_use(s: &Stage) {
     s.until("a", |counts| counts.transfer_dead_letter == 1).await;
 }
 
-/// FWD-07, EXP-31: to forward is to listen: what cannot go yet expires at its instant, which it does not where nobody
-/// listens.
+/// FWD-07, EXP-31: forwarding counts as a receiver: a message that cannot be forwarded yet expires
+/// on time, unlike in a queue without a receiver.
 pub async fn a_source_has_an_active_receiver(s: &Stage) {
     s.open_queue("b").await;
     for source in ["a", "unheard"] {
@@ -282,8 +285,8 @@ pub async fn a_circle_ends_by_the_hop_limit(s: &Stage) {
     assert_eq!(s.take(&tdlq("a")).await.text(), "1");
 }
 
-/// FND-03, FWD-01: what waits to be forwarded is forwarded after a restart; the destination may be
-/// opened after its source.
+/// FND-03, FWD-01: waiting messages are forwarded after a restart. The destination may be opened
+/// after its source.
 pub async fn forwarding_goes_on_after_a_restart(s: &Stage) {
     let status = Some(EntityStatus::ReceiveDisabled);
     for number in 0..8 {
@@ -309,7 +312,7 @@ pub async fn forwarding_goes_on_after_a_restart(s: &Stage) {
     third.stop().await;
 }
 
-/// FWD-10: a backlog of many lists arrives in its order.
+/// FWD-10: a backlog of many transfers arrives in order.
 pub async fn a_backlog_arrives_in_its_order(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("a").await;
@@ -324,7 +327,7 @@ pub async fn a_backlog_arrives_in_its_order(s: &Stage) {
     assert_eq!(arrived.len(), 1_000);
 }
 
-/// FWD-11: a message that can be forwarded is, without time passing.
+/// FWD-11: forwarding needs no passing of time.
 pub async fn forwarding_takes_no_time(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue_with("a", forwards_to("b")).await;
@@ -334,8 +337,8 @@ pub async fn forwarding_takes_no_time(s: &Stage) {
     assert_eq!(s.take("b").await.enqueued_at, before);
 }
 
-/// VIA-01, VIA-06, MSG-13, MSG-15, SCH-02: what is sent by way of a queue is seen by nobody there, and
-/// moves on; a schedule is kept at the destination.
+/// VIA-01, VIA-06, MSG-13, MSG-15, SCH-02: a message sent through a queue is not visible there and
+/// moves on. A scheduled one waits at the destination.
 pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("via").await;
@@ -358,8 +361,8 @@ pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
     assert_eq!(texts(&s.take_all("b").await), ["1", "2", "3", "later"]);
 }
 
-/// VIA-02, VIA-03, VIA-06, FWD-15: the destination must be there when a sender attaches; what fails
-/// later goes into the transfer dead-letter queue of the queue on the way.
+/// VIA-02, VIA-03, VIA-06, FWD-15: the destination must exist when a sender attaches. A later
+/// failure moves the message to the transfer dead-letter queue of the queue that it passes.
 pub async fn what_cannot_be_sent_on_is_dead_lettered_on_the_way(s: &Stage) {
     s.open_queue("via").await;
     refused(s.sender_via("b", "via").await, "EntityNotFound");
@@ -380,7 +383,7 @@ pub async fn what_cannot_be_sent_on_is_dead_lettered_on_the_way(s: &Stage) {
     assert_eq!(verdict(&dead[1]).0, "MessagingEntityNotFound");
 }
 
-/// VIA-01, LIF-05: a message on its way outlives a restart, and neither expires nor shows.
+/// VIA-01, LIF-05: a message in transfer survives a restart, does not expire and is not visible.
 pub async fn a_message_on_its_way_outlives_a_restart(s: &Stage) {
     let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
     s.open_queue_with("b", small).await;
@@ -402,7 +405,8 @@ pub async fn a_message_on_its_way_outlives_a_restart(s: &Stage) {
     again.stop().await;
 }
 
-/// MAT-01, DEL-04: an operator can delete what waits to be forwarded, and nobody cancels or settles it.
+/// MAT-01, DEL-04: an operator can delete messages that wait to be forwarded. They cannot be
+/// cancelled or settled.
 pub async fn what_waits_to_be_forwarded_can_be_deleted(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue_with("a", forwards_dead_letters_to("b")).await;

@@ -1,5 +1,5 @@
-//! What the handles of the in-process crate promise beside the operations: files 04 to 06 on
-//! senders, receivers and their ends. Only that transport has them.
+//! Guarantees of in-process handles in addition to the operations: senders, receivers and their
+//! ends (files 04 to 06). Only that transport has them.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,7 +17,7 @@ async fn open(s: &Stage, texts: &[&str]) -> Client {
     s.in_process()
 }
 
-/// Polls a future once; it must not be ready.
+/// Polls a future once. It must be pending.
 async fn assert_pending<F: Future>(mut future: std::pin::Pin<&mut F>) {
     poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending(), "it did not wait");
@@ -51,7 +51,7 @@ pub async fn closing_a_receiver_keeps_its_locks_until_they_run_out(s: &Stage) {
     assert_eq!(s.take(ORDERS).await.delivery_count, 2);
 }
 
-/// SET-34, SET-31: a consumer that crashes in a loop ends in the dead-letter queue.
+/// SET-34, SET-31: a consumer that crashes in a loop moves the message to the dead-letter queue.
 pub async fn dropped_receivers_take_a_message_to_the_dead_letter_queue(s: &Stage) {
     let client = open(s, &["a"]).await;
     for _ in 0..10 {
@@ -85,7 +85,7 @@ pub async fn a_receive_that_is_dropped_takes_nothing(s: &Stage) {
     assert_eq!(s.take(ORDERS).await.delivery_count, 1);
 }
 
-/// RCV-14: also when its message was on its way.
+/// RCV-14: also if its message was already locked.
 pub async fn a_receive_that_is_dropped_gives_back_what_was_locked_for_it(s: &Stage) {
     let client = open(s, &[]).await;
     let receiver = client.receiver(ORDERS).unwrap();
@@ -106,7 +106,7 @@ pub async fn a_receiver_takes_nothing_ahead(s: &Stage) {
     assert_eq!(texts(&s.take_all(ORDERS).await), ["b", "c"]);
 }
 
-/// RCV-17: waiting calls are served in order of arrival, each whole.
+/// RCV-17: waiting calls are served completely in order of arrival.
 pub async fn waiting_receives_are_served_in_order_of_arrival(s: &Stage) {
     let client = open(s, &[]).await;
     let receivers: Vec<_> = (0..3).map(|_| client.receiver(ORDERS).unwrap()).collect();
@@ -126,7 +126,7 @@ pub async fn waiting_receives_are_served_in_order_of_arrival(s: &Stage) {
     assert_eq!(numbers, [vec![1, 2], vec![3, 4], vec![5]]);
 }
 
-/// RCV-22, QUO-01: the limit of concurrent receives, set to two.
+/// RCV-22, QUO-01: the limit of concurrent receives is two here.
 pub async fn more_receives_at_once_than_allowed_are_refused(s: &Stage) {
     let client = open(s, &[]).await;
     let receivers: Vec<_> = (0..2).map(|_| client.receiver(ORDERS).unwrap()).collect();
@@ -160,7 +160,7 @@ pub async fn a_peek_without_number_goes_on_after_the_last(s: &Stage) {
     }
 }
 
-/// SND-07, SND-09: overlapped sends of one sender keep their order.
+/// SND-07, SND-09: overlapping sends of a sender keep their order.
 pub async fn overlapped_sends_of_one_sender_are_numbered_in_their_order(s: &Stage) {
     let client = open(s, &[]).await;
     let sender = client.sender(ORDERS).unwrap();
@@ -169,14 +169,14 @@ pub async fn overlapped_sends_of_one_sender_are_numbered_in_their_order(s: &Stag
     assert_eq!(numbers, (1..=100).collect::<Vec<_>>());
 }
 
-/// FND-11: what was answered first is applied first, also across sub-queues of one entity.
+/// FND-11: operations apply in the order of their answers, also across the sub-queues of an entity.
 pub async fn operations_of_one_entity_are_applied_in_one_order(s: &Stage) {
     let client = open(s, &["a"]).await;
     let receiver = client.receiver(ORDERS).unwrap();
     let dead = client.receiver(DLQ).unwrap();
     let held = receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
-    // Begun one after the other without awaiting: whether the second finds it durable depends on how
-    // they are grouped, but what was answered is there for whoever asks then.
+    // Both start without waiting. Whether the second finds the message durable depends on grouping,
+    // but after the answer every reader finds it.
     let moved = receiver.dead_letter(&held, Some("reason"), None, &[]);
     let looked = dead.peek_next(1);
     let (moved, looked) = tokio::join!(moved, looked);

@@ -1,4 +1,4 @@
-//! Queues that remove themselves (file 16).
+//! Queues that are deleted when idle (file 16).
 
 use super::*;
 
@@ -20,7 +20,7 @@ pub async fn a_queue_that_nobody_uses_is_deleted_with_its_messages(s: &Stage) {
     s.put(ORDERS, "a").await;
     s.advance(before(minutes(10))).await;
     assert!(exists(s).await);
-    // At the latest a minute later.
+    // Deleted at most a minute later.
     s.advance(minutes(1)).await;
     assert!(!exists(s).await);
     refused(s.describe(ORDERS).await, "EntityNotFound");
@@ -35,7 +35,7 @@ pub async fn a_queue_without_the_property_is_never_deleted(s: &Stage) {
     assert!(exists(s).await);
 }
 
-/// TMP-09, TMP-16, PEK-09: each use starts the time anew.
+/// TMP-09, TMP-16, PEK-09: each use restarts the time.
 pub async fn each_use_of_a_queue_ends_its_idleness(s: &Stage) {
     open(s).await;
     s.open_queue("long-lived").await;
@@ -64,7 +64,7 @@ pub async fn each_use_of_a_queue_ends_its_idleness(s: &Stage) {
     s.advance(step).await;
     s.look(DLQ).await;
     s.advance(step).await;
-    // An empty receive is one, too (TMP-15).
+    // An empty receive is a use, too (TMP-15).
     s.assert_empty(ORDERS).await;
     s.advance(step).await;
     s.delete_batch(DLQ, 1, None).await.unwrap();
@@ -100,7 +100,7 @@ pub async fn a_queue_with_scheduled_messages_is_not_idle(s: &Stage) {
     s.advance(before(days(1))).await;
     assert!(exists(s).await);
     s.advance(TICK).await;
-    // The time starts when the last one has materialised.
+    // The time starts when the last scheduled message is enqueued.
     s.advance(before(minutes(10))).await;
     assert!(exists(s).await);
     s.advance(minutes(1)).await;
@@ -123,7 +123,7 @@ pub async fn the_time_starts_when_the_last_scheduled_message_is_cancelled(s: &St
 pub async fn a_queue_is_not_idle_while_a_receive_waits(s: &Stage) {
     s.open_queue_with(ORDERS, temporary(minutes(5))).await;
     s.advance(before(minutes(5))).await;
-    // As long as every transport lets a receive wait.
+    // The longest wait that every transport allows.
     let wait = seconds(60);
     let (received, ()) = tokio::join!(s.receive(ORDERS, ReceiveMode::PeekLock, 1, wait), async {
         s.until_used(ORDERS).await;
@@ -132,14 +132,15 @@ pub async fn a_queue_is_not_idle_while_a_receive_waits(s: &Stage) {
         s.advance(TICK).await;
     });
     assert!(received.unwrap().is_empty());
-    // The end of the wait was the last use.
+    // The end of the wait is the last use.
     s.advance(before(minutes(5))).await;
     assert!(exists(s).await);
     s.advance(minutes(1)).await;
     assert!(!exists(s).await);
 }
 
-/// TMP-20: a server that waits for replies keeps its queue; when the server is gone, so is the queue.
+/// TMP-20: a server that waits for replies keeps its queue. When the server is gone, the queue is
+/// deleted.
 pub async fn a_reply_queue_goes_after_the_server_that_waited_at_it(s: &Stage) {
     s.open_queue_with("replies", temporary(minutes(5))).await;
     s.advance(minutes(4)).await;
@@ -149,7 +150,7 @@ pub async fn a_reply_queue_goes_after_the_server_that_waited_at_it(s: &Stage) {
     assert!(matches!(served, futures_util::future::Either::Right(_)), "nothing was sent");
     s.advance(minutes(4)).await;
     assert!(exists(s).await);
-    // Whoever waited is gone; when that is noticed is for the transport and the threads between to say.
+    // The receive is dropped. The transport and the threads determine when the broker notices that.
     drop(served);
     s.until_idle_is_over("replies", minutes(5)).await;
 }
@@ -168,7 +169,7 @@ pub async fn an_update_can_make_a_queue_temporary_and_lasting_again(s: &Stage) {
     assert!(!exists(s).await);
 }
 
-/// TMP-02: the default of the namespace, for queues that give none.
+/// TMP-02: the default of the namespace for queues without the property.
 pub async fn the_namespace_has_a_default_for_queues_that_give_none(s: &Stage) {
     s.open_queue(ORDERS).await;
     let description = s.describe(ORDERS).await.unwrap().description;

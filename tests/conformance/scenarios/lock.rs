@@ -1,4 +1,4 @@
-//! How long locks last (file 06, "Lock lifetime").
+//! Lifetime of locks (file 06, "Lock lifetime").
 
 use peeklock_core::description::SubscriptionUpdate;
 
@@ -15,7 +15,7 @@ pub async fn renew_sets_the_end_to_now_plus_the_lock_duration_as_often_as_wanted
         assert_eq!(until, s.now().plus(minutes(1)));
     }
     s.assert_empty(ORDERS).await;
-    // The token is the same, and nothing was counted (SET-33).
+    // The token is unchanged, and the renewal counted nothing (SET-33).
     s.abandon(ORDERS, &seen).await;
     assert_eq!(s.take(ORDERS).await.delivery_count, 2);
 }
@@ -46,7 +46,7 @@ pub async fn every_delivery_has_a_token_of_its_own(s: &Stage) {
     }
 }
 
-/// SET-23, SET-24: what a client took, another one settles.
+/// SET-23, SET-24: one client settles a message that another one received.
 pub async fn whoever_has_the_token_may_settle_and_renew(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -59,7 +59,7 @@ pub async fn whoever_has_the_token_may_settle_and_renew(s: &Stage) {
     assert_eq!(s.counts(ORDERS).await.total(), 0);
 }
 
-/// SET-23: the client that received is gone, the lock stays.
+/// SET-23: the lock remains after its client is gone.
 pub async fn a_lock_outlives_the_client_that_took_it(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -89,7 +89,8 @@ pub async fn a_changed_lock_duration_is_for_locks_taken_or_renewed_afterwards(s:
     s.complete(ORDERS, &old).await;
 }
 
-/// ENT-06, RCV-06: queues and subscriptions, also two of one topic, have each their own lock duration.
+/// ENT-06, RCV-06: each queue and each subscription has its own lock duration, also two
+/// subscriptions of one topic.
 pub async fn each_queue_and_each_subscription_has_a_lock_duration_of_its_own(s: &Stage) {
     let lock_duration = Some(seconds(20));
     s.open_queue_with(ORDERS, QueueUpdate { lock_duration, ..QueueUpdate::default() }).await;
@@ -113,7 +114,7 @@ pub async fn each_queue_and_each_subscription_has_a_lock_duration_of_its_own(s: 
     }
 }
 
-/// SET-16, SET-28: many locks end at one instant.
+/// SET-16, SET-28: many locks end at the same instant.
 pub async fn all_locks_of_one_instant_end_together(s: &Stage) {
     s.open_queue(ORDERS).await;
     for number in 0..50 {

@@ -1,4 +1,4 @@
-//! What a message carries (file 02).
+//! Contents of a message (file 02).
 
 use bytes::Bytes;
 
@@ -24,7 +24,7 @@ fn full(at: Timestamp) -> Message {
     in_order(Message { force_persistence: true, ..message })
 }
 
-/// Every type of MSG-20 with a value that a lesser type would spoil.
+/// Every type of MSG-20, with a value that a smaller type could not hold.
 pub fn typed_values() -> Vec<(&'static str, Value)> {
     vec![
         ("null", Value::Null),
@@ -68,8 +68,8 @@ pub async fn a_body_is_any_bytes_and_may_be_empty(s: &Stage) {
     }
 }
 
-/// MSG-09: to whom, under which subject and of what type a message says that it is makes no difference to where it
-/// goes, and neither do sessions and messages that it names; all of it comes as it was sent.
+/// MSG-09: destination, subject and content type of a message do not affect where it goes, nor do
+/// the sessions and messages that it names. All of them arrive unchanged.
 pub async fn what_a_message_says_of_itself_is_not_interpreted(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.open_queue("other").await;
@@ -90,7 +90,7 @@ pub async fn what_a_message_says_of_itself_is_not_interpreted(s: &Stage) {
     s.assert_empty("other/$DeadLetterQueue").await;
     let there = s.take_all(ORDERS).await;
     assert_eq!(texts(&there), ["a", "not JSON"]);
-    // Without a time to live of its own it has that of its queue.
+    // A message without a time to live gets the default of its queue.
     let time_to_live = there[1].message.time_to_live;
     assert_eq!(there[1].message, Message { time_to_live, ..sent });
     s.complete(ORDERS, &there[1]).await;
@@ -130,7 +130,7 @@ pub async fn ids_and_keys_have_at_most_128_characters(s: &Stage) {
     ];
     for make in with {
         s.send(ORDERS, make("i".repeat(128))).await.unwrap();
-        // Characters count, not bytes.
+        // The limit counts characters, not bytes.
         s.send(ORDERS, make("ä".repeat(128))).await.unwrap();
         refused(s.send(ORDERS, make("i".repeat(129))).await, "ArgumentOutOfRange");
     }
@@ -199,8 +199,8 @@ pub async fn a_sender_may_use_the_names_of_dead_letter_properties(s: &Stage) {
     assert_eq!(seen.message.application_properties, sent.application_properties);
 }
 
-/// MSG-18, MSG-12: a number of 63 bits is the same wherever it stands: in the answer of a send, of a message that is
-/// looked at or received, and as what is asked for.
+/// MSG-18, MSG-12: a number of 63 bits is the same in the answer to a send, in a peeked or received
+/// message, and in a request.
 pub async fn numbers_have_63_bits(s: &Stage) {
     const LAST: u64 = (1 << 63) - 9;
     s.open_queue(ORDERS).await;
@@ -307,7 +307,8 @@ pub async fn the_size_of_a_message_is_that_of_its_canonical_encoding(s: &Stage) 
     assert_eq!(s.describe(ORDERS).await.unwrap().size_bytes, MIB);
 }
 
-/// MSG-02: what one transport sends, every other receives unchanged, in both directions.
+/// MSG-02: a message sent over one transport arrives unchanged over every other one, in both
+/// directions.
 pub async fn messages_cross_from_each_transport_to_each_other(s: &Stage) {
     s.open_queue(ORDERS).await;
     let mut sent = full(s.now());
@@ -322,7 +323,7 @@ pub async fn messages_cross_from_each_transport_to_each_other(s: &Stage) {
         let mode = ReceiveMode::PeekLock;
         let there = &other.receive(ORDERS, mode, 1, TimeSpan::ZERO).await.unwrap()[0];
         assert_eq!(there.message, sent);
-        // The token settles wherever it is shown (SET-24).
+        // The token settles over any transport (SET-24).
         s.settle(ORDERS, there.token(), Decision::Complete).await.unwrap();
 
         other.send(ORDERS, sent.clone()).await.unwrap();

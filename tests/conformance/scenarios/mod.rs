@@ -1,7 +1,8 @@
-//! The scenarios: one topic to a file or folder, one rule or one story to a function.
+//! The scenarios: one file or folder for each topic, one function for each rule or story.
 //!
-//! A scenario's first line names the requirements that it proves: it fails when one of them is
-//! broken. None knows a transport, none sleeps, and time moves only by `Stage::advance`.
+//! The first line of a scenario names the requirements that it proves: it fails if one of these is
+//! violated. No scenario knows its transport or sleeps, and time moves only through
+//! `Stage::advance`.
 
 pub mod consumers;
 pub mod counts;
@@ -53,7 +54,7 @@ const fn days(count: i64) -> TimeSpan {
     TimeSpan::from_days(count)
 }
 
-/// A step that ends just before this much time has passed; `TICK` is the rest.
+/// A step that ends one `TICK` before this time.
 const fn before(span: TimeSpan) -> TimeSpan {
     TimeSpan::from_ticks(span.ticks() - 1)
 }
@@ -70,14 +71,14 @@ fn sized_as(bytes: u64, message: &Message) -> Message {
         ..message.clone()
     };
     let bytes = usize::try_from(bytes).unwrap();
-    // Below 256 bytes the body is encoded with fewer bytes of its own.
+    // Below 256 bytes the length of the body is encoded in fewer bytes.
     let base = make(300).encode().size() as usize - 300;
     let message = make(bytes - base);
     assert_eq!(message.encode().size() as usize, bytes);
     message
 }
 
-/// A queue that dead-letters what expires.
+/// A queue that dead-letters expired messages.
 fn keeps_expired() -> QueueUpdate {
     QueueUpdate { dead_lettering_on_message_expiration: Some(true), ..QueueUpdate::default() }
 }
@@ -92,7 +93,7 @@ fn detects_duplicates() -> QueueUpdate {
     QueueUpdate { requires_duplicate_detection: Some(true), ..QueueUpdate::default() }
 }
 
-/// The message with its application properties as they are shown, in order of their keys.
+/// The message with its application properties in the order of their keys, as they are shown.
 fn in_order(mut message: Message) -> Message {
     message.application_properties.sort_by(|left, right| left.0.cmp(&right.0));
     message

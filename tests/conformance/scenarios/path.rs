@@ -1,4 +1,4 @@
-//! How entities are named and addressed (file 01, "Names and paths").
+//! Names and paths of entities (file 01, "Names and paths").
 
 use super::*;
 

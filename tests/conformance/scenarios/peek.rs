@@ -67,7 +67,7 @@ pub async fn one_peek_shows_at_most_a_mebibyte_but_always_one_message(s: &Stage)
     assert_eq!(sequences(&s.peek(ORDERS, 4, 10).await.unwrap()), [4]);
 }
 
-/// A peek asks for at least one message (ERR-01).
+/// A peek must request at least one message (ERR-01).
 pub async fn a_peek_for_no_message_is_refused(s: &Stage) {
     s.open_queue(ORDERS).await;
     refused(s.peek(ORDERS, 0, 0).await, "ArgumentOutOfRange");

@@ -1,4 +1,4 @@
-//! How messages leave (file 05).
+//! Receiving (file 05).
 
 use super::*;
 
@@ -11,7 +11,7 @@ pub async fn receive_and_delete_removes_a_message_when_it_is_delivered(s: &Stage
     s.put(ORDERS, "a").await;
     s.put(ORDERS, "b").await;
     let first = s.receive(ORDERS, RECEIVE_AND_DELETE, 1, TimeSpan::ZERO).await.unwrap();
-    // The next needs no settlement of this one.
+    // The next receive needs no settlement of the first message.
     let second = s.receive(ORDERS, RECEIVE_AND_DELETE, 1, TimeSpan::ZERO).await.unwrap();
     assert_eq!((first[0].text(), second[0].text()), ("a", "b"));
     assert_eq!(first[0].delivery_count, 0);
@@ -194,7 +194,7 @@ pub async fn a_receive_returns_neither_deferred_scheduled_locked_nor_expired_mes
     assert_eq!(texts(&s.take_all(ORDERS).await), ["available"]);
 }
 
-/// A receive asks for at least one message (ERR-01).
+/// A receive must request at least one message (ERR-01).
 pub async fn a_receive_for_no_message_is_refused(s: &Stage) {
     s.open_queue(ORDERS).await;
     refused(s.receive(ORDERS, PEEK_LOCK, 0, TimeSpan::ZERO).await, "ArgumentOutOfRange");

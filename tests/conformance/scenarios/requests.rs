@@ -1,5 +1,5 @@
-//! What HTTP promises beside the operations: requests that are cut off, and the REST data plane
-//! next to the JSON API (file 22). Only that transport has them.
+//! Guarantees of HTTP in addition to the operations: requests that are cut off, and the REST data
+//! plane next to the JSON API (file 22). Only that transport has them.
 
 use crate::support::http::{Response, request};
 
@@ -33,7 +33,7 @@ pub async fn a_receive_whose_connection_is_cut_takes_nothing(s: &Stage) {
             answer = &mut waiting => panic!("the receive did not wait: {answer:?}"),
             () = s.until_used(ORDERS) => {}
         }
-        // The end of the wait is its last use; the clock is there before it.
+        // The end of the wait is its last use; the clock moves before it.
         s.clock.advance(seconds(1));
     }
     s.until_used(ORDERS).await;
@@ -41,7 +41,8 @@ pub async fn a_receive_whose_connection_is_cut_takes_nothing(s: &Stage) {
     assert_eq!(s.take(ORDERS).await.delivery_count, 1);
 }
 
-/// HTP-01, HTP-06, MSG-02, SET-24: what REST sends and locks, the API receives and settles.
+/// HTP-01, HTP-06, MSG-02, SET-24: the JSON API receives and settles messages that REST sent and
+/// locked.
 pub async fn rest_and_the_json_api_see_the_same_messages(s: &Stage) {
     s.open_queue(ORDERS).await;
     let properties = r#"{"MessageId":"id","Label":"subject","TimeToLive":60}"#;
@@ -94,7 +95,7 @@ pub async fn the_rest_operations_lock_renew_unlock_complete_and_delete(s: &Stage
     assert_eq!(s.counts(ORDERS).await.total(), 0);
 }
 
-/// MSG-11, MSG-17: what a sender says of the broker's own properties is ignored.
+/// MSG-11, MSG-17: values that a sender sets for properties of the broker are ignored.
 pub async fn properties_of_the_broker_are_ignored_on_send(s: &Stage) {
     s.open_queue(ORDERS).await;
     let claims = r#"{"SequenceNumber":99,"DeliveryCount":9,"EnqueuedSequenceNumber":5,
@@ -108,7 +109,7 @@ pub async fn properties_of_the_broker_are_ignored_on_send(s: &Stage) {
     assert_eq!((seen.enqueued_at, seen.state), (s.now(), MessageState::Active));
 }
 
-/// MSG-21: lists, maps and arrays are no property values.
+/// MSG-21: a list, map or array is refused as a property value.
 pub async fn a_list_is_no_property_value(s: &Stage) {
     s.open_queue(ORDERS).await;
     let json = [("Content-Type", "application/json")];

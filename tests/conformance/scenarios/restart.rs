@@ -1,4 +1,4 @@
-//! What a broker still knows after a restart on the same store.
+//! State of a broker after a restart on the same store.
 
 use super::*;
 
@@ -36,7 +36,7 @@ pub async fn after_a_restart_every_message_is_where_it_was_and_no_lock_is_held(s
     s.stop().await;
 }
 
-/// SCH-07: instants that passed meanwhile.
+/// SCH-07: instants that passed during the downtime.
 pub async fn what_was_due_during_the_downtime_materialises_after_it(s: &Stage) {
     s.open_queue(ORDERS).await;
     for (text, count) in [("second", 2), ("first", 1), ("later", 60)] {
@@ -80,7 +80,7 @@ pub async fn downtime_counts_as_idle_but_there_is_a_grace_after_the_start(s: &St
     s.stop().await;
 }
 
-/// EXP-31, EXP-12: a time to live runs on while the broker is down.
+/// EXP-31, EXP-12: a time to live continues while the broker is down.
 pub async fn a_time_to_live_runs_on_during_the_downtime(s: &Stage) {
     s.open_queue_with(ORDERS, keeps_expired()).await;
     s.send(ORDERS, message("a").with_time_to_live(minutes(5))).await.unwrap();

@@ -1,10 +1,11 @@
-//! Messages that come again later (file 26).
+//! Delayed retries (file 26).
 
 use peeklock_core::description::{Jitter, RetryKind, RetryPolicy};
 
 use super::*;
 
-/// An abandon with a delay, as every transport has it: by the property that is taken out.
+/// An abandon with a delay in the form that every transport has: a property that the broker
+/// removes.
 pub(super) fn for_ms(milliseconds: i64) -> Decision {
     with_delay(Value::I64(milliseconds))
 }
@@ -97,7 +98,8 @@ pub async fn a_waiting_receive_gets_a_message_when_it_is_due(s: &Stage) {
     assert_eq!(texts(&received.unwrap()), ["a"]);
 }
 
-/// RTY-09, RTY-26: handles have a delay of their own, alone and in a transaction, where it counts from the commit.
+/// RTY-09, RTY-26: handles have a delay parameter, outside and inside a transaction, where the
+/// delay counts from the commit.
 pub async fn a_handle_abandons_with_a_delay_alone_and_in_a_transaction(s: &Stage) {
     s.open_queue(ORDERS).await;
     for text in ["alone", "in a transaction"] {
@@ -135,7 +137,7 @@ pub async fn the_last_allowed_attempt_dead_letters_at_once(s: &Stage) {
     s.settle(ORDERS, seen.token(), for_ms(60_000)).await.unwrap();
     let dead = s.take(DLQ).await;
     assert_eq!(dead.reason(), Some("MaxDeliveryCountExceeded"));
-    // There a delay works, and there is no limit.
+    // In the dead-letter queue a delay works, and there is no maximum of deliveries.
     s.settle(DLQ, dead.token(), for_ms(5_000)).await.unwrap();
     s.assert_empty(DLQ).await;
     let counts = s.counts(ORDERS).await;
@@ -195,8 +197,8 @@ pub async fn a_deferred_message_takes_no_delay(s: &Stage) {
     assert_eq!((seen.state, seen.delivery_count), (MessageState::Deferred, 3));
 }
 
-/// RTY-10, RTY-27: a defer and a dead-letter with a delay are refused and leave the lock as it was; nothing of it is
-/// stored.
+/// RTY-10, RTY-27: a defer and a dead-letter with a delay are refused, leave the lock unchanged and
+/// store nothing.
 pub async fn only_an_abandon_takes_a_delay(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -249,7 +251,7 @@ pub async fn a_policy_delays_each_failure_until_it_is_taken_away(s: &Stage) {
     s.advance(before(seconds(10))).await;
     s.assert_empty(ORDERS).await;
     s.advance(TICK).await;
-    // The end of a lock is a failure, too, and what an abandon says wins.
+    // The end of a lock is a failure, too. A delay in an abandon overrides the policy.
     s.take(ORDERS).await;
     s.advance(minutes(1)).await;
     s.advance(before(seconds(20))).await;
@@ -269,7 +271,7 @@ pub async fn a_policy_delays_each_failure_until_it_is_taken_away(s: &Stage) {
     let policy = s.describe(ORDERS).await.unwrap().description.retry_policy;
     assert!(policy.is_some(), "what an update does not name stays");
     assert_eq!(s.counts(ORDERS).await.delayed, 1);
-    // A change is for later failures: what is delayed keeps its instant.
+    // A changed policy applies to later failures: delayed messages keep their instant.
     s.update(ORDERS, retries(RetryKind::Fixed, seconds(5))).await.unwrap();
     s.advance(before(seconds(160))).await;
     s.assert_empty(ORDERS).await;
@@ -282,7 +284,7 @@ pub async fn a_policy_delays_each_failure_until_it_is_taken_away(s: &Stage) {
     s.advance(TICK).await;
     let seen = s.take(ORDERS).await;
     s.abandon(ORDERS, &seen).await;
-    // So is the end of the policy.
+    // The same applies to the removal of a policy.
     s.update(ORDERS, QueueUpdate { retry_policy: Some(None), ..QueueUpdate::default() })
         .await
         .unwrap();
@@ -344,7 +346,7 @@ pub async fn a_delayed_message_is_forwarded_when_it_is_due(s: &Stage) {
     assert_eq!(s.take("b").await.delivery_count, 1);
 }
 
-/// RTY-14: so is a dead letter, if its queue forwards those.
+/// RTY-14: the same for a dead letter whose queue forwards dead letters.
 pub async fn a_delayed_dead_letter_is_forwarded_when_it_is_due(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue(ORDERS).await;
@@ -379,7 +381,7 @@ pub async fn a_delay_does_not_keep_a_queue_from_being_idle(s: &Stage) {
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
     s.settle(ORDERS, seen.token(), for_ms(120_000)).await.unwrap();
-    // It comes due meanwhile, which is no activity.
+    // The message becomes due meanwhile, which is no activity.
     for _ in 0..6 {
         s.advance(minutes(1)).await;
     }

@@ -1,4 +1,4 @@
-//! Messages for later (file 08, "Scheduled messages").
+//! Scheduled messages (file 08, "Scheduled messages").
 
 use super::*;
 use crate::subjects::Transport;

@@ -1,4 +1,4 @@
-//! How messages enter the broker (file 04).
+//! Sending (file 04).
 
 use super::*;
 
@@ -77,7 +77,7 @@ pub async fn a_message_may_be_as_large_as_the_queue_allows_and_no_byte_larger(s:
 pub async fn a_property_may_have_32_kib_and_a_header_64_kib(s: &Stage) {
     s.open_queue(ORDERS).await;
     let property = |chars: usize| message("x").with_application_property("k", "v".repeat(chars));
-    // Key and value are encoded with 3 and 5 bytes beside the text.
+    // Key and value are encoded with 3 and 5 bytes in addition to the text.
     s.send(ORDERS, property(32 * 1024 - 8)).await.unwrap();
     refused(s.send(ORDERS, property(32 * 1024 - 7)).await, "MessageSizeExceeded");
 
@@ -104,7 +104,7 @@ pub async fn a_full_queue_refuses_sends_until_there_is_room_and_all_else_goes_on
         .with_message_id("d")
         .with_scheduled_enqueue_time(s.now().plus(minutes(5)));
     s.send(ORDERS, sized_as(MIB / 4, &later)).await.unwrap();
-    // At its limit the queue takes not even an empty message.
+    // At its limit the queue refuses even an empty message.
     let refusal = refused(s.send(ORDERS, message("x")).await, "QuotaExceeded");
     assert!(!refusal.retryable);
     assert!(refusal.text.contains("1048576 of 1048576"), "{}", refusal.text);
@@ -135,14 +135,14 @@ pub async fn the_first_failing_check_decides_the_error(s: &Stage) {
             .with_application_property("k", "v".repeat(40_000))
     };
 
-    // Existence before size, kind before status.
+    // The order is: existence before size, kind before status.
     refused(s.send("nothing", too_large()).await, "EntityNotFound");
     set_status(s, EntityStatus::Disabled).await;
     refused(s.send(DLQ, too_large()).await, "InvalidOperation");
     // Status before size.
     refused(s.send(ORDERS, too_large()).await, "EntityDisabled");
     set_status(s, EntityStatus::Active).await;
-    // Size before validity, in a batch for all messages before any is looked at further.
+    // Size before validity: in a batch the size of every message is checked first.
     refused(s.send(ORDERS, large_and_invalid()).await, "MessageSizeExceeded");
     refused(
         s.send_batch(ORDERS, vec![invalid(), large_and_invalid()]).await,

@@ -1,5 +1,5 @@
-//! Files 11 and 07: sessions, on the transports that have them. The first queue that requires them is
-//! opened by each scenario, so that nothing here runs on a queue without.
+//! Files 11 and 07: sessions, on the transports that have them. Each scenario opens a queue that
+//! requires sessions, so that none runs on a queue without them.
 
 use std::task::Poll;
 
@@ -56,12 +56,12 @@ async fn complete(session: &dyn Session, seen: &Seen) -> Answer<()> {
     session.settle(seen, Decision::Complete).await
 }
 
-/// Waits until nobody holds a session: the end of a holder that is dropped is not answered.
+/// Waits until no session is held: the release of a dropped holder has no answer.
 async fn until_unlocked(s: &Stage) {
     s.until_held(ORDERS, |count| count == 0).await;
 }
 
-/// Begins something that has to wait.
+/// Starts an operation that must wait.
 async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
     std::future::poll_fn(|context| {
         assert!(std::pin::Pin::new(&mut *future).poll(context).is_pending(), "it did not wait");
@@ -75,7 +75,7 @@ pub async fn a_queue_that_requires_sessions_gives_and_takes_by_session_only(s: &
     open(s).await;
     assert!(s.describe(ORDERS).await.unwrap().description.requires_session);
     refused(s.send(ORDERS, message("none")).await, "InvalidOperation");
-    // The empty id is one (SES-03).
+    // The empty id is a valid session id (SES-03).
     s.send(ORDERS, of("", "empty")).await.unwrap();
     put(s, "a", "1").await;
     for mode in [ReceiveMode::PeekLock, ReceiveMode::ReceiveAndDelete] {
@@ -85,7 +85,7 @@ pub async fn a_queue_that_requires_sessions_gives_and_takes_by_session_only(s: &
     assert_eq!(texts(&s.look(ORDERS).await), ["empty", "1"]);
 }
 
-/// FWD-30, FWD-26: dead letters of a session go on to a queue without sessions.
+/// FWD-30, FWD-26: dead letters of a session are forwarded to a queue without sessions.
 pub async fn dead_letters_of_a_session_are_forwarded(s: &Stage) {
     s.open_queue("end").await;
     let forward_dead_lettered_messages_to = Some("end".into());
@@ -97,7 +97,7 @@ pub async fn dead_letters_of_a_session_are_forwarded(s: &Stage) {
     let (reason, description) = (Some("broken".into()), None);
     let dead = Decision::DeadLetter { reason, description, properties: vec![] };
     session.settle(&seen, dead).await.unwrap();
-    // Still held: the dead-letter queue has no sessions.
+    // The session is still held: the dead-letter queue has no sessions.
     s.until("end", |counts| counts.active == 1).await;
     session.close().await.unwrap();
     let seen = s.take("end").await;
@@ -143,7 +143,7 @@ pub async fn the_next_session_is_that_of_the_oldest_message(s: &Stage) {
     refused(next(s, TimeSpan::ZERO).await, "ServiceTimeout");
 }
 
-/// SES-08: waiting calls are served in their order; one that is given up gets nothing.
+/// SES-08: waiting calls are served in order; a dropped one gets nothing.
 pub async fn waiting_accepts_are_served_in_order(s: &Stage) {
     open(s).await;
     s.advance(seconds(1)).await;
@@ -159,7 +159,7 @@ pub async fn waiting_accepts_are_served_in_order(s: &Stage) {
     };
     begin(&mut given_up).await;
     drop(given_up);
-    // The second comes when the first is there.
+    // The second call starts when the first one waits.
     let behind = async {
         s.until_used(ORDERS).await;
         s.advance(seconds(1)).await;
@@ -170,7 +170,8 @@ pub async fn waiting_accepts_are_served_in_order(s: &Stage) {
     assert_eq!((first.id(), second.id()), ("a", "b"));
 }
 
-/// SES-08: a call that is dropped after it was granted a session gives it back, and nothing counts.
+/// SES-08: a call that is dropped after it was granted a session releases it without a counted
+/// delivery.
 pub async fn an_accept_that_is_dropped_holds_nothing(s: &Stage) {
     open(s).await;
     s.advance(seconds(1)).await;
@@ -209,7 +210,7 @@ pub async fn what_is_done_through_a_session_lock_ends_with_it(s: &Stage) {
     let other = next(s, TimeSpan::ZERO).await.unwrap();
     let again = take(&*other, 1).await.remove(0);
     assert_eq!(again.delivery_count, 2);
-    // Dropping the one that lost its lock takes nothing from the one that has it.
+    // Dropping the holder whose lock was lost does not affect the new holder.
     drop(receiver);
     complete(&*other, &again).await.unwrap();
     refused(complete(&*other, &again).await, "MessageLockLost");
@@ -240,7 +241,8 @@ pub async fn an_abandoned_message_comes_before_those_behind_it(s: &Stage) {
     s.complete(DLQ, &dead).await;
 }
 
-/// RTY-22, RTY-24: a message that is Delayed holds up those behind it, and its session is offered when it is due.
+/// RTY-22, RTY-24: a delayed message blocks later messages of its session, and the session is
+/// offered when it is due.
 pub async fn a_delayed_message_holds_up_its_session(s: &Stage) {
     open(s).await;
     for (session, text) in [("a", "1"), ("a", "2"), ("b", "3")] {
@@ -262,7 +264,8 @@ pub async fn a_delayed_message_holds_up_its_session(s: &Stage) {
     assert_eq!(received[0].delivery_count, 2);
 }
 
-/// RTY-23: where those behind may pass it, they do, and it comes before what is still there when it is due.
+/// RTY-23: with `SessionRetryOrder::Pass`, later messages are delivered before a delayed one. When
+/// it is due, it precedes the remaining ones.
 pub async fn those_behind_pass_a_delayed_message_if_set_so(s: &Stage) {
     let session_retry_order = Some(SessionRetryOrder::Pass);
     s.open_queue_with(ORDERS, QueueUpdate { session_retry_order, ..by_session() }).await;
@@ -279,7 +282,7 @@ pub async fn those_behind_pass_a_delayed_message_if_set_so(s: &Stage) {
     assert_eq!(texts(&take(&*receiver, 9).await), ["1", "3"]);
 }
 
-/// RTY-17, RTY-25: what is unsettled when the lock of a session runs out is Delayed as the policy says.
+/// RTY-17, RTY-25: when a session lock times out, unsettled messages are delayed by the policy.
 pub async fn a_session_lock_that_runs_out_delays_what_was_in_hand(s: &Stage) {
     let policy = super::retry::policy(RetryKind::Fixed, seconds(10));
     s.open_queue_with(ORDERS, QueueUpdate { retry_policy: Some(Some(policy)), ..by_session() })
@@ -342,7 +345,7 @@ pub async fn a_session_keeps_its_state_for_the_next_holder(s: &Stage) {
     let second = hold(s, "a").await;
     assert_eq!(second.state().await.unwrap().unwrap(), large);
     second.set_state(Some("".into())).await.unwrap();
-    // Over AMQP what is empty clears it: some clients can say no null (AMQP-82).
+    // Over AMQP an empty state clears it, because some clients cannot send null (AMQP-82).
     let empty = (s.transport != Transport::Amqp).then(Bytes::new);
     assert_eq!(second.state().await.unwrap(), empty);
     second.set_state(None).await.unwrap();
@@ -360,7 +363,7 @@ pub async fn sessions_are_listed_by_id(s: &Stage) {
         for (session, text) in [("b", "1"), ("a", "2")] {
             s.send(to, of(session, text)).await.unwrap();
         }
-        // Also where sessions cannot be accepted, they are listed.
+        // Sessions are listed also over transports that cannot accept sessions.
         let held = s.in_process().accept_session(path, "c").await.unwrap();
         s.advance(seconds(1)).await;
         let before = s.now();
@@ -369,7 +372,7 @@ pub async fn sessions_are_listed_by_id(s: &Stage) {
         assert_eq!(list(SessionFilter::WithActiveMessages, 0, 100).await, ["a", "b"]);
         assert_eq!(list(SessionFilter::WithActiveMessages, 1, 100).await, ["b"]);
         held.set_state(Some("x".into())).await.unwrap();
-        // The maximal instant lists those with a state beside them.
+        // The maximal instant also lists sessions with a state.
         let working = SessionFilter::StateSetAfter(Timestamp::NEVER);
         assert_eq!(list(working, 0, 100).await, ["a", "b", "c"]);
         assert_eq!(list(SessionFilter::All, 0, 100).await, ["a", "b", "c"]);
@@ -418,7 +421,7 @@ pub async fn what_is_set_aside_belongs_to_its_session(s: &Stage) {
     assert_eq!(s.delete_unlocked(ORDERS, 9).await.unwrap(), 1);
 }
 
-/// EXP-41, EXP-42, EXP-45, EXP-46: the test of EXP-45.
+/// EXP-41, EXP-42, EXP-45, EXP-46: the test in EXP-45.
 pub async fn one_expired_message_expires_its_whole_session(s: &Stage) {
     let properties =
         QueueUpdate { dead_lettering_on_message_expiration: Some(true), ..by_session() };
@@ -463,7 +466,7 @@ pub async fn sessions_outlive_a_restart_and_their_locks_do_not(s: &Stage) {
     holder.set_state(Some("half way".into())).await.unwrap();
     let held = take(&*holder, 9).await;
     let second = s.restart().await;
-    // What the broker says, or what the client says of the connection.
+    // The broker answers, or the client reports the lost connection.
     let gone = match s.transport {
         Transport::Inproc => "OperationCancelled",
         _ => "CommunicationProblem",
@@ -510,8 +513,8 @@ pub async fn requesters_share_a_queue_of_replies(s: &Stage) {
     assert_eq!(texts(&second.unwrap()), ["requester 2"]);
 }
 
-/// SES-09, MAT-04, ENT-24, ENT-25: the column "Session" of the operation matrix, for what no other
-/// scenario here meets.
+/// SES-09, MAT-04, ENT-24, ENT-25: cells of the column "Session" of the operation matrix that no
+/// other scenario here covers.
 pub async fn operations_of_sessions_are_refused_where_there_are_none(s: &Stage) {
     open(s).await;
     s.open_queue("plain").await;

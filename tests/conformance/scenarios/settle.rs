@@ -1,4 +1,4 @@
-//! What a receiver can do with a message it holds (file 06).
+//! Settling a message under lock (file 06).
 
 use super::*;
 
@@ -45,7 +45,7 @@ pub async fn a_dead_lettered_message_is_in_the_dead_letter_queue_only(s: &Stage)
     let dead = s.take(DLQ).await;
     assert_eq!(dead.text(), "a");
     s.complete(DLQ, &dead).await;
-    // Corrected, it is sent again.
+    // The corrected message is sent again.
     s.send(ORDERS, dead.message).await.unwrap();
     assert_eq!(s.drain(ORDERS).await, ["a"]);
 }
@@ -169,7 +169,7 @@ pub async fn a_token_settles_once_and_never_a_later_delivery(s: &Stage) {
     s.abandon(ORDERS, &first).await;
     let second = s.take(ORDERS).await;
     assert_ne!(first.lock_token, second.lock_token);
-    // The outcome that the token already had may be answered as done once more (AMQP-62).
+    // A repetition of the token's own outcome may be answered with success (AMQP-62).
     for decision in Decision::all().into_iter().filter(|it| !matches!(it, Decision::Abandon(_))) {
         refused(s.settle(ORDERS, first.token(), decision).await, "MessageLockLost");
     }
@@ -238,7 +238,7 @@ pub async fn of_a_batch_of_tokens_each_is_completed_or_named(s: &Stage) {
     answers.next().unwrap().unwrap();
     refused(answers.next().unwrap(), "MessageLockLost");
     answers.next().unwrap().unwrap();
-    // The same outcome once more, which may be answered as done (AMQP-62).
+    // A repetition of the same outcome may be answered with success (AMQP-62).
     if let Err(refusal) = answers.next().unwrap() {
         refused::<()>(Err(refusal), "MessageLockLost");
     }

@@ -1,4 +1,4 @@
-//! What a status blocks, and what goes on (file 03, "Status").
+//! Operations that a status blocks, and those that continue (file 03, "Status").
 
 use super::*;
 
@@ -142,7 +142,7 @@ pub async fn the_status_applies_to_the_dead_letter_queue_too(s: &Stage) {
     }
 }
 
-/// ENT-24: whoever waits is told.
+/// ENT-24: a waiting receive is refused.
 pub async fn a_waiting_receive_is_refused_when_receiving_is_disabled(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.advance(seconds(1)).await;

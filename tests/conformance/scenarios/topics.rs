@@ -16,12 +16,12 @@ const AUDIT: &str = "events/Subscriptions/audit";
 const BILLING: &str = "events/Subscriptions/billing";
 const AUDIT_DLQ: &str = "events/Subscriptions/audit/$DeadLetterQueue";
 
-/// The transport as what manages.
+/// The transport as an administrator.
 fn admin(s: &Stage) -> &dyn Subject {
     &**s
 }
 
-/// A topic with two subscriptions that get everything.
+/// Creates a topic with two subscriptions that get all messages.
 async fn open(s: &Stage) -> &dyn Subject {
     let admin = admin(s);
     admin.create_topic(EVENTS).await.unwrap();
@@ -30,7 +30,7 @@ async fn open(s: &Stage) -> &dyn Subject {
     admin
 }
 
-/// A topic with one subscription of these properties and rules.
+/// Creates a topic with one subscription with these properties and rules.
 async fn open_with(
     s: &Stage,
     properties: SubscriptionUpdate,
@@ -282,7 +282,7 @@ pub async fn statuses_block_what_they_say(s: &Stage) {
         let update = TopicUpdate { status: Some(status), ..TopicUpdate::default() };
         admin.update_topic(EVENTS, update).await.unwrap();
         refused(s.send(EVENTS, message("no")).await, "EntityDisabled");
-        // Over AMQP nobody is asked about nothing (AMQP-42).
+        // AMQP sends no request for an empty batch (AMQP-42).
         if s.transport != Transport::Amqp {
             refused(s.send_batch(EVENTS, vec![]).await, "EntityDisabled");
         }
@@ -321,7 +321,7 @@ pub async fn topics_and_subscriptions_are_what_their_paths_say(s: &Stage) {
     fails(admin.create_subscription(EVENTS, "a/b").await, "ArgumentError");
     fails(admin.create_subscription(EVENTS, "$a").await, "ArgumentError");
     if s.transport != Transport::Http {
-        // There, an empty segment is no resource.
+        // Over HTTP an empty segment is no resource.
         fails(admin.create_subscription(EVENTS, "").await, "ArgumentOutOfRange");
     }
     fails(admin.create_subscription(EVENTS, &"x".repeat(51)).await, "ArgumentOutOfRange");
@@ -421,7 +421,7 @@ pub async fn idle_subscriptions_go_alone_and_idle_topics_with_all(s: &Stage) {
     fails(admin.subscription(BILLING).await, "EntityNotFound");
 }
 
-/// TMP-11, TMP-16: each use of a subscription starts the time anew, by itself.
+/// TMP-11, TMP-16: each use of a subscription restarts its own time.
 pub async fn each_use_of_a_subscription_ends_its_idleness(s: &Stage) {
     let admin = admin(s);
     let idle = || SubscriptionUpdate {
@@ -449,7 +449,7 @@ pub async fn each_use_of_a_subscription_ends_its_idleness(s: &Stage) {
     fails(admin.subscription(AUDIT).await, "EntityNotFound");
 }
 
-/// TMP-10, TMP-16: each use of a topic starts the time anew, and so does each of its subscriptions.
+/// TMP-10, TMP-16: each use of a topic or of its subscriptions restarts its time.
 pub async fn each_use_of_a_topic_ends_its_idleness(s: &Stage) {
     let admin = admin(s);
     let idle = || TopicUpdate { auto_delete_on_idle: Some(minutes(10)), ..TopicUpdate::default() };
@@ -501,7 +501,7 @@ pub async fn a_topic_has_so_many_subscriptions_rules_and_receivers(s: &Stage) {
     other.stop().await;
 }
 
-/// So few subscriptions, rules and receivers.
+/// Low limits of subscriptions, rules and receivers.
 pub fn few() -> Setup {
     let mut setup = Setup::default();
     setup.settings.limits.subscription_count_max = 2;
@@ -526,7 +526,7 @@ pub async fn a_batch_is_published_whole_and_in_order(s: &Stage) {
     assert!(s.send_batch(EVENTS, vec![]).await.unwrap().is_empty());
 }
 
-/// FND-02, LIF-04, TOP-08, SES-24: everything of a topic outlives a restart.
+/// FND-02, LIF-04, TOP-08, SES-24: all state of a topic survives a restart.
 pub async fn a_topic_outlives_a_restart_with_all_it_has(s: &Stage) {
     let admin = open(s).await;
     admin.create_rule(AUDIT, all("more").with_action("SET kind = 'a'")).await.unwrap();
@@ -554,7 +554,7 @@ pub async fn a_topic_outlives_a_restart_with_all_it_has(s: &Stage) {
     s.stop().await;
 }
 
-/// RTY-16, RTY-17, RTY-20: a subscription has a policy of its own, which is not that of the one beside it.
+/// RTY-16, RTY-17, RTY-20: a subscription has its own policy, independent of other subscriptions.
 pub async fn a_subscription_retries_as_its_policy_says(s: &Stage) {
     let policy = super::retry::policy(RetryKind::Linear, seconds(10));
     let retries =

@@ -1,4 +1,4 @@
-//! File 15: transactions, on the transports that have them. Every scenario runs over each.
+//! File 15: transactions, on the transports that have them.
 
 mod across;
 mod sessions;
@@ -54,7 +54,7 @@ fn numbers(parts: &[PartOutcome]) -> Vec<u64> {
     numbers
 }
 
-/// TXN-01, TXN-03, LIF-05: before the commit nothing is to be seen, after it everything.
+/// TXN-01, TXN-03, LIF-05: before the commit nothing is visible, after it everything.
 pub async fn nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "old").await;
@@ -75,7 +75,7 @@ pub async fn nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_afte
     refused(s.settle(ORDERS, old.token(), Decision::Complete).await, "MessageLockLost");
 }
 
-/// TXN-04, MSG-13: a message that was not committed has taken no number; a lock is as it was.
+/// TXN-04, MSG-13: an uncommitted message takes no number, and a lock stays as it was.
 pub async fn after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "a").await;
@@ -129,7 +129,7 @@ pub async fn every_settlement_a_schedule_and_a_renewal_can_be_part_of_one(s: &St
     let parts = s.commit(transaction).await.unwrap();
     let until = s.now().plus(minutes(5));
     assert_eq!(parts[..4], [const { PartOutcome::Done }; 4]);
-    // SCH-13: the scheduled message has its number since it was issued.
+    // SCH-13: the scheduled message gets its number when it is issued.
     assert_eq!(parts[4], PartOutcome::Accepted(SequenceNumber(6)));
     assert_eq!(parts[6], PartOutcome::Renewed(until));
     assert_eq!(numbers(&parts), [6, 7, 8]);
@@ -144,7 +144,8 @@ pub async fn every_settlement_a_schedule_and_a_renewal_can_be_part_of_one(s: &St
     s.complete(ORDERS, &held[4]).await;
 }
 
-/// TXN-02, TXN-04, SCH-04, SCH-05: scheduled messages are cancelled at the commit; after a rollback they are still scheduled.
+/// TXN-02, TXN-04, SCH-04, SCH-05: scheduled messages are cancelled at the commit. After a rollback
+/// they are still scheduled.
 pub async fn scheduled_messages_are_cancelled_at_the_commit(s: &Stage) {
     open(s).await;
     let at = s.now().plus(minutes(1));
@@ -168,7 +169,8 @@ pub async fn scheduled_messages_are_cancelled_at_the_commit(s: &Stage) {
     assert_eq!(texts(&s.take_all(ORDERS).await), ["instead", "3"]);
 }
 
-/// TXN-02: what has no place in a transaction is refused, and the transaction goes on.
+/// TXN-02: an operation that cannot be part of a transaction is refused, and the transaction stays
+/// open.
 pub async fn nothing_else_can_be_part_of_one(s: &Stage) {
     open(s).await;
     let broker = s.broker();
@@ -224,7 +226,7 @@ pub async fn a_transaction_sends_at_most_100_messages_and_goes_on_without_the_ne
     assert_eq!(s.counts(ORDERS).await.active, 100);
 }
 
-/// TXN-06: two minutes after its first operation, however long ago it was begun.
+/// TXN-06: the time counts from its first operation, not from its begin.
 pub async fn a_transaction_times_out_two_minutes_after_its_first_operation(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "held").await;
@@ -247,7 +249,8 @@ pub async fn a_transaction_times_out_two_minutes_after_its_first_operation(s: &S
     s.complete(ORDERS, &held).await;
 }
 
-/// TXN-07: what cannot be done is refused when it is issued, and the rest is committed without it.
+/// TXN-07: an operation that cannot succeed is refused when it is issued, and the rest is committed
+/// without it.
 pub async fn an_operation_that_would_fail_is_refused_at_once_with_its_own_error(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "held").await;
@@ -275,7 +278,7 @@ pub async fn an_operation_that_would_fail_is_refused_at_once_with_its_own_error(
     assert!(s.look(ORDERS).await.is_empty());
 }
 
-/// TXN-07, QUO-03: a lock that ends before the commit takes everything with it, for good.
+/// TXN-07, QUO-03: a lock that ends before the commit fails the whole commit permanently.
 pub async fn a_commit_that_cannot_do_one_part_does_none(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -293,15 +296,15 @@ pub async fn a_commit_that_cannot_do_one_part_does_none(s: &Stage) {
     let left = s.take_all(ORDERS).await;
     assert_eq!((texts(&left), left[0].delivery_count), (vec!["a".to_owned()], 2));
     assert_eq!(s.counts(ORDERS).await.active, 2);
-    // The lock that was held is held, and the lost number was never given.
+    // The held lock stays held, and the failed message took no number.
     s.complete(ORDERS, &second).await;
     assert_eq!(s.put(ORDERS, "next").await, 3);
     s.advance(minutes(1)).await;
     assert_eq!(texts(&s.look(ORDERS).await), ["a", "next"]);
 }
 
-/// TXN-07, TXN-11: a queue that is disabled meanwhile, and one that is deleted. What a commit was refused is
-/// not tried again when the reason is gone.
+/// TXN-07, TXN-11: a queue that is disabled meanwhile, and a deleted one. A refused commit is not
+/// repeated when its reason is gone.
 pub async fn a_commit_fails_with_the_state_of_the_queue(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "held").await;
@@ -328,7 +331,7 @@ pub async fn a_commit_fails_with_the_state_of_the_queue(s: &Stage) {
     assert!(s.look(ORDERS).await.is_empty());
 }
 
-/// TXN-07, SND-24: the quota is looked at for all messages together.
+/// TXN-07, SND-24: the quota is checked for all messages together.
 pub async fn the_quota_is_that_of_all_messages_together(s: &Stage) {
     let one_mebibyte = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
     s.open_queue_with(ORDERS, one_mebibyte).await;
@@ -364,7 +367,8 @@ pub async fn a_transaction_covers_one_queue(s: &Stage) {
     s.complete("others", &held).await;
 }
 
-/// TXN-13, SND-31: numbers follow each other in the order of sending, whoever sent meanwhile.
+/// TXN-13, SND-31: numbers are consecutive in the order of sending, also if other clients sent
+/// meanwhile.
 pub async fn messages_of_a_transaction_get_consecutive_numbers_at_its_commit(s: &Stage) {
     open(s).await;
     let (first, second) = (s.begin().await.unwrap(), s.begin().await.unwrap());
@@ -401,7 +405,7 @@ pub async fn a_dead_letter_is_completed_and_its_copy_sent_as_one(s: &Stage) {
     s.assert_empty(DLQ).await;
 }
 
-/// TXN-15, TXN-12: after a restart all of a committed transaction is there, and nothing of others.
+/// TXN-15, TXN-12: after a restart a committed transaction is complete, and others have no effect.
 pub async fn a_restart_keeps_what_was_committed_and_nothing_else(s: &Stage) {
     open(s).await;
     for text in ["a", "b"] {
@@ -435,7 +439,8 @@ pub async fn a_connection_has_at_most_1000_open_transactions(s: &Stage) {
     s.within(begun[2], ORDERS, send("a")).await.unwrap();
     s.begin().await.unwrap();
     refused(s.begin().await, "QuotaExceeded");
-    // One that has timed out is open no more (TXN-06), and one without an operation makes place by then.
+    // A transaction that has timed out no longer counts (TXN-06), nor does one without an operation
+    // by then.
     s.advance(minutes(2)).await;
     for _ in 0..1_000 {
         s.begin().await.unwrap();
@@ -459,7 +464,7 @@ pub async fn ids_are_looked_at_when_a_transaction_commits(s: &Stage) {
     assert_eq!(s.drain(ORDERS).await, ["y", "x", "z"]);
 }
 
-/// SET-13, SET-14: in a transaction a lock is settled once, and what was settled cannot be renewed.
+/// SET-13, SET-14: in a transaction a lock is settled once, and then cannot be renewed.
 pub async fn a_lock_is_settled_once_in_a_transaction(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "a").await;
@@ -469,7 +474,7 @@ pub async fn a_lock_is_settled_once_in_a_transaction(s: &Stage) {
     s.within(transaction, ORDERS, renew.clone()).await.unwrap();
     s.within(transaction, ORDERS, complete(&held)).await.unwrap();
     refused(s.within(transaction, ORDERS, complete(&held)).await, "MessageLockLost");
-    // Over AMQP a renewal is carried out at once, outside of the transaction (TXN-02).
+    // Over AMQP a renewal is carried out immediately, outside the transaction (TXN-02).
     match s.transport {
         Transport::Amqp => s.within(transaction, ORDERS, renew).await.unwrap(),
         _ => drop(refused(s.within(transaction, ORDERS, renew).await, "MessageLockLost")),
@@ -483,7 +488,7 @@ pub async fn a_lock_is_settled_once_in_a_transaction(s: &Stage) {
     assert_eq!(s.counts(ORDERS).await.total(), 0);
 }
 
-/// SCH-06: the instant is looked at when the transaction commits.
+/// SCH-06: the instant is checked when the transaction commits.
 pub async fn a_message_whose_instant_passes_before_the_commit_is_enqueued_by_it(s: &Stage) {
     open(s).await;
     let transaction = s.begin().await.unwrap();
@@ -509,7 +514,7 @@ pub fn basic() -> Setup {
     setup
 }
 
-/// QUO-05: a commit that sends needs room in the store, one that only settles does not.
+/// QUO-05: a commit that sends needs room in the store. A commit that only settles needs none.
 pub async fn a_full_store_refuses_commits_that_send_and_no_others(s: &Stage) {
     open(s).await;
     s.send(ORDERS, sized(60 << 10, "a")).await.unwrap();
@@ -524,7 +529,7 @@ pub async fn a_full_store_refuses_commits_that_send_and_no_others(s: &Stage) {
     assert_eq!(s.counts(ORDERS).await.total(), 0);
 }
 
-/// A broker whose store takes one message of that scenario.
+/// A broker whose store has room for one message of that scenario.
 pub fn small_store() -> Setup {
     Setup { capacity_bytes: Some(100 << 10), ..Setup::default() }
 }
@@ -558,7 +563,7 @@ pub async fn the_delay_of_an_abandon_counts_from_the_commit(s: &Stage) {
     s.advance(seconds(10)).await;
     s.assert_empty(ORDERS).await;
     s.renew(ORDERS, seen.token()).await.unwrap();
-    // The same token settles, in the next transaction too.
+    // The same token settles in the next transaction.
     let transaction = s.begin().await.unwrap();
     s.within(transaction, ORDERS, settle(&seen, delay)).await.unwrap();
     s.advance(seconds(10)).await;

@@ -1,6 +1,6 @@
-//! Sends by way of a topic, and its transfer dead-letter queue (VIA-01 to VIA-06).
+//! Sends through a topic, and its transfer dead-letter queue (VIA-01 to VIA-06).
 //!
-//! Every transport with links sends by way of another entity, and every transport sees what becomes of it.
+//! Every transport with links sends through another entity, and every transport sees the results.
 
 use peeklock_core::description::TopicUpdate;
 use peeklock_core::transaction::PartOutcome;
@@ -13,7 +13,8 @@ const EVENTS_TDLQ: &str = "events/$Transfer/$DeadLetterQueue";
 const AUDIT: &str = "events/Subscriptions/audit";
 const BILLING: &str = "events/Subscriptions/billing";
 
-/// A topic with a subscription that gets everything, and a queue to send to by way of it.
+/// Creates a topic with a subscription that gets all messages, and a queue. Returns a sender to the
+/// queue through the topic.
 async fn open(s: &Stage) -> Box<dyn Via> {
     s.create_topic(EVENTS).await.unwrap();
     s.create_subscription(EVENTS, "audit").await.unwrap();
@@ -21,7 +22,7 @@ async fn open(s: &Stage) -> Box<dyn Via> {
     s.sender_via("B", "Events").await.unwrap()
 }
 
-/// As [`open`], with messages that could not be sent on.
+/// Same as [`open`], with messages whose transfer failed.
 async fn open_with_dead(s: &Stage, bodies: &[&str]) -> Box<dyn Via> {
     let sender = open(s).await;
     s.delete("b").await.unwrap();
@@ -42,14 +43,14 @@ fn small(megabytes: u64) -> QueueUpdate {
     QueueUpdate { max_size_in_megabytes: Some(megabytes), ..QueueUpdate::default() }
 }
 
-/// The transfer counts of the topic, as the transport tells them.
+/// The transfer counts of the topic, as the transport returns them.
 async fn transfers(s: &Stage) -> (u64, u64) {
     let topic = s.topic(EVENTS).await.unwrap();
     (topic.transfer, topic.transfer_dead_letter)
 }
 
-/// VIA-01, VIA-02, VIA-06, MSG-15, SCH-02: what is sent by way of a topic is published to nobody, and
-/// moves on with a number of the topic's row; a schedule is kept at the destination.
+/// VIA-01, VIA-02, VIA-06, MSG-15, SCH-02: a message sent through a topic is not published there,
+/// and moves on with a number from the topic's sequence. A scheduled one waits at the destination.
 pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     let sender = open(s).await;
     assert_eq!(s.put(EVENTS, "own").await, 1);
@@ -71,7 +72,8 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     assert_eq!(arrived[0].message.session_id.as_deref(), Some("s"));
     s.advance(minutes(5)).await;
     assert_eq!(texts(&s.take_all("b").await), ["1", "2", "3", "later"]);
-    // To a topic, too; not to itself, to nothing, or to what is no queue or topic.
+    // The destination may be a topic, but not the topic itself, an absent entity, or one that is no
+    // queue or topic.
     s.create_topic("news").await.unwrap();
     s.create_subscription("news", "all").await.unwrap();
     let to_topic = s.sender_via("news", EVENTS).await.unwrap();
@@ -83,7 +85,7 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     {
         refused(s.sender_via(path, EVENTS).await, condition);
     }
-    // By way of the topic, not of a subscription; which some tell with the first send.
+    // Through a subscription is refused; some transports report that with the first send.
     let sent = match s.sender_via("b", AUDIT).await {
         Ok(by_subscription) => by_subscription.send(message("x")).await,
         Err(refusal) => Err(refusal),
@@ -91,8 +93,9 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
     refused(sent, "InvalidOperation");
 }
 
-/// VIA-03, VIA-06, FWD-12, FWD-15, FWD-16, FWD-17, FWD-20, FWD-23, CNT-04: what cannot be sent on rests in
-/// the transfer dead-letter queue of the topic with the reason of a transfer, until somebody takes it.
+/// VIA-03, VIA-06, FWD-12, FWD-15, FWD-16, FWD-17, FWD-20, FWD-23, CNT-04: a message that cannot be
+/// transferred stays in the transfer dead-letter queue of the topic with the reason, until a client
+/// receives it.
 pub async fn what_cannot_be_sent_on_rests_at_the_topic(s: &Stage) {
     let sender = open(s).await;
     let disabled = QueueUpdate { status: Some(EntityStatus::Disabled), ..QueueUpdate::default() };
@@ -144,8 +147,9 @@ pub async fn what_cannot_be_sent_on_rests_at_the_topic(s: &Stage) {
     s.until("b", |counts| counts.active == 1).await;
 }
 
-/// FWD-19, DLQ-02, DLQ-04, DLQ-07, DLQ-08, DLQ-32, SET-03, SET-38, DEF-02, PEK-01, DEL-01, DEL-06: all that can be
-/// done in a dead-letter queue can be done there; and a topic has no other.
+/// FWD-19, DLQ-02, DLQ-04, DLQ-07, DLQ-08, DLQ-32, SET-03, SET-38, DEF-02, PEK-01, DEL-01, DEL-06:
+/// the queue supports every operation of a dead-letter queue, and a topic has no other dead-letter
+/// queue.
 pub async fn the_transfer_dead_letter_queue_of_a_topic_is_one_like_others(s: &Stage) {
     open_with_dead(s, &["1", "2", "3", "4", "5", "6"]).await;
     assert_eq!(texts(&s.look(EVENTS_TDLQ).await), ["1", "2", "3", "4", "5", "6"]);
@@ -154,7 +158,7 @@ pub async fn the_transfer_dead_letter_queue_of_a_topic_is_one_like_others(s: &St
     assert_eq!(renewed, s.now().plus(minutes(1)));
     let decision = Decision::DeadLetter { reason: None, description: None, properties: vec![] };
     refused(s.settle(EVENTS_TDLQ, first.token(), decision).await, "InvalidOperation");
-    // No maximum of deliveries, and the lock ends by itself.
+    // There is no maximum of deliveries, and the lock times out.
     s.abandon(EVENTS_TDLQ, &first).await;
     for _ in 2..=12 {
         let seen = s.take(EVENTS_TDLQ).await;
@@ -181,7 +185,8 @@ pub async fn the_transfer_dead_letter_queue_of_a_topic_is_one_like_others(s: &St
     s.assert_empty(AUDIT).await;
 }
 
-/// FWD-18, DLQ-32: whatever is chosen for auto-forwarding, since a topic has no dead-letter queue.
+/// FWD-18, DLQ-32: this holds for either setting of auto-forwarding, since a topic has no
+/// dead-letter queue.
 pub async fn what_cannot_be_sent_on_has_one_place_at_a_topic(s: &Stage) {
     open_with_dead(s, &["1"]).await;
     assert_eq!(texts(&s.take_all(EVENTS_TDLQ).await), ["1"]);
@@ -192,7 +197,8 @@ pub fn into_the_dead_letter_queue() -> Setup {
     super::forwarding::into_the_dead_letter_queue()
 }
 
-/// RCV-04, RCV-14, ENT-24, ENT-29: a receive there waits for what fails later; it ends when nobody may receive any more.
+/// RCV-04, RCV-14, ENT-24, ENT-29: a receive there waits for later failures. It ends when the topic
+/// is disabled for receivers.
 pub async fn a_receiver_waits_for_what_cannot_be_sent_on(s: &Stage) {
     let sender = open_with_dead(s, &[]).await;
     let receive = s.receive(EVENTS_TDLQ, ReceiveMode::PeekLock, 1, minutes(5));
@@ -213,7 +219,7 @@ pub async fn a_receiver_waits_for_what_cannot_be_sent_on(s: &Stage) {
     assert!(s.look(EVENTS_TDLQ).await.is_empty());
 }
 
-/// RCV-22, QUO-01: receivers there and those of the subscriptions are counted together.
+/// RCV-22, QUO-01: the limit counts receivers there and receivers of the subscriptions together.
 pub async fn receivers_of_a_topic_are_counted_with_those_of_its_subscriptions(s: &Stage) {
     let sender = open(s).await;
     s.delete("b").await.unwrap();
@@ -236,13 +242,13 @@ pub async fn receivers_of_a_topic_are_counted_with_those_of_its_subscriptions(s:
     assert_eq!((dead, own), (vec!["dead".into()], vec!["own".into()]));
 }
 
-/// A broker that lets two receive at once.
+/// A broker that allows two concurrent receives.
 pub fn two_receivers() -> Setup {
     super::handles::two_receivers()
 }
 
-/// ENT-21, ENT-23, ENT-24, ENT-25, ENT-29, SND-24, VIA-01: status and quota of the topic are those of
-/// what is sent by way of it; what it was entrusted with goes on.
+/// ENT-21, ENT-23, ENT-24, ENT-25, ENT-29, SND-24, VIA-01: status and quota of the topic apply to
+/// sends through it. Accepted messages still move on.
 pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
@@ -254,7 +260,7 @@ pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Sta
         set_status(s, status).await;
         refused(sender.send(message("x")).await, "EntityDisabled");
     }
-    // What waits is of no concern to the status.
+    // The status does not affect waiting messages.
     s.advance(ms(1)).await;
     s.purge("b").await.unwrap();
     while s.counts("b").await.active == 0 {
@@ -274,8 +280,9 @@ pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Sta
     s.send(EVENTS, sized(400 << 10, "own")).await.unwrap();
 }
 
-/// TMP-10, TMP-14, TMP-15, TMP-16, TMP-07, CNT-09: a topic is not idle while something waits to be sent on, and
-/// its transfer dead-letter queue counts for it; what rests there does not keep it.
+/// TMP-10, TMP-14, TMP-15, TMP-16, TMP-07, CNT-09: a topic with a waiting transfer is not idle, and
+/// uses of its transfer dead-letter queue are uses of the topic. Messages in that queue do not keep
+/// it.
 pub async fn sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
@@ -291,9 +298,9 @@ pub async fn sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it(s: &Sta
     while transfers(s).await != (0, 1) {
         s.advance(seconds(1)).await;
     }
-    // The time runs anew when the last one is not on its way any more.
+    // The time restarts when the last transfer ends.
     for _ in 0..3 {
-        // Looking there, and a receive that finds nothing, are uses.
+        // A peek there, and a receive that finds nothing, are uses.
         let held = s.take_all(EVENTS_TDLQ).await;
         assert_eq!(s.topic(EVENTS).await.unwrap().accessed_at, s.now());
         for seen in &held {
@@ -308,8 +315,8 @@ pub async fn sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it(s: &Sta
     refused(s.peek(EVENTS_TDLQ, 0, 1).await, "EntityNotFound");
 }
 
-/// VIA-01, VIA-03, LIF-04, LIF-05, ENT-14, FWD-19: what waits at a topic, and what rests there, outlives a
-/// restart and goes with the topic only.
+/// VIA-01, VIA-03, LIF-04, LIF-05, ENT-14, FWD-19: waiting transfers of a topic and its transfer
+/// dead letters survive a restart and are deleted only with the topic.
 pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
@@ -342,7 +349,7 @@ pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
     assert_eq!(seen.message.message_id.as_ref().unwrap().to_string(), "waits");
     assert_eq!(seen.expires_at, Some(s.now().plus(seconds(10))));
     assert_eq!(texts(&s.look(AUDIT).await), ["own"]);
-    // A new topic of that name has nothing of it.
+    // A new topic with that name has none of these messages.
     s.delete_topic(EVENTS).await.unwrap();
     s.create_topic(EVENTS).await.unwrap();
     let topic = s.topic(EVENTS).await.unwrap();
@@ -352,7 +359,7 @@ pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
     s.stop().await;
 }
 
-/// What waits for a destination that is full.
+/// A setup in which messages wait for a full destination.
 pub fn that_holds() -> Setup {
     super::forwarding::that_holds()
 }
@@ -365,8 +372,8 @@ fn send(text: &str) -> Work {
     Work::Send(message(text))
 }
 
-/// TXN-09, TXN-08, TXN-13, VIA-04, VIA-05: what a subscription settles, what its topic publishes and what goes on to
-/// other entities by way of the topic is one.
+/// TXN-09, TXN-08, TXN-13, VIA-04, VIA-05: a settlement in a subscription, sends to its topic and
+/// sends to other entities through the topic are one transaction.
 pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stage) {
     open(s).await;
     s.create_subscription(EVENTS, "billing").await.unwrap();
@@ -384,7 +391,7 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
     let batch = Work::SendBatch(vec![message("to c"), message("to c too")]);
     s.within(transaction, "c", batch).await.unwrap();
     s.within(transaction, EVENTS, send("after")).await.unwrap();
-    // Settlements are those of one subscription only.
+    // Only one subscription can take part with settlements.
     let other = s.take(BILLING).await;
     refused(s.within(transaction, BILLING, complete(&other)).await, "InvalidOperation");
     assert_eq!((s.counts("b").await.total(), transfers(s).await), (0, (0, 0)));
@@ -406,7 +413,8 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
     assert_eq!(texts(&s.look(BILLING).await), ["order", "next", "after"]);
 }
 
-/// TXN-07, TXN-09, TXN-01: what the topic, its subscription or the way on cannot do undoes all of it.
+/// TXN-07, TXN-09, TXN-01: a failure of the topic, its subscription or the transfer undoes
+/// everything.
 pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
@@ -422,7 +430,7 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
         assert_eq!(texts(&s.look(AUDIT).await), ["order"]);
         assert_eq!((s.counts("b").await.total(), transfers(s).await), (0, (0, 0)));
     };
-    // Nothing is sent to a subscription, not in a transaction either (SND-20).
+    // A subscription accepts no send, in a transaction either (SND-20).
     let narrow = s.begin().await.unwrap();
     refused(s.within(narrow, AUDIT, send("x")).await, "InvalidOperation");
     // The lock has ended.
@@ -430,14 +438,14 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     s.advance(minutes(1)).await;
     refused(s.commit(transaction).await, "MessageLockLost");
     untouched().await;
-    // The topic takes nothing any more.
+    // The topic accepts no more sends.
     let (transaction, held) = begin().await;
     set_status(s, EntityStatus::SendDisabled).await;
     refused(s.commit(transaction).await, "EntityDisabled");
     set_status(s, EntityStatus::Active).await;
     untouched().await;
     s.abandon(AUDIT, &held).await;
-    // Each fits, both do not.
+    // Each message fits, both together do not.
     let (transaction, _) = begin().await;
     let tight = TopicUpdate { max_size_in_megabytes: Some(1), ..TopicUpdate::default() };
     s.update_topic(EVENTS, tight).await.unwrap();
@@ -447,8 +455,8 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
     untouched().await;
 }
 
-/// TXN-10, TXN-14, TXN-15, VIA-03: a transfer that fails later undoes nothing; its dead letter is completed and
-/// sent anew as one, and all of it is there after a restart.
+/// TXN-10, TXN-14, TXN-15, VIA-03: a later failure of a transfer undoes nothing. Its dead letter is
+/// completed and sent again in one transaction, and the result survives a restart.
 pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
@@ -462,7 +470,7 @@ pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stag
     assert!(s.look(AUDIT).await.is_empty());
     s.open_queue("b").await;
     let wrong = s.take(EVENTS_TDLQ).await;
-    // First the topic's sub-queue is used, so it is the way on.
+    // The topic's sub-queue is used first, so sends go through the topic.
     let transaction = s.begin_across().await.unwrap();
     s.within(transaction, EVENTS_TDLQ, complete(&wrong)).await.unwrap();
     s.within(transaction, "b", send("right")).await.unwrap();

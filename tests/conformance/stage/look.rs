@@ -1,8 +1,8 @@
-//! The two looks that are in this process whatever the transport: waiting until what is under way has arrived, and
-//! the counts at the end of a scenario.
+//! The two checks that run in this process for every transport: waiting until work in progress is
+//! complete, and the counts at the end of a scenario.
 //!
-//! They are asked of the broker, so that no transport has to show what it does not. None gives back what it has
-//! seen: what a scenario says of the broker it has from its transport.
+//! They read from the broker, so that no transport needs an operation for them. None returns a
+//! value: every result that a scenario compares comes through its transport.
 
 use peeklock_core::command::{Command, Counts, DescribedTopic, Outcome};
 use peeklock_core::ids::SequenceNumber;
@@ -10,12 +10,12 @@ use peeklock_core::time::TimeSpan;
 
 use super::Stage;
 
-/// How the path of a transfer dead-letter queue ends.
+/// End of the path of a transfer dead-letter queue.
 const TRANSFER_DLQ: &str = "/$Transfer/$deadletterqueue";
 
 impl Stage {
-    /// Lets time pass, and waits until what is due has happened and is durable. Reading
-    /// descriptions is no use of a queue (TMP-17) and makes no receiver.
+    /// Lets time pass, and waits until all due work is done and durable. Reading descriptions is no
+    /// use of a queue (TMP-17) and registers no receiver.
     pub async fn advance(&self, span: TimeSpan) {
         self.clock.advance(span);
         self.tick().await;
@@ -23,7 +23,7 @@ impl Stage {
 
     async fn tick(&self) {
         for path in self.broker.queue_paths(0, usize::MAX) {
-            // A queue that is deleted just now answers that it is gone.
+            // For a queue that is being deleted, the answer is an error.
             let _gone = self.broker.describe_queue(&path).await;
         }
         for topic in self.broker.topic_paths(0, usize::MAX) {
@@ -33,20 +33,20 @@ impl Stage {
                 let _gone = self.broker.describe_subscription(&path).await;
             }
         }
-        // What they have begun is through then, such as the deletion of idle queues.
+        // This also waits for consequences such as the deletion of idle queues.
         self.broker.idle().await;
     }
 
-    /// Waits until a receive that another task has begun is noted at the queue. The clock must have
-    /// moved since the queue was used last.
+    /// Waits until a receive of another task is registered at the queue. The clock must have moved
+    /// since the last use of the queue.
     pub async fn until_used(&self, path: &str) {
         while self.broker.describe_queue(path).await.unwrap().accessed_at != self.now() {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Lets the time pass that a queue may be idle, again and again, until it was: whatever kept it in
-    /// use ends at no instant of this clock.
+    /// Advances the clock by the idle time until the queue is deleted. Other uses may end at any
+    /// time, independent of this clock.
     pub async fn until_idle_is_over(&self, path: &str, allowed: TimeSpan) {
         while self.broker.queue_paths(0, usize::MAX).iter().any(|queue| **queue == *path) {
             self.advance(allowed).await;
@@ -54,22 +54,22 @@ impl Stage {
         }
     }
 
-    /// As [`Stage::until_used`], of a subscription.
+    /// Same as [`Stage::until_used`] for a subscription.
     pub async fn until_subscription_is_used(&self, path: &str) {
         while self.broker.describe_subscription(path).await.unwrap().accessed_at != self.now() {
             tokio::task::yield_now().await;
         }
     }
 
-    /// As [`Stage::until_used`], of a topic.
+    /// Same as [`Stage::until_used`] for a topic.
     pub async fn until_topic_is_used(&self, path: &str) {
         while self.broker.describe_topic(path).await.unwrap().accessed_at != self.now() {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Waits until the counts of a queue are as they should be. What is forwarded takes a few turns of
-    /// the broker's threads, and no time.
+    /// Waits until the counts of a queue satisfy `holds`. Forwarding takes a few turns of the
+    /// broker's threads, and no time of the clock.
     pub async fn until(&self, path: &str, holds: impl Fn(&Counts) -> bool) {
         loop {
             let counts = self.broker.describe_queue(path).await.unwrap().counts;
@@ -80,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// As [`Stage::until`], of a topic that messages are sent by way of.
+    /// Same as [`Stage::until`] for a topic through which messages are sent.
     pub async fn until_topic(&self, path: &str, holds: impl Fn(&DescribedTopic) -> bool) {
         loop {
             let described = self.broker.describe_topic(path).await.unwrap();
@@ -91,7 +91,7 @@ impl Stage {
         }
     }
 
-    /// As [`Stage::until`], of a subscription.
+    /// Same as [`Stage::until`] for a subscription.
     pub async fn until_subscription(&self, path: &str, holds: impl Fn(&Counts) -> bool) {
         loop {
             let counts = self.broker.describe_subscription(path).await.unwrap().counts;
@@ -102,23 +102,24 @@ impl Stage {
         }
     }
 
-    /// Waits until so many sessions of a queue are held: neither a grant on its way nor the end of a holder that is
-    /// dropped is answered.
+    /// Waits until the number of held sessions of a queue satisfies `holds`. A grant in progress
+    /// and the release of a dropped holder have no answer to wait for.
     pub async fn until_held(&self, path: &str, holds: impl Fn(u64) -> bool) {
         while !holds(self.broker.describe_queue(path).await.unwrap().sessions.unwrap().locked) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// In every queue the counts are those of the messages there, and the size is theirs, whatever
-    /// the scenario has done (LIF-02, CNT-03, CNT-08).
+    /// Asserts that counts and size of every entity agree with its messages, after any scenario
+    /// (LIF-02, CNT-03, CNT-08).
     pub async fn check_counts(&self) {
         if self.stopped.get() {
             return;
         }
         for path in self.broker.queue_paths(0, usize::MAX) {
             let Ok(mut described) = self.broker.describe_queue(&path).await else { continue };
-            // What is on its way is not shown (LIF-05); it arrives, and its source is told.
+            // Messages in transfer are not visible (LIF-05). Wait until they arrive and their
+            // source is updated.
             while described.counts.transfer > 0 {
                 tokio::task::yield_now().await;
                 described = self.broker.describe_queue(&path).await.unwrap();
@@ -148,7 +149,7 @@ impl Stage {
         }
     }
 
-    /// How many messages there are to see at a path and in its sub-queues, and their size.
+    /// Number and size of the messages that are visible at a path and in its sub-queues.
     async fn held(&self, path: &str) -> (u64, u64) {
         let (mut count, mut bytes) = (0, 0);
         for suffix in ["", "/$deadletterqueue", TRANSFER_DLQ] {

@@ -9,7 +9,7 @@ use peeklock_core::time::Timestamp;
 
 use super::Answer;
 
-/// Management of topics over one transport. Subscriptions are named by their path but for their
+/// Management of topics over one transport. Subscriptions are named by their path, except at
 /// creation.
 #[async_trait(?Send)]
 pub trait Topics {
@@ -19,7 +19,7 @@ pub trait Topics {
         properties: TopicUpdate,
     ) -> Answer<DescribedTopic>;
     async fn topic(&self, path: &str) -> Answer<DescribedTopic>;
-    /// If an instant is given, only if the description is still of that instant.
+    /// With an instant, updates only if the description is still of that instant.
     async fn update_topic_of(
         &self,
         path: &str,
@@ -37,7 +37,7 @@ pub trait Topics {
         rules: Vec<RuleDescription>,
     ) -> Answer<DescribedSubscription>;
     async fn subscription(&self, path: &str) -> Answer<DescribedSubscription>;
-    /// If an instant is given, only if the description is still of that instant.
+    /// With an instant, updates only if the description is still of that instant.
     async fn update_subscription_of(
         &self,
         path: &str,
@@ -57,7 +57,7 @@ pub trait Topics {
 }
 
 impl dyn super::Subject + '_ {
-    /// A topic with every property at its default.
+    /// Creates a topic with default properties.
     pub async fn create_topic(&self, path: &str) -> Answer<DescribedTopic> {
         self.create_topic_with(path, TopicUpdate::default()).await
     }
@@ -70,7 +70,7 @@ impl dyn super::Subject + '_ {
         self.update_topic_of(path, properties, None).await
     }
 
-    /// A subscription with every property at its default, which gets everything.
+    /// Creates a subscription with default properties, which gets all messages.
     pub async fn create_subscription(
         &self,
         topic: &str,

@@ -1,9 +1,9 @@
-//! AMQP, over a socket, with the codec of the transport and a client of the suite's own, as the official SDKs
-//! have it: links that are attached for an operation, credit and drains, dispositions, and requests at
-//! management nodes.
+//! AMQP over a socket, with the codec of the transport and a client of this suite that works like
+//! the official SDKs: links that are attached for an operation, credit and drains, dispositions,
+//! and requests to management nodes.
 //!
-//! Some things AMQP has no words for. Those are done in this process, whatever the scenario; [`in_process`] says
-//! which, and why.
+//! Operations that AMQP lacks run in this process, whatever the scenario. [`in_process`] lists them
+//! with the reasons.
 
 mod connection;
 pub mod in_process;
@@ -51,10 +51,10 @@ use self::transaction::{Open, Part, Transactions, within};
 use self::via::{SenderVia, last_number, numbers_since};
 use crate::subject::{Answer, Decision, Extra, Seen, Session, Subject, Topics as _, Via, Work};
 
-/// From here on sessions with active messages are meant (AMQP-85).
+/// From this instant on, the filter selects sessions with active messages (AMQP-85).
 const WITH_ACTIVE_MESSAGES_MS: i64 = 253_402_300_800_000;
 
-/// A listener on a free port, and a connection. Each operation has links of its own.
+/// A listener on a free port, and a connection. Each operation uses links of its own.
 pub struct Amqp {
     clock: Arc<ManualClock>,
     connection: Rc<Connection>,
@@ -62,7 +62,7 @@ pub struct Amqp {
     running: RefCell<Option<Box<dyn RunningTransport>>>,
     unsettled: Unsettled,
     transactions: Transactions,
-    /// What AMQP has no words for.
+    /// Operations that AMQP lacks.
     in_process: Rc<InProcess>,
 }
 
@@ -83,7 +83,7 @@ impl Amqp {
         }
     }
 
-    /// The rows of the table that were used since this was asked last.
+    /// The rows of the table that were used since the last call.
     pub fn done_in_process(&self) -> Vec<Row> {
         self.in_process.used()
     }
@@ -97,7 +97,7 @@ impl Amqp {
         self.connection.ask(path, operation, entries).await
     }
 
-    /// Sends bytes on a link of their own, in a transaction if one is named.
+    /// Sends bytes on a new link, in a transaction if one is given.
     async fn transfer(
         &self,
         path: &str,
@@ -118,7 +118,7 @@ impl Amqp {
         link.detach().await
     }
 
-    /// A link to send on, by way of an entity to another if one is named (AMQP-96).
+    /// A link for sending, through `path` to `destination` if one is given (AMQP-96).
     async fn sender(&self, path: &str, destination: Option<&str>) -> Answer<Link> {
         self.sender_on(SHARED, path, destination).await
     }
@@ -186,7 +186,7 @@ impl Amqp {
         })
     }
 
-    /// How long locks last at a path.
+    /// The lock duration at a path.
     async fn lock_duration(&self, path: &str) -> TimeSpan {
         let whole = path.to_lowercase();
         let end = whole.find("/$").unwrap_or(whole.len());
@@ -196,16 +196,16 @@ impl Amqp {
         }
         match in_process.subscription(&path[..end]).await {
             Ok(subscription) => subscription.description.lock_duration,
-            // A topic has none of its own.
+            // A topic has no lock duration.
             Err(_) => TimeSpan::from_minutes(1),
         }
     }
 
-    /// What became of the parts of a transaction that is committed.
+    /// The outcomes of the parts of a committed transaction.
     async fn outcomes(&self, open: Open, before: u64) -> Vec<PartOutcome> {
         let Some(root) = open.parts.first().map(|part| root(part.path())) else { return vec![] };
         let is_here = |path: &str| !open.is_across || root == self::root(path);
-        // What goes on to other entities is numbered behind what stays (TXN-13).
+        // Messages for other entities are numbered after those that stay (TXN-13).
         let (mut sent, mut going_on) = (Vec::new(), Vec::new());
         for part in &open.parts {
             let (messages, stays) = part.messages();
@@ -269,7 +269,7 @@ fn deferred(reply: Option<Reply>) -> Vec<Seen> {
     all
 }
 
-/// How many messages a reply says were removed.
+/// The number of removed messages in a reply.
 fn deleted(reply: Option<Reply>) -> u64 {
     let count = reply.and_then(|reply| reply.body().get("message-count"));
     match count.map(|raw| Value::decode(raw.as_bytes()).unwrap()) {
@@ -371,11 +371,11 @@ impl Subject for Amqp {
             match link.receive(count_max, wait, &self.clock).await {
                 Ok(taken) => {
                     let seen = self.unsettled.see(SHARED, path, taken);
-                    // What the queue is gone for was said already.
+                    // The link of a deleted queue is already detached.
                     let _detached = link.detach().await;
                     return Ok(seen);
                 }
-                // Who attaches anew is told why (AMQP-79).
+                // The reason is returned to the next attach (AMQP-79).
                 Err(refusal) if refusal.condition == "amqp:link:detach-forced" => {}
                 Err(refusal) => return Err(refusal),
             }
@@ -437,9 +437,9 @@ impl Subject for Amqp {
         Ok(deleted(self.ask(path, "batch-delete-messages", &entries).await?))
     }
 
-    /// As the SDKs do it: batch after batch of what was there when it began.
+    /// Deletes like the SDKs: one batch after another of messages that existed at the beginning.
     async fn purge(&self, path: &str) -> Answer<u64> {
-        // What was enqueued in this millisecond was there.
+        // Messages enqueued in this millisecond existed.
         let begun = Timestamp::from_unix_ms(self.clock.now().unix_ms() + 1);
         let mut all = 0;
         loop {
@@ -514,7 +514,7 @@ impl Subject for Amqp {
         top: u32,
     ) -> Answer<Vec<String>> {
         let since = match which {
-            // Every state was set after the beginning, but not every session has one.
+            // The filter would select only sessions with a state, but not every session has one.
             SessionFilter::All => {
                 let in_process = self.in_process.by(Row::Sessions);
                 return in_process.sessions(path, which, skip, top).await;

@@ -1,5 +1,5 @@
-//! The handles of a client: in process, and over a socket in both encodings. What they do is the same but for
-//! the line that makes the client.
+//! Client handles: in process, and over a socket in both encodings. Only the construction of the
+//! client differs.
 
 mod topics;
 
@@ -28,14 +28,15 @@ use peeklock_websocket::{Encoding, WebSocketConfig, WebSocketTransport};
 
 use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Session, Subject, Via, Work};
 
-/// A client, of the broker itself or of a listener on a free port. Each operation opens a handle and closes it
-/// again, so that nothing but the lock token ties a settlement to the receive before it (SET-24).
+/// A client of the broker itself or of a listener on a free port. Each operation opens a handle and
+/// closes it again, so that only the lock token connects a settlement with the receive before it
+/// (SET-24).
 pub struct Handles {
     client: RefCell<Option<Client>>,
     listener: Option<Listener>,
-    /// What was received under lock, by token.
+    /// Messages received under lock, by token.
     received: RefCell<HashMap<String, Received>>,
-    /// What was begun, by the order in which it was.
+    /// Transactions, by the order of their begin.
     transactions: RefCell<HashMap<u64, Transaction>>,
     begun: Cell<u64>,
 }
@@ -46,12 +47,12 @@ struct Listener {
 }
 
 impl Handles {
-    /// In process.
+    /// Connects in process.
     pub fn in_process(broker: &Broker) -> Self {
         Self::over(Client::new(broker), None)
     }
 
-    /// Over a socket.
+    /// Connects over a socket.
     pub async fn over_websocket(broker: &Broker, encoding: Encoding) -> Self {
         let mut config = WebSocketConfig::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         config.workers = 1;
@@ -189,8 +190,8 @@ fn numbers(sequences: &[u64]) -> Vec<SequenceNumber> {
     sequences.iter().copied().map(SequenceNumber).collect()
 }
 
-/// A sender by way of an entity, attached: over a network its first request does that, which cancels what nobody
-/// has scheduled.
+/// An attached sender through an entity. Over a network the first request attaches it, so this
+/// cancels a message that does not exist.
 pub async fn attached_via(client: &Client, destination: &str, via: &str) -> Answer<Box<dyn Via>> {
     let sender = client.sender_via(destination, via)?;
     match sender.cancel_scheduled(numbers(&[u64::MAX])).await {
@@ -283,7 +284,7 @@ impl Subject for Handles {
     ) -> Answer<Vec<Seen>> {
         let receiver = self.client().receiver_in(path, mode)?;
         let answer = receiver.receive_many(count_max, wait).await;
-        // When the queue is gone, the answer has said so already.
+        // If the queue is deleted, the answer already reports that.
         let _closed = receiver.close().await;
         Ok(self.see(answer?))
     }
@@ -303,7 +304,7 @@ impl Subject for Handles {
     async fn settle(&self, path: &str, token: &str, decision: Decision) -> Answer<()> {
         let receiver = self.receiver(path)?;
         let Some(message) = self.known(token) else {
-            // A token that this client never got: the handle has no message for it.
+            // This client never got the token, so the handle has no message for it.
             let token = LockToken::parse(token).unwrap();
             let outcome = match decision {
                 Decision::Complete => Ok(()),
@@ -432,7 +433,7 @@ impl Subject for Handles {
     }
 }
 
-/// A held session, and what was received in it.
+/// A held session, and the messages received from it.
 struct Held {
     receiver: SessionReceiver,
     received: RefCell<HashMap<String, Received>>,

@@ -31,11 +31,11 @@ use self::form::*;
 use crate::subject::{Answer, Decision, Extra, Refusal, Seen, Subject};
 use crate::support::http::{Response, request, segment};
 
-/// A listener on a free port, and a client without any state.
+/// A listener on a free port, and a stateless client.
 pub struct Http {
     address: SocketAddr,
     running: RefCell<Option<Box<dyn RunningTransport>>>,
-    /// The paths of topics that were made here, in lower case: their messages have another address.
+    /// Paths of topics created here, in lower case: their messages have another address.
     topics: RefCell<HashSet<String>>,
 }
 
@@ -50,7 +50,7 @@ impl Http {
         }
     }
 
-    /// One request to the API; `path` begins behind its root.
+    /// Sends one request to the API; `path` is relative to its root.
     async fn ask(
         &self,
         method: &str,
@@ -74,7 +74,7 @@ impl Http {
         Err(refusal(&response, path))
     }
 
-    /// Where the messages of an entity or sub-queue are.
+    /// Address of the messages of an entity or sub-queue.
     fn place(&self, path: &str) -> String {
         if let Some((topic, name)) = of_subscription(path) {
             return subscription_at(topic, name);
@@ -96,7 +96,7 @@ impl Http {
         headers: &[(&str, &str)],
     ) -> Answer<Described> {
         let mut body = write_entity::<QueueDescription>(properties);
-        // An update of the suite replaces the description (ENT-17); this one merges.
+        // An update of the suite replaces the description (ENT-17); an update of the API merges.
         for clearable in ["forwardTo", "forwardDeadLetteredMessagesTo", "userMetadata"] {
             body.entry(clearable).or_insert(Json::Null);
         }

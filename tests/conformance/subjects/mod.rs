@@ -26,7 +26,7 @@ impl Transport {
     pub const ALL: [Self; 5] =
         [Self::Inproc, Self::Http, Self::WebSocket, Self::WebSocketJson, Self::Amqp];
 
-    /// What readers call it.
+    /// Name in documents and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Inproc => "in process",

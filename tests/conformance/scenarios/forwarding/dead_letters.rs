@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// FWD-26, FWD-13: dead letters go on with their reason.
+/// FWD-26, FWD-13: dead letters are forwarded with their reason.
 pub async fn dead_letters_are_forwarded_with_their_reason(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("a").await;
@@ -22,7 +22,7 @@ pub async fn dead_letters_are_forwarded_with_their_reason(s: &Stage) {
     s.until("a", |counts| counts.total() == 0).await;
 }
 
-/// FWD-27: nobody receives from a dead-letter queue that is forwarded; peek goes on. FWD-29: the
+/// FWD-27: a dead-letter queue that forwards cannot be received from, but peeked. FWD-29: the
 /// transfer dead-letter queue is not forwarded.
 pub async fn a_forwarded_dead_letter_queue_is_not_received_from(s: &Stage) {
     s.open_queue("b").await;
@@ -40,7 +40,7 @@ pub async fn a_forwarded_dead_letter_queue_is_not_received_from(s: &Stage) {
     assert_eq!(s.counts("b").await.total(), 0);
 }
 
-/// FWD-28: a dead letter stays while its destination is gone, and is tried again within 30 s.
+/// FWD-28: a dead letter stays while its destination is absent, and is tried again within 30 s.
 pub async fn a_dead_letter_waits_for_its_destination(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue_with("a", forwards_dead_letters_to("b")).await;
@@ -59,7 +59,7 @@ pub async fn a_dead_letter_waits_for_its_destination(s: &Stage) {
     s.until("a", |counts| counts.total() == 0).await;
 }
 
-/// FWD-28: a dead letter that has made all its hops stays for good, and can be received.
+/// FWD-28: a dead letter at its hop limit stays permanently and can be received.
 pub async fn a_dead_letter_that_may_not_hop_can_be_received(s: &Stage) {
     s.open_queue("end").await;
     s.open_queue_with("q4", forwards_dead_letters_to("end")).await;
@@ -84,8 +84,8 @@ pub async fn a_dead_letter_that_may_not_hop_can_be_received(s: &Stage) {
     );
 }
 
-/// FWD-26: DeadLetterSource names the entity in which a message was dead-lettered, also after further
-/// transfers; before it leaves it has none.
+/// FWD-26: DeadLetterSource names the entity that dead-lettered a message, also after further
+/// transfers. Before the first transfer there is no value.
 pub async fn dead_letter_source_names_where_it_was_dead_lettered(s: &Stage) {
     s.open_queue("c").await;
     s.open_queue_with("b", forwards_to("c")).await;

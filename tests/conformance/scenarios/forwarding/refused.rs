@@ -1,9 +1,9 @@
-//! What a destination does not take.
+//! Transfers that a destination refuses.
 
 use super::*;
 
-/// FWD-15, FWD-16, FWD-17, FWD-19, FWD-20, FWD-21: a destination that is disabled or absent; nothing comes back by
-/// itself.
+/// FWD-15, FWD-16, FWD-17, FWD-19, FWD-20, FWD-21: a disabled or absent destination. No failed
+/// transfer is repeated by itself.
 pub async fn what_a_destination_does_not_take_is_dead_lettered_at_the_source(s: &Stage) {
     for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
         let status = Some(status);
@@ -31,7 +31,7 @@ pub async fn what_a_destination_does_not_take_is_dead_lettered_at_the_source(s: 
     }
 }
 
-/// FWD-15, FWD-23, FWD-24: a destination that is full, and one that takes only smaller messages.
+/// FWD-15, FWD-23, FWD-24: a full destination, and one that accepts only smaller messages.
 pub async fn a_full_destination_and_a_small_one_dead_letter_at_the_source(s: &Stage) {
     let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
     s.open_queue_with("b", small).await;
@@ -76,7 +76,7 @@ pub fn into_the_dead_letter_queue() -> Setup {
     setup
 }
 
-/// FWD-22, DUP-10: a duplicate is dropped at the destination, and is gone at its source.
+/// FWD-22, DUP-10: a duplicate is dropped at the destination and removed at its source.
 pub async fn a_duplicate_is_a_successful_transfer(s: &Stage) {
     s.open_queue_with("b", detects_duplicates()).await;
     s.open_queue_with("a", forwards_to("b")).await;
@@ -87,8 +87,8 @@ pub async fn a_duplicate_is_a_successful_transfer(s: &Stage) {
     assert_eq!(s.drain("b").await, ["1"]);
 }
 
-/// DUP-14, DUP-10, MSG-07: a message without id is no duplicate of itself, however often it comes back to a
-/// queue that detects them; one with an id is.
+/// DUP-14, DUP-10, MSG-07: a message without an id is no duplicate of itself, however often it
+/// returns to a queue that detects duplicates; one with an id is.
 pub async fn a_message_without_id_is_no_duplicate_after_a_transfer(s: &Stage) {
     s.open_queue_with("a", detects_duplicates()).await;
     s.open_queue_with("b", forwards_to("a")).await;
@@ -106,8 +106,8 @@ fn in_sessions() -> QueueUpdate {
     QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() }
 }
 
-/// DLQ-21, SES-03, FWD-10, FWD-16: a session queue takes no transfer without session id. The message rests at its source, and
-/// the messages after it arrive.
+/// DLQ-21, SES-03, FWD-10, FWD-16: a session queue accepts no transfer without a session id. The
+/// message stays at its source, and later messages arrive.
 pub async fn a_message_without_session_is_dead_lettered_at_its_source(s: &Stage) {
     s.open_queue_with("b", in_sessions()).await;
     s.open_queue_with("a", forwards_to("b")).await;
@@ -131,7 +131,8 @@ pub async fn a_message_without_session_is_dead_lettered_at_its_source(s: &Stage)
     }
 }
 
-/// DLQ-21, FWD-28: a dead letter without session id stays where it is and can be received; others are forwarded.
+/// DLQ-21, FWD-28: a dead letter without a session id stays in its queue and can be received;
+/// others are forwarded.
 pub async fn a_dead_letter_without_session_stays_in_its_queue(s: &Stage) {
     s.open_queue_with("b", in_sessions()).await;
     s.open_queue("a").await;
@@ -158,7 +159,7 @@ pub async fn a_source_that_gives_no_receives_forwards_nothing(s: &Stage) {
     s.until("b", |counts| counts.active == 1).await;
 }
 
-/// VIA-03: a full destination can hold messages up, in their order, until there is room.
+/// VIA-03: with this setting, messages wait in order for room at a full destination.
 pub async fn a_full_destination_can_hold_messages_up(s: &Stage) {
     let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
     s.open_queue_with("b", small).await;

@@ -1,4 +1,4 @@
-//! Topics that messages are forwarded to, and subscriptions that forward.
+//! Topics as destinations, and subscriptions that forward.
 
 use super::*;
 
@@ -12,8 +12,8 @@ async fn open_events(s: &Stage, forward_to: Option<&str>, rule: Option<RuleDescr
     s.create_subscription_with(EVENTS, "audit", properties, rules).await.unwrap();
 }
 
-/// FWD-01, FWD-09, FWD-24, MSG-15: what is forwarded to a topic is published, in its order; its first
-/// number stays; its source is empty.
+/// FWD-01, FWD-09, FWD-24, MSG-15: a message forwarded to a topic is published, in order. Its first
+/// number stays, and its source is empty.
 pub async fn a_topic_is_a_destination_and_its_subscriptions_are_sources(s: &Stage) {
     s.open_queue("end").await;
     open_events(s, Some("end"), None).await;
@@ -30,7 +30,7 @@ pub async fn a_topic_is_a_destination_and_its_subscriptions_are_sources(s: &Stag
     assert_eq!(s.topic(EVENTS).await.unwrap().size_bytes, 0);
 }
 
-/// FWD-26, TOP-11: the rules of a topic see why a message was dead-lettered, and the copy says from where.
+/// FWD-26, TOP-11: rules of a topic see the reason of a dead letter, and the copy shows its source.
 pub async fn rules_see_what_was_set_on_a_forwarded_dead_letter(s: &Stage) {
     let filter = Filter::Sql(SqlText::new("DeadLetterReason = 'broken'"));
     open_events(s, None, Some(RuleDescription::new("broken", filter, s.now()))).await;
@@ -52,8 +52,8 @@ pub async fn rules_see_what_was_set_on_a_forwarded_dead_letter(s: &Stage) {
     s.assert_empty(AUDIT).await;
 }
 
-/// SQL-08, SQL-09, MSG-15, FWD-26: rules see where a forwarded message comes from, also when it has waited for
-/// its instant at the topic; one that was sent to the topic has nothing of it.
+/// SQL-08, SQL-09, MSG-15, FWD-26: rules see the source of a forwarded message, also after it was
+/// scheduled at the topic. A message that was sent to the topic has none.
 pub async fn rules_see_where_a_forwarded_message_comes_from(s: &Stage) {
     let rules = [
         ("dead", "sys.DeadLetterSource = 'dead' AND sys.EnqueuedSequenceNumber = 1"),
@@ -88,8 +88,8 @@ pub async fn rules_see_where_a_forwarded_message_comes_from(s: &Stage) {
     }
 }
 
-/// FWD-03, FWD-08, FWD-13, FWD-15, FWD-16, FWD-17, TMP-12: a subscription is received from by nobody
-/// while it forwards; a circle over a topic ends in its transfer dead-letter queue.
+/// FWD-03, FWD-08, FWD-13, FWD-15, FWD-16, FWD-17, TMP-12: a subscription that forwards cannot be
+/// received from. A circle through a topic ends in its transfer dead-letter queue.
 pub async fn a_circle_over_a_topic_ends_at_its_subscription(s: &Stage) {
     open_events(s, None, None).await;
     let to = |path: &str| SubscriptionUpdate {
@@ -112,7 +112,7 @@ pub async fn a_circle_over_a_topic_ends_at_its_subscription(s: &Stage) {
     s.until("a", |counts| counts.total() == 0).await;
 }
 
-/// FWD-15, FWD-21: a disabled topic takes nothing over, and takes over again when it is not.
+/// FWD-15, FWD-21: a disabled topic accepts no transfers, and accepts them again when it is active.
 pub async fn a_disabled_topic_dead_letters_at_the_source(s: &Stage) {
     open_events(s, None, None).await;
     let disabled =
@@ -129,8 +129,8 @@ pub async fn a_disabled_topic_dead_letters_at_the_source(s: &Stage) {
     assert_eq!(texts(&s.take_all(AUDIT).await), ["2"]);
 }
 
-/// DLQ-20: a message whose header grows over the limit on its way is dead-lettered where it arrives,
-/// with its properties whole: in the queue, or in the subscription.
+/// DLQ-20: a message whose header exceeds the limit through transfers is dead-lettered at the
+/// destination with all its properties: in the queue, or in the subscription.
 pub async fn a_header_that_grows_too_large_is_dead_lettered_where_it_arrives(s: &Stage) {
     s.open_queue("b").await;
     open_events(s, None, None).await;

@@ -1,4 +1,4 @@
-//! Rules of subscriptions, and what they make of messages.
+//! Rules of subscriptions, and the copies that they make of messages.
 
 use super::*;
 
@@ -94,7 +94,7 @@ pub async fn a_subscription_with_an_invalid_rule_is_not_created(s: &Stage) {
     s.stop().await;
 }
 
-/// TOP-12: what is given at creation replaces the rule that takes all.
+/// TOP-12: rules given at creation replace the default rule.
 pub async fn initial_rules_replace_the_default_one(s: &Stage) {
     let admin =
         open_with(s, SubscriptionUpdate::default(), vec![by_subject("mine", "wanted")]).await;
@@ -151,7 +151,8 @@ pub async fn a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue(s
     let dead = s.take(AUDIT_DLQ).await;
     assert_eq!(dead.reason(), Some("HeaderSizeExceeded"));
     assert_eq!(dead.text_of("d").map(str::len), Some(20_000));
-    // What counts is what the header becomes, not what it was and what is set together.
+    // The limit applies to the final header, not to the sum of the old header and the set
+    // properties.
     let fits = ["a", "b", "c", "d"].into_iter().fold(message("y"), |message, key| {
         message.with_application_property(key, "v".repeat(12_000))
     });
@@ -160,7 +161,7 @@ pub async fn a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue(s
     s.assert_empty(AUDIT_DLQ).await;
 }
 
-/// TOP-01: what each rule makes of a message, and why, without storing anything.
+/// TOP-01: the explanation has the result of each rule and its reason, and stores nothing.
 pub async fn rules_explain_what_they_make_of_a_message(s: &Stage) {
     let admin = open(s).await;
     admin.create_rule(AUDIT, sql("cheap", "price < 3 AND kind = 'x'")).await.unwrap();
@@ -196,7 +197,7 @@ pub async fn a_catch_all_gets_what_no_other_subscription_selects(s: &Stage) {
     assert_eq!(s.drain(rest).await, ["cheap", "without a price"], "rules are for what comes");
     s.send(EVENTS, priced("cheap", 1)).await.unwrap();
     assert_eq!(s.drain(rest).await, ["cheap", "cheap"]);
-    // A subscription counts that nobody may receive from, and one that forwards.
+    // A subscription counts as selecting even if it is disabled for receivers or forwards.
     let closed = SubscriptionUpdate {
         status: Some(EntityStatus::ReceiveDisabled),
         ..SubscriptionUpdate::default()
@@ -222,7 +223,7 @@ pub async fn a_catch_all_gets_what_no_other_subscription_selects(s: &Stage) {
     s.until("elsewhere", |counts| counts.active == 1).await;
     assert_eq!(s.drain("elsewhere").await, ["free"]);
     s.assert_empty(rest).await;
-    // A second one does not count for the first.
+    // A second catch-all does not count as selecting.
     admin.create_subscription_with(EVENTS, "other", catching(true), vec![]).await.unwrap();
     s.put(EVENTS, "nobody's").await;
     assert_eq!(s.drain(rest).await, ["nobody's"]);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// TXN-09, VIA-04, TXN-08: settled here and sent elsewhere as one; only if the transaction was begun to
-/// reach that far.
+/// TXN-09, VIA-04, TXN-08: a settlement in one entity and sends to others are one transaction, only
+/// if it was begun across entities.
 pub async fn a_transaction_across_entities_settles_at_the_first_and_sends_to_others(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
@@ -23,7 +23,7 @@ pub async fn a_transaction_across_entities_settles_at_the_first_and_sends_to_oth
     s.within(transaction, ORDERS, send("next")).await.unwrap();
     let batch = Work::SendBatch(vec![message("a"), message("b")]);
     s.within(transaction, "done", batch).await.unwrap();
-    // Settlements are those of the first entity only.
+    // Only the first entity can take part with settlements.
     s.put("done", "other").await;
     let other = s.take("done").await;
     refused(s.within(transaction, "done", complete(&other)).await, "InvalidOperation");
@@ -54,7 +54,7 @@ pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reache
     assert_eq!(bodies(s, "done").await, ["first"]);
 }
 
-/// TXN-09, VIA-01: a sender by way of the queue needs no further reach.
+/// TXN-09, VIA-01: a sender through the queue needs no cross-entity transaction.
 pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
@@ -66,7 +66,7 @@ pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s
     assert_eq!(bodies(s, "done").await, ["via"]);
 }
 
-/// TXN-13: one message is told as a message, also if it was to be a batch; over every transport.
+/// TXN-13: a batch of one message is reported as a single message, over every transport.
 pub async fn a_batch_of_one_is_told_as_a_message(s: &Stage) {
     open(s).await;
     let client = s.client();
@@ -84,7 +84,8 @@ pub async fn a_batch_of_one_is_told_as_a_message(s: &Stage) {
     );
 }
 
-/// TXN-10, VIA-03, VIA-06: a transfer that fails later does not undo what was committed, and is counted.
+/// TXN-10, VIA-03, VIA-06: a later failure of a transfer does not undo the commit, and it is
+/// counted.
 pub async fn a_transfer_that_fails_does_not_undo_its_transaction(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;

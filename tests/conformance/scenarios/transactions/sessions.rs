@@ -13,8 +13,9 @@ fn of(text: &str) -> Message {
     message(text).with_session_id("a")
 }
 
-/// TXN-02, TXN-04, TXN-07, SES-24, SES-25: the state of a held session is set or cleared at the commit, with the settlements and
-/// sends of the transaction; a session that is given back before fails the commit.
+/// TXN-02, TXN-04, TXN-07, SES-24, SES-25: the state of a held session is set or cleared at the
+/// commit, with the settlements and sends of the transaction. If the session is released before,
+/// the commit fails.
 pub async fn the_state_of_a_session_is_set_at_the_commit(s: &Stage) {
     open(s).await;
     s.send(ORDERS, of("1")).await.unwrap();
@@ -48,7 +49,7 @@ pub async fn the_state_of_a_session_is_set_at_the_commit(s: &Stage) {
     assert_eq!(lost.commit().await.unwrap_err().condition().name(), "SessionLockLost");
 }
 
-/// TXN-02, SES-15: messages of a session are settled while it is held; their locks are not renewed.
+/// TXN-02, SES-15: messages of a session are settled while it is held. Their locks are not renewed.
 pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held(s: &Stage) {
     open(s).await;
     for text in ["1", "2", "3"] {

@@ -7,7 +7,7 @@ const AUDIT: &str = "events/Subscriptions/audit";
 const AUDIT_DLQ: &str = "events/Subscriptions/audit/$DeadLetterQueue";
 const BILLING: &str = "events/Subscriptions/billing";
 
-/// A topic with two subscriptions that get everything.
+/// Creates a topic with two subscriptions that get all messages.
 async fn open_topic(s: &Stage) {
     s.create_topic(EVENTS).await.unwrap();
     for name in ["audit", "billing"] {
@@ -47,7 +47,7 @@ pub async fn a_topic_with_one_of_its_subscriptions_is_one(s: &Stage) {
     }
 }
 
-/// TXN-07, TXN-08: what the topic or the subscription cannot do any more undoes both.
+/// TXN-07, TXN-08: a failure of the topic or of the subscription undoes both.
 pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
     open_topic(s).await;
     s.send(EVENTS, message("old")).await.unwrap();
@@ -62,7 +62,7 @@ pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
     let transaction = begin(&old).await;
     s.advance(minutes(1)).await;
     refused(s.commit(transaction).await, "MessageLockLost");
-    // The topic takes nothing.
+    // The topic accepts no sends.
     let old = s.take(AUDIT).await;
     let transaction = begin(&old).await;
     let status = |status| TopicUpdate { status: Some(status), ..TopicUpdate::default() };
@@ -74,7 +74,7 @@ pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
         (vec!["old".into()], vec!["old".into()])
     );
     s.assert_empty(AUDIT).await;
-    // The lock is held still; and the subscription is gone.
+    // The lock is still held, and the subscription is deleted.
     let transaction = begin(&old).await;
     s.complete(AUDIT, &old).await;
     refused(s.commit(transaction).await, "MessageLockLost");
@@ -86,7 +86,8 @@ pub async fn a_topic_and_its_subscription_do_all_or_nothing(s: &Stage) {
     assert_eq!(bodies(s, BILLING).await, ["old", "last"]);
 }
 
-/// TXN-08, TXN-14: a dead letter of a subscription is sent to the topic again; every subscription gets it.
+/// TXN-08, TXN-14: a dead letter of a subscription is sent to the topic again, and every
+/// subscription gets it.
 pub async fn a_dead_letter_of_a_subscription_is_published_again_as_one(s: &Stage) {
     open_topic(s).await;
     s.send(EVENTS, message("wrong")).await.unwrap();
@@ -118,7 +119,7 @@ pub async fn a_dead_letter_of_a_subscription_is_published_again_as_one(s: &Stage
     assert_eq!(bodies(s, AUDIT).await, ["later"]);
 }
 
-/// TXN-15, TXN-08: after a restart a commit over topic and subscription is there whole.
+/// TXN-15, TXN-08: after a restart a commit over topic and subscription is complete.
 pub async fn a_restart_keeps_a_commit_over_topic_and_subscription(s: &Stage) {
     open_topic(s).await;
     s.send(EVENTS, message("old")).await.unwrap();

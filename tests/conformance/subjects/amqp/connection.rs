@@ -1,5 +1,5 @@
-//! A connection that any number of operations use at a time: a task reads and writes, and gives each link and
-//! each delivery what is said of it.
+//! A connection that any number of operations use concurrently. One task reads and writes, and
+//! passes frames to their link or delivery.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -24,12 +24,13 @@ use tokio::task::AbortHandle;
 use super::message::gone;
 use crate::subject::Answer;
 
-/// The session of all links, but those used in transactions across entities, each of which has a session of its own.
+/// The session of all links, except in transactions across entities, each of which has its own
+/// session.
 pub const SHARED: u16 = 0;
-/// The session of the coordinator of those that may not (AMQP-98).
+/// The session of the coordinator of single-entity transactions (AMQP-98).
 pub const APART: u16 = 1;
 
-/// What is said of a link.
+/// A frame for a link.
 pub enum Heard {
     Attached(Box<Attach>),
     Flow(Flow),
@@ -37,7 +38,7 @@ pub enum Heard {
     Detached(Option<AmqpError>),
 }
 
-/// A connection with both sessions. When it is dropped its socket is closed, without a word.
+/// A connection with both sessions. Dropping it closes the socket without a close frame.
 pub struct Connection {
     shared: Rc<Shared>,
     task: AbortHandle,
@@ -46,9 +47,9 @@ pub struct Connection {
 #[derive(Default)]
 struct Shared {
     state: RefCell<State>,
-    /// There is something to write.
+    /// There are bytes to write.
     said: Notify,
-    /// The broker has said something of windows.
+    /// The broker has changed a window.
     windows: Notify,
 }
 
@@ -59,17 +60,17 @@ struct State {
     sessions: Vec<Session>,
     handles: Handles,
     links: HashMap<Place, Listener>,
-    /// Links that are detached from here, and not by the broker so far.
+    /// Links that this client has detached and the broker has not yet.
     detaching: HashSet<Place>,
-    /// Numbers links, so that none is taken for an earlier one with its handle.
+    /// A counter of links, which distinguishes links with the same handle.
     linked: u64,
-    /// Who wants to know what becomes of what was sent, and of what was settled.
+    /// Waiters for the outcomes of sent messages and of settlements.
     sent: HashMap<Place, oneshot::Sender<DeliveryState>>,
     settled: HashMap<Place, oneshot::Sender<DeliveryState>>,
     is_over: bool,
 }
 
-/// Who listens to a link.
+/// Receiver of the frames of a link.
 struct Listener {
     number: u64,
     heard: UnboundedSender<Heard>,
@@ -85,7 +86,7 @@ pub struct LinkId {
 /// A handle or a delivery: its channel and its number there.
 pub type Place = (u16, u32);
 
-/// The numbers of links. One is free again when the broker has detached its link too.
+/// Link handles. A handle is free again when the broker has detached its link too.
 #[derive(Default)]
 struct Handles {
     next: u32,
@@ -93,7 +94,7 @@ struct Handles {
 }
 
 impl Connection {
-    /// Connects without saying who it is (AMQP-04), and begins both sessions.
+    /// Connects without authentication (AMQP-04), and begins both sessions.
     pub async fn open(address: SocketAddr) -> Answer<Rc<Self>> {
         let stream = TcpStream::connect(address).await.map_err(|_| gone())?;
         stream.set_nodelay(true).unwrap();
@@ -130,7 +131,7 @@ impl Connection {
         self.shared.said.notify_one();
     }
 
-    /// A number for a link, and what is said of it.
+    /// Reserves a handle for a link. Returns a receiver of its frames.
     pub fn link(&self, channel: u16) -> Answer<(LinkId, UnboundedReceiver<Heard>)> {
         let mut state = self.shared.state.borrow_mut();
         if state.is_over {
@@ -143,7 +144,7 @@ impl Connection {
         Ok((link, receiver))
     }
 
-    /// Detaches a link, unless it is detached already.
+    /// Detaches a link, unless it is already detached.
     pub fn detach(&self, link: LinkId) {
         let (channel, handle) = link.place;
         let mut state = self.shared.state.borrow_mut();
@@ -153,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Says that a link takes so many more messages than it has got; nothing if it is detached.
+    /// Grants credit for `credit` more messages on a link. Does nothing if it is detached.
     pub fn credit(&self, link: LinkId, delivery_count: u32, credit: u32, drain: bool) {
         let (channel, handle) = link.place;
         let is_attached = self.shared.state.borrow().has(link);
@@ -163,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// Sends a message when there is room for it, and waits for what becomes of it.
+    /// Sends a message when the window has room for it, and waits for its outcome.
     pub async fn send(&self, channel: u16, outgoing: &Outgoing<'_>) -> Answer<DeliveryState> {
         loop {
             let more_room = self.shared.windows.notified();
@@ -187,7 +188,7 @@ impl Connection {
         outcome.await.map_err(|_| gone())
     }
 
-    /// Says what is to become of a delivery, and waits for the answer.
+    /// Settles a delivery, and waits for the answer.
     pub async fn settle(
         &self,
         (channel, id): Place,
@@ -220,7 +221,7 @@ impl Drop for Connection {
 }
 
 impl Shared {
-    /// Reads and writes until the connection is over.
+    /// Reads and writes until the connection ends.
     async fn drive(&self, stream: TcpStream, began: oneshot::Sender<()>) {
         let mut began = Some(began);
         let mut has_header = false;
@@ -243,7 +244,8 @@ impl Shared {
         self.windows.notify_waiters();
     }
 
-    /// Writes and reads what can be, and hands out what was heard; nothing when the connection is over.
+    /// Writes and reads as much as possible, and dispatches the received frames. Returns `None`
+    /// when the connection has ended.
     fn turn(
         &self,
         stream: &TcpStream,
@@ -288,7 +290,7 @@ impl Shared {
 }
 
 impl State {
-    /// Hands out what the broker says.
+    /// Dispatches a frame of the broker.
     fn hear(
         &mut self,
         channel: u16,
@@ -306,11 +308,11 @@ impl State {
                 let open = self.opened.as_ref().expect("open comes first");
                 self.sessions[usize::from(channel)].begun(open, &begin);
                 if channel == APART {
-                    // Who waited may have given up.
+                    // The waiter may have been dropped.
                     began.take().map(|began| began.send(()).ok());
                 }
             }
-            // The broker calls links what this client calls them.
+            // The broker uses the same link handles as this client.
             Performative::Attach(attach) => {
                 self.tell((channel, attach.handle), Heard::Attached(attach));
             }
@@ -337,12 +339,12 @@ impl State {
         }
     }
 
-    /// Who has forgotten a link is told nothing.
+    /// Passes a frame to its link. A frame for an unknown link is dropped.
     fn tell(&self, link: Place, heard: Heard) {
         self.links.get(&link).map(|listener| listener.heard.send(heard).ok());
     }
 
-    /// Whether a link is attached, or about to be.
+    /// Whether a link is attached or being attached.
     fn has(&self, link: LinkId) -> bool {
         self.links.get(&link.place).is_some_and(|listener| listener.number == link.number)
     }

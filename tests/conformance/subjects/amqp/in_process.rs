@@ -1,7 +1,7 @@
-//! What AMQP has no words for, and is done in this process instead, whatever the scenario.
+//! Operations that AMQP lacks, and that run in this process instead, whatever the scenario.
 //!
-//! Who does so names the row of the table that it belongs to; there is no other way to the broker from here. Of each
-//! operation [`crate::faces`] has a test that says which rows it uses.
+//! A caller names the row of the table that its operation belongs to; there is no other access to
+//! the broker from here. A test in [`crate::faces`] checks for each operation which rows it uses.
 
 use std::cell::RefCell;
 
@@ -21,7 +21,7 @@ pub enum Row {
     Sessions,
 }
 
-/// What is done in this process, and why.
+/// Operations in this process, with the reasons.
 pub const TABLE: [(Row, &str, &str); 7] = [
     (
         Row::Entities,
@@ -60,7 +60,7 @@ pub const TABLE: [(Row, &str, &str); 7] = [
     ),
 ];
 
-/// The broker in this process, for what stands in the table alone.
+/// The broker in this process, only for operations in the table.
 pub struct InProcess {
     handles: Handles,
     used: RefCell<Vec<Row>>,
@@ -71,7 +71,7 @@ impl InProcess {
         Self { handles: Handles::in_process(broker), used: RefCell::default() }
     }
 
-    /// The handles, for what this row says; it is noted.
+    /// The handles, for an operation of this row. Records the use.
     pub fn by(&self, row: Row) -> &Handles {
         let mut used = self.used.borrow_mut();
         if !used.contains(&row) {
@@ -80,7 +80,7 @@ impl InProcess {
         &self.handles
     }
 
-    /// The rows that were used since this was asked last.
+    /// The rows used since the last call.
     pub fn used(&self) -> Vec<Row> {
         self.used.take()
     }

@@ -1,4 +1,4 @@
-//! A link of a connection: sending on it, and receiving as many messages as are there, or waiting for one.
+//! A link of a connection: sending, and receiving all available messages or waiting for one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use super::connection::{Connection, Heard, LinkId};
 use super::message::{gone, refusal, unexpected};
 use crate::subject::Answer;
 
-/// A link that is attached. When it is dropped it is detached, and nobody waits for the answer.
+/// An attached link. Dropping it detaches it without waiting for the answer.
 pub struct Link {
     connection: Rc<Connection>,
     id: LinkId,
     heard: UnboundedReceiver<Heard>,
-    /// What the broker answered to the attach.
+    /// The broker's answer to the attach.
     pub answer: Box<Attach>,
     parts: Parts,
-    /// How many messages the broker has sent on it.
+    /// Number of messages that the broker has sent on the link.
     delivery_count: u32,
-    /// Why the broker has detached it, if it has.
+    /// Reason for which the broker has detached the link, if it has.
     ended: Option<Option<AmqpError>>,
 }
 
-/// What was delivered: the first of its transfers, and the message.
+/// A delivery: the first of its transfers, and the message.
 pub type Delivery = (Transfer, Bytes);
 
 impl Link {
-    /// Attaches a link, which is named and numbered here.
+    /// Attaches a link with a new name and handle.
     pub async fn attach(
         connection: &Rc<Connection>,
         channel: u16,
@@ -57,7 +57,7 @@ impl Link {
             Heard::Attached(answer) => link.answer = answer,
             _ => return Err(unexpected("no answer to an attach")),
         }
-        // One that is refused is attached without its end, and detached with the reason (AMQP-36).
+        // A refused link is attached without its terminus and detached with the reason (AMQP-36).
         if link.answer.source.is_none() || link.answer.target.is_none() {
             return match link.hear().await? {
                 Heard::Detached(Some(error)) => Err(refusal(&error)),
@@ -65,7 +65,7 @@ impl Link {
             };
         }
         if attach.role == Role::Sender {
-            // Sends wait for credit, of which there is some at once (AMQP-40).
+            // Sends wait for credit, which the broker grants immediately (AMQP-40).
             match link.hear().await? {
                 Heard::Flow(flow) if flow.link_credit > Some(0) => {}
                 _ => return Err(unexpected("a sender gets credit")),
@@ -85,7 +85,7 @@ impl Link {
         Ok(heard)
     }
 
-    /// Sends a message, and waits for what becomes of it.
+    /// Sends a message, and waits for its outcome.
     pub async fn send(
         &self,
         format: u32,
@@ -97,7 +97,7 @@ impl Link {
         taken(self.connection.send(channel, &outgoing).await?)
     }
 
-    /// Takes what is there, as many as asked for; if there is nothing, waits for one.
+    /// Receives up to `count_max` available messages. If there is none, waits for one.
     pub async fn receive(
         &mut self,
         count_max: u32,
@@ -112,7 +112,7 @@ impl Link {
         self.connection.credit(self.id, self.delivery_count, 1, false);
         match self.wait_until(until, clock).await? {
             Some(delivery) => Ok(vec![delivery]),
-            // What comes until the credit is back is taken too.
+            // A message that arrives until the credit is returned is received too.
             None => self.drain(1).await,
         }
     }
@@ -145,14 +145,14 @@ impl Link {
         }
     }
 
-    /// Takes what is there now, as many as asked for.
+    /// Receives up to `count_max` available messages.
     async fn drain(&mut self, count_max: u32) -> Answer<Vec<Delivery>> {
         self.connection.credit(self.id, self.delivery_count, count_max, true);
         let mut taken = Vec::new();
         loop {
             match self.hear().await? {
                 Heard::Transfer(transfer, payload) => taken.extend(self.take(transfer, payload)),
-                // It ends the drain, with the credit given back (AMQP-51).
+                // The flow ends the drain and returns the credit (AMQP-51).
                 Heard::Flow(flow) if flow.drain => {
                     assert_eq!(flow.link_credit, Some(0));
                     self.delivery_count = flow.delivery_count.unwrap();
@@ -171,12 +171,12 @@ impl Link {
         Some(delivery)
     }
 
-    /// Gives credit for one message.
+    /// Grants credit for one message.
     pub fn ask_for_one(&self) {
         self.connection.credit(self.id, self.delivery_count, 1, false);
     }
 
-    /// Detaches it, and waits until the broker has.
+    /// Detaches the link, and waits until the broker has detached it.
     pub async fn detach(mut self) -> Answer<()> {
         self.connection.detach(self.id);
         while !matches!(self.hear().await?, Heard::Detached(_)) {}
@@ -190,7 +190,8 @@ impl Drop for Link {
     }
 }
 
-/// A link that was ended because of its entity: why, is told to who attaches it anew (AMQP-79).
+/// The refusal for a link that ended because of its entity. The next attach returns the reason
+/// (AMQP-79).
 fn ended(error: Option<AmqpError>) -> crate::subject::Refusal {
     match error {
         Some(error) => refusal(&error),
@@ -198,7 +199,7 @@ fn ended(error: Option<AmqpError>) -> crate::subject::Refusal {
     }
 }
 
-/// The outcome of something that was not refused.
+/// The outcome, unless it is a rejection.
 pub fn taken(state: DeliveryState) -> Answer<Outcome> {
     let outcome = match state {
         DeliveryState::Outcome(outcome) => outcome,

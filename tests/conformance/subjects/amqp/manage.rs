@@ -1,4 +1,4 @@
-//! What is asked of management nodes (AMQP-80 to AMQP-93).
+//! Requests to management nodes (AMQP-80 to AMQP-93).
 
 use std::rc::Rc;
 
@@ -14,14 +14,15 @@ use super::message::{refusal, unexpected};
 use super::transaction::within;
 use crate::subject::{Answer, Decision};
 
-/// What a request has in its body.
+/// Entries of the body of a request.
 pub type Entries<'a> = Vec<(&'a str, Vec<u8>)>;
 
-/// Where replies are sent.
+/// Address of replies.
 const OWN_END: &str = "conformance";
 
 impl Connection {
-    /// Asks something of an entity by two links of its own; none if there is nothing.
+    /// Sends a request to an entity over two links of its own. Returns `None` if the entity has no
+    /// result.
     pub async fn ask(
         self: &Rc<Self>,
         path: &str,
@@ -31,7 +32,7 @@ impl Connection {
         self.ask_within(path, None, operation, entries).await
     }
 
-    /// The same in a transaction.
+    /// Sends a request in a transaction.
     pub async fn ask_within(
         self: &Rc<Self>,
         path: &str,
@@ -42,7 +43,7 @@ impl Connection {
         let node = format!("{path}/$management");
         let attach = |name: &str, handle| {
             let mut attach = link::receiver(name, handle, &node);
-            // Its replies go nowhere else (AMQP-22).
+            // Replies are sent only to this link (AMQP-22).
             attach.target =
                 Some(peeklock_amqp::terminus::Target::at(&format!("{OWN_END} {handle}")));
             attach
@@ -74,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// Settles by the token of a lock.
+    /// Settles with a lock token.
     pub async fn settle_by_token(
         self: &Rc<Self>,
         path: &str,
@@ -91,7 +92,7 @@ impl Connection {
     }
 }
 
-/// The body of a settlement, but for what it settles.
+/// The body of a settlement without its lock tokens.
 fn disposition(decision: &Decision) -> Entries<'static> {
     let text = |text: &Option<String>| match text {
         Some(text) => value(text.as_str()),
@@ -124,7 +125,7 @@ pub fn binary(bytes: &[u8]) -> Vec<u8> {
     value(Value::Binary(bytes::Bytes::copy_from_slice(bytes)))
 }
 
-/// A number as it is counted.
+/// A count as an AMQP int.
 pub fn int(count: u32) -> Vec<u8> {
     value(Value::I32(i32::try_from(count).unwrap_or(i32::MAX)))
 }
@@ -133,7 +134,7 @@ pub fn timestamp(at: Timestamp) -> Vec<u8> {
     value(Value::Timestamp(at.unix_ms()))
 }
 
-/// Bytes that a map has under a key.
+/// The bytes under a key of a map.
 pub fn bytes_of(map: &peeklock_amqp::codec::value::Map, key: &str) -> Option<bytes::Bytes> {
     match Value::decode(map.get(key)?.as_bytes()).unwrap() {
         Value::Binary(bytes) => Some(bytes),

@@ -21,7 +21,7 @@ pub fn token_of(transfer: &Transfer) -> LockToken {
     LockToken(u128::from_be_bytes(bytes))
 }
 
-/// A message with what the broker says of it.
+/// A message with the broker's annotations.
 pub fn seen(message: Bytes, token: Option<LockToken>) -> Seen {
     let delivered = Delivered::read(message).unwrap();
     let instant = |name| match delivered.annotation(name) {
@@ -48,7 +48,8 @@ pub fn seen(message: Bytes, token: Option<LockToken>) -> Seen {
     };
     let enqueued_at = instant("x-opt-enqueued-time").unwrap();
     let mut message = delivered.content.decode().unwrap();
-    // As long as its header says, or its two instants where that is too long for a header (AMQ-19).
+    // The time to live of its header, or the difference of its two instants if it is too long for a
+    // header (AMQ-19).
     let ttl = message.time_to_live;
     message.application_properties.sort_by(|left, right| left.0.cmp(&right.0));
     Seen {
@@ -57,11 +58,11 @@ pub fn seen(message: Bytes, token: Option<LockToken>) -> Seen {
         enqueued_sequence: number("x-opt-enqueue-sequence-number").unwrap_or_default(),
         enqueued_at,
         expires_at: ttl.map(|ttl| enqueued_at.plus(ttl)),
-        // The broker tells how often it was delivered before.
+        // The broker sends the number of earlier deliveries.
         delivery_count: delivered.delivery_count + u32::from(token.is_some()),
         state,
         lock_token: token.map(|token| token.to_string()),
-        // A peeked message says year 1, as the cloud does.
+        // A peeked message has year 1, as in the cloud.
         locked_until: instant("x-opt-locked-until").filter(|at| *at != Timestamp::NONE),
         dead_letter_source,
     }
@@ -79,17 +80,17 @@ pub fn refusal(error: &AmqpError) -> Refusal {
     }
 }
 
-/// The connection is over.
+/// The error of an ended connection.
 pub fn gone() -> Refusal {
     of_this_side(Condition::CommunicationProblem, "the connection is over")
 }
 
-/// The broker said what it may not.
+/// The error for an illegal answer of the broker.
 pub fn unexpected(what: &str) -> Refusal {
     of_this_side(Condition::InternalError, what)
 }
 
-/// What was asked for by name is not in the list that has all.
+/// The error for a name that is not in a complete list.
 pub fn absent(what: &str) -> Refusal {
     of_this_side(Condition::EntityNotFound, what)
 }
@@ -107,7 +108,7 @@ fn of_this_side(condition: Condition, text: &str) -> Refusal {
 /// The body of a message without bytes.
 const NO_BYTES: [u8; 5] = [0x00, 0x53, 0x75, 0xa0, 0x00];
 
-/// A message as it is sent; one without anything has a body without bytes, which the standard wants.
+/// Encodes a message. A message without a body gets an empty one, which the standard requires.
 pub fn encoded(message: &Message) -> Vec<u8> {
     let bytes = message.encode().as_bytes().to_vec();
     if bytes.is_empty() { NO_BYTES.to_vec() } else { bytes }

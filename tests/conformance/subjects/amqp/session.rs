@@ -1,4 +1,4 @@
-//! A session that is held: a link of a connection of its own, so that it ends as that does.
+//! A held session: a link on its own connection, so that it ends with the connection.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ pub struct Held {
     path: String,
     id: String,
     locked_until: Timestamp,
-    /// None once it is given up.
+    /// `None` after the release.
     link: Mutex<Option<Link>>,
     unsettled: Unsettled,
 }

@@ -1,4 +1,5 @@
-//! Settlements: by a disposition where the delivery is one of the connection, else by token.
+//! Settlements: a disposition for a delivery of this connection, otherwise a request with the lock
+//! token.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,15 +18,15 @@ use super::link::{Delivery, taken};
 use super::message::{seen, token_of};
 use crate::subject::{Answer, Decision, Seen};
 
-/// Of the 64 KiB that a frame may have.
+/// Most of the 64 KiB that a frame may have.
 const DISPOSITION_BYTES_MAX: usize = 60_000;
 
-/// Deliveries that a connection was sent under lock, and has not settled.
+/// Unsettled deliveries of a connection under lock.
 #[derive(Default)]
 pub struct Unsettled(RefCell<HashMap<String, (Place, String)>>);
 
 impl Unsettled {
-    /// What was delivered on a channel, as it is seen.
+    /// Records deliveries of a channel, and returns them as messages.
     pub fn see(&self, channel: u16, path: &str, deliveries: Vec<Delivery>) -> Vec<Seen> {
         let see = |(transfer, message): Delivery| {
             if transfer.settled == Some(true) {
@@ -39,7 +40,8 @@ impl Unsettled {
         deliveries.into_iter().map(see).collect()
     }
 
-    /// The delivery of a lock of this entity. It can be settled over its link once.
+    /// Removes and returns the delivery of a lock of this entity. It can be settled once over its
+    /// link.
     fn take(&self, path: &str, token: &str) -> Option<Place> {
         let mut unsettled = self.0.borrow_mut();
         let (_, of) = unsettled.get(token)?;
@@ -49,8 +51,8 @@ impl Unsettled {
         unsettled.remove(token).map(|(place, _)| place)
     }
 
-    /// Settles a message, in a transaction if one is named; by its token if it is no delivery of this
-    /// connection.
+    /// Settles a message, in a transaction if one is given; with its token if it is no delivery of
+    /// this connection.
     pub async fn settle(
         &self,
         connection: &Rc<Connection>,
@@ -66,7 +68,7 @@ impl Unsettled {
             }
             None => DeliveryState::Outcome(outcome),
         };
-        // A disposition is one frame, which may not be larger than the broker takes.
+        // A disposition is one frame, which must not exceed the maximum frame size.
         let outcome = outcome(decision);
         let is_large = list_bytes(&Disposition {
             state: Some(DeliveryState::Outcome(outcome.clone())),
@@ -79,14 +81,14 @@ impl Unsettled {
         };
         let answer = connection.settle(place, within(outcome.clone())).await?;
         let told = taken(answer)?;
-        // Of the same kind, and nothing more is said of it (AMQP-60, AMQP-61).
+        // The answer has the same kind and no details (AMQP-60, AMQP-61).
         let same = std::mem::discriminant(&told) == std::mem::discriminant(&outcome);
         assert!(same, "{outcome:?} is answered by {told:?}");
         Ok(())
     }
 }
 
-/// What a decision is as the outcome of a delivery.
+/// The delivery outcome of a decision.
 fn outcome(decision: &Decision) -> Outcome {
     match decision {
         Decision::Complete => Outcome::Accepted,
@@ -112,7 +114,7 @@ fn outcome(decision: &Decision) -> Outcome {
     }
 }
 
-/// Properties to set, and texts beside them; none if there is nothing.
+/// Properties to set, with additional texts; `None` if there are none.
 fn changes<const N: usize>(
     properties: &[(String, Value)],
     texts: [(&str, &Option<String>); N],

@@ -1,4 +1,4 @@
-//! Topics: rules over AMQP, but for changing and explaining them; all else in this process.
+//! Topics: rules over AMQP, except changing and explaining them; everything else in this process.
 
 use async_trait::async_trait;
 use peeklock_amqp::client::request::{map, value};
@@ -22,7 +22,8 @@ const TRUE_FILTER: u64 = 0x0013_7000_0007;
 const FALSE_FILTER: u64 = 0x0013_7000_0008;
 const CORRELATION_FILTER: u64 = 0x0013_7000_0009;
 
-/// A rule as it is described to be added (AMQP-86); a filter that is true or false is written as SQL.
+/// A rule description for adding a rule (AMQP-86). A filter that is true or false is written as
+/// SQL.
 fn described(rule: &RuleDescription) -> Vec<u8> {
     let sql = |text: &str| map(&[("expression", value(text))]);
     let filter = match &rule.filter {

@@ -1,5 +1,4 @@
-//! Transactions (AMQP-95 to AMQP-100), and what a commit has done, of which AMQP tells nothing but that it is
-//! done.
+//! Transactions (AMQP-95 to AMQP-100), and the outcomes of a commit, which AMQP does not return.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,13 +17,13 @@ use super::link::Link;
 use super::message::unexpected;
 use crate::subject::Answer;
 
-/// The state of something that is to be part of a transaction.
+/// The delivery state for an operation in a transaction.
 pub fn within(txn_id: &Bytes) -> DeliveryState {
     let txn_id = txn_id.clone();
     DeliveryState::Transactional(Box::new(Transactional { txn_id, outcome: None }))
 }
 
-/// A transaction that is open.
+/// An open transaction.
 pub struct Open {
     pub txn_id: Bytes,
     pub channel: u16,
@@ -43,11 +42,11 @@ impl Open {
     }
 }
 
-/// What is part of a transaction.
+/// An operation in a transaction.
 pub enum Part {
     Send(String, Message),
     SendBatch(String, Vec<Message>),
-    /// To another entity, by way of this one.
+    /// A send to another entity through this one.
     SendOn(String, Message),
     Settle(String),
     Renew(String),
@@ -55,7 +54,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The messages that it sends, and whether they stay with the entity that it is said of.
+    /// The messages that it sends, and whether they stay at the entity of the operation.
     pub fn messages(&self) -> (&[Message], bool) {
         match self {
             Self::Send(_, message) => (from_ref(message), true),
@@ -77,7 +76,7 @@ impl Part {
     }
 }
 
-/// The coordinators of a connection, and the transactions that were begun there.
+/// The coordinators of a connection, and their transactions.
 #[derive(Default)]
 pub struct Transactions {
     coordinators: RefCell<HashMap<u16, Rc<Link>>>,
@@ -100,12 +99,13 @@ impl Transactions {
         Ok(number)
     }
 
-    /// The name of a transaction.
+    /// The AMQP id of a transaction.
     pub fn txn_id(&self, number: u64) -> Bytes {
         self.open.borrow()[&number].txn_id.clone()
     }
 
-    /// The session to send in. A transaction across entities has its own; the first entity it uses is its root.
+    /// The session for an operation. A transaction across entities has its own session; its first
+    /// entity is its root.
     pub async fn channel(
         &self,
         connection: &Rc<Connection>,
@@ -124,17 +124,17 @@ impl Transactions {
         Ok(Some(channel))
     }
 
-    /// Something has become part of it.
+    /// Records an operation of a transaction.
     pub fn joined(&self, number: u64, part: Part) {
         self.open.borrow_mut().get_mut(&number).unwrap().parts.push(part);
     }
 
-    /// Takes one out that is to end.
+    /// Removes and returns a transaction that is to end.
     pub fn take(&self, number: u64) -> Open {
         self.open.borrow_mut().remove(&number).unwrap()
     }
 
-    /// Ends one.
+    /// Commits or rolls back a transaction.
     pub async fn discharge(
         &self,
         connection: &Rc<Connection>,
@@ -159,7 +159,7 @@ impl Transactions {
     }
 }
 
-/// Asks a coordinator something.
+/// Sends a request to a coordinator.
 async fn ask<L: List>(coordinator: &Link, body: &L) -> Answer<Outcome> {
     let mut message = BytesMut::from(&[0x00, 0x53, 0x77][..]);
     write_list(&mut message, body);

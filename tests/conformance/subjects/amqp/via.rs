@@ -1,4 +1,5 @@
-//! A sender by way of another entity; and the numbers of what was sent, of which AMQP tells none.
+//! A sender through another entity, and the sequence numbers of sent messages, which AMQP does not
+//! return.
 
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ use super::message::{batch, encoded};
 use crate::subject::{Answer, Subject as _, Topics as _, Via};
 use crate::subjects::handles::Handles;
 
-/// The highest number that a queue or topic has given; none of anything else.
+/// The highest sequence number of a queue or topic; 0 for anything else.
 pub async fn last_number(in_process: &Handles, path: &str) -> u64 {
     if let Ok(queue) = in_process.describe(path).await {
         return queue.last_sequence.0;
@@ -21,7 +22,8 @@ pub async fn last_number(in_process: &Handles, path: &str) -> u64 {
     in_process.topic(path).await.map_or(0, |topic| topic.last_sequence.0)
 }
 
-/// The numbers that messages were given since the highest was this, 0 for a dropped duplicate (DUP-02).
+/// The sequence numbers of messages sent since the highest was `before`; 0 for a dropped duplicate
+/// (DUP-02).
 pub async fn numbers_since(
     in_process: &Handles,
     path: &str,

@@ -1,8 +1,8 @@
-//! What is written and read, as the document of the API has it.
+//! Encoding and decoding of the JSON API, by its document.
 
 use super::*;
 
-/// Reads an error, whose status must be that of its condition (ERR-01, ERR-02).
+/// Reads an error, whose status must match its condition (ERR-01, ERR-02).
 pub(super) fn refusal(response: &Response, path: &str) -> Refusal {
     let text = String::from_utf8_lossy(&response.body).into_owned();
     assert_eq!(response.header("content-type"), Some("application/problem+json"), "{text}");
@@ -97,7 +97,8 @@ fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
     })
 }
 
-/// A description, of which only the defaults of properties that Azure does not have may be left out.
+/// Reads a description. Only properties that Azure does not have may be absent, with their
+/// defaults.
 pub(super) fn read_entity<D: Description>(entity: &Json) -> D {
     let names =
         if D::KIND == EntityKind::Subscription { &["topic", "name"][..] } else { &["path"] };
@@ -162,7 +163,7 @@ pub(super) fn read_queue(queue: &Json) -> Described {
 }
 
 pub(super) fn write_message(message: &Message) -> Json {
-    // Text and Base64 are two ways in; each is used where it can be.
+    // A body is sent as text if it is valid UTF-8, and in Base64 otherwise.
     let bytes = message.body.as_bytes();
     let (body, base64) = match std::str::from_utf8(bytes) {
         Ok(text) => (Some(text), None),
@@ -196,7 +197,7 @@ pub(super) fn write_properties(properties: &[(String, Value)]) -> Json {
     properties.iter().map(|(key, value)| (key.clone(), write_value(value))).collect()
 }
 
-/// Plain where JSON has the type, else with its name.
+/// A value is plain if JSON has its type, and named otherwise.
 pub(super) fn write_value(value: &Value) -> Json {
     let typed = |name: &str, value: Json| json!({ "type": name, "value": value });
     let guid = |value: u128| {
@@ -356,7 +357,7 @@ pub(super) fn read_message(json: &Json) -> Seen {
     }
 }
 
-/// How many sessions there are, of an entity that requires them.
+/// Numbers of sessions of an entity that requires sessions.
 pub(super) fn read_sessions(runtime: &Json) -> Option<SessionCounts> {
     let existing = runtime["sessionCount"].as_u64()?;
     Some(SessionCounts { existing, locked: number_of(runtime, "lockedSessionCount") })

@@ -24,7 +24,7 @@ fn topic_at(path: &str) -> String {
     format!("/topics/{}", segment(path))
 }
 
-/// The address of a subscription by its path; of anything else one that there is not.
+/// Address of a subscription by its path; for any other path an absent address.
 fn at(path: &str) -> String {
     of_subscription(path).map_or_else(
         || format!("{}/subscriptions/%24none", topic_at(path)),
@@ -82,7 +82,7 @@ fn write_sql(sql: &SqlText) -> Json {
     json!({ "sql": sql.text, "parameters": write_properties(&pairs) })
 }
 
-/// A rule without its name, which the address has.
+/// A rule without its name, which is part of the address.
 fn write_rule(rule: &RuleDescription) -> Json {
     let filter = match &rule.filter {
         Filter::True => json!({ "type": "true" }),
@@ -194,7 +194,7 @@ fn read_explanation(view: &Json) -> Explanation {
 }
 
 impl Http {
-    /// An update of the suite replaces the description (ENT-17); this one merges.
+    /// An update of the suite replaces the description (ENT-17); an update of the API merges.
     async fn merge(
         &self,
         path: &str,
