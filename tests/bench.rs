@@ -1,5 +1,5 @@
-//! Does `peeklock bench` do each load over each transport, say what adds up, refuse what makes no
-//! sense, and leave nothing behind? Runs the built program as people do, with tiny loads.
+//! `peeklock bench` runs each load over each transport, prints figures that add up, refuses invalid
+//! options, and leaves nothing behind. The tests run the built program with tiny loads.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::Value;
 
-/// An empty directory of its own for one test.
+/// An empty directory for one test.
 fn directory(test: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench").join(test);
     if directory.exists() {
@@ -22,7 +22,7 @@ fn directory(test: &str) -> PathBuf {
 fn bench(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
     command.arg("bench").args(arguments).current_dir(directory).stdin(Stdio::null());
-    // A broker of a load has the defaults, whatever the surroundings say.
+    // The broker of a load uses the defaults, independent of the environment.
     command.env("PEEKLOCK__HTTP__ADDRESS", "127.0.0.1:1");
     command
 }
@@ -42,7 +42,7 @@ fn figures(test: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
 }
 
-/// Processes that work in this directory or below it.
+/// Processes whose working directory is this directory or below it.
 fn processes_in(directory: &Path) -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let places =
@@ -60,7 +60,7 @@ fn number(figures: &Value, key: &str) -> f64 {
     figures[key].as_f64().unwrap_or_else(|| panic!("no number `{key}` in {figures:#}"))
 }
 
-/// A histogram has so many, in order, and its steps add up.
+/// Asserts that a histogram has `count` samples, ordered percentiles and steps that add up.
 fn assert_latency(figures: &Value, key: &str, count: u64) {
     let latency = &figures[key];
     assert_eq!(latency["count"], count, "{key} of {figures:#}");
@@ -71,7 +71,7 @@ fn assert_latency(figures: &Value, key: &str, count: u64) {
     assert!(at[0] > 0.0 && at.is_sorted(), "{at:?}");
 }
 
-/// What every load of messages says.
+/// Asserts the figures that every load with messages prints.
 fn assert_messages(figures: &Value, messages: u64) {
     for key in ["messages", "sent", "received", "completed"] {
         assert_eq!(figures[key], messages, "{key} of {figures:#}");
@@ -152,8 +152,8 @@ fn memory_is_not_durable_and_small_is_small() {
     }
 }
 
-/// AMQP-31, AMQP-40: a body takes several frames, and there are more messages than credit and windows have room
-/// for at once.
+/// AMQP-31, AMQP-40: a body needs several frames, and there are more messages than credit and
+/// windows allow at once.
 #[test]
 fn bodies_over_amqp_may_be_larger_than_frames_and_more_than_credit() {
     let large = ["--over", "amqp", "--messages", "40", "--body-bytes", "200000"];
@@ -200,7 +200,7 @@ fn a_topic_delivers_to_each_subscription_beside_a_queue() {
             assert!(figures.get("written_bytes_per_message").is_none(), "it is not known");
             continue;
         }
-        // The content at least, and not once for each subscription.
+        // At least one content per message, and fewer than one per subscription.
         let written = number(&figures, "written_bytes_per_message");
         assert!(written > 1_024.0 && written < 3.0 * 1_024.0, "{written}");
     }
@@ -282,7 +282,7 @@ fn what_makes_no_sense_is_refused() {
     assert_nothing_is_left(&directory);
 }
 
-/// Ended, if the test does not.
+/// A process that is ended when it is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -338,7 +338,8 @@ fn a_broker_that_runs_is_left_as_it_was() {
     }
 }
 
-/// TLS-04, LIS-01: loads and commands show a certificate to a broker that asks for one, over every protocol of one port.
+/// TLS-04, LIS-01: loads and commands present a certificate to a broker that requires one, over
+/// every protocol of one port.
 #[test]
 fn a_broker_that_asks_for_certificates_is_reached() {
     let directory = directory("certificates");
@@ -404,7 +405,7 @@ fn a_broker_that_asks_for_certificates_is_reached() {
     }
 }
 
-/// How many queues a broker has.
+/// Number of queues of a broker.
 fn queues(http: &str) -> usize {
     let mut stream = std::net::TcpStream::connect(http.trim_start_matches("http://")).unwrap();
     let request = "GET /$api/v1/queues HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -421,7 +422,7 @@ fn interrupt(load: &mut Ended, signal: &str) {
     assert_eq!(load.0.wait().unwrap().code(), Some(130));
 }
 
-/// Starts a load that would go on for long, sends a signal when it works, and looks what is left.
+/// Starts a long load, sends a signal while it works, and checks that nothing is left.
 fn assert_interruptible(
     test: &str,
     signal: &str,
@@ -439,7 +440,7 @@ fn assert_interruptible(
     assert_nothing_is_left(&directory);
 }
 
-/// Whether there is a file or folder of that name two below.
+/// Whether a file or folder of that name exists two levels below.
 fn has(directory: &Path, name: &str) -> bool {
     let folders = std::fs::read_dir(directory).unwrap().flatten();
     folders.into_iter().any(|folder| folder.path().join(name).exists())

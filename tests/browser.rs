@@ -1,4 +1,4 @@
-//! Does the browser client work? Node and a headless Chromium run it against the built binary.
+//! The browser client works: Node and a headless Chromium run it against the built binary.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser")
 }
 
-/// Runs a command in the folder of these tests; what it says is shown if it fails.
+/// Runs a command in the folder of these tests. A failure prints its output.
 fn run(command: &mut Command) {
     let ended = command.current_dir(folder()).output().expect("the command runs");
     let said = String::from_utf8_lossy(&ended.stdout);
@@ -27,8 +27,8 @@ fn run(command: &mut Command) {
     assert!(ended.status.success(), "{said}{errors}");
 }
 
-/// Makes what the tests need, as `./test` does beforehand, and returns a search path with the right Node
-/// in front. A machine without Chromium fails here.
+/// Prepares the tools of the tests, as `./test` does before, and returns a search path that begins
+/// with the right Node. Fails on a machine without Chromium.
 fn search_path() -> String {
     let made = Command::new(folder().join("setup")).output().expect("tests/browser/setup runs");
     let errors = String::from_utf8_lossy(&made.stderr);
@@ -40,12 +40,12 @@ fn search_path() -> String {
 fn node(files: &[&str], environment: &[(&str, String)]) {
     let mut command = Command::new("node");
     command.env("PATH", search_path());
-    // A test that hangs is named.
+    // The timeout makes the report name a test that hangs.
     command.args(["--test", "--test-reporter", "spec", "--test-timeout", "60000"]).args(files);
     run(command.envs(environment.iter().cloned()));
 }
 
-/// The client against a broker. What each of its tests proves stands above it.
+/// The client against a broker. Comments above its tests name their requirements.
 #[test]
 fn the_browser_client_sends_receives_and_settles() {
     let served = Served::with(&["--ephemeral"]);
@@ -76,7 +76,7 @@ fn the_browser_client_resumes() {
     node(&["resume.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
-/// ERR-06, SND-13, SET-17: a broker that refuses, falls silent, or says what makes no sense.
+/// ERR-06, SND-13, SET-17: a broker that refuses, stops answering, or sends invalid frames.
 #[test]
 fn the_browser_client_survives_what_a_broker_should_not_do() {
     node(&["socket.test.js"], &[("PEEKLOCK_WS", "ws://127.0.0.1:1/".to_owned())]);

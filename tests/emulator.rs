@@ -1,4 +1,4 @@
-//! Does the program stand where Microsoft's emulator stood? The built binary, over its sockets.
+//! The program replaces Microsoft's emulator: tests of the built binary over its sockets.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use peeklock::auth_sas::sign;
 use peeklock::time::Timestamp;
 
-/// The key that everybody knows.
+/// The published key of the emulator.
 const KEY: &str = "SAS_KEY_VALUE";
 const POLICY: &str = "RootManageSharedAccessKey";
 
@@ -26,7 +26,7 @@ fn program() -> Command {
     command
 }
 
-/// A broker on free ports; ends with the test.
+/// A broker on free ports. It ends with the test.
 struct Emulator {
     process: Child,
     http: String,
@@ -57,9 +57,9 @@ impl Emulator {
         Self { process, http, log }
     }
 
-    /// Status and body of an answer.
+    /// Returns status and body of an answer.
     fn get(&self, path: &str, key: Option<&str>) -> (u16, String) {
-        // By the name that it has in a compose file, which nobody has configured.
+        // Requests use the host name of a compose file, which no setting names.
         self.get_at("emulator", path, key)
     }
 
@@ -88,8 +88,9 @@ impl Drop for Emulator {
     }
 }
 
-/// SEC-24, ADM-05, ADM-11, ADM-60, ADM-61, ADM-62, ADM-66: the file is taken unchanged, the development key is known and its signature checked,
-/// nobody is let in without, the health needs nothing, and the start tells of the key and of the environment.
+/// SEC-24, ADM-05, ADM-11, ADM-60, ADM-61, ADM-62, ADM-66: the configuration file is accepted
+/// unchanged, the development key is valid and its signatures are checked, access requires a key,
+/// the health needs none, and the start logs the key and the environment variables.
 #[test]
 fn it_stands_where_the_emulator_stood() {
     let path = file();
@@ -132,11 +133,12 @@ fn it_stands_where_the_emulator_stood() {
     }
     assert!(!log.contains("s3cret"));
     assert_eq!(log.matches("Emulator Service is Successfully Up!").count(), 1, "ADM-66: {log}");
-    // Nothing is kept, and everybody has a key all the same.
+    // The broker has no stored keys, and yet clients have a valid one.
     assert!(!log.contains("every client is refused"), "{log}");
 }
 
-/// ADM-67: without a file there are the entities of Microsoft's image; a file with empty lists gives none.
+/// ADM-67: without a file the broker has the entities of Microsoft's image. A file with empty lists
+/// creates none.
 #[test]
 fn entities_of_the_image_are_there_without_a_file() {
     let list = |emulator: &Emulator, path: &str| {
@@ -164,7 +166,8 @@ fn entities_of_the_image_are_there_without_a_file() {
     assert!(list(&emulator, "$Resources/topics").is_empty());
 }
 
-/// SEC-24: the key is no secret, so that no web page reaches the broker by a name of its own; names that containers have are taken.
+/// SEC-24: because the key is public, host names of public DNS are refused, so that no web page can
+/// reach the broker. Names of containers are accepted.
 #[test]
 fn a_name_of_the_public_dns_is_refused_unless_it_is_configured() {
     let environment = [("PEEKLOCK__HTTP__ALLOWED_HOSTS", "broker.example.com")];
@@ -196,7 +199,8 @@ fn a_name_of_the_public_dns_is_refused_unless_it_is_configured() {
     }
 }
 
-/// ADM-60, ADM-63: a configuration file that is nowhere stops the start, and the text names it and the ways to another.
+/// ADM-60, ADM-63: a configuration file that does not exist stops the start. The error names it and
+/// the alternatives.
 #[test]
 fn a_file_that_is_nowhere_is_told_with_the_way_out() {
     let ended = program()
@@ -219,7 +223,7 @@ fn a_file_that_is_nowhere_is_told_with_the_way_out() {
     }
 }
 
-/// SEC-24: without the flag the key that everybody knows is like any wrong one.
+/// SEC-24: without the flag the public key is invalid.
 #[test]
 fn the_key_is_known_in_the_place_alone() {
     let environment = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
@@ -234,10 +238,12 @@ fn import(path: &Path) -> (Option<i32>, String, String) {
     (ended.status.code(), text(ended.stdout), text(ended.stderr))
 }
 
-/// ADM-60, ADM-61, ADM-63, ADM-65: the file becomes one of ours, which is valid; what cannot be meant is refused with its place in the file.
+/// ADM-60, ADM-61, ADM-63, ADM-65: importing the file gives a valid configuration. Invalid values
+/// are refused with their place in the file.
 #[test]
 fn its_file_becomes_one_of_ours() {
-    // The one that the emulator comes with, which the SDKs are tried on, and one with everything.
+    // The file that the emulator ships, with which the SDKs are tested, and a file with all
+    // properties.
     for file in [file().with_file_name("emulator-installer").join("Config.json"), file()] {
         let (code, _, errors) = import(&file);
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{}", file.display());

@@ -1,4 +1,5 @@
-//! Do the examples do what their first lines say? Each is run, and all that it prints is compared.
+//! The examples print the output that their first lines promise. Each is run, and its whole output
+//! is compared.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,7 +9,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A folder of its own for each, so that nothing is there from a run before.
+/// A new folder for each example, without files of earlier runs.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples").join(name);
     std::fs::remove_dir_all(&folder).ok();
@@ -16,8 +17,8 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs an example and returns the lines that it prints. They are built with all other tests, as `./test`
-/// does, or by `cargo build --examples`.
+/// Runs an example and returns its printed lines. Examples are built with all other tests, as
+/// `./test` does, or with `cargo build --examples`.
 fn run_in(folder: &Path, name: &str) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_peeklock"));
     let example = program.parent().unwrap().join("examples").join(name);
@@ -34,14 +35,14 @@ fn run(name: &str) -> Vec<String> {
     run_in(&folder(name), name)
 }
 
-/// Its lines, sorted: what is worked off side by side ends in any order.
+/// The lines of an example, sorted, because concurrent work ends in any order.
 fn sorted(name: &str) -> Vec<String> {
     let mut lines = run(name);
     lines.sort();
     lines
 }
 
-/// Every example is run by a test of this file; the page of `browser` is tested in browsers, `celery` with the SDKs.
+/// A test in this file runs every example; `browser` is tested in browsers, `celery` with the SDKs.
 #[test]
 fn no_example_is_left_out() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -68,7 +69,7 @@ fn no_example_is_left_out() {
     assert_eq!(names, run_here.map(str::to_owned).into());
 }
 
-/// SES-19, SES-20, SES-24: each order in its order, with what the session keeps.
+/// SES-19, SES-20, SES-24: the steps of each order run in sequence, with the state of the session.
 #[test]
 fn the_worker_of_sessions_ships_every_order_in_its_order() {
     let shipped: Vec<String> =
@@ -76,7 +77,7 @@ fn the_worker_of_sessions_ships_every_order_in_its_order() {
     assert_eq!(sorted("session_worker"), shipped);
 }
 
-/// SES-34, SES-25: each requester its own reply.
+/// SES-34, SES-25: each requester gets its own reply.
 #[test]
 fn requesters_get_their_replies_by_session() {
     let expected = [
@@ -87,7 +88,7 @@ fn requesters_get_their_replies_by_session() {
     assert_eq!(sorted("sessions"), expected);
 }
 
-/// SES-34: by the same handles in process and over WebSocket.
+/// SES-34: with the same handles in process and over WebSocket.
 #[test]
 fn a_requester_is_told_the_price_or_why_there_is_none() {
     let said = ["in process", "over WebSocket"].map(|way| {
@@ -111,7 +112,7 @@ fn the_actor_that_receives_books_two_invoices_and_refuses_one() {
     assert_eq!(sorted("actor_receiver"), expected);
 }
 
-/// FND-02: the folder is there again at the next start, and its numbers go on.
+/// FND-02: the stored data exists at the next start, and sequence numbers continue.
 #[test]
 fn the_embedded_broker_keeps_its_folder() {
     let folder = folder("embed");
@@ -164,7 +165,7 @@ fn each_subscription_gets_what_its_rules_select() {
         "audit: an espresso machine (marked)",
         "eu: two coffees",
         "us: an espresso machine",
-        // Why a message would not get there.
+        // The reason why a message would not be selected.
         "rule eu does not match",
         "  false   region = 'eu'   saw 'us' and 'eu'",
         "  region is 'us'",
@@ -185,7 +186,7 @@ fn a_dead_letter_is_mended_in_one_transaction() {
     assert_eq!(run("transaction"), expected);
 }
 
-/// The guide shows the whole of it, in under 30 lines of code.
+/// The guide shows the whole program, which has under 30 lines of code.
 #[test]
 fn the_guide_shows_the_second_binary() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -196,7 +197,8 @@ fn the_guide_shows_the_second_binary() {
     assert!(guide.contains(code), "docs/reference/embedding.md and examples/host.rs differ");
 }
 
-/// It is `peeklock` with its configuration, banner and signals, and has a transport and a forwarder of its own.
+/// The program is `peeklock` with its configuration, banner and signals, plus its own transport and
+/// forwarder.
 #[test]
 fn the_second_binary_serves_lines_and_prints_what_it_forwards() {
     let folder = folder("host");
@@ -218,7 +220,7 @@ fn the_second_binary_serves_lines_and_prints_what_it_forwards() {
     client.write_all(b"two coffees\none tea\n").unwrap();
     let mut answers = BufReader::new(client).lines().map(Result::unwrap);
     assert_eq!([answers.next(), answers.next()], [Some("1".to_owned()), Some("2".to_owned())]);
-    // Whoever is connected is waited for at the end.
+    // At its end the program waits for connected clients.
     drop(answers);
     let mut printed = lines.by_ref().filter(|line| line.starts_with("order"));
     assert_eq!(printed.next().unwrap(), "order: two coffees");
@@ -227,7 +229,8 @@ fn the_second_binary_serves_lines_and_prints_what_it_forwards() {
     assert!(told.success() && served.wait().unwrap().success(), "it ends by a signal, in order");
 }
 
-/// SET-03, SET-05: a drink at its first attempt, one at its second, and an order that is refused.
+/// SET-03, SET-05: one drink succeeds at its first attempt, one at its second, and one order is
+/// refused.
 #[test]
 fn the_worker_prepares_two_drinks_and_refuses_an_order() {
     let expected = [

@@ -1,5 +1,5 @@
-//! Is everything served on one port, that of AMQP or a gateway, as it is on ports of its own? Do all ports report the client to
-//! the authorizer?
+//! One port, that of AMQP or a gateway, serves everything that the separate ports serve. All ports
+//! report the client to the authorizer.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -39,7 +39,7 @@ use links::Amqp;
 const TEST_TIME_MAX: Duration = Duration::from_secs(30);
 const HEADER: &[u8; 8] = b"AMQP\0\x01\0\0";
 const SASL: &[u8; 8] = b"AMQP\x03\x01\0\0";
-/// For tests that need more sockets at once than a process may have twice.
+/// Held by tests that need more sockets than a process may have twice.
 static MANY_SOCKETS: Mutex<()> = Mutex::new(());
 
 /// A broker with all its listeners.
@@ -52,7 +52,7 @@ struct World {
     running: Vec<Box<dyn RunningTransport>>,
 }
 
-/// What a test changes.
+/// Settings that a test can change.
 struct Settings {
     authorizer: Arc<dyn Authorizer>,
     http: HttpConfig,
@@ -141,7 +141,7 @@ async fn say(stream: &mut (impl AsyncWrite + Unpin), bytes: impl AsRef<[u8]>) {
     stream.flush().await.unwrap();
 }
 
-/// The head of an answer, and its body by the length that it names.
+/// Status of an answer, and its body by the length in the head.
 async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> (u16, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -173,7 +173,7 @@ fn frame(payload: &[u8]) -> Vec<u8> {
     [&[0x82, 0x80 | bytes, 0, 0, 0, 0], payload].concat()
 }
 
-/// The same of text.
+/// A text frame of a client, masked with zeros.
 fn text(content: &str) -> Vec<u8> {
     let mut frame = frame(content.as_bytes());
     frame[0] = 0x81;
@@ -184,7 +184,7 @@ async fn is_closed(stream: &mut (impl AsyncRead + Unpin)) -> bool {
     stream.read_u8().await.is_err()
 }
 
-/// Speaks everything; each stream is a new connection.
+/// Uses every protocol, each on a new connection.
 async fn speak<S: AsyncRead + AsyncWrite + Unpin>(connect: impl AsyncFn() -> S) {
     for header in [HEADER, SASL] {
         let mut stream = connect().await;
@@ -195,7 +195,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(connect: impl AsyncFn() -> S) 
         stream.read_exact(&mut heard).await.unwrap();
         assert_eq!(&heard, header);
     }
-    // An ingress keeps its connections: any request of one may be an upgrade, also one sent ahead.
+    // An ingress reuses connections, so any request on one may be an upgrade, also a pipelined one.
     let mut stream = connect().await;
     say(&mut stream, get("/livez", "localhost")).await;
     assert_eq!(answer(&mut stream).await.0, 200);
@@ -224,7 +224,8 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(connect: impl AsyncFn() -> S) 
     assert_eq!(answer(&mut stream).await.0, 400);
 }
 
-/// LIS-01: AMQP, HTTP, WebSocket and AMQP over WebSocket are told apart, however their bytes arrive.
+/// LIS-01: AMQP, HTTP, WebSocket and AMQP over WebSocket are distinguished, however their bytes are
+/// split.
 #[test]
 fn everything_is_spoken_on_one_port() {
     run(async {
@@ -239,7 +240,7 @@ fn everything_is_spoken_on_one_port() {
     });
 }
 
-/// LIS-01, TLS-01: the same within TLS, and nothing without it.
+/// LIS-01, TLS-01: the same over TLS, and no connection without it.
 #[test]
 fn everything_is_spoken_within_tls() {
     run(async {
@@ -269,7 +270,7 @@ fn everything_is_spoken_within_tls() {
     });
 }
 
-/// Lets everybody do everything, and tells who asks where.
+/// Grants everything, and reports each principal and resource.
 struct Telling(mpsc::UnboundedSender<(Principal, String)>);
 
 #[async_trait]
@@ -298,7 +299,7 @@ fn write_client([certificate, key, authority]: &[PathBuf; 3]) {
     std::fs::write(authority, issuer.pem()).unwrap();
 }
 
-/// Logs in over AMQP by a certificate, and attaches a sender to `q`; all of that ahead.
+/// Logs in over AMQP with a certificate, and attaches a sender to `q`, without waiting for answers.
 fn attach_by_certificate() -> Vec<u8> {
     let mut frames = Frames::default();
     frames.output.extend_from_slice(SASL);
@@ -310,8 +311,9 @@ fn attach_by_certificate() -> Vec<u8> {
     frames.output.to_vec()
 }
 
-/// TLS-04, AMQ-02, LIS-02: who a client is by its certificate is told to the authorizer by every way in, at the ports of
-/// the transports and by the gateway, over AMQP when it logs in, too; who shows none is nobody in particular.
+/// TLS-04, AMQ-02, LIS-02: the authorizer gets the identity in a client's certificate from every
+/// transport, at its own port and at the gateway, and over AMQP also at the login. A client without
+/// a certificate is anonymous.
 #[test]
 fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
     run(async {
@@ -367,7 +369,7 @@ fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
                     let mut asked: Vec<String> = Vec::new();
                     while asked.last().is_none_or(|resource| resource != "q") {
                         let (who, resource) = told.recv().await.unwrap();
-                        // Another one may be asked about still, which has gone.
+                        // A request for an earlier connection may still arrive.
                         if who.peer == peer {
                             let subject = who.tls.map(|identity| identity.subject);
                             assert_eq!(subject.as_deref(), expected, "{address}");
@@ -383,7 +385,8 @@ fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
     });
 }
 
-/// LIS-02: names and numbers are those of what is spoken, and connections count among those of its own port.
+/// LIS-02: the protocol determines host names and limits, and a connection counts toward the limit
+/// of its transport.
 #[test]
 fn what_is_spoken_has_the_bounds_of_its_listener() {
     run(async {
@@ -408,7 +411,8 @@ fn what_is_spoken_has_the_bounds_of_its_listener() {
                 }
             }
         }
-        // The one place of AMQP is taken by one that has a link; one that comes in at another port waits for it.
+        // The single AMQP connection is taken by a client with a link. A client at another port
+        // waits for it.
         world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
         let open = |address| Amqp::open(StdStream::connect(address).unwrap(), 100).unwrap();
         for (first, second) in [(world.amqp, world.gateway), (world.gateway, world.http)] {
@@ -423,7 +427,7 @@ fn what_is_spoken_has_the_bounds_of_its_listener() {
             assert!(matches!(other.hear().unwrap().0, Performative::Attach(_)));
         }
         world.stop().await;
-        // An idle connection of HTTP makes room for the next, whichever way it came.
+        // An idle HTTP connection is closed for the next one, at whichever port each arrived.
         for (first, second) in [(0, 1), (1, 2), (2, 0)] {
             let world = World::start(|settings| settings.http.connection_count_max = 1).await;
             let ports = [world.gateway, world.amqp, world.http];
@@ -439,7 +443,8 @@ fn what_is_spoken_has_the_bounds_of_its_listener() {
     });
 }
 
-/// LIS-03: who does not say what it speaks is closed in time, and the oldest such when there are many.
+/// LIS-03: a client that does not identify its protocol is closed in time, and the oldest such
+/// client earlier if there are many.
 #[test]
 fn silence_is_ended() {
     let _alone = MANY_SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -475,9 +480,10 @@ fn silence_is_ended() {
     });
 }
 
-/// LIS-02: whatever has come by the gateway, a further one is heard there and has the rules of what it speaks. Here all sockets of AMQP are
-/// taken, of which that makes room which has waited longest to say who it is; with those that are silent there are 256 more than
-/// there may be connections.
+/// LIS-02: although many connections came through the gateway, another one is accepted there and
+/// gets the rules of its protocol. Here all AMQP sockets are taken, and the client that has been
+/// unidentified for the longest time is closed. Silent clients may have 256 connections more than
+/// the limit.
 #[test]
 fn a_transport_decides_who_makes_room_behind_the_gateway() {
     let _alone = MANY_SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -486,7 +492,7 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
             settings.http.connection_count_max = 1;
             settings.websocket.connection_count_max = 1;
             settings.amqp.connection_count_max = 1;
-            // What is silent stays for as long as the test lasts.
+            // Silent clients stay for the whole test.
             settings.opening_timeout = 2 * TEST_TIME_MAX;
             settings.amqp.opening_timeout = 2 * TEST_TIME_MAX;
         })
@@ -502,7 +508,7 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
             assert_eq!(&heard, HEADER);
             stream
         };
-        // One place, and 16 more sockets.
+        // One connection, and 16 more sockets.
         let mut strangers = Vec::new();
         for _ in 0..16 {
             strangers.push(open().await);
@@ -523,8 +529,8 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
     });
 }
 
-/// LIS-02: a client at a port for everything has the time of its protocol to end when the broker stops: the broker
-/// announces the stop, and a message that the client holds can still be completed.
+/// LIS-02: a client at a shared port gets the time of its protocol to end when the broker stops:
+/// the broker announces the stop, and the client can still complete a message under lock.
 #[test]
 fn a_stop_gives_clients_at_a_shared_port_their_time() {
     run(async {
@@ -571,7 +577,7 @@ fn a_stop_gives_clients_at_a_shared_port_their_time() {
     });
 }
 
-/// Reads until a text was heard after all that was heard before.
+/// Reads until a text appears after everything read before.
 async fn until_heard(stream: &mut TcpStream, heard: &mut Vec<u8>, wanted: &str) {
     heard.clear();
     while !String::from_utf8_lossy(heard).contains(wanted) {
@@ -580,8 +586,8 @@ async fn until_heard(stream: &mut TcpStream, heard: &mut Vec<u8>, wanted: &str) 
     }
 }
 
-/// LIS-06: the port of HTTP serves a client that begins as AMQP, whichever way its bytes arrive, and its connection ends in order
-/// when the broker stops. Without AMQP it is answered as no HTTP.
+/// LIS-06: the HTTP port serves a client that begins with AMQP, however its bytes are split, and
+/// its connection ends in order when the broker stops. Without AMQP the client gets an HTTP error.
 #[test]
 fn the_port_of_http_serves_amqp() {
     run(async {
@@ -622,7 +628,7 @@ fn the_port_of_http_serves_amqp() {
     });
 }
 
-/// LIS-01: a gateway, or a port of AMQP that is shared, is a way into transports that are there.
+/// LIS-01: a gateway, or a shared AMQP port, requires at least one transport.
 #[test]
 fn a_gateway_without_transports_does_not_start() {
     run(async {
@@ -651,7 +657,7 @@ fn a_gateway_without_transports_does_not_start() {
     });
 }
 
-/// A row of numbers that is the same in every run.
+/// A sequence of numbers that is the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -663,8 +669,9 @@ impl Random {
     }
 }
 
-/// LIS-01, LIS-02: whatever a connection begins with, random bytes or the beginning of AMQP, TLS, HTTP, an upgrade or a PROXY header with something else
-/// in it, it is answered or ended once its client has said all; and others are served meanwhile.
+/// LIS-01, LIS-02: a connection that begins with random bytes, or with AMQP, TLS, HTTP, an upgrade
+/// or a PROXY header that contains something else, gets an answer or is closed once its client has
+/// sent everything, and other clients are served meanwhile.
 #[test]
 fn whatever_a_connection_begins_with_is_answered_or_ended() {
     run(async {
@@ -707,7 +714,7 @@ fn whatever_a_connection_begins_with_is_answered_or_ended() {
             }
             let mut stream = connect(ports[number % ports.len()]).await;
             open.spawn(async move {
-                // It may be ended before all was said.
+                // The connection may be closed before all bytes are written.
                 stream.write_all(&bytes).await.ok();
                 stream.shutdown().await.ok();
                 let mut answer = Vec::new();

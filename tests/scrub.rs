@@ -1,5 +1,5 @@
-//! Does `peeklock verify` find what is damaged, and `peeklock repair` save what can be saved?
-//! Runs the built program on directories that a broker has written.
+//! `peeklock verify` finds damage, and `peeklock repair` saves everything that is readable. The
+//! tests run the built program on directories of a broker.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A place of its own for one test.
+/// A directory for one test.
 fn place(test: &str) -> PathBuf {
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("scrub").join(test);
     if place.exists() {
@@ -38,7 +38,7 @@ fn run(place: &Path, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// A broker on the directory `data` of a place; killed if the test forgets it.
+/// A broker on the subdirectory `data`; killed when it is dropped.
 struct Server {
     child: Child,
     address: String,
@@ -83,7 +83,7 @@ impl Server {
         (code, body)
     }
 
-    /// Receives and deletes everything.
+    /// Receives and deletes all messages.
     fn drain(&self) -> Vec<String> {
         let mut bodies = Vec::new();
         loop {
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Ends it in order.
+    /// Stops the broker in order.
     fn stop(mut self) {
         let kill = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
         assert!(kill.unwrap().success());
@@ -105,7 +105,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
@@ -115,7 +115,7 @@ fn body(number: usize) -> String {
     format!("order {number:04}, two coffees")
 }
 
-/// A place whose broker took ten messages, gave the first away, and was stopped in order.
+/// A directory whose broker stored ten messages, delivered the first, and was stopped in order.
 fn filled(test: &str) -> PathBuf {
     let place = place(test);
     let server = Server::start(&place);
@@ -142,7 +142,7 @@ fn flip(place: &Path, file: &str, at: usize) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Names and bytes of all files, without the lock file, which says who had it.
+/// Names and bytes of all files except the lock file, whose content differs.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
@@ -179,8 +179,8 @@ fn a_sound_journal_is_sound_and_left_as_it_is() {
     assert!(copies(&place).is_empty());
 }
 
-/// One flipped byte in the content of a message: serve refuses, verify names the message, repair gives
-/// up that one, and the others are there.
+/// One flipped byte in the content of a message: `serve` refuses, `verify` names the message,
+/// `repair` gives up only that message, and the others are served.
 #[test]
 fn a_damaged_message_is_named_given_up_and_the_others_are_served() {
     let place = filled("content");
@@ -199,7 +199,7 @@ fn a_damaged_message_is_named_given_up_and_the_others_are_served() {
     let (code, out, _) = run(&place, &["verify"]);
     assert_eq!(code, 3);
     assert!(out.contains("queue orders (entity 1)\n  lost      message 7\n"), "{out}");
-    // The columns line up.
+    // The columns are aligned.
     let head = out.lines().find(|line| line.starts_with("FILE")).unwrap();
     let row = out.lines().find(|line| line.starts_with("segment-")).unwrap();
     for (name, text) in [("MEANS", "damage"), ("FINDING", "frame ")] {
@@ -235,7 +235,7 @@ fn a_damaged_message_is_named_given_up_and_the_others_are_served() {
     server.stop();
 }
 
-/// A frame whose head is damaged: what was in it can be told by its records.
+/// A frame with a damaged head: its records still identify its messages.
 #[test]
 fn a_damaged_frame_keeps_its_messages() {
     let place = filled("frame");
@@ -288,7 +288,7 @@ fn a_torn_end_is_told_and_is_no_damage() {
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     drop(server);
-    // What the process might have been writing when it was killed: a frame that follows the last.
+    // A frame after the last one, which the process might have been writing when it was killed.
     let path = place.join(FIRST);
     let mut bytes = std::fs::read(&path).unwrap();
     let last = bytes.windows(4).rposition(|window| window == b"PKf1").unwrap();
@@ -308,7 +308,7 @@ fn a_torn_end_is_told_and_is_no_damage() {
     server.stop();
 }
 
-/// Restarts begin new segments; one in the middle goes missing.
+/// Each restart begins a new segment. One in the middle is removed.
 #[test]
 fn a_missing_segment_needs_a_decision() {
     let place = filled("missing");
@@ -354,12 +354,12 @@ fn where_every_segment_is_gone_nothing_is_promised() {
     assert!(log.contains("restore them from a backup"), "{log}");
 }
 
-/// A sealed segment gets a side file; damage to it costs nothing.
+/// A sealed segment has a side file, whose damage loses no data.
 #[test]
 fn a_damaged_side_file_is_harmless() {
     let place = filled("side");
     let server = Server::start(&place);
-    // The side file of the first segment is there when the broker has stopped, or is being made.
+    // The side file of the first segment exists or is being written when the broker has stopped.
     assert_eq!(server.ask("POST", "/orders/messages", &body(11)).0, 201);
     server.stop();
     let side = place.join("data/segment-0000000001.idx");

@@ -1,5 +1,6 @@
-//! Unknown clients of a broker process: the log names refused hosts and origins (SEC-23), clients behind a proxy count as
-//! remote (LIS-04), and the broker keeps the open files that it needs, however many clients connect.
+//! Unknown clients of a broker process: the log names refused hosts and origins (SEC-23), clients
+//! behind a proxy count as remote (LIS-04), and the broker keeps the open files that it needs,
+//! however many clients connect.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[path = "support/amqp.rs"]
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 use peeklock_amqp::client::link;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Requests of one page, at once.
+/// Number of concurrent requests of one web page.
 const REQUESTS: usize = 20;
 const LISTENERS: [&str; 4] = ["http", "websocket", "amqp", "gateway"];
-/// Where AMQP is spoken over WebSocket.
+/// Path of AMQP over WebSocket.
 const AMQP_PATH: &str = "/$servicebus/websocket";
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
@@ -26,12 +27,12 @@ const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocke
 /// A broker as a process, with all its listeners.
 struct Broker {
     process: Child,
-    /// Where they are, in the order of `LISTENERS`.
+    /// Their addresses, in the order of `LISTENERS`.
     addresses: [String; 4],
 }
 
 impl Broker {
-    /// One that may have so many files open, if that is said.
+    /// Starts a broker, with a limit of open files if one is given.
     fn start(files_max: Option<u64>, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
         let program = env!("CARGO_BIN_EXE_peeklock");
         let mut command = match files_max {
@@ -77,13 +78,13 @@ impl Broker {
         broker
     }
 
-    /// How many files it has open.
+    /// Number of open files.
     fn files(&self) -> u64 {
         let open = format!("/proc/{}/fd", self.process.id());
         std::fs::read_dir(open).unwrap().count() as u64
     }
 
-    /// Ends it in order; what it has logged.
+    /// Stops the broker in order. Returns its log.
     fn stop(mut self) -> String {
         let kill = Command::new("kill").arg("-TERM").arg(self.process.id().to_string()).status();
         assert!(kill.unwrap().success());
@@ -101,8 +102,8 @@ impl Drop for Broker {
     }
 }
 
-/// SEC-23: over each transport a refused Origin is told in the log, with the peer and the setting that it is missing from,
-/// and not once for each request.
+/// SEC-23: over each transport the log names a refused Origin, with the peer and the setting that
+/// lacks it, but not once for each request.
 #[test]
 fn a_refused_origin_is_in_the_log() {
     let broker = Broker::start(None, &["--ephemeral"], &[]);
@@ -122,7 +123,7 @@ fn a_refused_origin_is_in_the_log() {
     let log = broker.stop();
     for (transport, address) in LISTENERS.iter().zip(&addresses).take(asked.len()) {
         let setting = format!("{transport}.allowed_origins");
-        // That somebody was refused at all is a line of its own (SEC-22), which does not tell the Origin.
+        // The refusal itself has a separate log line (SEC-22), which does not name the Origin.
         let told = |line: &&str| line.contains(&setting) && line.contains("http://page.example");
         let lines: Vec<&str> = log.lines().filter(told).collect();
         assert!(
@@ -141,13 +142,13 @@ fn a_refused_origin_is_in_the_log() {
     }
 }
 
-/// SEC-22: the log names the address of each client that is refused for its Origin, for HTTP requests and for upgrades, at
-/// the port of each listener and at the gateway.
+/// SEC-22: the log names the address of each client that is refused because of its Origin, for HTTP
+/// requests and upgrades, at the port of each listener and at the gateway.
 #[test]
 fn who_is_refused_for_his_origin_is_in_the_log_with_his_address() {
     let broker = Broker::start(None, &["--ephemeral"], &[]);
     let [http, websocket, amqp, gateway] = &broker.addresses;
-    // Fewer than there are lines of one cause in a while.
+    // Fewer requests than the rate limit of log lines with one cause.
     let asked = [(http, "/health", ""), (websocket, "/", UPGRADE), (amqp, AMQP_PATH, UPGRADE)];
     let by_gateway = asked.map(|(_, path, more)| (gateway, path, more));
     let mut told = Vec::new();
@@ -171,7 +172,7 @@ fn who_is_refused_for_his_origin_is_in_the_log_with_his_address() {
     }
 }
 
-/// Settings that need few files, nearly all for sockets.
+/// Settings with few files, nearly all of which are sockets.
 const FEW: [(&str, &str); 11] = [
     ("HTTP__CONNECTION_COUNT_MAX", "100"),
     ("WEBSOCKET__CONNECTION_COUNT_MAX", "100"),
@@ -187,15 +188,15 @@ const FEW: [(&str, &str); 11] = [
 ];
 /// Sockets and other open files of this test.
 const OWN_FILES: u64 = 4_096;
-/// Sockets by way of the gateway: more than it takes.
+/// Sockets at the gateway: more than it accepts.
 const BY_GATEWAY: usize = 700;
-/// At the ports of the transports: more than any has.
+/// Sockets at each port of a transport: more than any accepts.
 const STRAIGHT: usize = 300;
-/// How long they stay: no longer than anything that they wait for.
+/// Duration for which they stay: not longer than any timeout.
 const STAY: Duration = Duration::from_secs(3);
 
-/// With the number of files that the broker asks for, it has some left for its journal while clients connect to all
-/// listeners and send nothing, half a request, or a request that has to wait.
+/// With the number of files that the broker requests, it has some left for its journal while
+/// clients connect to all listeners and send nothing, half a request, or a request that must wait.
 #[test]
 fn strangers_leave_the_files_that_are_needed() {
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -218,13 +219,13 @@ fn strangers_leave_the_files_that_are_needed() {
     let web = upgrade("/", "peeklock.v1.json");
     let over_web = upgrade("/$servicebus/websocket", "amqp");
     let header = b"AMQP\0\x01\0\0";
-    // With a connection that is open, and has a place.
+    // Followed by an open, with which the connection counts as one of AMQP.
     let opened = [&header[..], b"\0\0\0\x11\x02\0\0\0\0\x53\x10\xc0\x04\x01\xa1\x01c"].concat();
     let begins: [&[u8]; 5] = [b"", header, get.as_bytes(), web.as_bytes(), over_web.as_bytes()];
     let mut strangers = Vec::new();
     let mut most = 0;
     let mut come = |address: &str, says: &[u8]| {
-        // What is not accepted waits in the system, as far as that has room.
+        // Connections that are not accepted wait in the system's backlog.
         let address = address.parse().unwrap();
         if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(20)) {
             stream.write_all(says).ok();
@@ -254,11 +255,11 @@ fn strangers_leave_the_files_that_are_needed() {
     std::fs::remove_dir_all(directory).ok();
     assert!(!log.contains("files_needed") && !log.contains("no file can be opened"), "{log}");
     assert!(most < needed, "{most} files were open of {needed}");
-    // Some are gone before the last have come, where the machine has more to do.
+    // On a busy machine some are closed before the last have connected.
     assert!(most > needed / 3, "{most} files of {needed}: they were not many");
 }
 
-/// Whether it was asked with success: 1, or 0.
+/// 1 if the request succeeded, otherwise 0.
 fn ask(address: &str, method: &str, target: &str, body: &str) -> usize {
     let Ok(mut stream) = TcpStream::connect(address) else { return 0 };
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -272,30 +273,30 @@ fn ask(address: &str, method: &str, target: &str, body: &str) -> usize {
     usize::from(asked.is_ok() && &answer == b"HTTP/1.1 201")
 }
 
-/// What who has shown nothing is told, when he asks for a queue that is not there.
+/// Answer to an anonymous client that asks for an absent queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     NotThere,
     Refused,
 }
 
-/// Asks on a connection to a host.
+/// Sends that request on a connection to a host.
 type Ask = fn(TcpStream, &str) -> Told;
 
-/// LIS-04, SEC-17: at the port of AMQP anonymous access is for this machine, and nobody is on it who comes by a proxy; a connection
-/// of a proxy without a header is closed.
+/// LIS-04, SEC-17: at the AMQP port anonymous access is limited to this machine, and a client
+/// behind a proxy never counts as on this machine. A proxy's connection without a header is closed.
 #[test]
 fn over_amqp_nobody_is_on_this_machine_by_a_proxy() {
     nobody_is_on_this_machine_by_a_proxy("amqp", &[over_amqp]);
 }
 
-/// LIS-04, SEC-17: the same at the port of WebSocket.
+/// LIS-04, SEC-17: the same at the WebSocket port.
 #[test]
 fn over_websocket_nobody_is_on_this_machine_by_a_proxy() {
     nobody_is_on_this_machine_by_a_proxy("websocket", &[over_websocket]);
 }
 
-/// LIS-04, SEC-17: the same at the gateway, whatever is spoken there.
+/// LIS-04, SEC-17: the same at the gateway for every protocol.
 #[test]
 fn by_the_gateway_nobody_is_on_this_machine_by_a_proxy() {
     nobody_is_on_this_machine_by_a_proxy("gateway", &[over_amqp, over_websocket, over_http]);
@@ -318,7 +319,7 @@ fn nobody_is_on_this_machine_by_a_proxy(listener: &str, asks: &[Ask]) {
     }
     for begin in [&b"AMQP\x03\x01\0\0AMQP\0\x01\0\0"[..], b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"] {
         let mut stream = connect(&proxied.addresses[place]);
-        // It may be closed before all is said.
+        // The connection may be closed before all bytes are written.
         stream.write_all(begin).ok();
         let is_closed = match stream.read(&mut [0]) {
             Ok(count) => count == 0,
@@ -334,7 +335,7 @@ fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// The header of a proxy that speaks for a client at this address.
+/// Header of a proxy for a client with this address.
 fn header_of(client: [u8; 4]) -> Vec<u8> {
     let begin = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c";
     [&begin[..], &client, &[127, 0, 0, 1, 0x12, 0x34, 0, 80]].concat()
@@ -363,7 +364,7 @@ fn over_http(mut stream: TcpStream, host: &str) -> Told {
     told(&hear(&mut stream, "\r\n\r\n"), ["HTTP/1.1 404 ", "HTTP/1.1 401 "])
 }
 
-/// Which of these words an answer has.
+/// The answer, by the word that it contains.
 fn told(answer: &str, [not_there, refused]: [&str; 2]) -> Told {
     match (answer.contains(not_there), answer.contains(refused)) {
         (true, false) => Told::NotThere,
@@ -372,7 +373,7 @@ fn told(answer: &str, [not_there, refused]: [&str; 2]) -> Told {
     }
 }
 
-/// What is said up to this word, and behind it as far as it came with it.
+/// Reads until this word. Returns all bytes read.
 fn hear(stream: &mut TcpStream, word: &str) -> String {
     let mut heard = Vec::new();
     loop {
@@ -387,7 +388,7 @@ fn hear(stream: &mut TcpStream, word: &str) -> String {
     }
 }
 
-/// Says a text in one frame, masked with zeros.
+/// Sends a text in one frame, masked with zeros.
 fn say_frame(stream: &mut TcpStream, text: &str) {
     let bytes = u8::try_from(text.len()).unwrap();
     let frame = [&[0x81, 0x80 | bytes, 0, 0, 0, 0][..], text.as_bytes()].concat();

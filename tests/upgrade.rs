@@ -1,4 +1,4 @@
-//! Does the program open what version 0.1 has left behind?
+//! The program opens a data directory of version 0.1.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,11 +12,11 @@ use std::process::Command;
 use serde_json::Value;
 use served::Served;
 
-/// The size of a segment with which the directory was made. The zeros at its end are not kept among the tests.
+/// Segment size of that directory. The zeros at its end are not stored in the repository.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// A directory as version 0.1 left it, after a stop in order: a queue, a message that was abandoned once, one deferred, one
-/// dead-lettered, one scheduled for 2099; and one that was completed.
+/// A directory of version 0.1 after an orderly stop: a queue, a message that was abandoned once,
+/// one deferred, one dead-lettered, one scheduled for 2099, and one that was completed.
 fn directory() -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("version-0.1");
     fs::remove_dir_all(&directory).ok();
@@ -36,7 +36,7 @@ fn told(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Number, body and state of all messages of a queue.
+/// Number, body and state of all messages in a queue.
 fn peeked(url: &str, queue: &str) -> Vec<(u64, String, String)> {
     let lines = told(&["peek", queue, "--all", "--output", "ndjson", "--url", url]);
     let messages = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -46,7 +46,8 @@ fn peeked(url: &str, queue: &str) -> Vec<(u64, String, String)> {
         .collect()
 }
 
-/// MSG-12, SET-35, DLQ-01: all that version 0.1 has stored is there, and goes on; also when it was opened before.
+/// MSG-12, SET-35, DLQ-01: all data that version 0.1 stored is there and usable, also when the
+/// directory is opened again.
 #[test]
 fn a_data_directory_of_version_0_1_is_opened() {
     let directory = directory();

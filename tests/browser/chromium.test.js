@@ -29,7 +29,7 @@ before(async () => {
 
 after(() => browser?.close());
 
-/** A page of a new profile; the test fails if it complains. */
+/** A page of a new profile. The test fails if the console shows an error. */
 async function opened(t, path = "/", { allowed = /^$/, ...options } = {}) {
   const context = await browser.newContext(options);
   const tab = await context.newPage();
@@ -64,7 +64,7 @@ const count = (tab, name, wanted) =>
 test("the client works in the browser as it does in Node", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
-  // Any file of the same origin will do; for one without an icon, the browser asks in vain.
+  // Any file of the same origin works. Without an icon the browser's request for one fails.
   const tab = await opened(t, "/style.css", { allowed: /404/ });
   const said = await tab.evaluate(
     async ([url, path]) => {
@@ -88,7 +88,7 @@ test("the client works in the browser as it does in Node", async (t) => {
       const { runtime } = await connection.queues.get(path);
       const { WebSocket } = globalThis;
       const closes = new Promise((resolve) => {
-        // How the socket ended is the browser's to say.
+        // The browser determines how the socket ended.
         const { close } = WebSocket.prototype;
         WebSocket.prototype.close = function (code) {
           this.addEventListener("close", ({ wasClean, code }) => resolve([wasClean, code]));
@@ -162,7 +162,7 @@ test("whatever a message says is text", async (t) => {
   await tab.click('[aria-label="Dead-letter message 1"]');
   await tab.click("#tab-dead");
   await cards("dead").waitFor();
-  // A refusal that names what the user has typed is text as well.
+  // A refusal that contains the user's input is shown as text as well.
   await tab.click("summary");
   await tab.fill("#path", evil);
   await tab.click("#create button");
@@ -198,7 +198,7 @@ test("everything can be done with the keyboard", async (t) => {
   assert.equal(await tab.evaluate("document.activeElement.id"), "tab-deferred");
   assert.equal(await tab.locator("#panel-live").isHidden(), true);
   await tab.keyboard.press("ArrowLeft");
-  // Through the tools to the first message.
+  // Three steps through the controls to the first message.
   for (const step of ["receiving", "limit", "renew"]) {
     await tab.keyboard.press("Tab");
     assert.equal(await tab.evaluate("document.activeElement.id"), step);
@@ -220,7 +220,7 @@ test("a socket that is cut is made anew, and what is in hand stays in hand", asy
   const proxy = await Proxy.open(t);
   const path = await queue(connection);
   await connection.sender(path).sendBatch(["one", "two", "three"]);
-  // The proxy is no address that the page's policy knows.
+  // The page's policy does not allow the address of the proxy.
   const tab = await opened(t, "/style.css", { bypassCSP: true, allowed: /WebSocket|404/ });
   await tab.route("**/broker.json", (route) => route.fulfill({ json: { url: proxy.url } }));
   await tab.goto(`${page}/?queue=${encodeURIComponent(path)}`);

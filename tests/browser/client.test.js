@@ -101,7 +101,7 @@ test("an abandoned message comes again and counts, a released one does not count
   assert.deepEqual(counts, [1, 2, 2, 3]);
 });
 
-// RTY-01, RTY-26: of each way to say it, without waiting for it.
+// RTY-01, RTY-26: each way to give the delay, without waiting for its end.
 test("an abandoned message waits as long as it says", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
@@ -132,7 +132,7 @@ test("a lock is renewed, and one that has ended is not", async (t) => {
   const receiver = connection.receiver(path);
   const [message] = await receiver.receive();
   const until = message.lockedUntilUtc;
-  // Nobody else gets it; meanwhile the broker's clock goes on.
+  // The message stays locked, and the broker's clock advances meanwhile.
   assert.deepEqual(await receiver.receive({ waitSeconds: 0.05 }), []);
   assert.ok((await message.renew()) > until);
   assert.ok(message.lockedUntilUtc > until);
@@ -218,7 +218,7 @@ test("bodies and properties come back as they were sent", async (t) => {
   assert.equal(text.lockToken, undefined);
   await assert.rejects(text.complete(), refused("InvalidOperation"));
 
-  // A message that was received goes on as it was, with the exact types of its properties.
+  // A received message is sent on unchanged, with the exact types of its properties.
   await sender.send(text);
   const [forwarded] = await receiver.receive();
   assert.deepEqual(forwarded.applicationProperties, text.applicationProperties);
@@ -252,7 +252,8 @@ test("a refusal is a typed error with condition, tracking id and whether to retr
   await assert.rejects(connection.queues.create(path), refused("EntityAlreadyExists"));
   assert.equal(connection.state, "open");
 
-  // A path that comes into being can be used by the same link, and so can one that is made anew.
+  // A path that is created later can be used by the same link, also after it was deleted and
+  // created again.
   await connection.queues.create(nothing);
   assert.equal(await nowhere.send("x"), 1);
   await connection.queues.delete(nothing);
@@ -276,7 +277,7 @@ test("each message of a settlement is settled by itself", async (t) => {
     }
   }
   await messages[2].complete();
-  // Over another receiver the lock tokens serve.
+  // Over another receiver the lock tokens are used.
   const [other] = await connection.receiver(path).settle([messages[4]], "complete");
   assert.equal(other, undefined);
   const outcomes = await receiver.settle(messages, "complete");
@@ -295,7 +296,7 @@ test("nothing is locked before it is wanted, and not more than prefetch says", a
     const messages = receiver.messages();
     const { value: first } = await messages.next();
     assert.equal(first.text, "m0");
-    // The queue is asked over the same connection, whose requests wait for the credit before them.
+    // The request uses the same connection, where requests wait for the credit before them.
     if (prefetch > 0) {
       await receiver.peek();
     }
@@ -303,7 +304,8 @@ test("nothing is locked before it is wanted, and not more than prefetch says", a
     assert.equal(others.length, left, `prefetch ${prefetch}`);
     await first.release();
     await connection.receiver(path).settle(others, "release");
-    // What nobody has seen goes back uncounted when the loop ends; a later request of the link waits for it.
+    // When the loop ends, unseen messages are released without a counted delivery. A later request
+    // of the link waits for that.
     await messages.return();
     await receiver.peek();
     const back = await drained(connection.receiver(path));
@@ -429,7 +431,7 @@ test("sends are pipelined, numbered in their order, and bounded", async (t) => {
   assert.equal(await connection.receiver(path).purge(), 504);
 
   const small = await connected(t, { requestCountMax: 5, bufferSizeMax: 1000 });
-  // Those that wait for their turn count as well.
+  // Waiting sends count as well.
   const bounded = small.sender(path, { inFlightMax: 1 });
   const results = await Promise.allSettled(Array.from({ length: 9 }, () => bounded.send("x")));
   const busy = results.filter(({ reason }) => reason?.condition === "ServerBusy" && reason.retryable);
@@ -596,7 +598,8 @@ test("a receiver is told when its queue delivers no more, and goes on when it do
   assert.equal(anew.value.text, "anew");
 });
 
-// SET-32, RCV-26: each queue has fewer messages than credit, so the broker could deliver released messages again.
+// SET-32, RCV-26: each queue has fewer messages than credit, so the broker could deliver released
+// messages again.
 test("a loop that is left before an orderly close leaves no message locked", async (t) => {
   const watch = await connected(t);
   for (let round = 0; round < 30; round += 1) {

@@ -1,4 +1,5 @@
-// Opens a page in a headless Chromium and prints its text after each change, until it is killed: `look.mjs URL`.
+// Opens a page in a headless Chromium and prints its text after each change, until it is killed:
+// `look.mjs URL`.
 
 import { execFileSync } from "node:child_process";
 import { chromium } from "playwright-core";

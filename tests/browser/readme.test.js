@@ -1,4 +1,4 @@
-// The programs of the client's README run as they stand there.
+// The programs of the client's README run unchanged.
 
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -11,7 +11,7 @@ const readme = await readFile(new URL("../../transports/websocket/js/README.md",
 test("the programs of the README run", async (t) => {
   const programs = [...readme.matchAll(/^```js\n([^]*?)^```/gm)].map(([, program]) => program);
   assert.equal(programs.length, 7);
-  // Where the packages are found that they import.
+  // A folder in which their imports resolve.
   const folder = await mkdtemp(new URL("node_modules/.readme-", import.meta.url).pathname);
   t.after(() => rm(folder, { recursive: true }));
   const lines = [];

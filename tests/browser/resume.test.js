@@ -1,4 +1,4 @@
-// A connection that goes on over another socket: nothing is lost, nothing is doubled.
+// A connection that resumes over another socket loses and doubles nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,8 @@ const texts = (count) => Array.from({ length: count }, (_, place) => `m${place}`
 // SET-21, SND-01, RCV-24: cut while sending and receiving, also in the middle of frames.
 test("a connection that is cut again and again loses and doubles nothing", async (t) => {
   const proxy = await Proxy.open(t);
-  // From the handshake on (about 400 bytes) to some deliveries further, at uneven places.
+  // Limits from the handshake (about 400 bytes) to several deliveries later, at irregular
+  // positions.
   proxy.limits = [900, 1500, 2222, 350, 3001, 5003, 1201, 8009, 4099, 12_007, 20_011, 15_013, 30_011, Infinity];
   const cuts = proxy.limits.length;
   const connection = await connected(t, { reconnectMs: 5, reconnectMaxMs: 20 }, proxy.url);
@@ -68,7 +69,7 @@ test("locks outlive the socket, and what was asked for is answered over the next
   assert.equal(connection.session, 1);
 });
 
-// SET-21, SET-31, ERR-06: the end of a connection that was not asked to be resumed.
+// SET-21, SET-31, ERR-06: the end of a connection that did not ask for resumption.
 test("without resumption a new session begins: locks are gone, links are attached again", async (t) => {
   const proxy = await Proxy.open(t);
   const connection = await connected(t, { graceSeconds: 0, reconnectMs: 5 }, proxy.url);
@@ -95,7 +96,7 @@ test("without resumption a new session begins: locks are gone, links are attache
   assert.equal(await sender.send("three"), 3);
 });
 
-// SET-21: the second socket takes over, the first does not come back.
+// SET-21: the second socket takes over, and the first does not reconnect.
 test("a close code that means no ends the connection", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);

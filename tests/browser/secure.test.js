@@ -1,4 +1,4 @@
-// TLS and connection strings: a broker that lets nobody in without a token, and whose authority Node was told of.
+// TLS and connection strings: a broker that requires a token, and whose authority Node trusts.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -16,7 +16,7 @@ async function connected(t, text, options = {}) {
   return connection;
 }
 
-/** Sockets that tell the tokens that they are to show. */
+/** Sockets that report the tokens that they send. */
 function listening(told) {
   return class extends WebSocket {
     send(text) {
@@ -31,7 +31,8 @@ function listening(told) {
   };
 }
 
-// TLS-06, TLS-07, SEC-20, SEC-21: a connection string is all that a client needs, over TLS and for its entity alone.
+// TLS-06, TLS-07, SEC-20, SEC-21: a client needs only a connection string, over TLS and for its
+// entity.
 test("a connection string says where, who and for what", async (t) => {
   assert.match(new ConnectionString(string).url, /^wss:/);
   const connection = await connected(t, string);
@@ -50,7 +51,7 @@ test("a connection string says where, who and for what", async (t) => {
   await assert.rejects(only.acceptSession("other", "a"), refused);
 });
 
-// TLS-08: a token is renewed before it ends, and what is open goes on.
+// TLS-08: a token is renewed before it expires, and open links continue.
 test("tokens are renewed before they end", async (t) => {
   const ends = [];
   let third;
@@ -79,7 +80,7 @@ test("tokens are renewed before they end", async (t) => {
   assert.deepEqual(problems, []);
 });
 
-// TLS-08: a function that gives tokens is asked again before its token ends.
+// TLS-08: a function that provides tokens is called again before its token expires.
 test("a function is asked for another token", async (t) => {
   const signer = new ConnectionString(string);
   let count = 0;
@@ -99,7 +100,7 @@ test("a function is asked for another token", async (t) => {
   await connection.queues.list();
 });
 
-// TLS-06: an authority that nobody was told of is not trusted, and the way out is told.
+// TLS-06: an unknown authority is not trusted, and the error names the remedy.
 test("who is not trusted is refused with the way out", async () => {
   const script = `
     import WebSocket from "ws";
@@ -115,7 +116,7 @@ test("who is not trusted is refused with the way out", async () => {
   });
 });
 
-// SEC-18, SEC-19, SEC-22: what is wrong with a connection string is named, and no secret of it.
+// SEC-18, SEC-19, SEC-22: the error names the fault in a connection string, and never a secret.
 test("a connection string that is none is refused", () => {
   const key = "SharedAccessKeyName=a;SharedAccessKey=hidden";
   for (const [text, word] of [

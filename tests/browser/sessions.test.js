@@ -53,12 +53,12 @@ test("messages of a session come in order, and an abandoned one comes next", asy
       break;
     }
   }
-  // What was taken ahead was locked before it was known what becomes of those in front of it.
+  // Prefetched messages were locked before earlier ones were settled.
   assert.deepEqual([...seen].sort(), ["1", "2", "2", "3"]);
   assert.equal((await connection.queues.get(path)).runtime.totalMessageCount, 0);
 });
 
-// SES-24, SES-25, SES-31: state, and what a close gives back.
+// SES-24, SES-25, SES-31: state, and the messages that a close releases.
 test("the state and what is not settled are for the next holder", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection, bySession);
@@ -82,7 +82,7 @@ test("the state and what is not settled are for the next holder", async (t) => {
   await again.complete();
 });
 
-// SES-08: one that is ended holds nothing, whatever was granted meanwhile.
+// SES-08: a cancelled accept holds nothing, even if a session was granted meanwhile.
 test("an accept that waits is ended by its signal, or by the end of the connection", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection, bySession);
@@ -101,7 +101,7 @@ test("an accept that waits is ended by its signal, or by the end of the connecti
   assert.equal((await session.receive())[0].text, "1");
 });
 
-// SES-34: request and reply over one queue of replies.
+// SES-34: request and reply over one reply queue.
 test("each requester gets its own replies", async (t) => {
   const connection = await connected(t);
   const requests = await queue(connection);
@@ -121,7 +121,7 @@ test("each requester gets its own replies", async (t) => {
   assert.deepEqual(await Promise.all([ask("one"), ask("two")]), [["one!", "id one"], ["two!", "id two"]]);
 });
 
-// SET-21, SES-13: a session is held over a resumption, and lost with a connection that begins anew.
+// SET-21, SES-13: a session is held over a resumption, and lost when a new connection begins.
 test("a session outlives the socket, and not the connection", async (t) => {
   const proxy = await Proxy.open(t);
   const watch = await connected(t);

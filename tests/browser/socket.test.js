@@ -1,4 +1,4 @@
-// What the client does when the other side does not do what it should: a server in the test says it.
+// The client against a server in the test that violates the protocol.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -22,7 +22,7 @@ const welcome = {
   unsettledCountMax: 8192,
 };
 
-/** A broker that says welcome, and what `answer` says to each request after it. */
+/** A broker that sends a welcome, and answers each later request with `answer`. */
 async function server(t, answer = () => ({ done: {} }), more = {}) {
   const server = new WebSocketServer({ host: "127.0.0.1", port: 0, handleProtocols: () => "peeklock.v1.json" });
   atEnd(t, () => server.close());
@@ -159,7 +159,7 @@ test("a sender has exactly as many requests under way as it may", async (t) => {
   const answer = async (place) => {
     const items = [{ id: held[place].id, accepted: { sequenceNumbers: [[place + 1, 1]] } }];
     broker.sockets[0].send(JSON.stringify({ seen: broker.frames.length, items }));
-    // Whatever follows has come before the answer to this.
+    // All earlier frames were processed when this is answered.
     await connection.queues.list().catch(() => {});
   };
   await connection.queues.list().catch(() => {});
@@ -195,12 +195,12 @@ test("heartbeats are sent, and a broker that falls silent is given up", async (t
   const closed = once(broker.sockets[0], "close");
   const { reason } = await inState(connection, "lost");
   assert.match(reason, /nothing arrived/);
-  // A 1000 would have ended what is to go on.
+  // Code 1000 would have ended the connection that must continue.
   assert.equal((await closed)[0], 4000);
   assert.deepEqual(await heard, { heartbeat: {} });
 });
 
-// SET-17: the broker of this test gives short locks, and counts how often it is asked for more.
+// SET-17: the broker of this test grants short locks and counts renewals.
 test("the lock of a message is renewed while its handler runs, and not after", async (t) => {
   let left = 3;
   let finish;
@@ -260,7 +260,7 @@ test("a connection that is closed while it is made anew leaves no socket", async
   const broker = await server(t);
   const connection = await connected(t, { reconnectMs: 1 }, broker.url);
   const lost = inState(connection, "lost");
-  // The next one is accepted, and nobody says welcome.
+  // The next connection is accepted, but gets no welcome.
   broker.removeAllListeners("connection");
   const again = once(broker, "connection");
   broker.sockets[0].terminate();
@@ -271,7 +271,8 @@ test("a connection that is closed while it is made anew leaves no socket", async
   await closed;
 });
 
-// SET-32: the deliveries of this test arrive while the receiver closes, before the answer that it waits for.
+// SET-32: the deliveries of this test arrive while the receiver closes, before the answer that it
+// waits for.
 test("a receiver that closes releases deliveries that are still on their way", async (t) => {
   for (const close of [({ receiver }) => receiver.close(), ({ connection }) => connection.close()]) {
     const until = new Date(Date.now() + 60_000).toISOString();
@@ -313,7 +314,7 @@ test("a receiver that closes releases deliveries that are still on their way", a
   }
 });
 
-// TXN-06: the broker says that it took too long; what is asked of it afterwards is refused here.
+// TXN-06: the broker reports a timeout, and the client refuses later operations itself.
 test("a transaction that timed out is over", async (t) => {
   const error = {
     condition: "TransactionTimedOut",

@@ -1,5 +1,5 @@
-// What the tests of the client share: the broker that tests/browser.rs has started, and a proxy that
-// cuts connections.
+// Shared parts of the client's tests: the broker that tests/browser.rs has started, and a proxy
+// that cuts connections.
 
 import { once } from "node:events";
 import { connect as connectTo, createServer } from "node:net";
@@ -14,7 +14,7 @@ if (!url) {
 
 const ends = new WeakMap();
 
-/** Does something when a test has ended, the last thing first. */
+/** Registers an action for the end of a test. The last one runs first. */
 export function atEnd(test, action) {
   if (!ends.has(test)) {
     ends.set(test, []);
@@ -35,7 +35,7 @@ export function atEnd(test, action) {
   ends.get(test).push(action);
 }
 
-/** A connection that ends with the test. */
+/** A connection that is closed at the end of the test. */
 export async function connected(test, options = {}, to = url) {
   const connection = await connect(to, { WebSocket, ...options });
   atEnd(test, () => connection.close({ seconds: 1 }));
@@ -44,7 +44,7 @@ export async function connected(test, options = {}, to = url) {
 
 let number = 0;
 
-/** A queue of this test alone. */
+/** A new queue for this test. */
 export async function queue(connection, properties = {}) {
   number += 1;
   const path = `browser/${process.pid}/${number}`;
@@ -52,7 +52,7 @@ export async function queue(connection, properties = {}) {
   return path;
 }
 
-/** All that a queue has for a receiver at once. */
+/** Receives all messages available to a receiver. */
 export async function drained(receiver) {
   const messages = [];
   for (;;) {
@@ -76,11 +76,14 @@ export const inState = (connection, wanted) =>
     connection.addEventListener("state", look);
   });
 
-/** A way to the broker that can be cut, also in the middle of a frame. */
+/** A proxy to the broker that can cut connections, also in the middle of a frame. */
 export class Proxy {
   #pairs = new Set();
   #server;
-  /** Bytes in both directions after which the next connections are cut; the last one is for all after it. */
+  /**
+   * Bytes in both directions after which successive connections are cut. The last limit applies to
+   * all further ones.
+   */
   limits = [Infinity];
   connections = 0;
 
@@ -126,7 +129,7 @@ export class Proxy {
     pass(far, near);
   }
 
-  /** Cuts what is connected. */
+  /** Cuts all connections. */
   cut() {
     for (const { near, far } of this.#pairs) {
       near.destroy();

@@ -36,7 +36,7 @@ test("every operation takes effect at the commit and not before", async (t) => {
   assert.equal(complete.settled, undefined);
   const until = renew.lockedUntilUtc;
   const { parts, sequenceNumbers } = await transaction.commit();
-  // The scheduled message has had its number before the commit.
+  // The scheduled message gets its number before the commit.
   assert.deepEqual(sequenceNumbers, [7, 8, 9, 6]);
   assert.deepEqual(parts.map(({ sequenceNumbers }) => sequenceNumbers.length), [0, 0, 0, 0, 0, 1, 2, 1]);
   assert.deepEqual(parts[4].lockedUntilUtc, renew.lockedUntilUtc);
@@ -120,7 +120,8 @@ test("after a rollback messages are locked as before and nothing was sent", asyn
   assert.equal(await active(connection, path), 0);
 });
 
-// TXN-05, TXN-07: what is refused is left out; what cannot be done at the commit undoes all of it.
+// TXN-05, TXN-07: a refused operation is left out; an operation that fails at the commit undoes
+// everything.
 test("an operation that is refused is left out, and a commit that fails does nothing", async (t) => {
   const connection = await connected(t);
   const { path, sender, messages } = await held(connection, "a", "b");
@@ -142,7 +143,8 @@ test("an operation that is refused is left out, and a commit that fails does not
   assert.equal(await active(connection, path), 2);
 });
 
-// TXN-07: operations and commit in one frame; one that is refused meanwhile takes the commit with it.
+// TXN-07: operations and commit in one frame. An operation that is refused meanwhile fails the
+// commit.
 test("operations need not be awaited before the commit", async (t) => {
   const connection = await connected(t);
   const { path, sender, messages } = await held(connection, "a", "b");
@@ -199,7 +201,7 @@ test("a dead letter is mended as one", async (t) => {
   assert.deepEqual([activeMessageCount, deadLetterMessageCount], [1, 0]);
 });
 
-// TXN-12: with the connection it ends, with a socket that is resumed it does not.
+// TXN-12: it ends with the connection, but not with a socket that is resumed.
 test("a transaction outlives the socket, and not the connection", async (t) => {
   const proxy = await Proxy.open(t);
   const watch = await connected(t);

@@ -1,4 +1,4 @@
-// The types name what is there, and nothing else that a program calls.
+// The types declare exactly the exports of the client.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

@@ -1,4 +1,4 @@
-// Uses every part of the client as its types say it is used; compiled, not run.
+// Uses every part of the client by its types; compiled, not run.
 
 import {
   type CarriedOut,
@@ -56,7 +56,7 @@ export async function everything(): Promise<void> {
     filter: { type: "sql", sql: "price > @limit", parameters: { limit: typed("i32", 5) } },
     action: { sql: "SET priority = 'high'" },
   });
-  // @ts-expect-error: of a filter of another type
+  // @ts-expect-error: a property of another filter type
   await connection.topics.updateRule("events/Subscriptions/eu", { name: rule.name, filter: { type: "true", sql: "1=1" } });
   const declared: Declaration = { topics: [{ path: topic.path, subscriptions: [{ name: "eu", rules: [rule] }] }], keepExisting: true };
   const plan: DeclarationPlan = await connection.declarations.plan(declared);
@@ -78,7 +78,7 @@ export async function everything(): Promise<void> {
   });
   // @ts-expect-error: a misspelled property
   await sender.send({ bdoy: "text" });
-  // @ts-expect-error: no type of a property
+  // @ts-expect-error: no such property type
   typed("int", 5);
   const outcomes: SendOutcome[] = await sender.sendEach(["a", { body: "b" }]);
   for (const outcome of outcomes) {
@@ -160,7 +160,7 @@ async function look(message: ReceivedMessage, receiver: Receiver): Promise<void>
   const stop: () => void = message.keepLocked({ maxSeconds: 60, onLost: (error) => error.retryable });
   stop();
   const until: Date = await message.renew();
-  // @ts-expect-error: what was received is not changed
+  // @ts-expect-error: a received message is read-only
   message.lockedUntilUtc = until;
   throw failed[0] ?? new Error("none failed");
 }

@@ -86,7 +86,7 @@ fn signal(name: &str, leader: &Child) {
     Command::new("kill").args(["-s", name, "--", &group]).stderr(Stdio::null()).status().ok();
 }
 
-/// A machine for one page: a network with a loopback interface only, and a folder.
+/// A machine for one page: a network with only a loopback interface, and a folder.
 pub struct Machine {
     holder: Child,
     /// Where its terminals start.
@@ -210,7 +210,7 @@ impl Drop for Machine {
     }
 }
 
-/// An empty folder for a page, or for an example of one.
+/// An empty folder for a page, or for one of its examples.
 pub fn empty_folder(name: &str) -> PathBuf {
     let name = name.replace(['/', '.'], "-");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guides").join(name);

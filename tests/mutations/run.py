@@ -19,12 +19,12 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = "broker-core/"
-# How long a tier may take, with what has to be built for it.
+# Timeout of a tier in seconds, including its build.
 PATIENCE = "900"
-# The crates that have rules of the core in them, beside the one that drives them.
+# The crates with rules of the core, in addition to peeklock-core.
 BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 
-# The tests of consumers, which are those of the handles in process.
+# The tests of consumers, which use in-process handles.
 IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer"]
 
 # Modules of the test binary `broker`.
@@ -314,7 +314,7 @@ CATCH_ALL = [
      "        if !self.is_catch_all(id) {", "        if !self.is_catch_all(id) || true {"),
 ]
 
-# Behind all others, so that those keep their numbers.
+# After all other groups, so that their numbers do not change.
 RETRY_AGAIN = [
     ("the properties of a delayed abandon hold", "RTY-03", "machine/src/queue/enact.rs",
      "                    slot.delivery_count = *delivery_count;\n                    slot.add_overlay(overlay.as_ref());", "                    slot.delivery_count = *delivery_count;\n                    slot.add_overlay(overlay.as_ref().filter(|_| delayed_until.is_none()));"),
@@ -415,7 +415,7 @@ CONSUMERS = [
      "(held.end, held.is_with_handler) = (End::after(max, now.here), true);", "let _ = max;\n        held.is_with_handler = true;"),
 ]
 
-# Which tests look for a break, in this order.
+# Test tiers of each group, in order.
 GROUPS = {
     "queue": (QUEUE, ["model", "unit", "conformance"]),
     "sessions": (SESSIONS, ["sessions", "whole", "model", "unit", "conformance"]),
@@ -455,7 +455,7 @@ def copy_tree(target: pathlib.Path) -> None:
     for name in filter(None, names):
         source = ROOT / name
         place = target / name
-        # What is the same keeps its time, so that it is not built again.
+        # Unchanged files keep their times, so that they are not built again.
         if source.is_file() and not (place.is_file() and place.read_bytes() == source.read_bytes()):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, place)
@@ -495,7 +495,8 @@ def main() -> int:
     tree = ROOT / "target" / "mutations"
     tree.mkdir(parents=True, exist_ok=True)
     copy_tree(tree)
-    # Building takes longer than running: nothing is optimised, and the largest model runs fewer seeds.
+    # Building takes longer than running, so optimisation is off and the largest model runs fewer
+    # seeds.
     environment = dict(
         CARGO_PROFILE_TEST_OPT_LEVEL="0", CARGO_PROFILE_TEST_DEBUG="0",
         PEEKLOCK_WHOLE_SEEDS="60",
@@ -511,7 +512,7 @@ def main() -> int:
             cwd=tree, env=environment, capture_output=True, text=True,
         )
 
-    # Tiers that pass when nothing is broken; another one finds everything, and proves nothing.
+    # Tiers that pass without a mutation. A tier that fails without one proves nothing.
     sound: set[str] = set()
     missed = 0
     print("| # | rule | id | found by |\n|---|---|---|---|", flush=True)
@@ -533,7 +534,7 @@ def main() -> int:
                 print(ended.stderr[-2000:], file=sys.stderr, flush=True)
                 break
             if ended.returncode != 0:
-                # A rule whose break has the broker run in circles is found, too.
+                # A mutation that makes the broker loop forever counts as found.
                 found = tier.replace("_", " ") + (", which did not end" if ended.returncode == 124 else "")
                 break
         path.write_text(before)

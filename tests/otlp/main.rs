@@ -1,4 +1,4 @@
-//! Does the program send traces and metrics to the collector of its configuration, and nothing otherwise?
+//! The program sends traces and metrics to the configured collector, and otherwise sends nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,8 @@ use program::{Program, directory, told};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SENDER: &str = "b7ad6b7169203331";
 
-/// A send, a receive and a settlement over WebSocket; a send, a receive, and a settlement that is refused over HTTP.
+/// A send, a receive and a settlement over WebSocket; a send, a receive and a refused settlement
+/// over HTTP.
 fn use_it(program: &Program) {
     let traceparent = format!("traceparent=00-{TRACE}-{SENDER}-01");
     let url = &program.websocket;
@@ -33,7 +34,7 @@ fn use_it(program: &Program) {
     told(&["receive", "orders", "--url", url], 0);
     assert_eq!(program.ask("POST", "/orders/messages", "a tea"), 201);
     assert_eq!(program.ask("DELETE", "/orders/messages/head", ""), 200);
-    // Nobody holds that lock.
+    // That lock does not exist.
     assert_eq!(
         program.ask("PUT", "/orders/messages/9/00000000-0000-0009-0000-000000000001", ""),
         404
@@ -71,7 +72,7 @@ fn a_collector_gets_traces_and_metrics() {
     assert_eq!(hex(&receive.parent_span_id), SENDER);
     assert_eq!(named(&of_trace, "complete orders").parent_span_id, receive.span_id);
     assert_eq!(of_trace.len(), 3);
-    // What came over HTTP belongs to no trace.
+    // Requests over HTTP have no parent span.
     for name in ["send orders", "receive orders"] {
         assert!(named(&others, name).parent_span_id.is_empty());
     }
@@ -92,7 +93,7 @@ fn a_collector_gets_traces_and_metrics() {
     assert!(numbers["peeklock_store_commit_seconds{}"] >= 2.0);
 }
 
-/// An endpoint alone turns it on: not the environment that an OpenTelemetry program would look at.
+/// Only the endpoint setting enables export. The environment variables of OpenTelemetry do not.
 #[test]
 fn without_an_endpoint_nothing_is_sent() {
     let collector = Collector::start();
@@ -119,10 +120,11 @@ fn either_can_be_left_out() {
     }
 }
 
-/// Nobody waits for a collector that is not there: clients are served, and the stop is in order. It is told once.
+/// A missing collector blocks nothing: clients are served, and the stop is in order. The failure is
+/// logged once.
 #[test]
 fn without_its_collector_the_program_works_and_stops() {
-    // A port that was free, and where nobody listens now.
+    // A port that was free and has no listener now.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place = directory("down");
     let config = format!("[otlp]\nendpoint = \"http://{free}\"\n");

@@ -1,4 +1,4 @@
-//! The built program, as people run it.
+//! The built program.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A directory of its own for one test.
+/// A directory for one test.
 pub fn directory(test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("otlp").join(test);
     std::fs::remove_dir_all(&directory).ok();
@@ -25,7 +25,7 @@ fn peeklock() -> Command {
     command
 }
 
-/// Runs a command to this exit code; all that it has said.
+/// Runs a command that must end with this code. Returns its output.
 pub fn told(arguments: &[&str], code: i32) -> String {
     let output = peeklock().args(arguments).stdin(Stdio::null()).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -34,7 +34,7 @@ pub fn told(arguments: &[&str], code: i32) -> String {
     text
 }
 
-/// A broker that is ready; killed if the test forgets it.
+/// A broker that is ready; killed when it is dropped.
 pub struct Program {
     child: Child,
     log: PathBuf,
@@ -43,7 +43,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// In memory, in this directory, with this file.
+    /// Starts a broker in memory, in this directory, with this configuration file.
     pub fn start(place: &Path, config: &str, environment: &[(&str, &str)]) -> Self {
         std::fs::write(place.join("peeklock.toml"), config).unwrap();
         let free = "127.0.0.1:0";
@@ -73,7 +73,7 @@ impl Program {
         panic!("{}", std::fs::read_to_string(&program.log).unwrap());
     }
 
-    /// Asks over HTTP; the status.
+    /// Sends a request over HTTP. Returns the status.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> u16 {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -88,7 +88,7 @@ impl Program {
         answer.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// Stops it in order; its log.
+    /// Stops the broker in order. Returns its log.
     pub fn stop(mut self) -> String {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -101,7 +101,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

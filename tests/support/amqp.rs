@@ -1,4 +1,4 @@
-//! A client over AMQP in blocking reads and writes: a connection with a session on channel 0.
+//! An AMQP client with blocking reads and writes: a connection with a session on channel 0.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub struct Amqp {
     pub session: Session,
 }
 
-/// Says who it is, which is nobody.
+/// Logs in anonymously.
 pub fn log_in(frames: &mut Frames) {
     frames.say_header(Protocol::Sasl);
     frames.say_sasl(&Init { mechanism: mechanism::ANONYMOUS.into(), ..Init::default() });
@@ -35,17 +35,17 @@ pub fn opened() -> Vec<u8> {
 }
 
 impl Amqp {
-    /// Logs in and begins a session that takes so many frames.
+    /// Logs in and begins a session with this incoming window, in frames.
     ///
     /// # Errors
-    /// When the broker does not let it in.
+    /// If the broker refuses the client.
     pub fn open(stream: TcpStream, incoming_window: u32) -> io::Result<Self> {
         let (frames, session) = (Frames::default(), Session::new(0));
         let mut client = Self { stream, frames, session };
         log_in(&mut client.frames);
         client.write()?;
         client.header(Protocol::Sasl)?;
-        // What is offered, and how it ended.
+        // The mechanisms of the broker, and the outcome of the login.
         client.body()?;
         let outcome = client.body()?;
         if outcome.get(..3) != Some(&[0x00, 0x53, 0x44]) || outcome.last() != Some(&0) {
@@ -71,7 +71,7 @@ impl Amqp {
     /// Attaches a link, and waits for the answer.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If the link is refused.
     pub fn attach(&mut self, attach: &Attach) -> io::Result<()> {
         self.say(attach)?;
         loop {
@@ -94,13 +94,13 @@ impl Amqp {
         self.write()
     }
 
-    /// What is said next; empty frames are left out.
+    /// Returns the next performative and its payload. Empty frames are skipped.
     pub fn hear(&mut self) -> io::Result<(Performative, Bytes)> {
         let (_, performative, payload) = self.hear_any()?;
         Ok((performative, payload))
     }
 
-    /// The same with its channel, where there are sessions beside this one.
+    /// Returns the next performative with its channel, for connections with further sessions.
     pub fn hear_any(&mut self) -> io::Result<(u16, Performative, Bytes)> {
         loop {
             if let Some(heard) = self.frames.hear().map_err(io::Error::other)? {
@@ -113,7 +113,7 @@ impl Amqp {
         }
     }
 
-    /// Sends bytes as one delivery; returns its number.
+    /// Sends bytes as one delivery. Returns its number.
     pub fn send(&mut self, handle: u32, format: u32, message: &[u8]) -> io::Result<u32> {
         let outgoing = Outgoing { handle, format, settled: false, state: None, message };
         let id = self.session.transfer(&mut self.frames, &outgoing);
@@ -121,7 +121,7 @@ impl Amqp {
         Ok(id)
     }
 
-    /// Asks for so many messages if they are there, where so many were delivered before.
+    /// Drains up to `credit` messages on a link with this delivery count.
     pub fn drain(&mut self, handle: u32, delivery_count: u32, credit: u32) -> io::Result<()> {
         let flow = Flow { drain: true, ..self.session.credit(handle, delivery_count, credit) };
         self.say(&flow)

@@ -1,4 +1,4 @@
-//! As much of an HTTP/1.1 client as tests need: one request, one connection, one answer.
+//! The part of an HTTP/1.1 client that tests need: one request and one answer on one connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ impl Response {
 /// Sends one request and reads its answer. Dropping the future closes the connection.
 ///
 /// # Errors
-/// When the connection fails or the answer is not HTTP.
+/// If the connection fails or the answer is not HTTP.
 pub async fn request(
     address: SocketAddr,
     method: &str,
@@ -71,7 +71,7 @@ fn read(answer: &[u8]) -> Option<Response> {
     let chunked = response.header("transfer-encoding").is_some_and(|coding| coding == "chunked");
     response.body = if chunked { unchunk(body)? } else { body.to_vec() };
     if let Some(length) = response.header("content-length") {
-        // A shorter body is one that was cut off.
+        // A shorter body was cut off.
         (length.parse() == Ok(response.body.len())).then_some(())?;
     }
     Some(response)

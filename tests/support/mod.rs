@@ -1,3 +1,3 @@
-//! What several test binaries use.
+//! Helpers that several test binaries use.
 
 pub mod http;

@@ -1,17 +1,17 @@
-//! A broker of the built binary that keeps nothing, for clients in other languages.
+//! A broker process of the built binary without storage, for clients in other languages.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// A broker of the built binary; ends with the test.
+/// A broker of the built binary. It ends with the test.
 pub struct Served {
     process: Child,
-    /// Where it listens for WebSocket.
+    /// URL of its WebSocket transport.
     pub url: String,
 }
 
 impl Served {
-    /// With these flags, on ports of its own.
+    /// Starts a broker with these flags, on free ports.
     pub fn with(flags: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_peeklock"))
             .args(["serve", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])

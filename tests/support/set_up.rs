@@ -1,14 +1,15 @@
-//! What clients in other languages need, made by a script in the folder of each.
+//! Prerequisites of clients in other languages, installed by a script in the folder of each.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// How a script ends where this machine lacks the language.
+/// Exit code of a script if this machine lacks the language.
 const LEFT_OUT: i32 = 3;
 
-/// The line that a script prints once everything is there: the interpreter or the program to run. Words after the name of the script are
-/// its arguments. None where the machine lacks the language; the script reports that, and this prints it.
+/// Runs a script and returns the line that it prints once everything is installed: the interpreter
+/// or the program to run. Words after the name of the script are its arguments. Returns `None` if
+/// the machine lacks the language; the script's report is printed.
 pub fn set_up(script: &str) -> Option<String> {
     let mut words = script.split(' ');
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk");
@@ -16,7 +17,7 @@ pub fn set_up(script: &str) -> Option<String> {
     let made = Command::new(&script).args(words).output().expect("the script runs");
     let errors = String::from_utf8_lossy(&made.stderr);
     if made.status.code() == Some(LEFT_OUT) {
-        // Around the harness, which keeps what a test prints that passes.
+        // Written directly, because the harness hides the output of a passing test.
         writeln!(std::io::stderr(), "{}", errors.trim()).expect("a place to say it");
         return None;
     }

@@ -84,10 +84,10 @@ fn sources(folder: &str) -> BTreeMap<Path, String> {
     sources
 }
 
-/// A module as far as its imports go.
+/// Declarations and imports of a module.
 #[derive(Default)]
 struct Module {
-    /// Modules that it declares in files of their own.
+    /// Modules that it declares in separate files.
     children: BTreeSet<String>,
     /// Names that it defines.
     defined: BTreeSet<String>,
@@ -158,7 +158,7 @@ impl Module {
         module
     }
 
-    /// Takes in the names of a `use`, unless it is for tests. A re-export takes no name.
+    /// Records the names of a `use`, unless it is for tests. A re-export takes no name.
     fn take_use(&mut self, before: &[&str], tree: &[&str]) {
         let start = before.iter().rposition(|word| [";", "}", "{", "]"].contains(word));
         let (attributes, visibility) = before.split_at(start.map_or(0, |start| start + 1));
@@ -238,7 +238,8 @@ impl Imports {
         imports
     }
 
-    /// Module that defines the name at the end of a path which stands in a module; none for a name of another crate.
+    /// Module that defines the name at the end of a path in a module; `None` for a name of another
+    /// crate.
     fn definition(
         &self,
         from: &Path,
@@ -301,7 +302,7 @@ impl Imports {
         reached
     }
 
-    /// Modules of the largest circle; none if there is no circle.
+    /// Modules of the largest circle; empty if there is no circle.
     fn largest_circle(&self) -> BTreeSet<&Path> {
         let reached: BTreeMap<&Path, BTreeSet<&Path>> =
             self.edges.keys().map(|module| (module, self.reached_from(module))).collect();

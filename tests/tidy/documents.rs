@@ -1,4 +1,4 @@
-//! What documents say of the tree: the map, the ways through it, examples, the changelog.
+//! Statements of documents about the tree: the map, the paths of messages, examples, the changelog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,8 +26,9 @@ fn the_map_of_the_tree_is_right() {
     }
 }
 
-/// The ways of ARCHITECTURE.md: each file of them is there, and each way has as many as it says, there and in decision 31.
-/// A letter before a file stands for a folder, which the text above tells.
+/// Each file in the tables of ARCHITECTURE.md exists, and each row has as many files as it states,
+/// there and in decision 31. A letter before a file stands for a folder, which the text above
+/// names.
 #[test]
 fn the_ways_lead_over_files_that_are_there() {
     let map = read("ARCHITECTURE.md");
@@ -87,7 +88,7 @@ fn the_ways_lead_over_files_that_are_there() {
     assert!(decided.is_empty(), "decision 31 has other ways: {decided:?}");
 }
 
-/// Each mutation finds the text that it replaces, once, and has its row among the results.
+/// Each mutation finds the text that it replaces exactly once, and has a row in the results.
 #[test]
 fn each_mutation_can_be_applied() {
     let run = |argument: &str| {
@@ -109,7 +110,7 @@ fn each_mutation_can_be_applied() {
     }
 }
 
-/// What was wrong once is shown by tests that are there, or by scenarios, of which tests are made.
+/// The tests and listed scenarios that FINDINGS.md names exist.
 #[test]
 fn findings_are_shown_by_tests_that_are_there() {
     let page = read("tests/FINDINGS.md");

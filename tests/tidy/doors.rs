@@ -1,18 +1,19 @@
-//! Doors: transports know no other, and come to the broker by the one that checks what is granted.
+//! Doors: transports do not know each other, and reach the broker only through `Access`, which
+//! checks grants.
 
 use std::fs;
 
 use crate::{code, files, place, read, root};
 
-/// Where a program that has the broker in it gets its client.
+/// The file that creates the client of an embedding program.
 const CLIENT_OF_THE_PROCESS: &str = "transports/client/src/in_process.rs";
 
-/// Where a transport has the broker itself ask an entity, and why that goes round nothing: each hands out what was
-/// checked before.
+/// Files of transports that ask the broker itself for an entity. Both return only entities for
+/// which access was checked before.
 const ENTITIES_OF_THE_BROKER: [&str; 2] =
     ["transports/amqp/src/server/attach.rs", "transports/amqp/src/server/transaction.rs"];
 
-/// What below `transports` is no transport, but a part that several of them share.
+/// Folders below `transports` that are no transport but shared by several.
 const SHARED_BY_TRANSPORTS: [&str; 6] = ["client", "json", "link", "listen", "sas", "tls"];
 
 #[test]
@@ -35,8 +36,8 @@ fn no_transport_knows_another() {
     }
 }
 
-/// DESIGN D6: what a library buffers of a connection is bounded, on both of its ends: WebSockets are configured in one place,
-/// and a client of HTTP says how much it reads ahead.
+/// DESIGN D6: buffers of libraries for a connection are bounded on both sides: WebSockets are
+/// configured in one place, and an HTTP client limits its read-ahead.
 #[test]
 fn what_libraries_buffer_is_bounded() {
     const WEBSOCKETS: &str = "transports/listen/src/websocket.rs";
@@ -76,7 +77,8 @@ fn what_libraries_buffer_is_bounded() {
     assert!(websockets >= 4 && clients >= 4, "{websockets} and {clients} are seen");
 }
 
-/// What a broker does for whoever holds it, and `Access` for who may: to transports only the second is open.
+/// Functions of `Broker` are for its owner, and those of `Access` for checked clients. Transports
+/// use only `Access`.
 #[test]
 fn no_transport_goes_round_the_door() {
     let unchecked = ["entity", "managed_at", "full_access", "delete_entity", "delete"];
@@ -96,7 +98,7 @@ fn no_transport_goes_round_the_door() {
         let is_of_the_broker = code.contains(".as_the_broker(");
         let may_be = ENTITIES_OF_THE_BROKER.contains(&place(path).as_str());
         assert_eq!(is_of_the_broker, may_be, "{} goes round the check of an entity", place(path));
-        // By another name what is asked of it would not be seen.
+        // Calls through a variable of another name would not be found.
         let mut kept: Vec<&str> = code.split(".broker();").collect();
         kept.pop();
         let is_named =
@@ -108,14 +110,15 @@ fn no_transport_goes_round_the_door() {
             if !ways.iter().any(|way| code.contains(way)) {
                 continue;
             }
-            // A program that has the broker in it may do everything (SEC-17).
+            // An embedding program has all rights (SEC-17).
             let is_its_own = name == "full_access" && place(path) == CLIENT_OF_THE_PROCESS;
             assert!(is_its_own, "{} asks the broker for `{name}`, past `Access`", place(path));
             clients_of_the_process += 1;
         }
     }
     assert_eq!(clients_of_the_process, 1);
-    // The engine below the broker is named by no transport at all; its words are, where no broker is needed.
+    // No transport names the crates below the broker, except `peeklock-words` where no broker is
+    // needed.
     for manifest in fs::read_dir(root().join("transports")).unwrap().flatten() {
         let manifest = manifest.path().join("Cargo.toml");
         for engine in ["machine", "model", "record", "store"] {

@@ -1,5 +1,6 @@
-//! Is every property of queues, topics and subscriptions in the texts that repeat the table of properties? All other
-//! interfaces read that table (`broker-core/words/src/description/schema.rs`).
+//! The texts that repeat the table of properties contain every property of queues, topics and
+//! subscriptions. All other interfaces read the table
+//! (`broker-core/words/src/description/schema.rs`).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -38,7 +39,7 @@ fn type_in_typescript<D: Description>(facts: &Facts) -> String {
 fn interface<'a>(types: &'a str, name: &str) -> (&'a str, &'a str) {
     let start = format!("export interface {name}");
     let ends = types.match_indices(&start).map(|(at, _)| at + start.len());
-    // The client has another interface of the name `Subscription` before the entity.
+    // The client has another interface named `Subscription` before the entity.
     let last = ends.filter(|end| types[*end..].starts_with([' ', '\n'])).last();
     let rest = &types[last.unwrap_or_else(|| panic!("no interface {name}"))..];
     let (head, rest) = rest.split_once('{').unwrap();

@@ -1,4 +1,4 @@
-//! Floors: what each part of the core, of the library and of the clients' handles has seen, and what not.
+//! Floors: the permitted dependencies of each part of the core, the library and the client handles.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::{code, code_of, files, place, read, root};
 
-/// What each crate of the core has seen, of the others and of the world: of a machine or a word nothing that is impure, of
-/// the store no meaning.
+/// Permitted dependencies of each crate of the core: machines and words have no impure dependency,
+/// and the store does not know what its records mean.
 #[test]
 fn the_floors_of_the_core_are_as_the_map_shows_them() {
     let floors: [(&str, &[&str]); 5] = [
@@ -53,8 +53,9 @@ fn the_floors_of_the_core_are_as_the_map_shows_them() {
     }
 }
 
-/// Who embeds the broker pays for the broker: by default the library is the core and clients in the process, and the core
-/// has what is named here. Of what serves and connects neither brings anything.
+/// An embedding program builds only the broker: by default the library consists of the core and
+/// in-process clients, and the core has only the listed dependencies, which contain no server and
+/// no network client.
 #[test]
 fn the_library_pays_for_nothing_of_the_program() {
     let manifest =
@@ -100,7 +101,7 @@ fn the_library_pays_for_nothing_of_the_program() {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--locked", "--package", "peeklock"])
         .args(["--edges", "normal", "--prefix", "none", "--format", "{lib}"])
-        // Together with all others it has their features too.
+        // Built together with all other packages, it would have their features too.
         .env_remove("CARGO_RESOLVER_FEATURE_UNIFICATION")
         .current_dir(root())
         .output()

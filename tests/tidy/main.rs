@@ -1,4 +1,4 @@
-//! Is the tree as we say? Rules of style that a compiler does not see.
+//! Rules for the tree that a compiler does not check.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,12 +38,12 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A path as the tree knows it.
+/// The path relative to the root.
 fn place(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// All files below a folder, without what is built.
+/// All files below a folder, without build output.
 fn files(folder: impl AsRef<Path>, extension: &str) -> Vec<PathBuf> {
     below(&root().join(folder))
         .into_iter()
@@ -51,7 +51,7 @@ fn files(folder: impl AsRef<Path>, extension: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every file and folder below a folder, without what is built or installed.
+/// Every file and folder below a folder, without build output and installed packages.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -75,7 +75,7 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every file that holds tests only: below a folder `tests`, or declared as a module of tests.
+/// Every file that contains only tests: below a folder `tests`, or declared as a test module.
 static TEST_FILES: LazyLock<BTreeSet<PathBuf>> = LazyLock::new(|| {
     let (mut declared, all) = (Vec::new(), files(".", "rs"));
     for path in &all {
@@ -88,7 +88,7 @@ static TEST_FILES: LazyLock<BTreeSet<PathBuf>> = LazyLock::new(|| {
     all.iter().filter(is_test).cloned().collect()
 });
 
-/// What of a file runs in the product; nothing of a file of tests.
+/// The product code of a file; empty for a file of tests.
 fn code(path: &Path) -> String {
     if TEST_FILES.contains(path) {
         return String::new();
@@ -138,7 +138,8 @@ fn the_metrics_are_documented() {
     let page = read("docs/reference/metrics.md");
     let rows: String = page.lines().filter(|line| line.starts_with("| `peeklock_")).collect();
     assert_eq!(names(&rows, '`'), there);
-    // Histograms alone are told by buckets, and described as such; what is no counter either is a gauge.
+    // Only histograms are exposed as buckets and described as histograms. A metric that is no
+    // counter either is a gauge.
     let telemetry = read("broker-core/src/telemetry.rs");
     let histograms: Vec<&str> = telemetry
         .split("describe_histogram!(")

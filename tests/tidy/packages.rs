@@ -1,10 +1,10 @@
-//! Packages: each can be published, and has in it what it includes.
+//! Packages: each can be published and contains every file that it includes.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::{below, files, place, read, root};
 
-/// Each crate that is published says what it is, under which licence, and has the text of both.
+/// Each published crate has its metadata and the texts of its licences.
 #[test]
 fn each_crate_can_be_published() {
     let manifests = below(root()).into_iter().filter(|path| path.ends_with("Cargo.toml"));
@@ -33,8 +33,9 @@ fn each_crate_can_be_published() {
     assert!(published > 20, "{published}");
 }
 
-/// The examples of all crates below the library import what its users import: `peeklock`, which a hidden line makes of the
-/// crates that an example needs. The program and the crate for authors of forwarders are imported by their own names.
+/// The examples of all crates below the library import `peeklock`, as its users do. A hidden line
+/// defines it from the crates that an example needs. The program and the crate for forwarder
+/// authors are imported by their own names.
 #[test]
 fn examples_import_the_library() {
     let mut found = 0;
@@ -55,8 +56,9 @@ fn examples_import_the_library() {
     assert!(found > 100, "{found}");
 }
 
-/// What a crate includes, or has as a module by its path, lies in its package, so that its tests compile where it is
-/// published: a file of another, or of a package below it, by a link, of which the package has a copy.
+/// Every file that a crate includes or uses as a module by path is in its package, so that its
+/// tests compile after publication. A file of another package, or of one below it, is included
+/// through a link, which becomes a copy in the package.
 #[test]
 fn no_crate_includes_a_file_of_another() {
     let mut included = 0;
@@ -68,7 +70,7 @@ fn no_crate_includes_a_file_of_another() {
             names.extend(parts.filter_map(|part| Some(part.split_once('"')?.0)));
         }
         if text.contains(concat!("#[path", " = $")) {
-            // Which it is, whoever calls the macro says.
+            // The caller of the macro passes the file name.
             names.extend(text.split('"').filter(|name| name.ends_with(".rs")));
         }
         for name in names {
@@ -94,12 +96,12 @@ fn no_crate_includes_a_file_of_another() {
     assert!(included > 60, "{included}");
 }
 
-/// The folder of the package that a file belongs to, which is the nearest one above it.
+/// The folder of the package with a file: the nearest one above it.
 fn package_of(path: &Path) -> &Path {
     path.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file()).unwrap()
 }
 
-/// What the manifest of a package leaves out.
+/// Paths that the manifest of a package excludes.
 fn excluded_from(package: &Path) -> Vec<PathBuf> {
     let manifest = read(package.join("Cargo.toml"));
     let own =

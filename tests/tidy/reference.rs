@@ -71,7 +71,7 @@ fn errors_page_lists_every_close_code() {
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub(crate) const ")?.split_once(": u16 = "))
         .filter_map(|(_, code)| code.trim_end_matches(';').replace('_', "").parse().ok())
-        // A client that ends in order gets its own code back.
+        // A client that closes normally gets its own code back.
         .filter(|code| *code != 1_000)
         .collect();
     assert!(codes.len() > 8, "close codes are declared in another way: {codes:?}");
@@ -126,14 +126,14 @@ fn grouped(number: u64) -> String {
     groups.join(",")
 }
 
-/// An amount as a reader takes it in at once; sizes of at least 1 KiB in their largest unit.
+/// An amount in a readable form; sizes of at least 1 KiB in their largest unit.
 fn readable(value: Amount, is_size: bool) -> String {
     let number = match value {
         Amount::Number(u64::MAX) => return "unlimited".to_owned(),
         Amount::Number(number) => number,
         Amount::Span(span) if span.is_unlimited() => return "unlimited".to_owned(),
         Amount::Span(span) => {
-            // As the configuration writes it: whole days are days.
+            // As in the configuration, whole days are written as days.
             let (span, day) = (span.to_std(), Duration::from_secs(24 * 60 * 60));
             let days = span.as_secs() / day.as_secs();
             let is_whole = span.as_nanos().is_multiple_of(day.as_nanos());

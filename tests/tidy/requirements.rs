@@ -1,9 +1,9 @@
-//! Requirements, the tests that prove them, and the reasons of those that none does.
+//! Requirements, the tests that prove them, and the reasons for those without a test.
 //!
-//! A requirement is proven only by a test that says so itself: in the comment above a test function or a
-//! scenario, or in its name; in JavaScript and Python in the comment above a test or in its title. What a
-//! file says at its head, or what stands beside an assertion, tells a reader where to look and proves
-//! nothing. Each id is written out: a range claims more than anybody has looked at.
+//! A requirement is proven only by a test that names it: in the comment above a test function or a
+//! scenario, or in its name; in JavaScript and Python in the comment above a test or in its title.
+//! Comments at the head of a file or next to an assertion are for readers and prove nothing. Each
+//! id is written out, because a range could name unchecked ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -29,7 +29,8 @@ fn requirements() -> BTreeMap<String, String> {
     found
 }
 
-/// `SET-01`; one that came between two others has a letter behind its number.
+/// Whether a text is an id such as `SET-01`. An id that was inserted between two others ends with a
+/// letter.
 fn is_id(text: &str) -> bool {
     text.split_once('-').is_some_and(|(prefix, number)| {
         let number = without_letter(number);
@@ -52,7 +53,7 @@ fn ids_in(text: &str) -> impl Iterator<Item = &str> {
     words(text).filter(|word| is_id(word))
 }
 
-/// Ids in the name of a function, which are written `exp_18` there.
+/// Ids in the name of a function, which are written like `exp_18` there.
 fn ids_in_name(name: &str) -> impl Iterator<Item = String> {
     let words: Vec<&str> = name.split('_').collect();
     let pairs: Vec<String> =
@@ -60,7 +61,7 @@ fn ids_in_name(name: &str) -> impl Iterator<Item = String> {
     pairs.into_iter().filter(|id| is_id(id))
 }
 
-/// Each id that a test says it proves, with the places of those tests.
+/// Each proven id, with the places of its tests.
 fn proven() -> BTreeMap<String, BTreeSet<String>> {
     let mut proven: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut prove = |id: String, path: &Path, name: &str| {
@@ -96,22 +97,22 @@ fn proven() -> BTreeMap<String, BTreeSet<String>> {
     proven
 }
 
-/// What the tests of the matrix of conformance call, each for one column or several.
+/// Functions that the tests of the conformance matrix call, each for one column or several.
 const JUDGES: [&str; 4] = ["column", "columns", "column_of_topics", "rules_of_a_queue"];
 
-/// The topic whose scenarios a file has: `scenarios/topics/rules.rs` is one of `topics`.
+/// The topic of the scenarios in a file: `scenarios/topics/rules.rs` belongs to `topics`.
 fn topic_of(place: &str) -> Option<String> {
     let below = place.strip_prefix("tests/conformance/scenarios/")?;
     Some(below.split('/').next()?.trim_end_matches(".rs").to_owned())
 }
 
-/// The files that list the scenarios of conformance.
+/// The files that list the conformance scenarios.
 fn scenario_lists() -> String {
     ["everywhere", "somewhere"].map(|name| read(format!("tests/conformance/{name}.rs"))).concat()
 }
 
-/// The scenarios from which tests are made, by topic and name: in the lists `topic: [name, name with setup]`, and in those
-/// that begin with `module on Transport: [`, where the macro is named after the topic.
+/// The listed scenarios, by topic and name: in lists `topic: [name, name with setup]`, and in lists
+/// that begin with `module on Transport: [`, where the macro has the name of the topic.
 fn listed(text: &str) -> BTreeSet<(String, String)> {
     let is_word = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -134,7 +135,8 @@ fn listed(text: &str) -> BTreeSet<(String, String)> {
     listed
 }
 
-/// A scenario counts by its topic and its name: another of that name, which no list has, does not.
+/// A scenario is identified by its topic and name: a scenario with the same name that no list
+/// contains does not count.
 #[test]
 fn scenarios_are_listed_by_topic_and_name() {
     let listed = listed(&scenario_lists());
@@ -176,9 +178,9 @@ fn scripted_tests(text: &str) -> Vec<Function> {
     found
 }
 
-/// What tests/README.md excuses: in its last section each item begins with ids, ranges such as `EXP-40 to
-/// EXP-47`, and whole prefixes such as `CLU-*`; after the colon stands the reason. Each with how much of a
-/// part it is that is excused.
+/// Excused ids in tests/README.md: in its last section each item begins with ids, ranges such as
+/// `EXP-40 to EXP-47`, and whole prefixes such as `CLU-*`; the reason follows the colon. Returns
+/// each with its kind of excuse.
 fn excused(known: &BTreeMap<String, String>) -> BTreeMap<String, Excuse> {
     let text = read("tests/README.md");
     let section = text.split_once("## Requirements without a test").map_or("", |it| it.1);
@@ -194,7 +196,8 @@ fn excused(known: &BTreeMap<String, String>) -> BTreeMap<String, Excuse> {
     excused
 }
 
-/// Is a requirement excused by itself, or with a whole part, some of which may be tested already?
+/// Whether a requirement is excused by itself, or with a whole part, some of which may be tested
+/// already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Excuse {
     Itself,
@@ -234,14 +237,14 @@ fn named_in(ids: &str, known: &BTreeMap<String, String>) -> Vec<(String, Excuse)
     named
 }
 
-/// The prefix, and what stands behind it in its order: `ADM-34b` comes behind `ADM-34`.
+/// Sort key of an id: prefix, number and letter, so that `ADM-34b` follows `ADM-34`.
 fn numbered(id: &str) -> (&str, (u32, &str)) {
     let (prefix, number) = id.split_once('-').unwrap_or((id, ""));
     let digits = without_letter(number);
     (prefix, (digits.parse().unwrap_or_default(), &number[digits.len()..]))
 }
 
-/// A letter at the end makes another requirement, which is known, counted and excused by itself.
+/// A letter at the end makes a separate requirement.
 #[test]
 fn a_requirement_may_have_a_letter_behind_its_number() {
     let found: Vec<&str> = ids_in("(ADM-34b, SET-01) HTTP-2xx UTF-8Bit X-1a").collect();
@@ -250,7 +253,7 @@ fn a_requirement_may_have_a_letter_behind_its_number() {
     assert!(requirements().contains_key("ADM-34b"));
 }
 
-/// Every requirement is proven by a test that names it, or tests/README.md says why not, and not both.
+/// Every requirement either has a test that names it, or a reason in tests/README.md.
 #[test]
 fn every_requirement_has_a_test_or_a_reason() {
     let known = requirements();
@@ -270,7 +273,7 @@ fn every_requirement_has_a_test_or_a_reason() {
     assert!(complaints.is_empty(), "\n{complaints}");
 }
 
-/// What the comment of the model says that its sequences come upon is what they are made to come upon.
+/// The comment of the model names exactly the rules that its sequences must cover.
 #[test]
 fn the_model_names_what_it_is_made_to_come_upon() {
     let text = read("broker-core/tests/model.rs");
@@ -285,7 +288,7 @@ fn ids_between<'a>(text: &'a str, from: &str, to: &str) -> BTreeSet<&'a str> {
     ids_in(between).collect()
 }
 
-/// Ids that anything names are those of requirements that exist.
+/// Every id that a file names belongs to an existing requirement.
 #[test]
 fn requirements_that_are_named_exist() {
     let known = requirements();

@@ -133,7 +133,8 @@ fn links_lead_to_files_and_headings() {
     let repository = repository();
     let mut dead = String::new();
     let mut count = 0;
-    // A package has some pages as symbolic links: their links are right at the original.
+    // A package has some pages as symbolic links, whose relative links are valid only at the
+    // original.
     for page in files(".", "md").into_iter().filter(|path| !path.is_symlink()) {
         for link in links(&read(&page)) {
             let Some((path, anchor)) = resolve(&page, &link.target, &repository) else { continue };

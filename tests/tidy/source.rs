@@ -1,10 +1,9 @@
-//! Reads Rust as far as these tests need: where comments and texts are, what is a module of tests, and
-//! which functions are tests.
+//! Reads Rust source: positions of comments and texts, test modules, and test functions.
 
 use std::path::{Path, PathBuf};
 
-/// The text with every comment blanked, and with `Texts::Blanked` what stands between quotes too. Every
-/// byte keeps its place, and so does every line.
+/// The text with every comment blanked, and with `Texts::Blanked` also the content of quotes. Every
+/// byte and line keeps its position.
 pub fn without_comments(text: &str, texts: Texts) -> String {
     let bytes = text.as_bytes();
     let mut kept = bytes.to_vec();
@@ -42,7 +41,7 @@ pub fn without_comments(text: &str, texts: Texts) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// What becomes of the texts in a source.
+/// Treatment of quoted texts in a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Texts {
     Kept,
@@ -115,9 +114,9 @@ fn character(bytes: &[u8]) -> Option<usize> {
 
 /// A source file, taken apart.
 pub struct Source {
-    /// What runs in the product: without comments and without modules of tests.
+    /// Product code: without comments and test modules.
     pub code: String,
-    /// Files that it declares as modules of tests, by the names that they may have.
+    /// Files that it declares as test modules, by their possible names.
     pub test_files: Vec<PathBuf>,
 }
 
@@ -149,7 +148,7 @@ enum Module {
     File { name: String, end: usize },
 }
 
-/// The module that the attributes from here on belong to, if they do to one.
+/// The module that the attributes from `start` on belong to, if any.
 fn module_after(shape: &str, start: usize) -> Option<Module> {
     let mut at = start;
     loop {
@@ -168,7 +167,7 @@ fn module_after(shape: &str, start: usize) -> Option<Module> {
     Some(Module::Inline { end: head_end + closing(&shape[head_end..], '{', '}')? })
 }
 
-/// Where the bracket is closed that opens first.
+/// Position of the bracket that closes the first opened one.
 fn closing(shape: &str, open: char, close: char) -> Option<usize> {
     let mut depth = 0_u32;
     for (at, c) in shape.char_indices() {
@@ -184,7 +183,7 @@ fn closing(shape: &str, open: char, close: char) -> Option<usize> {
     None
 }
 
-/// Where the file of a module may be, or the folder below which it and its parts are.
+/// Possible places of the file of a module, or the folder of the module and its parts.
 fn places_of(path: &Path, name: &str, declaration: &str) -> Vec<PathBuf> {
     let folder = path.parent().unwrap_or(path);
     if let Some((_, rest)) = declaration.split_once("#[path = \"") {
@@ -200,14 +199,14 @@ fn places_of(path: &Path, name: &str, declaration: &str) -> Vec<PathBuf> {
     vec![below.join(format!("{name}.rs")), below.join(name)]
 }
 
-/// A function that is a test, with what stands above it.
+/// A test function, with the comment above it.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Function {
     pub name: String,
     pub doc: String,
 }
 
-/// The tests of a Rust file. One that is ignored proves nothing.
+/// The tests of a Rust file, without ignored ones.
 pub fn tests(text: &str) -> Vec<Function> {
     functions(text, |attributes| {
         let is_test = attributes.iter().any(|attribute| {
@@ -218,7 +217,7 @@ pub fn tests(text: &str) -> Vec<Function> {
     })
 }
 
-/// Functions of a Rust file with the comments above them, those whose attributes fit.
+/// Functions of a Rust file whose attributes satisfy `fits`, with the comments above them.
 pub fn functions(text: &str, fits: impl Fn(&[&str]) -> bool) -> Vec<Function> {
     let shape = without_comments(text, Texts::Blanked);
     let mut found = Vec::new();
@@ -256,7 +255,7 @@ fn name_of_function(line: &str) -> Option<&str> {
     after.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
 }
 
-/// What reads a source must be right itself.
+/// Tests of this reader.
 mod of_itself {
     use super::*;
 
