@@ -1,10 +1,9 @@
 """A client of the WebSocket protocol, written from docs/reference/websocket.md alone.
 
-    python websocket_client.py ws://HOST:PORT
+python websocket_client.py ws://HOST:PORT
 
-Does in both encodings what the document describes, on queues of its own, and ends with exit code 0
-and `ok` if everything was as described.
-"""
+Uses both encodings as the document describes, on queues of its own. Ends with exit code 0 and
+`ok` if everything agreed with the document."""
 
 import asyncio
 import json
@@ -16,7 +15,7 @@ import websockets
 
 
 class Lost(Exception):
-    """The socket is gone."""
+    """The socket is closed."""
 
 
 class Json:
@@ -115,7 +114,8 @@ def data_section(body):
 
 
 def body_of(content):
-    """The body of a message that has one data section last, as those that this client sends."""
+    """Body of a message whose last section is its only data section, like the messages that this
+    client sends."""
     at = content.index(b"\0\x53\x75")
     if content[at + 3] == 0xA0:
         return content[at + 5 :]
@@ -277,7 +277,7 @@ class Binary:
 
 
 class Client:
-    """One connection, resumed when it is lost."""
+    """One connection, resumed when its socket is lost."""
 
     def __init__(self, url, encoding):
         self.url = url
@@ -314,7 +314,7 @@ class Client:
             self.kept.pop(0)
 
     async def cut(self):
-        """Loses the socket and goes on over another."""
+        """Drops the socket and resumes over another."""
         self.socket.transport.abort()
         await self.connect()
 
@@ -350,7 +350,7 @@ class Client:
                 self.pushes.append((kind, body))
 
     def delivered(self, link):
-        """The deliveries of a link so far, by number."""
+        """Deliveries received on a link, by number."""
         messages = {}
         for kind, body in self.pushes:
             if kind == "deliveries" and body["link"] == link:
@@ -377,7 +377,7 @@ def expand(runs):
 
 
 async def both(url, encoding):
-    """What is said in both encodings."""
+    """Requests and answers in both encodings."""
     queue = "python-" + encoding.subprotocol.rsplit(".", 1)[1]
     client = Client(url, encoding)
     welcome = await client.connect()
@@ -422,7 +422,7 @@ async def both(url, encoding):
     kind, body = await client.ask("getQueue", path=queue)
     assert body["runtime"]["totalMessageCount"] == 0, body
 
-    # Cut between and behind frames, nothing is lost and nothing doubled.
+    # Cuts between and after frames lose and double nothing.
     await client.cut()
     await client.write([(0, "credit", {"link": 2, "upTo": 1_000})])
     pending = []
@@ -448,7 +448,7 @@ async def both(url, encoding):
 
 
 async def json_only(url):
-    """What this client says in JSON alone."""
+    """Requests that this client encodes only in JSON."""
     client = Client(url, Json())
     await client.connect()
     queue = "python-more"

@@ -1,5 +1,5 @@
-// What `ServiceBusAdministrationClient` of the package @azure/service-bus does, unchanged, over https with a verified certificate
-// (NODE_EXTRA_CA_CERTS).
+// Scenarios for `ServiceBusAdministrationClient` of the package @azure/service-bus, unchanged, over
+// https with a verified certificate (NODE_EXTRA_CA_CERTS).
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -26,7 +26,7 @@ const collect = async (pages) => {
   for await (const one of pages) found.push(one);
   return found;
 };
-/** An error with this status, and this code of the SDK. */
+/** Asserts an error with this status and this code of the SDK. */
 const refused = async (call, statusCode, code, said = "") => {
   await assert.rejects(call, (error) => {
     assert.equal(error.statusCode, statusCode, error.message);
@@ -344,7 +344,7 @@ scenario("ADM-39: authorization rules are kept", async () => {
   };
   const name = await queue({ authorizationRules: [rule] });
   const [told] = (await admin.getQueue(name)).authorizationRules;
-  // The value of the claim is not told by this client, which sends it all the same.
+  // This client sends the value of the claim but does not return it.
   matches(told, rule);
 });
 scenario("ADM-51: more authorization rules than there may be are refused", async () => {

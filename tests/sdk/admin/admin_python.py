@@ -1,5 +1,6 @@
-"""What `ServiceBusAdministrationClient` of the package azure-servicebus does, unchanged: over https with a verified certificate, and over
-plain HTTP, as in the emulator's place, by a transport of the application."""
+"""Scenarios for `ServiceBusAdministrationClient` of the package azure-servicebus, unchanged: over
+https with a verified certificate, and over plain HTTP in emulator mode, with a transport of the
+application."""
 
 import datetime as dt
 import time
@@ -39,7 +40,8 @@ def scenario(function):
 
 
 class PlainHttp(RequestsTransport):
-    """HTTP without TLS, which this client never asks for by itself, whatever its connection string says."""
+    """HTTP without TLS, which this client never uses by itself, whichever connection string it
+    has."""
 
     def send(self, request, **kwargs):
         request.url = request.url.replace("https://", "http://", 1)
@@ -47,7 +49,7 @@ class PlainHttp(RequestsTransport):
 
 
 class World:
-    """A broker, and a client of one kind."""
+    """A broker and a client of one kind."""
 
     def __init__(self, broker, string, kind):
         self.broker, self.string, self.kind = broker, string, kind
@@ -62,11 +64,11 @@ class World:
         return self.kind.from_connection_string(string or self.string, retry_total=0, **more)
 
     def messages(self, string=None):
-        """A client for messages with the string of the other one, over TLS where that is."""
+        """A messaging client with the same connection string, over TLS if the broker has it."""
         more = {}
         if self.broker.is_secure:
             more["connection_verify"] = self.broker.authority
-            # Without it this SDK would dial 5671, whatever port the string names.
+            # Otherwise this SDK connects to port 5671 and ignores the port in the string.
             more["custom_endpoint_address"] = f"sb://localhost:{self.broker.ports['amqp']}"
             more["transport_type"] = TransportType.Amqp
         return ServiceBusClient.from_connection_string(string or self.string, **more)
@@ -149,7 +151,7 @@ FIXED = {"enable_partitioning", "requires_session", "requires_duplicate_detectio
 
 
 def iso(text):
-    """The client tells durations as ISO 8601 text unless it has made them itself."""
+    """The client returns durations as ISO 8601 text unless it created them itself."""
     return text if isinstance(text, timedelta) else parse_duration(text)
 
 
@@ -333,7 +335,7 @@ def a_destination_that_is_absent_is_refused(world):
 
 @scenario
 def a_queue_may_forward_to_itself(world):
-    """FWD-03: accepted, as the cloud does; its messages rest in the transfer dead-letter queue."""
+    """FWD-03: accepted, as in the cloud; its messages stay in the transfer dead-letter queue."""
     queue = world.admin.get_queue(world.queue())
     world.admin.update_queue(queue, forward_to=queue.name)
     assert world.admin.get_queue(queue.name).forward_to.endswith(f"/{queue.name}")
@@ -652,7 +654,7 @@ def authorization_rules_are_kept(world):
     with world.messages(string) as client:
         with client.get_queue_sender(name) as sender:
             sender.send_messages(ServiceBusMessage("a"))
-    # What was read is sent back.
+    # The description is sent back unchanged.
     world.admin.update_queue(world.admin.get_queue(name), max_delivery_count=3)
     assert len(world.admin.get_queue(name).authorization_rules) == 1
 

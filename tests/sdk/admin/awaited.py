@@ -1,5 +1,6 @@
-"""The asynchronous `ServiceBusAdministrationClient` of the package azure-servicebus with the face of the synchronous one, so that both do the same
-scenarios: each call is awaited on an event loop of its own, and a list is read to its end."""
+"""The asynchronous `ServiceBusAdministrationClient` of the package azure-servicebus behind the
+interface of the synchronous one, so that both run the same scenarios: each call is awaited on
+an event loop of its own, and a list is read to its end."""
 
 import asyncio
 

@@ -1,9 +1,8 @@
-"""Runs the scenarios of an administration client: `run.py PROGRAM python`, `run.py PROGRAM python-async`,
-`run.py PROGRAM python-in-place` or `run.py PROGRAM javascript NODE`.
+"""Runs the scenarios of an administration client: `run.py PROGRAM python`, `run.py PROGRAM
+python-async`, `run.py PROGRAM python-in-place` or `run.py PROGRAM javascript NODE`.
 
-A broker that speaks TLS by an authority of its own is started for them; in the emulator's place one that speaks none, and knows the
-emulator's key. Ends with a line `ok N scenarios`, or tells what failed.
-"""
+Starts a broker with TLS and its own authority, or in emulator mode one without TLS that accepts
+the emulator's key. Ends with a line `ok N scenarios`, or prints the failures."""
 
 import os
 import subprocess
@@ -16,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 from broker import Broker
 
 HERE = Path(__file__).parent
-# The key that everybody knows.
+# The published key of the emulator.
 EMULATOR_KEY = "SAS_KEY_VALUE"
 
 
@@ -27,7 +26,7 @@ def main():
         broker = Broker(program, Path(place) / "broker", ["--emulator"] if in_place else ["--tls"])
         try:
             key = EMULATOR_KEY if in_place else None
-            # The port that messages use, too.
+            # Messages use the same port.
             string = broker.connection_string(key=key, host=f"localhost:{broker.ports['amqp']}")
             if language.startswith("python"):
                 import admin_python

@@ -1,8 +1,7 @@
-"""The surroundings that kombu leaves no choice about: a host below servicebus.windows.net, https at 443, TLS at 5671, and
-the authorities of certifi's list.
+"""The environment that kombu requires: a host below servicebus.windows.net, https at 443, TLS at
+5671, and the authorities in certifi's list.
 
-They are made in namespaces of their own, so that ports, hosts and authorities of the machine stay as they are.
-"""
+It is created in namespaces, so that ports, hosts and authorities of the machine are unchanged."""
 
 import os
 import subprocess
@@ -17,7 +16,7 @@ HOST = f"{NAMESPACE}.servicebus.windows.net"
 
 
 def furnish(program, directory):
-    """The host's name, and the trust in a new development authority for it."""
+    """Name of the host, and trust in a new development authority for it."""
     over(Path("/etc/hosts"), directory / "hosts", f"127.0.0.1 localhost {HOST}\n")
     subprocess.run(
         [program, "tls", "init", "--name", HOST, "--data-dir", "data"],
@@ -29,7 +28,7 @@ def furnish(program, directory):
 
 
 def environment(**more):
-    """That of an application: neither a proxy nor another list of authorities."""
+    """Environment of an application, without proxies and other lists of authorities."""
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -1,7 +1,7 @@
-"""Celery, with kombu's transport for Azure Service Bus, both as they are published: `run.py PROGRAM [PART OF A NAME]`.
+"""Celery with kombu's transport for Azure Service Bus, both as published: `run.py PROGRAM [PART OF
+A NAME]`.
 
-Goes into namespaces of its own first. Ends with a line `ok N scenarios`, or tells what failed.
-"""
+First enters namespaces of its own. Ends with a line `ok N scenarios`, or prints the failures."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def main():
     directory = Path(tempfile.mkdtemp(prefix="peeklock-celery-"))
     (directory / "results").mkdir()
     place.furnish(program, directory)
-    # Who lets everybody in answers for no host but itself.
+    # With anonymous access the broker would answer only for its own host names.
     settings = {"SECURITY__ALLOW_ANONYMOUS": "false"}
     broker = Broker(program, directory, ["--tls"], settings, http=443, amqp=5671)
     url = f"azureservicebus://{ROOT}:{broker.key}@{place.NAMESPACE}"
@@ -36,7 +36,7 @@ def main():
     os.environ.clear()
     os.environ.update(surroundings)
 
-    # They make their application from what the environment says.
+    # Imported now, because the scenarios create their application from the environment.
     import scenarios
 
     chosen = [function for function in scenarios.ALL if all(word in function.__name__ for word in part)]

@@ -1,4 +1,5 @@
-"""What applications of Celery do, each on a queue of its own where that tells them apart."""
+"""Scenarios of applications with Celery, each on a queue of its own where it must not see messages
+of others."""
 
 import subprocess
 import sys
@@ -17,10 +18,10 @@ from broker import ROOT
 from worker import RUNNING, Worker, until
 
 EXAMPLE = Path(__file__).parents[3] / "examples/celery"
-# How long a result may take, retries and waits included.
+# Maximum seconds until a result, including retries and waits.
 PATIENCE = 60
 ALL = []
-# Those that take the broker from the others.
+# Scenarios that stop the broker, which affects all others.
 ALONE = []
 SHARED = threading.Lock()
 
@@ -46,7 +47,7 @@ def check(value, expected, what="value"):
 
 
 def shared():
-    """A worker with the default queue, which the scenarios that harm nobody share."""
+    """A worker with the default queue, shared by scenarios that do not disturb it."""
     with SHARED:
         if not any(worker.queue == "celery" for worker in RUNNING):
             Worker("celery")
@@ -132,7 +133,7 @@ def a_late_task_of_a_killed_worker_is_run_by_another(broker):
     first = Worker("killed", CELERY_LOCK_SECONDS="10")
     result = tasks.held.apply_async(("killed", 6), queue="killed")
     until(lambda: len(tasks.runs("killed")) == 1, "the first worker has begun")
-    # Had it been completed when the task began, that would have arrived by now.
+    # If it had been completed when the task began, that would be visible now.
     time.sleep(2)
     check(messages_in(broker, "killed"), 1, "messages")
     first.kill()
@@ -172,11 +173,11 @@ def tasks_and_workers_outlive_the_broker(broker):
     with Worker("outlived"):
         check(got(tasks.add.apply_async(("before", 1, 1), queue="outlived")), 2)
         tasks.add.apply_async(("kept", 1, 1), queue="kept")
-        # A result can be there before its message is completed.
+        # A result can exist before its message is completed.
         until(lambda: messages_in(broker, "outlived") == 0, "its message is completed")
         broker.kill()
         broker.start()
-        # The publisher's connection is gone as well; Celery makes another.
+        # The publisher's connection is closed as well; Celery opens another.
         check(got(tasks.add.apply_async(("after", 2, 2), queue="outlived")), 4)
     check(messages_in(broker, "kept"), 1, "messages")
     with Worker("kept"):

@@ -1,4 +1,4 @@
-"""The application of the scenarios: what it does it writes into a ledger, a line for each run."""
+"""The application of the scenarios. It writes each run of a task to a ledger, one line each."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ app = Celery("tasks", broker=os.environ["CELERY_BROKER_URL"], backend=f"file://{
 app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={
-        # How long one receive waits, during which a worker of one thread looks at nothing else.
+        # Duration of one receive, during which a worker with one thread does nothing else.
         "wait_time_seconds": 1,
         "peek_lock_seconds": int(os.environ.get("CELERY_LOCK_SECONDS", "60")),
         "use_lock_renewal": "CELERY_RENEWS" in os.environ,
@@ -30,7 +30,7 @@ def ran(name):
 
 
 def runs(name):
-    """When a task with this name ran, each time."""
+    """Times at which a task with this name ran."""
     if not LEDGER.exists():
         return []
     lines = [line.split() for line in LEDGER.read_text(encoding="utf-8").splitlines()]
@@ -50,7 +50,7 @@ def more(number, by):
 
 @app.task(bind=True, max_retries=3)
 def shaky(self, name, failures):
-    """Succeeds once it has failed so often."""
+    """Succeeds after `failures` failed attempts."""
     ran(name)
     if self.request.retries < failures:
         raise self.retry(countdown=0.1, exc=RuntimeError("not yet"))
@@ -59,7 +59,7 @@ def shaky(self, name, failures):
 
 @app.task(acks_late=True)
 def held(name, seconds):
-    """Takes its time, and its message is completed behind it."""
+    """Takes this long; its message is completed afterwards."""
     ran(name)
     time.sleep(seconds)
     return len(runs(name))
@@ -67,7 +67,7 @@ def held(name, seconds):
 
 @app.task(acks_late=True, reject_on_worker_lost=True)
 def deadly(name):
-    """Takes its process down the first time."""
+    """Kills its process on the first run."""
     ran(name)
     if len(runs(name)) == 1:
         os.kill(os.getpid(), signal.SIGKILL)

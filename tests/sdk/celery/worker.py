@@ -1,4 +1,4 @@
-"""A worker of Celery as a process group of its own, as `celery worker` starts it."""
+"""A Celery worker in its own process group, started like `celery worker`."""
 
 import itertools
 import os
@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# It imports much, and joins others for a while.
+# Imports and joining other workers take time.
 START_TIME_MAX = 60
 RUNNING = []
 NUMBERS = itertools.count()
 
 
 class Worker:
-    """Runs tasks of a queue until the scenario ends, or it is killed."""
+    """Runs tasks of a queue until the scenario ends or the worker is killed."""
 
     def __init__(self, queue, application=HERE, **environment):
         self.queue = queue
@@ -36,13 +36,13 @@ class Worker:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self):
-        """SIGKILL for it and its children, who say goodbye to nobody."""
+        """Kills the worker and its children with SIGKILL."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def stop(self):
-        """SIGTERM: it ends what it has begun."""
+        """Sends SIGTERM: the worker finishes its tasks."""
         self.process.terminate()
         return self.process.wait(timeout=START_TIME_MAX)
 
@@ -54,7 +54,7 @@ class Worker:
 
 
 def until(condition, what, patience=30):
-    """Asks again until something is so."""
+    """Polls until a condition holds."""
     end = time.monotonic() + patience
     while not condition():
         if time.monotonic() > end:

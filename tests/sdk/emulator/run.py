@@ -1,7 +1,8 @@
-"""The Python SDK with the emulator's own connection string, and its sample configuration: `run.py PROGRAM [PART OF A NAME]`.
+"""The Python SDK with the emulator's connection string and sample configuration: `run.py PROGRAM
+[PART OF A NAME]`.
 
-Goes into namespaces of its own first, since the string names no port. Ends with a line `ok N scenarios`, or tells what failed.
-"""
+First enters namespaces of its own, since the string contains no port. Ends with a line `ok N
+scenarios`, or prints the failures."""
 
 import os
 import subprocess
@@ -17,9 +18,9 @@ import namespace
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
-# As it comes with the emulator: github.com/Azure/azure-service-bus-emulator-installer.
+# The unchanged file of the emulator: github.com/Azure/azure-service-bus-emulator-installer.
 SAMPLE = Path(__file__).parents[2] / "data/emulator-installer/Config.json"
-# As its documentation says it.
+# The connection string in its documentation.
 STRING = (
     "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;"
     "UseDevelopmentEmulator=true;"
@@ -45,7 +46,7 @@ def one(receiver):
 
 
 class Topic:
-    """The topic, and receivers of its subscriptions; each has a connection of its own."""
+    """The topic, and receivers of its subscriptions. Each has a connection of its own."""
 
     def __init__(self, client):
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -55,7 +56,8 @@ class Topic:
         }
 
     def got(self, **properties):
-        """What each subscription gets of a message; a publish is stored in all of them at once."""
+        """The messages that each subscription gets for one publish, which is stored in all
+        subscriptions at the same time."""
         self.sender.send_messages(ServiceBusMessage("x", **properties))
         with ThreadPoolExecutor(len(SUBSCRIPTIONS)) as threads:
             def receive(receiver):
@@ -129,7 +131,7 @@ def no_other_key_is_known(*_):
 
 
 def start(program, directory):
-    """The process, once it serves at the emulator's own ports."""
+    """The process, once it serves at the emulator's ports."""
     environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("PEEKLOCK")}
     command = [program, "serve", "--emulator", "--emulator-config", str(SAMPLE)]
     with open(directory / "log", "wb") as log:
@@ -149,7 +151,7 @@ def main():
         try:
             with ServiceBusClient.from_connection_string(STRING) as client:
                 topic = Topic(client)
-                # They are alone with it, one after the other.
+                # Each scenario has the broker to itself.
                 for function in chosen:
                     try:
                         function(client, topic)
@@ -160,7 +162,7 @@ def main():
             process.kill()
             process.wait()
         log = (Path(place) / "log").read_text()
-    # All that it tells of the file would be what it cannot take.
+    # The log mentions the file only if the broker cannot use a part.
     for word in ["panicked", str(SAMPLE), "UserConfig"]:
         if word in log:
             failed.append("log")

@@ -1,6 +1,6 @@
 package main
 
-// What the package `admin` does, unchanged, over https with a certificate that it verifies.
+// Scenarios for the package `admin`, unchanged, over https with a certificate that it verifies.
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
-// administrator is a client by this connection string.
+// administrator returns a client with this connection string.
 func (w *World) administrator(text string) *admin.Client {
 	return got(admin.NewClientFromConnectionString(text, &admin.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport: w.broker.http,
@@ -23,7 +23,7 @@ func (w *World) administrator(text string) *admin.Client {
 	}}))
 }
 
-// denied tells that a request was answered with this status, and why.
+// denied asserts that a request was answered with this status and reason.
 func denied(err error, status int, said string) {
 	var told *azcore.ResponseError
 	that(errors.As(err, &told), "it is no answer: %v", err)
@@ -34,7 +34,7 @@ func denied(err error, status int, said string) {
 // administered registers a scenario with a client.
 func administered(title string, run func(*World, *admin.Client)) {
 	scenario(title, func(w *World) {
-		// One string is for messages too (LIS-05).
+		// The same string is valid for messages (LIS-05).
 		text := w.broker.secureString("amqp")
 		w.client = w.open(text, &azservicebus.ClientOptions{TLSConfig: w.broker.named()})
 		run(w, w.administrator(text))

@@ -1,6 +1,6 @@
 package main
 
-// A broker process of the built program, and what is asked of it beside the SDK: entities, policies, counts.
+// A broker process of the built program, and requests beyond the SDK: entities, policies, counts.
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ var settings = []string{
 	"PEEKLOCK__LOG__FILTER=warn",
 }
 
-// Broker is a process; start again after kill serves at the same ports what it has kept.
+// Broker is a process. After kill, start serves the stored data at the same ports.
 type Broker struct {
 	program, directory string
 	flags              []string
@@ -44,7 +44,7 @@ type Broker struct {
 	scheme  string
 	amqp    string
 	key     string
-	// Trusts the development authority, if it speaks TLS.
+	// Trusts the development authority, if the broker has TLS.
 	tls *tls.Config
 }
 
@@ -110,7 +110,8 @@ func (b *Broker) start() {
 	}
 }
 
-// named trusts it too, and says the name of the host: of a string with a port the SDK would say both.
+// named trusts it too, and sets the host name: for a string with a port the SDK would use both as
+// the name.
 func (b *Broker) named() *tls.Config {
 	named := b.tls.Clone()
 	named.ServerName = "localhost"
@@ -119,10 +120,10 @@ func (b *Broker) named() *tls.Config {
 
 func (b *Broker) log() string { return filepath.Join(b.directory, "log") }
 
-// kill is SIGKILL: what was not durable is gone.
+// kill sends SIGKILL: data that was not durable is lost.
 func (b *Broker) kill() { b.end(syscall.SIGKILL) }
 
-// stop is SIGTERM: an orderly end.
+// stop sends SIGTERM, for an orderly end.
 func (b *Broker) stop() { b.end(syscall.SIGTERM) }
 
 func (b *Broker) end(signal syscall.Signal) {
@@ -133,7 +134,7 @@ func (b *Broker) end(signal syscall.Signal) {
 	_ = b.process.Wait()
 }
 
-// sign makes a shared access signature, as any client does.
+// sign creates a shared access signature like any client.
 func sign(policy, key, resource string, lasts time.Duration) string {
 	encoded := url.QueryEscape(resource)
 	expiry := time.Now().Add(lasts).Unix()
@@ -143,7 +144,7 @@ func sign(policy, key, resource string, lasts time.Duration) string {
 	return fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d&skn=%s", encoded, signature, expiry, policy)
 }
 
-// connectionString is what an application is given.
+// connectionString is the string for applications.
 func (b *Broker) connectionString() string { return b.policyString(root, b.key) }
 
 func (b *Broker) policyString(policy, key string) string {
@@ -156,20 +157,20 @@ func (b *Broker) tokenString(token string) string {
 	return fmt.Sprintf("Endpoint=sb://%s;SharedAccessSignature=%s;UseDevelopmentEmulator=true", b.amqp, token)
 }
 
-// secureString is for clients that speak TLS, at the port of a listener.
+// secureString is the string for clients with TLS, at the port of a listener.
 func (b *Broker) secureString(listener string) string {
 	return fmt.Sprintf(
 		"Endpoint=sb://localhost:%s;SharedAccessKeyName=%s;SharedAccessKey=%s", b.ports[listener], root, b.key,
 	)
 }
 
-// counted is a number among the runtime properties of a queue.
+// counted is a number in the runtime properties of a queue.
 func (b *Broker) counted(queue, name string) int {
 	runtime := b.ask("GET", "queues/"+queue, nil)["runtime"].(map[string]any)
 	return int(runtime[name].(float64))
 }
 
-// ask makes a request of the JSON API; what is refused fails the scenario.
+// ask sends a request to the JSON API; a refusal fails the scenario.
 func (b *Broker) ask(method, path string, body any) map[string]any {
 	var sent io.Reader
 	if body != nil {

@@ -1,7 +1,7 @@
 package main
 
-// What goes wrong outside: a broker that is killed or stopped, connections that are cut, entities that vanish; and ways to
-// connect.
+// External failures: a broker that is killed or stopped, connections that are cut, entities that
+// are deleted; and ways to connect.
 
 import (
 	"bytes"
@@ -19,14 +19,14 @@ import (
 	"github.com/coder/websocket"
 )
 
-// patient options come back to a broker that is away for a second or two.
+// patient options retry for long enough to survive a restart of the broker.
 func patient() *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{
 		MaxRetries: 8, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond,
 	}}
 }
 
-// own runs with a broker of the scenario's own, that it may kill, and which has the queue `q`.
+// own runs with a broker of its own, which the scenario may kill, and which has the queue `q`.
 func (w *World) own(run func(*Broker), flags ...string) {
 	place := got(os.MkdirTemp("", "peeklock-sdk-go-own-"))
 	defer os.RemoveAll(place)
@@ -36,7 +36,7 @@ func (w *World) own(run func(*Broker), flags ...string) {
 	run(broker)
 }
 
-// Line is a port that hands on to another, and can be cut.
+// Line is a proxy that can cut its connections.
 type Line struct {
 	listener net.Listener
 	mutex    sync.Mutex
@@ -66,7 +66,7 @@ func newLine(to string) *Line {
 	return line
 }
 
-// cut ends all connections without a word of AMQP; new ones are taken.
+// cut ends all connections without an AMQP close; new ones are accepted.
 func (l *Line) cut() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -76,7 +76,8 @@ func (l *Line) cut() {
 	l.open = nil
 }
 
-// lost tells that a message cannot be settled any more: the SDK tries the link that is gone again and again, as long as it may.
+// lost asserts that a message can no longer be settled: the SDK retries over the lost link until
+// its time is over.
 func (w *World) lost(receiver *azservicebus.Receiver, message *azservicebus.ReceivedMessage) {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
 	defer cancel()
@@ -126,7 +127,7 @@ func failures() {
 						default:
 						}
 						body := fmt.Sprintf("%d-%d", number, n)
-						// What became of one that failed nobody knows.
+						// The outcome of a failed send is unknown.
 						if sender.SendMessage(w.ctx, text(body), nil) == nil {
 							mutex.Lock()
 							accepted[body] = true
@@ -149,7 +150,7 @@ func failures() {
 				}
 				goOn()
 			}()
-			// What nobody was told of may be there or not, or be there twice.
+			// A message without an answer may be absent, stored once, or stored twice.
 			var missing []string
 			there := w.drainOf(broker, w.open(broker.connectionString(), nil), "q")
 			for body := range accepted {
@@ -208,7 +209,8 @@ func failures() {
 		locked := w.one(receiver)
 		line.cut()
 		ok(sender.SendMessage(w.ctx, text("two"), nil))
-		// The SDK does not settle through another connection; the lock outlives its connection until it expires.
+		// The SDK does not settle over another connection; the lock outlives its connection until it
+		// expires.
 		w.lost(receiver, locked)
 		messages := w.receive(receiver, 2)
 		slices.SortFunc(messages, func(a, b *azservicebus.ReceivedMessage) int {
@@ -303,7 +305,7 @@ func failures() {
 				equal(string(message.Body), name, "body")
 				ok(receiver.CompleteMessage(w.ctx, message, nil))
 			}
-			// Without the authority nobody is believed.
+			// Without the authority no certificate is trusted.
 			stranger := got(w.once(broker.secureString("amqp")).NewSender("q", nil))
 			refused(stranger.SendMessage(w.ctx, text("x"), nil), "")
 		}, "--tls")

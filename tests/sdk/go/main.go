@@ -1,5 +1,5 @@
-// Runs the scenarios against a broker of their own: `PROGRAM BROKER sdk|admin [PART OF A TITLE]`. Ends with a line
-// `ok N scenarios`, or tells what failed.
+// Runs the scenarios against a broker of their own: `PROGRAM BROKER sdk|admin [PART OF A TITLE]`.
+// Ends with a line `ok N scenarios`, or prints the failures.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	fmt.Printf("ok %d scenarios\n", len(scenarios))
 }
 
-// all runs the scenarios that are asked for; how many failed.
+// all runs the selected scenarios, and returns the number of failures.
 func all(broker *Broker, part []string) int {
 	defer broker.kill()
 	scenarios = slices.DeleteFunc(scenarios, func(one Scenario) bool {
@@ -84,7 +84,7 @@ func all(broker *Broker, part []string) int {
 	return failed
 }
 
-// run is one scenario; what went wrong.
+// run runs one scenario, and returns its failure, if any.
 func run(one Scenario, broker *Broker, name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), timeMax)
 	defer cancel()
@@ -116,7 +116,7 @@ func run(one Scenario, broker *Broker, name string) string {
 	}
 }
 
-// where the scenario was: the lines of the stack that are of this program.
+// where returns the lines of the stack that belong to this program.
 func where() string {
 	var lines []string
 	for _, line := range strings.Split(string(debug.Stack()), "\n") {

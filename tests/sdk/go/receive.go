@@ -1,6 +1,6 @@
 package main
 
-// Receiving: modes, credit, waiting, looking, sub-queues, competing receivers.
+// Receiving: modes, credit, waiting, peeking, sub-queues, competing receivers.
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func receiving() {
 		queue := w.queue()
 		receiver := w.receiver(queue)
 		w.nothing(receiver)
-		// The credit of that call still stands; what comes for it is released by the SDK, again and again.
+		// The credit of that call remains; the SDK releases messages that arrive for it, again and again.
 		w.send(queue, "x")
 		other := w.receiver(queue)
 		message := w.one(other)
@@ -215,7 +215,7 @@ func receiving() {
 		queue := w.queue(properties{"deadLetteringOnMessageExpiration": true})
 		w.sendOf(queue, azservicebus.Message{TimeToLive: ptr(time.Second)}, "x")
 		time.Sleep(1100 * time.Millisecond)
-		// Somebody asks, and finds out (EXP-35).
+		// A receive detects the expiry (EXP-35).
 		w.nothing(w.receiver(queue))
 		equal(w.one(w.deadLetters(queue)).DeadLetterReason, ptr("TTLExpiredException"), "reason")
 	})

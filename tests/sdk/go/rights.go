@@ -1,6 +1,6 @@
 package main
 
-// Who may do what: keys, rights, tokens that end, connection strings of entities.
+// Access: keys, rights, tokens that expire, connection strings of entities.
 
 import (
 	"strings"

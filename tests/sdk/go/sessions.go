@@ -57,11 +57,11 @@ func sessions() {
 		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
 		defer cancel()
 		_, err := w.client.AcceptNextSessionForQueue(ctx, queue, nil)
-		// The SDK leaves the answer 20 ms of its two seconds at most, and may be the first to give up.
+		// The SDK leaves at most 20 ms of its two seconds for the answer, and may give up first.
 		if !errors.Is(err, context.DeadlineExceeded) {
 			refused(err, azservicebus.CodeTimeout)
 		}
-		// Nobody waits any more who could be handed it.
+		// No earlier receiver waits any more that could get the session.
 		w.sendTo(queue, "late", "x")
 		equal(w.accept(queue, "late").SessionID(), "late", "session")
 	})
@@ -192,7 +192,7 @@ func sessions() {
 		equal(string(w.one(w.deadLetters(queue)).Body), "1", "dead letter")
 	})
 
-	// PEK-07: this client does not say whose messages it wants to see.
+	// PEK-07: this client does not send the session whose messages it wants to peek.
 	scenario("who looks by a receiver of a session sees all of them", func(w *World) {
 		queue := w.queue(required)
 		w.sendTo(queue, "a", "a1", "a2")

@@ -188,7 +188,7 @@ func settling() {
 		receiver := w.receiver(queue)
 		message := w.one(receiver)
 		ok(receiver.CompleteMessage(w.ctx, message, nil))
-		// The SDK either says so itself or asks the broker; either way nothing changes.
+		// The SDK either refuses itself or asks the broker. In both cases nothing changes.
 		_ = receiver.AbandonMessage(w.ctx, message, nil)
 		equal(w.counted(queue, "totalMessageCount"), 0, "messages left")
 	})
@@ -200,7 +200,7 @@ func settling() {
 		receiver := w.receiver(queue)
 		message := w.one(receiver)
 		ok(receiver.Close(w.ctx))
-		// Without its link it is settled by the management node, which has the lock token.
+		// Without its link the message is settled over the management node, with its lock token.
 		ok(w.receiver(queue).CompleteMessage(w.ctx, message, nil))
 		equal(w.counted(queue, "totalMessageCount"), 0, "messages left")
 	})

@@ -1,6 +1,6 @@
 package main
 
-// What scenarios stand on: their registry, a client, entities of their own, and checks.
+// Shared parts of scenarios: their registry, a client, entities, and checks.
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// How long a scenario may take.
+	// Maximum duration of a scenario.
 	timeMax = 60 * time.Second
-	// How long a receive waits for what must come.
+	// Maximum wait of a receive for an expected message.
 	patience = 20 * time.Second
 )
 
-// Scenario is run with a world of its own.
+// Scenario runs with a world of its own.
 type Scenario struct {
 	title string
 	run   func(*World)
@@ -35,7 +35,7 @@ func scenario(title string, run func(*World)) {
 	scenarios = append(scenarios, Scenario{title, run})
 }
 
-// failure is what a check panics with; the runner tells it.
+// failure is the panic value of a check, which the runner prints.
 type failure struct{ told string }
 
 func that(condition bool, format string, values ...any) {
@@ -57,7 +57,7 @@ func equal(value, expected any, what string) {
 	that(reflect.DeepEqual(value, expected), "%s is %s, not %s", what, shown(value), shown(expected))
 }
 
-// shown is a value for people, with what it points to.
+// shown prints a value with the values that it points to.
 func shown(value any) string {
 	if told, err := json.Marshal(value); err == nil {
 		return fmt.Sprintf("%T %s", value, told)
@@ -65,7 +65,7 @@ func shown(value any) string {
 	return fmt.Sprintf("%#v", value)
 }
 
-// refused tells that an action failed, with this code of the SDK if it has one.
+// refused asserts that an action failed, with this code of the SDK if one is given.
 func refused(err error, code azservicebus.Code) {
 	that(err != nil, "nothing was refused")
 	if code == "" {
@@ -75,13 +75,14 @@ func refused(err error, code azservicebus.Code) {
 	that(errors.As(err, &told) && told.Code == code, "it is not %q: %v", code, err)
 }
 
-// refusedWith tells that an action was refused with this condition of AMQP, for which the SDK has no code.
+// refusedWith asserts that an action was refused with this AMQP condition, for which the SDK has no
+// code.
 func refusedWith(err error, condition string) {
 	that(err != nil, "nothing was refused")
 	that(strings.Contains(err.Error(), condition), "it is not %q: %v", condition, err)
 }
 
-// World is the surroundings of a scenario: one client, and entities of its own on a broker that it shares.
+// World is the environment of a scenario: one client, and its own entities on a shared broker.
 type World struct {
 	broker *Broker
 	name   string
@@ -97,7 +98,7 @@ func newWorld(ctx context.Context, broker *Broker, name string) *World {
 	return w
 }
 
-// open makes a client; it is closed with the scenario.
+// open creates a client, which is closed with the scenario.
 func (w *World) open(text string, options *azservicebus.ClientOptions) *azservicebus.Client {
 	if options == nil {
 		options = &azservicebus.ClientOptions{}
@@ -110,7 +111,7 @@ func (w *World) open(text string, options *azservicebus.ClientOptions) *azservic
 	return client
 }
 
-// once is a client that tries everything once.
+// once creates a client that never retries.
 func (w *World) once(text string) *azservicebus.Client {
 	return w.open(text, &azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}})
 }
@@ -136,14 +137,14 @@ func (w *World) unique() string {
 
 type properties = map[string]any
 
-// queue makes a queue with these properties.
+// queue creates a queue with these properties.
 func (w *World) queue(all ...properties) string {
 	name := w.unique()
 	w.ask("PUT", "queues/"+name, merged(all))
 	return name
 }
 
-// topic makes a topic with these subscriptions.
+// topic creates a topic with these subscriptions.
 func (w *World) topic(subscriptions ...string) string {
 	name := w.unique()
 	w.ask("PUT", "topics/"+name, properties{})
@@ -163,10 +164,10 @@ func merged(all []properties) properties {
 	return one
 }
 
-// counted is a number among the runtime properties of a queue.
+// counted is a number in the runtime properties of a queue.
 func (w *World) counted(queue, name string) int { return w.broker.counted(queue, name) }
 
-// policy makes one; its key.
+// policy creates a policy and returns its key.
 func (w *World) policy(queue, name string, rights ...string) string {
 	path := "queues/" + queue + "/policies/" + name
 	w.ask("PUT", path, properties{"rights": rights})
@@ -184,7 +185,7 @@ func (w *World) deadLetters(queue string) *azservicebus.Receiver {
 	return got(w.client.NewReceiverForQueue(queue, options))
 }
 
-// send sends bodies, one after the other.
+// send sends bodies, one after another.
 func (w *World) send(queue string, bodies ...string) {
 	w.sendOf(queue, azservicebus.Message{}, bodies...)
 }
@@ -199,12 +200,12 @@ func (w *World) sendOf(queue string, of azservicebus.Message, bodies ...string) 
 	ok(sender.Close(w.ctx))
 }
 
-// receives is what receivers of queues and of sessions have in common.
+// receives is the common interface of receivers of queues and sessions.
 type receives interface {
 	ReceiveMessages(context.Context, int, *azservicebus.ReceiveMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
 }
 
-// receive takes so many messages, in as many calls as it takes.
+// receive receives `count` messages in any number of calls.
 func (w *World) receive(from receives, count int) []*azservicebus.ReceivedMessage {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
@@ -219,7 +220,7 @@ func (w *World) receive(from receives, count int) []*azservicebus.ReceivedMessag
 
 func (w *World) one(from receives) *azservicebus.ReceivedMessage { return w.receive(from, 1)[0] }
 
-// nothing is there to be received.
+// nothing asserts that no message can be received.
 func (w *World) nothing(from receives) {
 	ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
 	defer cancel()
@@ -228,10 +229,10 @@ func (w *World) nothing(from receives) {
 	that(errors.Is(err, context.DeadlineExceeded), "it ended with %v", err)
 }
 
-// drain receives and deletes all that is there.
+// drain receives and deletes all messages of a queue.
 func (w *World) drain(queue string) []string { return w.drainOf(w.broker, w.client, queue) }
 
-// drainOf is the same of a broker of the scenario's own.
+// drainOf does the same for a scenario's own broker.
 func (w *World) drainOf(broker *Broker, client *azservicebus.Client, queue string) []string {
 	options := &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete}
 	receiver := got(client.NewReceiverForQueue(queue, options))
@@ -247,7 +248,7 @@ func (w *World) drainOf(broker *Broker, client *azservicebus.Client, queue strin
 	return found
 }
 
-// until asks again until something is so.
+// until polls until a condition holds.
 func (w *World) until(condition func() bool, what string) {
 	for end := time.Now().Add(patience); !condition(); time.Sleep(50 * time.Millisecond) {
 		that(time.Now().Before(end), "waited in vain: %s", what)

@@ -1,4 +1,4 @@
-// A broker process of the built program, and what is asked of it beside the SDK: entities, policies, counts.
+// A broker process of the built program, and requests beyond the SDK: entities, policies, counts.
 
 import { spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
@@ -20,7 +20,7 @@ const SETTINGS = {
   LOG__FILTER: "warn",
 };
 
-/** A shared access signature, as any client makes it. */
+/** Creates a shared access signature like any client. */
 export function sign(policy, key, resource, seconds) {
   const encoded = encodeURIComponent(resource);
   const expiry = Math.floor(Date.now() / 1000) + seconds;
@@ -28,9 +28,12 @@ export function sign(policy, key, resource, seconds) {
   return `SharedAccessSignature sr=${encoded}&sig=${encodeURIComponent(signature)}&se=${expiry}&skn=${policy}`;
 }
 
-/** A process; `start` again after `kill` serves at the same ports what it has kept. */
+/** A process. After `kill`, `start` serves the stored data at the same ports. */
 export class Broker {
-  /** With `--tls` among the flags its certificate is by `authority`, the folder of one, or by one that it makes. */
+  /**
+   * With the flag `--tls` its certificate is signed by the authority in the folder `authority`, or
+   * by a new one.
+   */
   constructor(program, directory, flags = [], authority) {
     this.program = program;
     this.directory = directory;
@@ -66,12 +69,12 @@ export class Broker {
     this.key = first.split("SharedAccessKey=")[1].split(";")[0];
   }
 
-  /** SIGKILL: what was not durable is gone. */
+  /** Sends SIGKILL: data that was not durable is lost. */
   async kill() {
     await this.end("SIGKILL");
   }
 
-  /** SIGTERM: an orderly end. */
+  /** Sends SIGTERM, for an orderly end. */
   async stop() {
     await this.end("SIGTERM");
   }
@@ -94,7 +97,7 @@ export class Broker {
     return `Endpoint=sb://${this.amqp};SharedAccessSignature=${token};UseDevelopmentEmulator=true`;
   }
 
-  /** A request of the JSON API; throws for what is refused. */
+  /** Sends a request to the JSON API. Throws on a refusal. */
   async ask(method, path, body) {
     const { request } = this.isSecure ? https : http;
     const asked = request({

@@ -1,5 +1,5 @@
-// Runs the scenarios against a broker of their own: `node run.js PROGRAM [PART OF A TITLE]`. Ends with a line
-// `ok N scenarios`, or tells what failed.
+// Runs the scenarios against a broker of their own: `node run.js PROGRAM [PART OF A TITLE]`. Ends
+// with a line `ok N scenarios`, or prints the failures.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
@@ -15,7 +15,10 @@ const [program, ...part] = process.argv.slice(2);
 const authority = process.env.PEEKLOCK_TEST_AUTHORITY;
 if (!authority) process.exit(goOnTrusting(mkdtempSync(join(tmpdir(), "peeklock-sdk-js-trust-"))));
 
-/** Node reads whom it trusts when it starts: goes on in a process that trusts a development authority; with what it ends. */
+/**
+ * Node reads trusted authorities when it starts, so this continues in a process that trusts a
+ * development authority. Returns its exit code.
+ */
 function goOnTrusting(place) {
   try {
     const made = spawnSync(program, ["tls", "init", "--data-dir", place], { stdio: ["ignore", "ignore", "inherit"] });
@@ -61,7 +64,7 @@ async function work() {
   }
 }
 
-// What a scenario does not wait for must not end the run unseen.
+// A failure in an operation that no scenario awaits must not stay unnoticed.
 process.on("unhandledRejection", (error) => {
   failed.push("unhandled rejection");
   console.log(`--- unhandled rejection\n${error?.stack ?? error}`);

@@ -1,4 +1,4 @@
-// What scenarios stand on: their registry, a client, entities of their own, and checks.
+// Shared parts of scenarios: their registry, a client, entities, and checks.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -10,9 +10,9 @@ import { Broker } from "./broker.js";
 
 export { assert, sleep };
 export const scenarios = [];
-/** How long a scenario may take. */
+/** Maximum duration of a scenario. */
 export const TIME_MAX = 60_000;
-/** How long a receive waits for what must come. */
+/** Maximum wait of a receive for an expected message. */
 const PATIENCE = 20_000;
 
 export function scenario(title, run) {
@@ -21,7 +21,7 @@ export function scenario(title, run) {
 
 export const bodies = (messages) => messages.map((message) => message.body);
 
-/** What an action is refused with. */
+/** Asserts that an action is refused. Returns the error. */
 export async function refused(action, code) {
   let error;
   try {
@@ -34,7 +34,7 @@ export async function refused(action, code) {
   return error;
 }
 
-/** A scenario's surroundings: one client, and entities of its own on a broker that it shares. */
+/** The environment of a scenario: one client, and its own entities on a shared broker. */
 export class World {
   constructor(broker, number, authority) {
     this.broker = broker;
@@ -46,7 +46,7 @@ export class World {
     this.client = this.open();
   }
 
-  /** A client; closed with the scenario. */
+  /** Creates a client, which is closed with the scenario. */
   open(string = this.broker.connectionString(), options = {}) {
     const retryOptions = { maxRetries: 2, retryDelayInMs: 200, timeoutInMs: 20_000, ...options.retryOptions };
     const client = new ServiceBusClient(string, { ...options, retryOptions });
@@ -82,21 +82,21 @@ export class World {
     return (await this.ask("GET", `queues/${queue}`)).runtime;
   }
 
-  /** A policy; its key. */
+  /** Creates a policy. Returns its key. */
   async policy(queue, name, ...rights) {
     const path = `queues/${queue}/policies/${name}`;
     await this.ask("PUT", path, { rights });
     return (await this.ask("POST", `${path}/keys`)).primaryKey;
   }
 
-  /** Sends bodies, one after the other. */
+  /** Sends bodies, one after another. */
   async send(queue, all, properties = {}) {
     const sender = this.client.createSender(queue);
     for (const body of all) await sender.sendMessages({ body, ...properties });
     await sender.close();
   }
 
-  /** So many messages, in as many calls as it takes. */
+  /** Receives `count` messages in any number of calls. */
   async receive(receiver, count, patience = PATIENCE) {
     const found = [];
     const until = Date.now() + patience;
@@ -112,7 +112,7 @@ export class World {
     assert.deepEqual(bodies(await receiver.receiveMessages(1, { maxWaitTimeInMs: wait })), []);
   }
 
-  /** All bodies that are there, received and deleted. */
+  /** Receives and deletes all messages of a queue. Returns their bodies. */
   async drain(queue, client = this.client) {
     const receiver = client.createReceiver(queue, { receiveMode: "receiveAndDelete" });
     const found = [];
@@ -125,7 +125,7 @@ export class World {
     return found;
   }
 
-  /** Asks again until something is so. */
+  /** Polls until a condition holds. */
   async until(condition, what, patience = PATIENCE) {
     const end = Date.now() + patience;
     while (!(await condition())) {
@@ -134,7 +134,7 @@ export class World {
     }
   }
 
-  /** Runs with a broker of the scenario's own, which has a queue `q`, that it may kill. */
+  /** Runs with a broker of its own, which has the queue `q`, and which the scenario may kill. */
   async own(run, flags, authority) {
     const place = mkdtempSync(join(tmpdir(), "peeklock-sdk-js-own-"));
     const broker = new Broker(this.broker.program, join(place, "broker"), flags, authority);

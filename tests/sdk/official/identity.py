@@ -1,6 +1,6 @@
-"""An identity provider of the tests' own, in the place of Microsoft Entra ID. It signs access tokens, and it answers as the managed identity
-of a machine in Azure does: SDKs ask there when the environment names it.
-"""
+"""An identity provider for these tests, in place of Microsoft Entra ID. It signs access tokens,
+and it answers like the managed identity of a machine in Azure, which SDKs use if the
+environment names it."""
 
 import base64
 import hashlib
@@ -15,13 +15,13 @@ AUDIENCE = "https://servicebus.azure.net"
 ROLE = "Bus.Owner"
 KEY_ID = "1"
 PUBLIC_EXPONENT = 65537
-# What precedes a digest by SHA-256 in a signature (RFC 8017, 9.2).
+# Prefix of a SHA-256 digest in a signature (RFC 8017, 9.2).
 DIGEST_INFO = bytes.fromhex("3031300d060960864801650304020105000420")
 LIFETIME_SECONDS = 3600
 
 
 def configuration(keys_file):
-    """The part of the broker's configuration that takes these tokens."""
+    """The part of the broker's configuration that accepts these tokens."""
     return f"""
 [security]
 allow_anonymous = false
@@ -65,7 +65,7 @@ def prime(bits):
 
 
 def encoded(value):
-    """Base64 for URLs, of bytes, of a number, or of what JSON can write."""
+    """Base64 for URLs of bytes, a number, or a JSON value."""
     if isinstance(value, int):
         value = value.to_bytes((value.bit_length() + 7) // 8, "big")
     if not isinstance(value, bytes):
@@ -92,7 +92,7 @@ class Provider:
         return json.dumps({"keys": [{**key, "n": encoded(self.modulus), "e": encoded(PUBLIC_EXPONENT)}]})
 
     def token(self):
-        """An access token with all rights, and the time at which it ends."""
+        """An access token with all rights, and its expiry time."""
         now = int(time.time())
         ends = now + LIFETIME_SECONDS
         claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "tests", "iat": now, "nbf": now, "exp": ends, "roles": [ROLE]}
@@ -103,7 +103,8 @@ class Provider:
         return f"{signed}.{encoded(signature)}", ends
 
     def command(self, folder):
-        """Makes a program `az` that prints a token, as the command line of Azure does for older SDKs."""
+        """Writes a program `az` that prints a token, like the Azure command line, which older SDKs
+        call."""
         token, ends = self.token()
         expires_on = time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(ends))
         told = {"accessToken": token, "expiresOn": expires_on, "expires_on": ends, "tokenType": "Bearer"}
@@ -113,7 +114,7 @@ class Provider:
         (folder / "az").chmod(0o755)
 
     def serve(self):
-        """Answers as a managed identity; returns the environment that leads the SDKs here."""
+        """Answers like a managed identity. Returns the environment that directs SDKs to it."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -1,15 +1,16 @@
-"""Nodes on demand, for a suite that was written for a broker that makes a queue for every address that a client names.
+"""Queues on demand, for a suite that was written for a broker that creates a queue for every
+address that a client names.
 
-Stands between client and broker, reads each frame of the client, and creates the queue of an `attach` before it passes the frame on.
-Characters that no queue of Service Bus may have in its name become hyphens, so that the frame keeps its length.
-"""
+A proxy between client and broker reads each frame of the client, and creates the queue of an
+`attach` before it passes the frame on. Characters that Service Bus does not allow in names of
+queues become hyphens, so that the frame keeps its length."""
 
 import asyncio
 import re
 import threading
 
 ATTACH = b"\x00\x53\x12"
-# A source or a target, whose first field is an address of up to 255 bytes.
+# A source or a target whose first field is an address of up to 255 bytes.
 TERMINUS = re.compile(rb"\x00\x53[\x28\x29](?:\xc0..|\xd0.{8})\xa1(.)", re.DOTALL)
 FORBIDDEN = re.compile(rb"[^A-Za-z0-9._-]")
 
@@ -37,7 +38,7 @@ class Nodes:
         await asyncio.gather(self.frames(reader, broker_writer), self.bytes(broker_reader, writer))
 
     async def bytes(self, reader, writer):
-        """From the broker nothing changes."""
+        """Frames of the broker are passed on unchanged."""
         try:
             while piece := await reader.read(65536):
                 writer.write(piece)
@@ -63,7 +64,7 @@ class Nodes:
         writer.close()
 
     async def attached(self, body):
-        """The frame with names that a queue may have, whose queues are there."""
+        """The frame with valid names of queues, which are created."""
         for match in TERMINUS.finditer(body):
             start, length = match.end(), match.group(1)[0]
             name = FORBIDDEN.sub(b"-", body[start:start + length])

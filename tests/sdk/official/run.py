@@ -1,10 +1,11 @@
-"""Runs the official suites against the program: `run.py PROGRAM [--whole] [--suite NAME]... [NAME PATTERN]...`.
+"""Runs the official suites against the program: `run.py PROGRAM [--whole] [--suite NAME]... [NAME
+PATTERN]...`.
 
-Without --whole only the short selection runs: quick tests that are not expected to fail. Patterns are those of a shell, such as
-`TestAdminClient_*`, and choose among all tests. Compares with `expected/SUITE.toml`: a test that fails without being named there is an
-unexpected failure, a test that passes although it is named there an unexpected pass. Prints a table, and ends with a line
-`ok N scenarios` if nothing was unexpected.
-"""
+Without --whole only the short selection runs: quick tests that are not expected to fail.
+Patterns are shell patterns, such as `TestAdminClient_*`, and select among all tests. Compares
+with `expected/SUITE.toml`: a test that fails and is not named there is an unexpected failure, a
+test that passes although it is named there an unexpected pass. Prints a table, and ends with a
+line `ok N scenarios` if nothing was unexpected."""
 
 import argparse
 import fnmatch
@@ -24,9 +25,9 @@ from pathlib import Path
 from identity import new_key
 from suites import HERE, SUITES
 
-# Brokers that run at the same time; most tests wait most of the time.
+# Brokers that run at the same time. Most tests spend their time waiting.
 WIDTH = 6
-# Time for the tests of one broker process.
+# Maximum seconds for the tests of one broker process.
 TIMEOUT_SECONDS = 1500
 MADE = Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parents[2] / "target").resolve() / "sdk-official"
 COLUMNS = ("suite", "version", "passed", "failed as expected", "unexpected", "skipped", "not run")
@@ -53,7 +54,7 @@ class Run:
         expected = tomllib.loads((HERE / "expected" / f"{suite.name}.toml").read_text())
         self.fails = expected.get("fails", {})
         self.left_out = expected.get("left-out", {})
-        # Seconds of tests that take long. Each has a broker of its own, and the longest start first.
+        # Seconds of slow tests. Each has a broker of its own, and the slowest start first.
         self.slow = expected.get("slow", {})
         self.binary = ""
         if suite.language == "go":
@@ -64,7 +65,7 @@ class Run:
         self.tests = [name for name in chosen if name not in self.left_out]
         self.chunk = suite.chunk
         if not options.whole and not options.patterns:
-            # Quick tests take less time than the start of their brokers.
+            # Quick tests take less time than starting their brokers.
             self.chunk *= 4
             exceptions = {*self.slow, *self.fails}
             self.tests = [name for name in self.tests if name not in exceptions and is_chosen(name, suite.short)]
@@ -76,7 +77,7 @@ class Run:
         template = "{{.Dir}}\n{{.Module.Version}}"
         self.folder, self.version = go(self.suite.module, "list", "-f", template, self.suite.source).splitlines()
         self.binary = str(MADE / self.suite.binary)
-        # A program of tests may look at these before it lists them.
+        # A test program may read these variables before it lists its tests.
         surroundings = {**os.environ, "AZURE_RECORD_MODE": "playback"}
         listed = subprocess.run(
             [self.binary, "-test.list", "^Test"], cwd=self.folder, env=surroundings, check=True, capture_output=True, text=True
@@ -100,13 +101,13 @@ class Run:
             raise RuntimeError(f"{self.suite.name}: the tests could not be listed\n{listed.stdout}{listed.stderr}")
 
     def shards(self):
-        """Lists of tests, and the seconds that each is known to take."""
+        """Groups of tests, and the known seconds of each group."""
         slow = [name for name in self.tests if name in self.slow]
         others = [name for name in self.tests if name not in self.slow]
         return [([name], self.slow[name]) for name in slow] + [(names, 0) for names in chunks(others, self.chunk)]
 
     def take(self, results):
-        """Keeps results at the depth that counts."""
+        """Keeps results at the counted depth."""
         names = [result["name"] for result in results]
         for result in results:
             name = result["name"]
@@ -114,7 +115,7 @@ class Run:
             has_parts = any(other.startswith(f"{name}/") for other in names)
             if depth == self.suite.depth or (depth < self.suite.depth and not has_parts):
                 self.results[name] = result
-        # A failure outside of all parts.
+        # A failure outside all parts.
         for result in results:
             parts = [name for name in self.results if name.startswith(f"{result['name']}/")]
             if result["outcome"] == "failed" and self.suite.depth > 1 and "/" not in result["name"]:
@@ -122,7 +123,7 @@ class Run:
                     self.results[result["name"]] = result
 
     def judge(self):
-        """Counts, and what was unexpected."""
+        """Counts, and unexpected results."""
         counts = {"passed": 0, "failed": 0, "skipped": 0}
         unexpected = []
         for name, result in sorted(self.results.items()):
@@ -141,7 +142,7 @@ class Run:
 
 
 def run_shard(program, key, run, tests, directory):
-    """Runs tests in a process that has namespaces and brokers of its own."""
+    """Runs tests in a process with its own namespaces and brokers."""
     suite = run.suite
     order = {
         "program": program,

@@ -1,7 +1,8 @@
-"""Runs some tests of one suite against a broker of their own: `shard.py ORDER`, a file that `run.py` writes.
+"""Runs some tests of one suite against a broker of their own: `shard.py ORDER`, a file that
+`run.py` writes.
 
-Goes into namespaces of its own first, where a host below servicebus.windows.net leads to the broker at the ports 443 and 5671.
-"""
+First enters namespaces of its own, in which a host below servicebus.windows.net leads to the
+broker at ports 443 and 5671."""
 
 import json
 import os
@@ -21,13 +22,13 @@ from broker import ROOT, Broker
 from identity import Provider, configuration
 from nodes import Nodes
 
-# Names and addresses of two brokers. At 127.0.0.1 none listens: a test expects that.
+# Names and addresses of two brokers. At 127.0.0.1 no broker listens, which a test expects.
 HOST, ADDRESS = "standard.servicebus.windows.net", "127.0.0.2"
 PREMIUM_HOST, PREMIUM_ADDRESS = "premium.servicebus.windows.net", "127.0.0.3"
 POLICIES = {"NoManage": ["Listen", "Send"], "SendOnly": ["Send"], "ListenOnly": ["Listen"]}
-# Those of the cloud: the tests wait for locks of the lengths that they ask for.
+# The limit of the cloud: the tests wait for locks with the durations that they set.
 SETTINGS = {"LIMITS__LOCK_DURATION_MIN": "5s"}
-# The end of a test of Go, with its result.
+# The end of a Go test, with its result.
 ENDED = re.compile(r"--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+)s\)")
 # From here on lines belong to this test.
 BEGUN = re.compile(r"^=== (?:RUN|CONT|NAME)\s+(\S+)")
@@ -35,7 +36,7 @@ OUTCOMES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
 class Place:
-    """The surroundings of a suite: hosts, trust, a provider of identities, one broker for each tier."""
+    """The environment of a suite: hosts, trust, an identity provider, one broker for each tier."""
 
     def __init__(self, program, directory, needs, key):
         self.program = program
@@ -44,7 +45,7 @@ class Place:
         namespace.over(Path("/etc/hosts"), directory / "hosts", hosts)
         self.provider = Provider(*key)
         (directory / "keys.json").write_text(self.provider.keys())
-        # SDKs that trust what certifi lists, and those that ask the environment.
+        # For SDKs that trust certifi's list, and those that read the environment.
         authorities = Path(certifi.where()).read_text()
         self.brokers = []
         self.standard = self.broker("standard", HOST, ADDRESS, "Standard", amqp=5671)
@@ -69,7 +70,7 @@ class Place:
         return broker
 
     def strings(self):
-        """Connection strings of the root policy and of those with fewer rights."""
+        """Connection strings of the root policy and of the policies with fewer rights."""
         found = {ROOT: f"Endpoint=sb://{HOST}/;SharedAccessKeyName={ROOT};SharedAccessKey={self.standard.key}"}
         for policy, rights in POLICIES.items():
             self.standard.ask("PUT", f"policies/{policy}", {"rights": rights})
@@ -78,7 +79,8 @@ class Place:
         return found
 
     def environment(self):
-        """That of the tests: of the caller's only what is needed, so that no proxy and no credential of his is used."""
+        """The environment of the tests: only necessary variables of the caller, so that no proxy
+        or credential of the caller is used."""
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
         authorities = str(self.directory / "authorities.pem")
         trust = {"SSL_CERT_FILE": authorities, "REQUESTS_CA_BUNDLE": authorities}
@@ -88,7 +90,7 @@ class Place:
 
 
 def tests_of_go(order, place, environment):
-    """Runs tests of a compiled Go package; returns their results, also those of subtests."""
+    """Runs tests of a compiled Go package. Returns their results, including subtests."""
     strings = place.strings()
     premium = ""
     if "premium" in order["needs"]:
@@ -103,7 +105,7 @@ def tests_of_go(order, place, environment):
         "SERVICEBUS_CONNECTION_STRING_SEND_ONLY": strings["SendOnly"],
         "SERVICEBUS_CONNECTION_STRING_LISTEN_ONLY": strings["ListenOnly"],
     }
-    # What the resource template of the suite makes.
+    # Entities that the resource template of the suite creates.
     for queue, requires_session in (("testQueue", False), ("testQueueWithSessions", True)):
         place.standard.ask("PUT", f"queues/{queue}", {"lockDuration": "PT5M", "requiresSession": requires_session})
     if "nodes" in order["needs"]:
@@ -112,7 +114,7 @@ def tests_of_go(order, place, environment):
         nodes = Nodes(plain.ports["amqp"], lambda name: plain.ask("PUT", f"queues/{name}", {}))
         environment["AMQP_BROKER_ADDR"] = f"amqp://127.0.0.1:{nodes.port}"
     results, texts, left = [], {}, order["tests"]
-    # A test that panics ends the program, so that others have not begun.
+    # A test that panics ends the program before later tests begin, so they are run again.
     while left:
         ended = run_go(order, place, environment, left)
         test = ""
@@ -155,7 +157,8 @@ def shortened(lines):
 
 
 def tests_of_python(order, place, environment):
-    """Runs tests of the source distribution, with stand-ins for what is not published; returns their results."""
+    """Runs tests of the source distribution, with stand-ins for unpublished modules. Returns their
+    results."""
     strings = place.strings()
     reported = place.directory / "results.json"
     folder = Path(order["folder"])

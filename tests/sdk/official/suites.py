@@ -1,4 +1,4 @@
-"""The suites: where each comes from, how its tests are listed, and which of them make the short selection."""
+"""The suites: their sources, how their tests are listed, and the short selection of each."""
 
 import json
 import re
@@ -12,25 +12,26 @@ AZSERVICEBUS = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 @dataclass(frozen=True)
 class Suite:
-    """Tests of others, which run unchanged."""
+    """Tests of other authors, which run unchanged."""
 
     name: str
     # "go" or "python".
     language: str
     # Import path of the Go package, or files below the folder `tests` of the Python distribution.
     source: object
-    # Folder below `go` of the module that pins the versions, and the compiled tests, as `setup` leaves them.
+    # Folder below `go` of the module that pins the versions, and the compiled tests, as `setup`
+    # creates them.
     module: str = "azure"
     binary: str = ""
     # Arguments of the test program.
     arguments: tuple = ()
-    # 1: tests as they are written. 2: their immediate subtests, where one test runs a whole conformance suite.
+    # 1: whole tests. 2: their immediate subtests, if one test runs a whole conformance suite.
     depth: int = 1
-    # Tests of one broker process.
+    # Number of tests for one broker process.
     chunk: int = 10
     # Name patterns of tests that may be in the short selection.
     short: tuple = ("*",)
-    # What the suite needs besides a broker: "premium" or "nodes".
+    # Requirements of the suite in addition to a broker: "premium" or "nodes".
     needs: frozenset = field(default_factory=frozenset)
 
 
@@ -63,7 +64,7 @@ SUITES = (
         source="github.com/Azure/go-amqp",
         binary="go-amqp.test",
         chunk=200,
-        # Those that use a broker; the others depend on the speed of the machine.
+        # Tests that use a broker; the others depend on the speed of the machine.
         short=(
             "TestIntegration*",
             "TestMultiple*",

@@ -1,5 +1,5 @@
-"""Proton's engine over a socket, turned by hand: nothing is said that a scenario did not ask for, and what is said is looked at after each
-turn."""
+"""Proton's engine over a socket, driven step by step: it sends nothing that a scenario did not
+request, and received frames are checked after each step."""
 
 import itertools
 import selectors
@@ -8,7 +8,7 @@ import time
 
 from proton import Connection, Delivery, Endpoint, Link, Message, Transport
 
-# How long what must come is waited for.
+# Maximum wait for expected frames, in seconds.
 PATIENCE = 15
 READ_BYTES = 65536
 UNSETTLED, SETTLED, MIXED = Link.SND_UNSETTLED, Link.SND_SETTLED, Link.SND_MIXED
@@ -17,11 +17,11 @@ FIRST, SECOND = Link.RCV_FIRST, Link.RCV_SECOND
 
 
 class Client:
-    """A connection with one session, unless more are made."""
+    """A connection with one session, unless more are created."""
 
     def __init__(self, address, user=None, password=None, frame_bytes=None, idle=None, window_bytes=None):
         self.connection, self.transport = Connection(), Transport()
-        # What has come of deliveries that are not whole, by the name of their link.
+        # Received parts of incomplete deliveries, by link name.
         self.parts = {}
         if frame_bytes:
             self.transport.max_frame_size = frame_bytes
@@ -50,7 +50,7 @@ class Client:
         return session
 
     def write(self):
-        """Says what there is to say."""
+        """Writes pending bytes."""
         while (count := self.transport.pending()) > 0:
             try:
                 self.transport.pop(self.socket.send(self.transport.peek(count)))
@@ -61,8 +61,8 @@ class Client:
                 return
 
     def turn(self, seconds=0.05):
-        """Writes, and reads what comes within this time."""
-        # The timers of the engine want a clock, in seconds.
+        """Writes, and reads for this time."""
+        # The timers of the engine need the time in seconds.
         self.transport.tick(time.monotonic())
         self.write()
         if self.transport.capacity() < 0:
@@ -85,7 +85,7 @@ class Client:
             self.transport.close_tail()
 
     def until(self, condition, what, patience=PATIENCE):
-        """Turns until something is so; what it is."""
+        """Runs the engine until a condition holds. Returns its value."""
         end = time.monotonic() + patience
         while not (found := condition()):
             if time.monotonic() > end or self.transport.capacity() < 0:
@@ -94,13 +94,13 @@ class Client:
         return found
 
     def passes(self, seconds):
-        """Turns for so long, for what must not come."""
+        """Runs the engine for this time, to check that nothing arrives."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.turn()
 
     def sender(self, address, name=None, mode=UNSETTLED, session=None, credit=True):
-        """A link to send on that is open, with credit."""
+        """An attached sender with credit."""
         link = (session or self.session).sender(name or f"to-{address}")
         link.source.address, link.target.address = "proton", address
         link.snd_settle_mode = mode
@@ -110,7 +110,7 @@ class Client:
         return link
 
     def receiver(self, address, name=None, mode=UNSETTLED, settles=SECOND, session=None, source=None):
-        """A link to receive from that is open, without credit."""
+        """An attached receiver without credit."""
         link = (session or self.session).receiver(name or f"from-{address}")
         link.source.address, link.target.address = address, "proton"
         link.snd_settle_mode, link.rcv_settle_mode = mode, settles
@@ -124,13 +124,13 @@ class Client:
         return link
 
     def refused(self, link):
-        """Opens a link that the broker must refuse; why it did."""
+        """Attaches a link that the broker must refuse. Returns the reason."""
         link.open()
         self.until(lambda: link.state & Endpoint.REMOTE_CLOSED, f"{link.name} is refused")
         return link.remote_condition
 
     def send(self, link, message):
-        """Sends without waiting; the delivery."""
+        """Sends without waiting. Returns the delivery."""
         message = message if isinstance(message, Message) else Message(body=message, inferred=True)
         delivery = link.delivery(str(next(TAGS)))
         link.stream(message.encode())
@@ -140,7 +140,7 @@ class Client:
         return delivery
 
     def sent(self, link, *messages):
-        """Sends, and waits until each is accepted for good."""
+        """Sends, and waits until each message is accepted and settled."""
         deliveries = [self.send(link, message) for message in messages]
         self.until(lambda: all(delivery.settled for delivery in deliveries), "sends are answered")
         for delivery in deliveries:
@@ -149,7 +149,8 @@ class Client:
             delivery.settle()
 
     def arrived(self, link):
-        """The next delivery that is here whole, with its message; or none. What is here of it is taken, which opens the window."""
+        """The next complete delivery with its message, or None. Reading received parts opens the
+        window."""
         delivery = link.current
         if not delivery or not delivery.readable:
             return None
@@ -164,7 +165,7 @@ class Client:
         return delivery, message
 
     def received(self, link, count):
-        """So many deliveries with their messages, for which there is credit."""
+        """Receives `count` deliveries with their messages; there must be credit."""
         found = []
 
         def enough():
@@ -176,7 +177,7 @@ class Client:
         return found
 
     def settled(self, delivery, state):
-        """Says what becomes of a delivery, and waits for the answer; the state in it."""
+        """Settles a delivery, and waits for the answer. Returns its state."""
         delivery.update(state)
         self.until(lambda: delivery.settled, "the settlement is answered")
         answer = delivery.remote_state
@@ -184,20 +185,20 @@ class Client:
         return answer
 
     def close(self):
-        """In order."""
+        """Closes the connection in order."""
         self.connection.close()
         self.until(lambda: self.connection.state & Endpoint.REMOTE_CLOSED, "the connection is closed")
         self.write()
         self.drop()
 
     def drop(self):
-        """The socket, without a word."""
+        """Closes the socket without an AMQP close."""
         self.selector.close()
         self.socket.close()
 
 
 def body(message):
-    """As bytes, which is how they are sent."""
+    """The body as bytes, as it was sent."""
     return bytes(message.body) if isinstance(message.body, memoryview) else message.body
 
 

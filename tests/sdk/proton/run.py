@@ -1,7 +1,7 @@
-"""Qpid Proton for Python as a client of what the SDKs for Azure never do: `run.py PROGRAM [PART OF A NAME]`.
+"""Qpid Proton for Python with features that the Azure SDKs never use: `run.py PROGRAM [PART OF A
+NAME]`.
 
-Ends with a line `ok N scenarios`, or tells what failed.
-"""
+Ends with a line `ok N scenarios`, or prints the failures."""
 
 import shutil
 import sys
@@ -22,7 +22,7 @@ WIDTH = 6
 
 
 class World:
-    """A scenario's surroundings: entities and connections of its own on a broker that it shares."""
+    """The environment of a scenario: its own entities and connections on a shared broker."""
 
     def __init__(self, broker, name):
         self.broker, self.ask = broker, broker.ask
@@ -35,23 +35,23 @@ class World:
         return name
 
     def count(self, queue):
-        """Messages in a queue that are not dead."""
+        """Number of messages in a queue without dead letters."""
         return self.ask("GET", f"queues/{queue}")["runtime"]["activeMessageCount"]
 
     def policy(self, queue, name, *rights):
-        """A policy of a queue; its key."""
+        """Creates a policy of a queue. Returns its key."""
         path = f"queues/{queue}/policies/{name}"
         self.ask("PUT", path, {"rights": list(rights)})
         return self.ask("POST", f"{path}/keys")["primaryKey"]
 
     def client(self, user=ROOT, password=None, **options):
-        """One that may do everything, unless it says who it is."""
+        """A client with all rights, unless a user is given."""
         client = Client(self.broker.amqp, user, password or self.broker.key, **options)
         self.opened.append(client)
         return client
 
     def until(self, condition, client):
-        """Turns a client until something is so."""
+        """Runs a client until a condition holds."""
         client.until(condition, "what was said arrives", PATIENCE)
 
     def close(self):
@@ -60,7 +60,7 @@ class World:
 
 
 def one(function, broker):
-    """The name, what went wrong, and how long it took."""
+    """Returns the name, the failure and the duration."""
     began = time.monotonic()
     world = World(broker, function.__name__)
     try:

@@ -1,4 +1,4 @@
-"""What a client can do by AMQP 1.0 that the SDKs for Azure never do."""
+"""Features of AMQP 1.0 that the Azure SDKs never use."""
 
 import socket
 import struct
@@ -15,9 +15,10 @@ from broker import ROOT
 from client import FIRST, MIXED, SECOND, SETTLED, UNSETTLED, Client, bodies, body
 
 SCENARIOS = []
-# How long what must not come is waited for.
+# Seconds to wait for frames that must not arrive.
 QUIET = 0.5
-# The setting amqp.link_count_max of the broker here: a part of each connection, and a step of what all share.
+# The broker's setting amqp.link_count_max: a share for each connection, and a step of the shared
+# rest.
 LINKS_MAX = 300
 
 
@@ -98,7 +99,7 @@ def a_message_of_many_small_frames_arrives_whole_both_ways(w):
     receiver.flow(1)
     [(delivery, message)] = client.received(receiver, 1)
     that(body(message) == large, "the body differs")
-    # An engine that got a frame above what it has announced would have closed.
+    # The engine would have closed on a frame above its announced size.
     check(client.settled(delivery, Delivery.ACCEPTED), Delivery.ACCEPTED)
     client.close()
 
@@ -196,7 +197,7 @@ def values_of_every_type_come_back_as_they_were_sent(w):
     [(_, got)] = client.received(receiver, 1)
     check(got.body, sent.body, "the body")
     check(dict(got.properties), values, "the properties")
-    # Proton has binary as a view of it.
+    # Proton returns binary values as memory views.
     kinds = {name: type(value) for name, value in {**values, "binary": memoryview(b"")}.items()}
     check({name: type(value) for name, value in got.properties.items()}, kinds, "types")
     for field in ("id", "user_id", "subject", "reply_to", "correlation_id", "content_type", "content_encoding", "group_sequence"):
@@ -309,7 +310,7 @@ def a_window_that_is_closed_holds_up_its_own_session_only(w):
     client.sent(client.sender(queue), b"x" * 20_000)
     full = client.receiver(queue)
     full.flow(1)
-    # What arrives is not read, so the window stays closed.
+    # The message is not read, so the window stays closed.
     client.passes(QUIET)
     that(full.current.partial, "it came whole through a window of one frame")
     session = client.new_session()
@@ -318,7 +319,7 @@ def a_window_that_is_closed_holds_up_its_own_session_only(w):
     receiver.flow(1)
     [(delivery, message)] = client.received(receiver, 1)
     check((body(message), client.settled(delivery, Delivery.ACCEPTED)), (b"beside", Delivery.ACCEPTED))
-    # Read piece by piece, the rest follows.
+    # As it is read piece by piece, the rest follows.
     read = b""
     while full.current.partial or full.current.pending:
         read += full.recv(full.current.pending) or b""
@@ -459,7 +460,7 @@ def an_outcome_behind_a_detach_is_not_said_and_the_lock_stays(w):
     delivery.update(Delivery.ACCEPTED)
     delivery.settle()
     client.turn()
-    # Proton says nothing of a link that is closed; the message stays locked.
+    # Proton settles nothing when a link is closed; the message stays locked.
     other = client.receiver(queue, name="other")
     other.flow(1)
     client.passes(QUIET)
@@ -602,12 +603,12 @@ def an_idle_connection_is_kept_by_empty_frames(w):
     queue, client = w.queue(), w.client(idle=1.0)
     link = client.sender(queue)
     that(client.transport.remote_idle_timeout > 0, "the broker announces none")
-    # The engine gives up a peer that is silent for its whole time.
+    # The engine closes when its peer is silent for the whole idle time.
     client.passes(3.5)
     client.sent(link, b"still here")
 
 
-# Who may
+# Access
 
 
 @scenario("AMQP-08", "SEC-12")
@@ -694,7 +695,7 @@ def an_unknown_transaction_is_refused(w):
 
 
 def greeted(w, data):
-    """What the broker says to these bytes until it closes."""
+    """The broker's answer to these bytes until it closes."""
     host, _, port = w.broker.amqp.partition(":")
     with socket.create_connection((host, int(port)), timeout=10) as raw:
         raw.sendall(data)
@@ -726,7 +727,7 @@ def an_unknown_header_is_answered_by_a_known_one(w):
 def what_is_said_all_at_once_is_heard_in_turn(w):
     said = greeted(w, AMQP + OPEN + BEGIN + frame(b"\x00\x53\x17\x45") + frame(b"\x00\x53\x18\x45"))
     that(said.startswith(AMQP), said)
-    # The codes of open, begin, end and close, each behind the header of its frame.
+    # The codes of open, begin, end and close, after the header of each frame.
     codes, rest = [], said[8:]
     while rest:
         size = struct.unpack(">I", rest[:4])[0]

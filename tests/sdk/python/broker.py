@@ -1,4 +1,5 @@
-"""A broker process of the built program, and what is asked of it beside the SDK: entities, policies, counts."""
+"""A broker process of the built program, and requests beyond the SDK: entities, policies, counts.
+"""
 
 import base64
 import hashlib
@@ -25,7 +26,7 @@ SETTINGS = {
 
 
 def sign(policy, key, resource, seconds):
-    """A shared access signature, as any client makes it."""
+    """Creates a shared access signature like any client."""
     resource = urllib.parse.quote(resource, safe="")
     expiry = str(int(time.time() + seconds))
     digest = hmac.new(key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256).digest()
@@ -34,7 +35,7 @@ def sign(policy, key, resource, seconds):
 
 
 class Broker:
-    """A process; `start` again after `kill` serves at the same ports what it has kept."""
+    """A process. After `kill`, `start` serves the stored data at the same ports."""
 
     def __init__(self, program, directory, arguments=(), settings=None, address="127.0.0.1", **ports):
         self.program = program
@@ -43,7 +44,7 @@ class Broker:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.arguments = arguments
         self.is_secure = "--tls" in arguments
-        # The certificate of the development authority, if it speaks TLS.
+        # The certificate of the development authority, if the broker has TLS.
         self.authority = str(self.directory / "data/tls/authority.pem")
         self.settings = {**SETTINGS, **(settings or {})}
         self.ports = {"http": 0, "ws": 0, "amqp": 0, **ports}
@@ -76,17 +77,17 @@ class Broker:
         self.key = first.split("SharedAccessKey=", 1)[1].split(";")[0]
 
     def kill(self):
-        """SIGKILL: what was not durable is gone."""
+        """Sends SIGKILL: data that was not durable is lost."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self):
-        """SIGTERM: an orderly end."""
+        """Sends SIGTERM, for an orderly end."""
         self.process.terminate()
         self.process.wait()
 
     def connection_string(self, policy=ROOT, key=None, entity=None, host=None):
-        """As an application is given it."""
+        """The connection string for applications."""
         text = f"Endpoint=sb://{host or self.amqp};SharedAccessKeyName={policy};SharedAccessKey={key or self.key}"
         if not self.is_secure:
             text += ";UseDevelopmentEmulator=true"
@@ -96,12 +97,12 @@ class Broker:
         return f"Endpoint=sb://{self.amqp};SharedAccessSignature={token};UseDevelopmentEmulator=true"
 
     def ask(self, method, path, body=None):
-        """A request of the JSON API; raises for what is refused."""
+        """Sends a request to the JSON API. Raises on a refusal."""
         text = self.request(method, f"$api/v1/{path}", body)
         return json.loads(text) if text else None
 
     def metric(self, name):
-        """The sum of a counter, as it is scraped."""
+        """The sum of a counter on the metrics page."""
         lines = self.request("GET", "metrics").decode().splitlines()
         found = [line.rsplit(" ", 1) for line in lines if line.partition("{")[0].partition(" ")[0] == name]
         return sum(float(value) for _, value in found)

@@ -1,4 +1,4 @@
-"""Namespaces of a test's own, so that ports, hosts and files of the machine stay as they are."""
+"""Namespaces for a test, so that ports, hosts and files of the machine are unchanged."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 
 def enter():
-    """Goes on in namespaces of this process's own; the program begins anew in them, with loopback up."""
+    """Continues in new namespaces: the program restarts in them, with loopback up."""
     if not os.environ.get(MARK):
         os.execvpe(UNSHARE[0], [*UNSHARE, sys.executable, *sys.argv], {**os.environ, MARK: "1"})
     with socket.socket() as any_socket:
@@ -22,6 +22,6 @@ def enter():
 
 
 def over(path, file, text):
-    """Has a path show this text to whoever is in the namespace."""
+    """Makes a path show this text inside the namespace."""
     file.write_text(text)
     subprocess.run(["mount", "--bind", file, path], check=True)

@@ -1,7 +1,6 @@
 """Runs the scenarios against a broker of their own: `run.py PROGRAM FLAVOUR [PART OF A NAME]`.
 
-The flavour is `sync` or `async`. Ends with a line `ok N scenarios`, or tells what failed.
-"""
+The flavour is `sync` or `async`. Ends with a line `ok N scenarios`, or prints the failures."""
 
 import asyncio
 import importlib
@@ -19,7 +18,7 @@ from broker import Broker
 
 # Scenarios that run at the same time.
 WIDTH = 12
-# A thread that hangs is given up after so long.
+# Seconds after which a hanging thread is abandoned.
 GIVE_UP = world.TIME_MAX + 15
 TOPICS = sorted(path.stem for path in (Path(__file__).parent / "scenarios").glob("*.py"))
 
@@ -51,7 +50,7 @@ def main():
     print("slowest:", ", ".join(f"{name} {took:.1f} s" for took, name in slow))
     if failed:
         print(f"{len(failed)} of {len(outcomes)} scenarios failed; the broker's log is in {place}")
-        # Threads that hang would keep the interpreter.
+        # Hanging threads would keep the interpreter alive.
         sys.stdout.flush()
         os._exit(1)
     shutil.rmtree(place)
@@ -59,7 +58,7 @@ def main():
 
 
 async def one(function, broker, flavour):
-    """The name, what went wrong, and how long it took."""
+    """Returns the name, the failure and the duration."""
     began = time.monotonic()
     try:
         await world.run(function, broker, flavour)

@@ -1,8 +1,7 @@
-"""What scenarios stand on: their registry, a client, entities of their own, and checks.
+"""Shared parts of scenarios: their registry, a client, entities, and checks.
 
-A scenario is written once, for the asynchronous client, and is run against the synchronous one too: `Blocking` makes its
-handles look the same, on a thread of its own.
-"""
+A scenario is written once, for the asynchronous client, and also runs against the synchronous
+one: `Blocking` gives its handles the same interface, on a thread of their own."""
 
 import asyncio
 import contextlib
@@ -17,9 +16,9 @@ import azure.servicebus.aio
 from broker import Broker
 
 SCENARIOS = []
-# How long a scenario may take.
+# Maximum duration of a scenario in seconds.
 TIME_MAX = 60
-# How long a receive waits for what must come.
+# Maximum wait of a receive for an expected message, in seconds.
 PATIENCE = 20
 
 
@@ -44,7 +43,7 @@ def that(condition, what):
 
 
 async def raises(kinds, action):
-    """What an action is refused with."""
+    """Asserts that an action is refused. Returns the error."""
     try:
         await action
     except kinds as error:
@@ -67,7 +66,7 @@ def texts(messages):
 
 
 class Blocking:
-    """A handle of the synchronous client as one of the asynchronous client."""
+    """A handle of the synchronous client with the interface of the asynchronous one."""
 
     MAKERS = {
         "get_queue_sender", "get_topic_sender", "get_queue_receiver", "get_subscription_receiver",
@@ -112,7 +111,7 @@ def inner(handle):
 
 
 class World:
-    """A scenario's surroundings: one client, and entities of its own on a broker that it shares."""
+    """The environment of a scenario: one client, and its own entities on a shared broker."""
 
     def __init__(self, broker, flavour, name):
         self.broker, self.flavour = broker, flavour
@@ -122,13 +121,13 @@ class World:
         self.client = None
 
     def open(self, string=None, **options):
-        """A client; closed with the scenario."""
+        """Creates a client, which is closed with the scenario."""
         client = self.client_by(string or self.broker.connection_string(), **options)
         self.opened.append(client)
         return client
 
     def client_by(self, string, **options):
-        """A client that is closed by who has it, in whose loop it runs."""
+        """Creates a client, which the caller must close in the loop that it runs in."""
         options.setdefault("retry_total", 2)
         options.setdefault("retry_backoff_factor", 0.2)
         module = azure.servicebus.aio if self.flavour == "async" else azure.servicebus
@@ -137,7 +136,7 @@ class World:
 
     @contextlib.contextmanager
     def own(self, *arguments):
-        """A broker of the scenario's own with a queue `q`, that it may kill."""
+        """A broker of its own with a queue `q`, which the scenario may kill."""
         place = Path(tempfile.mkdtemp(prefix="peeklock-sdk-own-"))
         broker = Broker(self.broker.program, place / "broker", arguments)
         try:
@@ -162,13 +161,13 @@ class World:
         return f"{self.name}-{self.count}"
 
     async def queue(self, **properties):
-        """A queue of the scenario's own."""
+        """Creates a queue for the scenario."""
         name = self.unique()
         await self.ask("PUT", f"queues/{name}", properties)
         return name
 
     async def topic(self, *subscriptions, **properties):
-        """A topic with subscriptions."""
+        """Creates a topic with subscriptions."""
         name = self.unique()
         await self.ask("PUT", f"topics/{name}", properties)
         for subscription in subscriptions:
@@ -179,7 +178,7 @@ class World:
         return (await self.ask("GET", f"queues/{queue}"))["runtime"]
 
     async def policy(self, owner, name, *rights):
-        """A policy; its key."""
+        """Creates a policy. Returns its key."""
         path = f"queues/{owner}/policies/{name}" if owner else f"policies/{name}"
         await self.ask("PUT", path, {"rights": list(rights)})
         return (await self.ask("POST", f"{path}/keys"))["primaryKey"]
@@ -188,13 +187,13 @@ class World:
         return azure.servicebus.ServiceBusMessage(body, **properties)
 
     async def send(self, queue, *bodies, **properties):
-        """Sends messages, one after the other."""
+        """Sends messages, one after another."""
         async with self.client.get_queue_sender(queue) as sender:
             for body in bodies:
                 await sender.send_messages(self.message(body, **properties))
 
     async def receive(self, receiver, count, patience=PATIENCE):
-        """So many messages, in as many calls as it takes."""
+        """Receives `count` messages in any number of calls."""
         found, until = [], time.monotonic() + patience
         while len(found) < count and time.monotonic() < until:
             found += await receiver.receive_messages(
@@ -207,7 +206,7 @@ class World:
         check(texts(await receiver.receive_messages(max_wait_time=wait)), [], "what was received")
 
     async def drain(self, queue, client=None):
-        """All bodies that are there, received and deleted."""
+        """Receives and deletes all messages of a queue. Returns their bodies."""
         mode = azure.servicebus.ServiceBusReceiveMode.RECEIVE_AND_DELETE
         found = []
         async with (client or self.client).get_queue_receiver(queue, receive_mode=mode) as receiver:
@@ -218,7 +217,7 @@ class World:
                 found += texts(some)
 
     async def until(self, condition, what, patience=PATIENCE):
-        """Asks again until something is so."""
+        """Polls until a condition holds."""
         end = time.monotonic() + patience
         while not await condition():
             that(time.monotonic() < end, f"waited in vain: {what}")
@@ -230,7 +229,7 @@ class World:
 
 
 async def run(function, broker, flavour):
-    """Runs one scenario; how long it took."""
+    """Runs one scenario. Returns its duration."""
     began = time.monotonic()
     world = World(broker, flavour, function.__name__)
     world.client = world.open()
@@ -242,5 +241,5 @@ async def run(function, broker, flavour):
 
 
 def quiet():
-    """The SDK logs each refusal that a scenario wants."""
+    """The SDK would log each expected refusal."""
     logging.getLogger("azure").setLevel(logging.CRITICAL)

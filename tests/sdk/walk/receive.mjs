@@ -1,4 +1,5 @@
-// The other team's program: `receive.mjs receive|send STRING`. Tells in JSON what it received, or what it was refused with.
+// The other team's program: `receive.mjs receive|send STRING`. Prints in JSON the received
+// messages, or the refusal.
 
 import { createRequire } from "node:module";
 

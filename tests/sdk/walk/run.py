@@ -2,9 +2,9 @@
 
 The commands in docs/how-to/use-tls.md set up the broker.
 
-One sends with the Python SDK by a policy that may do that alone, the other receives with that of JavaScript by a policy that may do that
-alone. The machines are namespaces with a network between them. Ends with a line `ok N scenarios`, or tells what failed.
-"""
+One team sends with the Python SDK and a policy that may only send, the other receives with the
+JavaScript SDK and a policy that may only listen. The machines are namespaces with a network
+between them. Ends with a line `ok N scenarios`, or prints the failures."""
 
 import json
 import os
@@ -38,7 +38,8 @@ def that(condition, what):
 
 
 def commands():
-    """What the document has somebody type for teams on other machines, as the user of this walk, with the data in a directory of it."""
+    """The commands that the document lists for teams on other machines, for the user of this test,
+    with the data in a subdirectory."""
     _, found, rest = DOCUMENT.read_text().partition("For teams on other machines")
     that(found, "the document tells of no teams on other machines")
     block = rest.split("```sh by-hand\n")[1].split("```")[0].replace(" \\\n ", "")
@@ -57,7 +58,8 @@ def clean(**more):
 
 
 class Machine:
-    """The broker's: a network of its own, joined to that of the teams, which is the one that this process is in."""
+    """The machine of the broker: a network namespace, connected to the network of the teams, in
+    which this process runs."""
 
     def __init__(self, program, directory):
         self.program, self.directory = program, directory
@@ -76,23 +78,24 @@ class Machine:
         self.broker = None
 
     def shell(self, line):
-        """How a line is typed there, where the program is on the path, by its name."""
+        """Arguments that run a shell command there, with the program on the path."""
         path = f"{Path(self.program).parent}:{os.environ['PATH']}"
         return {"args": [*self.inside, "sh", "-c", line], "cwd": self.directory, "env": clean(PATH=path)}
 
     def typed(self, line):
-        """What a line that is typed there says."""
+        """Output of a shell command there."""
         ended = subprocess.run(**self.shell(line), capture_output=True, text=True, check=False, timeout=30)
         if ended.returncode != 0:
             raise RuntimeError(f"{line}: {ended.returncode} {ended.stderr}")
         return ended.stdout.strip()
 
     def run(self, *arguments):
-        """What a command of the program says."""
+        """Output of a command of the program."""
         return self.typed(shlex.join(["peeklock", *arguments]))
 
     def serve(self, line):
-        """Has a line that starts a broker go on; the shell makes room for it, so that it is the broker that ends."""
+        """Starts a broker with this command line. The shell replaces itself, so that signals reach
+        the broker."""
         with open(self.directory / "log", "ab") as log:
             self.broker = subprocess.Popen(**self.shell(f"exec env {line}"), stdout=subprocess.PIPE, stderr=log)
         if not any(line.split()[:1] == [b"amqp"] for line in self.broker.stdout):
@@ -106,7 +109,7 @@ class Machine:
 
 
 class World:
-    """What the teams were given, and what they do with it."""
+    """The files of the teams, and their actions."""
 
     def __init__(self, machine, node, shop, kitchen):
         self.machine, self.node = machine, node
@@ -121,7 +124,7 @@ class World:
                     sender.send_messages(ServiceBusMessage(body))
 
     def javascript(self, what, string, authority=None):
-        """What the other program tells."""
+        """The output of the other program."""
         trusted = {"NODE_EXTRA_CA_CERTS": str(authority)} if authority else {}
         ended = subprocess.run(
             [self.node, str(RECEIVER), what, string], env=clean(**trusted),
@@ -203,7 +206,7 @@ def main():
             strings = []
             for line in commands():
                 if " serve " in line:
-                    # Others reach AMQP alone, and nobody without a key.
+                    # The command serves AMQP to other machines, and requires a key.
                     machine.serve(line)
                     continue
                 said = machine.typed(line)

@@ -7,7 +7,8 @@ using System.Threading;
 
 namespace Peeklock.Sdk
 {
-    /// <summary>A broker process of the built program. Start again after Kill serves what it has kept at the same ports.</summary>
+    /// <summary>A broker process of the built program. After Kill, Start serves the stored data at
+    /// the same ports.</summary>
     sealed class Broker : IDisposable
     {
         static readonly TimeSpan StartMax = TimeSpan.FromSeconds(20);
@@ -116,7 +117,7 @@ namespace Peeklock.Sdk
             new Thread(work) { IsBackground = true }.Start();
         }
 
-        /// <summary>SIGKILL: what was not durable is gone.</summary>
+        /// <summary>Sends SIGKILL: data that was not durable is lost.</summary>
         public void Kill()
         {
             process.Kill();

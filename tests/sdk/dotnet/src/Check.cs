@@ -7,7 +7,7 @@ using Azure.Messaging.ServiceBus;
 
 namespace Peeklock.Sdk
 {
-    /// <summary>A scenario fails by throwing.</summary>
+    /// <summary>A scenario fails by throwing this.</summary>
     sealed class Failed : Exception
     {
         public Failed(string text) : base(text) { }
@@ -33,7 +33,7 @@ namespace Peeklock.Sdk
             Equal(string.Join(", ", found.Select(one => $"{one}")), string.Join(", ", expected.Select(one => $"{one}")), what);
         }
 
-        /// <summary>The call fails with this reason.</summary>
+        /// <summary>Asserts that the call fails with this reason.</summary>
         public static async Task<ServiceBusException> Refused(ServiceBusFailureReason reason, Func<Task> call, string what)
         {
             var error = await Thrown<ServiceBusException>(call, what);
@@ -41,7 +41,7 @@ namespace Peeklock.Sdk
             return error;
         }
 
-        /// <summary>The administration call fails with this status.</summary>
+        /// <summary>Asserts that the administration call fails with this status.</summary>
         public static async Task Status(int status, Func<Task> call, string what)
         {
             var error = await Thrown<Exception>(call, what);

@@ -144,7 +144,7 @@ namespace Peeklock.Sdk
                 await world.Client.CreateSender(queue).SendMessageAsync(
                     new ServiceBusMessage("order") { TimeToLive = TimeSpan.FromSeconds(1) });
                 await Task.Delay(1200);
-                // Messages expire where somebody listens.
+                // Messages expire only while a receiver is active.
                 await World.Empty(world.Client.CreateReceiver(queue), "an expired message");
                 var dead = world.Client.CreateReceiver(queue, new ServiceBusReceiverOptions { SubQueue = SubQueue.DeadLetter });
                 Check.Equal((await World.One(dead)).DeadLetterReason, "TTLExpiredException", "reason");

@@ -27,7 +27,7 @@ namespace Peeklock.Sdk
 
         public ServiceBusAdministrationClient Admin { get; }
 
-        /// <summary>The client of most scenarios, which are content with one.</summary>
+        /// <summary>The client of scenarios that need only one.</summary>
         public ServiceBusClient Client
         {
             get { return client ?? (client = New()); }
@@ -92,7 +92,7 @@ namespace Peeklock.Sdk
             await sender.SendMessagesAsync(bodies.Select(body => new ServiceBusMessage(body)));
         }
 
-        /// <summary>Receives this number of messages, which have to come.</summary>
+        /// <summary>Receives this number of messages, or fails.</summary>
         public static async Task<List<ServiceBusReceivedMessage>> Receive(ServiceBusReceiver receiver, int number)
         {
             var found = new List<ServiceBusReceivedMessage>();
@@ -130,7 +130,7 @@ namespace Peeklock.Sdk
         }
     }
 
-    /// <summary>A title that says what has to hold, and the code that shows it.</summary>
+    /// <summary>A title that states the tested rule, and the code of the test.</summary>
     sealed class Scenario
     {
         public Scenario(string title, Func<World, Task> body)

@@ -1,8 +1,8 @@
-// What goes wrong outside: a broker that is killed or stopped, entities that vanish.
+// External failures: a broker that is killed or stopped, entities that are deleted.
 
 import { assert, bodies, refused, scenario } from "../world.js";
 
-/** Runs with a broker of the scenario's own, and a client that comes back to it. */
+/** Runs with a broker of its own, and a client that reconnects to it. */
 const own = (w, run, timeoutInMs = 10_000) =>
   w.own((broker) => {
     const retryOptions = { maxRetries: 20, retryDelayInMs: 300, timeoutInMs };
@@ -35,7 +35,7 @@ scenario("nothing accepted is missing after kills in the middle", (w) => {
           await sender.sendMessages({ body });
           accepted.add(body);
         } catch {
-          // Nobody knows what became of it.
+          // The outcome of the send is unknown.
         }
       }
     };
@@ -55,11 +55,11 @@ scenario("nothing accepted is missing after kills in the middle", (w) => {
       isOver = true;
     }
     await Promise.all(senders);
-    // What nobody was told of may be there or not, or be there twice.
+    // A message without an answer may be absent, stored once, or stored twice.
     const found = new Set(await w.drain("q", w.open(broker.connectionString())));
     assert.deepEqual([...accepted].filter((body) => !found.has(body)), []);
   };
-  // A send that was under way when its connection broke is given up after this time only.
+  // A pending send on a broken connection fails only after this time.
   return own(w, run, 3_000);
 });
 

@@ -22,7 +22,7 @@ scenario("a receive drains and waits no longer than it was told", async (w) => {
   assert.deepEqual(await receiver.receiveMessages(5, { maxWaitTimeInMs: 1_000 }), []);
   const took = Date.now() - began;
   assert.ok(took >= 900 && took < 6_000, `it took ${took} ms`);
-  // The link is still there, and has no credit left.
+  // The link is still attached, and has no credit left.
   await w.send(queue, ["x"]);
   const other = w.client.createReceiver(queue);
   assert.deepEqual(bodies(await w.receive(other, 1)), ["x"]);

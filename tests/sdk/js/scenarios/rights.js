@@ -1,4 +1,4 @@
-// Who may do what: keys, rights, tokens that end, connection strings of entities.
+// Access: keys, rights, tokens that expire, connection strings of entities.
 
 import { ROOT, sign } from "../broker.js";
 import { assert, bodies, refused, scenario, sleep } from "../world.js";

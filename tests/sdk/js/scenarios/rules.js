@@ -1,4 +1,4 @@
-// Rules of a subscription, by its management node.
+// Rules of a subscription, through its management node.
 
 import { assert, bodies, refused, scenario } from "../world.js";
 

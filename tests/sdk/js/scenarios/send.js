@@ -161,7 +161,7 @@ scenario("a message over the limit is refused and the link goes on", async (w) =
 scenario("a batch over the limit is refused as a whole and the link goes on", async (w) => {
   const queue = await w.queue({ maxMessageSizeInKilobytes: 102_400 });
   const sender = w.client.createSender(queue);
-  // This SDK lets a batch have what a message may.
+  // This SDK limits a batch only to the maximum size of a message.
   const batch = await sender.createMessageBatch();
   assert.equal(batch.maxSizeInBytes, 100 << 20);
   for (let n = 0; n < 3; n += 1) assert.ok(batch.tryAddMessage({ body: Buffer.alloc(400_000) }));

@@ -154,7 +154,7 @@ scenario("a function holds its lock over several durations", async (w) => {
   const errors = [];
   const subscription = receiver.subscribe({
     processMessage: async () => {
-      // More than three of them.
+      // Longer than three lock durations.
       await sleep(13_500);
       done += 1;
     },
@@ -236,7 +236,7 @@ scenario("an expired message is dead-lettered where the queue says so", async (w
   const queue = await w.queue({ deadLetteringOnMessageExpiration: true, defaultMessageTimeToLive: "PT1S" });
   await w.send(queue, ["x"]);
   await sleep(1_100);
-  // Somebody asks, and finds out (EXP-35).
+  // A receive detects the expiry (EXP-35).
   assert.deepEqual(await w.drain(queue), []);
   const [dead] = await w.receive(w.client.createReceiver(queue, { subQueueType: "deadLetter" }), 1);
   assert.equal(dead.deadLetterReason, "TTLExpiredException");

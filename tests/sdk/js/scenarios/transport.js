@@ -1,16 +1,17 @@
-// Ways to connect: AMQP over WebSocket, TLS with an authority that is verified, and clients that come and go.
+// Ways to connect: AMQP over WebSocket, TLS with a verified authority, and clients that open and
+// close.
 
 import WebSocket from "ws";
 import { assert, bodies, refused, scenario } from "../world.js";
 
-/** This SDK always opens wss; without TLS the socket class has to rewrite that (AMQP-18). */
+/** This SDK always uses wss. Without TLS the socket class must change that (AMQP-18). */
 class Plain extends WebSocket {
   constructor(url, protocols, options) {
     super(url.replace("wss://", "ws://").replace(/:443(?=\/)/, ""), protocols, options);
   }
 }
 
-/** Small messages and a large one, there and back. */
+/** Sends and receives small messages and a large one. */
 async function pass(w, client, queue) {
   const body = Buffer.alloc(900_000, "0123456789abcdef!");
   const sender = client.createSender(queue);
@@ -57,7 +58,7 @@ for (const [over, options] of [
         assert.match(`${error.code} ${error.message}`, /certificate/i);
         assert.equal((await broker.ask("GET", "queues/q")).runtime.totalMessageCount, 0);
       },
-      // By an authority of its own, of which nobody has heard.
+      // With a certificate of an unknown authority.
       ["--tls"],
     ));
 }

@@ -1,6 +1,6 @@
-"""A plugin of pytest with stand-ins for what the tests of azure-servicebus import and nobody publishes, or what only Azure has: the tools of its
-repository, and Azure's resource manager. Entities are made with the administration client of the SDK. Writes one line for each result.
-"""
+"""A pytest plugin with stand-ins for unpublished modules that the tests of azure-servicebus
+import, and for Azure's own services: the tools of its repository, and Azure's resource manager.
+Entities are created with the administration client of the SDK. Writes one line for each result."""
 
 import asyncio
 import base64
@@ -20,10 +20,10 @@ from azure.servicebus.management import AuthorizationRule, ServiceBusAdministrat
 
 SUFFIX = ".servicebus.windows.net"
 HOST = os.environ.get("SERVICEBUS_FULLY_QUALIFIED_NAMESPACE", "")
-# Arguments that pytest gives to a test itself.
+# Arguments that pytest itself passes to a test.
 PARAMETERS = ("uamqp_transport", "socket_transport")
 ALL_RIGHTS = ("manage", "send", "listen")
-# Of policies that tests make.
+# Keys of policies that tests create.
 KEY, OTHER_KEY = (base64.b64encode(bytes(range(first, first + 32))).decode() for first in (0, 32))
 SECONDS = {"PT5S": 5, "PT10S": 10, "PT30S": 30, "PT55S": 55, "PT60S": 60, "PT5M": 300}
 numbers = itertools.count(1)
@@ -34,7 +34,7 @@ def administration():
 
 
 class Credential:
-    """Asks the provider of identities, as a managed identity of Azure would."""
+    """Requests a token from the identity provider, like a managed identity of Azure."""
 
     def get_token(self, *_, **__):
         request = urllib.request.Request(os.environ["IDENTITY_ENDPOINT"], headers={"X-IDENTITY-HEADER": "tests"})
@@ -73,14 +73,15 @@ def get_credential(is_async=False, **_):
 
 
 class Resource:
-    """What the resource manager answers: a name is all that the tests read."""
+    """An answer of the resource manager: the tests read only a name."""
 
     def __init__(self, name):
         self.name = name
 
 
 class Preparer:
-    """A decorator that makes a resource before a test and hands it over by name. A cached one is made once for equal arguments."""
+    """A decorator that creates a resource before a test and passes it by name. A cached one is
+    created once for equal arguments."""
 
     parameter = ""
     cache = {}
@@ -92,7 +93,7 @@ class Preparer:
         self.parameter_name = parameter_name or self.parameter
 
     def make(self, name, given):
-        """Creates the resource; returns the arguments of the test."""
+        """Creates the resource. Returns the arguments of the test."""
         raise NotImplementedError
 
     def remove(self, given, made):
@@ -108,7 +109,7 @@ class Preparer:
         return made
 
     def scope(self, given):
-        """Names of what this resource lies in."""
+        """Names of the parents of this resource."""
         return ()
 
     def __call__(self, test):
@@ -138,7 +139,7 @@ class Preparer:
 
 
 def accepted(test, given):
-    """The arguments that the test takes."""
+    """The arguments that the test accepts."""
     if hasattr(test, "is_prepared"):
         return given
     parameters = inspect.signature(test).parameters.values()
@@ -149,7 +150,7 @@ def accepted(test, given):
 
 
 def with_parameters(run, test):
-    """Has pytest see the arguments that it gives, and none that a preparer does."""
+    """Shows pytest only the arguments that it passes, without those of preparers."""
     names = [name for name in inspect.signature(test).parameters if name in PARAMETERS]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     run.is_prepared = True
@@ -165,7 +166,7 @@ class ResourceGroupPreparer(Preparer):
 
 
 class NamespacePreparer(Preparer):
-    """There is one namespace, which is there."""
+    """The namespace is the broker itself, which exists."""
 
     parameter = "servicebus_namespace"
 
@@ -231,7 +232,8 @@ class SubscriptionPreparer(Preparer):
 
 
 class PolicyPreparer(Preparer):
-    """Policies of the namespace have no administration client: those of a few rights are there, and here is their connection string."""
+    """Policies of the namespace, for which there is no administration client: policies with a few
+    rights exist, and this returns their connection string."""
 
     parameter = "servicebus_authorization_rule"
 
@@ -261,7 +263,7 @@ class QueuePolicyPreparer(Preparer):
 
 
 class EnvironmentPreparer(Preparer):
-    """Arguments from variables of the environment, of the same names."""
+    """Arguments from environment variables of the same names."""
 
     def __init__(self, _directory, **names):
         super().__init__()
@@ -276,7 +278,7 @@ def cached(preparer):
 
 
 def module(name, **contents):
-    """Makes `import NAME` find this."""
+    """Defines the module that `import NAME` returns."""
     made = types.ModuleType(name)
     vars(made).update(contents)
     sys.modules[name] = made
@@ -286,7 +288,7 @@ def module(name, **contents):
 
 
 def nothing(*_, **__):
-    """Takes any arguments and does nothing."""
+    """Accepts any arguments and does nothing."""
 
 
 class RecordedTestCase:
@@ -329,7 +331,7 @@ module(
 module("azure.mgmt", __path__=[])
 module("azure.mgmt.servicebus", __path__=[])
 module("azure.mgmt.servicebus.models", AccessRights=AccessRights)
-# The module of that name in the distribution asks the resource manager.
+# The module of that name in the distribution uses the resource manager.
 module(
     "servicebus_preparer",
     SERVICEBUS_ENDPOINT_SUFFIX=SUFFIX,
@@ -349,7 +351,7 @@ module(
 
 
 class Report:
-    """Notes the outcome of each test once all its phases are over."""
+    """Records the outcome of each test after all its phases."""
 
     def __init__(self, path):
         self.path = path
@@ -375,7 +377,7 @@ class Report:
 
 @pytest.fixture(scope="session")
 def test_proxy():
-    """The recorder of requests, which is not there."""
+    """The recorder of requests, which is absent."""
 
 
 def pytest_configure(config):

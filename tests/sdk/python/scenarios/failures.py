@@ -1,4 +1,4 @@
-"""What goes wrong outside: a broker that is killed or stopped, entities that vanish."""
+"""External failures: a broker that is killed or stopped, entities that are deleted."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
 from world import check, raises, scenario, text, texts
 
-# It comes back to a broker that is away for a second or two.
+# Options with enough retries to survive a restart of the broker.
 PATIENT = {"retry_total": 10, "retry_backoff_factor": 0.2, "retry_backoff_max": 1}
-# Who sends while a broker is killed, and how many messages are accepted before each kill and after the last one.
+# Senders while a broker is killed, and the number of accepted messages before each kill and after
+# the last one.
 SENDERS, STEP = 4, 100
 
 
@@ -25,7 +26,7 @@ async def what_was_acknowledged_is_there_after_a_kill(w):
                 await sender.send_messages(ServiceBusMessage(str(number)))
             broker.kill()
             broker.start()
-            # The same sender goes on.
+            # The same sender continues.
             await sender.send_messages(ServiceBusMessage("20"))
         async with client.get_queue_receiver("q") as receiver:
             messages = await w.receive(receiver, 21)
@@ -58,7 +59,7 @@ async def nothing_accepted_is_missing_after_kills_in_the_middle(w):
 
             await w.until(is_reached, "further messages are accepted")
 
-        # Each has a thread and a loop of its own, since the synchronous client blocks its loop.
+        # Each sender has its own thread and loop, since the synchronous client blocks its loop.
         loop = asyncio.get_running_loop()
         senders = [loop.run_in_executor(threads, asyncio.run, send(number)) for number in range(SENDERS)]
         try:
@@ -70,7 +71,7 @@ async def nothing_accepted_is_missing_after_kills_in_the_middle(w):
         finally:
             is_over.set()
             await asyncio.gather(*senders)
-        # What nobody was told of may be there or not, or be there twice.
+        # A message without an answer may be absent, stored once, or stored twice.
         found = await w.drain("q", w.open(broker.connection_string()))
         check(sorted(set(accepted) - set(found)), [], "what is missing")
 

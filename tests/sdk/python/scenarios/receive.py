@@ -64,7 +64,7 @@ async def no_more_comes_than_was_asked_for(w):
     async with w.client.get_queue_receiver(queue) as receiver:
         first = await receiver.receive_messages(max_message_count=2, max_wait_time=5)
         that(1 <= len(first) <= 2, f"{len(first)} messages")
-        # The others are there for somebody else.
+        # Another receiver gets the others.
         async with w.client.get_queue_receiver(queue) as other:
             messages = await w.receive(other, 6 - len(first))
             check(sorted(texts(first + messages)), list("abcdef"))
@@ -146,7 +146,7 @@ async def the_lock_token_is_the_one_of_the_tag(w):
     await w.send(queue, "x")
     async with w.client.get_queue_receiver(queue) as receiver:
         [message] = await w.receive(receiver, 1)
-        # Renewal goes by the token in another byte order.
+        # A renewal uses the token in another byte order.
         until = await receiver.renew_message_lock(message)
         check(until, message.locked_until_utc)
         await receiver.complete_message(message)

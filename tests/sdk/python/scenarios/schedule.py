@@ -1,4 +1,4 @@
-"""Scheduling, cancelling, looking."""
+"""Scheduling, cancelling, peeking."""
 
 import datetime
 

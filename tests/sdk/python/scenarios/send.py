@@ -220,7 +220,7 @@ async def a_batch_over_the_limit_is_refused_as_a_whole_and_the_link_goes_on(w):
     queue = await w.queue(maxMessageSizeInKilobytes=102_400)
     large = [ServiceBusMessage(b"x" * 400_000) for _ in range(3)]
     async with w.client.get_queue_sender(queue) as sender:
-        # The SDK knows how much a batch may have, whatever a message may.
+        # The SDK has its own limit for batches, independent of the limit for messages.
         await raises(MessageSizeExceededError, sender.send_messages(large))
         batch = await sender.create_message_batch()
         batch._max_size_in_bytes = 2 << 20
@@ -260,7 +260,7 @@ async def a_message_of_100_megabytes_passes_where_its_queue_allows_it(w):
 @scenario("AMQP-90", "AMQP-36")
 async def a_queue_that_is_not_there_is_named(w):
     sender = w.client.get_queue_sender("nowhere")
-    # The SDK reads each answer at $cbs but 202 as wrong credentials, and drops the text.
+    # The SDK treats each answer at $cbs except 202 as wrong credentials, and drops the text.
     await raises(ServiceBusAuthenticationError, sender.send_messages(ServiceBusMessage("x")))
     receiver = w.client.get_queue_receiver("nowhere")
     await raises(ServiceBusAuthenticationError, receiver.receive_messages(max_wait_time=20))

@@ -40,7 +40,7 @@ async def the_policy_of_a_queue_delays_an_abandoned_message(w):
         check((runtime["activeMessageCount"], runtime["delayedMessageCount"]), (1, 1))
         [again] = await w.receive(receiver, 1)
         that(time.monotonic() - began >= 3, "it came too soon")
-        # This client shows the count of failed deliveries as it comes, without this one.
+        # This client shows the count of failed deliveries unchanged, without this delivery.
         check((text(again), again.delivery_count), ("x", 1))
         await receiver.complete_message(again)
     check((await w.runtime(queue))["totalMessageCount"], 0)
@@ -171,7 +171,7 @@ async def a_renewer_holds_a_lock_over_several_durations(w):
     async with w.client.get_queue_receiver(queue) as receiver:
         [message] = await w.receive(receiver, 1)
         w.register(renewer, receiver, message, max_lock_renewal_duration=30)
-        # More than three of them, each of which another receiver would have had it in.
+        # Longer than three lock durations, after each of which another receiver would have got it.
         await asyncio.sleep(17)
         await receiver.complete_message(message)
     closing = renewer.close()
@@ -226,7 +226,7 @@ async def an_expired_message_is_dead_lettered_where_the_queue_says_so(w):
     queue = await w.queue(deadLetteringOnMessageExpiration=True, defaultMessageTimeToLive="PT1S")
     await w.send(queue, "x")
     await asyncio.sleep(1.1)
-    # Somebody asks, and finds out (EXP-35).
+    # A receive detects the expiry (EXP-35).
     check(await w.drain(queue), [])
     async with w.client.get_queue_receiver(queue, sub_queue=DEAD) as receiver:
         [message] = await w.receive(receiver, 1)

@@ -1,4 +1,4 @@
-"""Ways to connect: AMQP over WebSocket, many clients, connections that idle."""
+"""Ways to connect: AMQP over WebSocket, many clients, idle connections."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ OVER_WEBSOCKET = TransportType.AmqpOverWebsocket
 
 
 def over_websocket(w):
-    # Without its own port this SDK would dial 80.
+    # Without a port this SDK would connect to port 80.
     address = f"http://{w.broker.amqp}"
     return w.open(transport_type=OVER_WEBSOCKET, custom_endpoint_address=address)
 
@@ -43,9 +43,9 @@ async def large_messages_pass_over_websocket(w):
 
 
 async def is_trusted_by_its_authority(w, transport):
-    """Messages pass over TLS to who trusts the authority of the broker, and to nobody else."""
+    """Messages pass over TLS only for clients that trust the authority of the broker."""
     with w.own("--tls") as broker:
-        # Without it this SDK would dial 5671, or 443.
+        # Otherwise this SDK would connect to port 5671 or 443.
         options = {"transport_type": transport, "custom_endpoint_address": f"sb://{broker.amqp}"}
         client = w.open(broker.connection_string(), connection_verify=broker.authority, **options)
         large = bytes(range(256)) * 3_900

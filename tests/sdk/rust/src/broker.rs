@@ -1,4 +1,4 @@
-//! A broker process of the built program, and what scenarios ask of it.
+//! A broker process of the built program, and the requests of scenarios to it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ pub struct Broker {
     key: String,
 }
 
-/// A scenario's surroundings: entities and connections of its own on a broker that all share.
+/// The environment of a scenario: its own entities and connections on a shared broker.
 pub struct World<'a> {
     broker: &'a Broker,
     pub name: &'static str,
@@ -77,7 +77,7 @@ impl Broker {
                 _ => {}
             }
         }
-        // It may say more.
+        // The rest of the output is discarded.
         std::thread::spawn(move || lines.for_each(drop));
         let first = std::fs::read_to_string(this.directory.join("data/root.connection-string"))?;
         let key = first.split("SharedAccessKey=").nth(1).context("a key")?;
@@ -99,13 +99,13 @@ impl Drop for Broker {
 }
 
 impl World<'_> {
-    /// Makes the scenario's queue, of these properties as JSON.
+    /// Creates the scenario's queue with these properties in JSON.
     pub fn queue(&self, properties: &str) -> Result<&'static str> {
         self.ask("PUT", &format!("queues/{}", self.name), properties)?;
         Ok(self.name)
     }
 
-    /// Makes the scenario's topic with a subscription `s`.
+    /// Creates the scenario's topic with a subscription `s`.
     pub fn topic(&self) -> Result<&'static str> {
         self.ask("PUT", &format!("topics/{}", self.name), "{}")?;
         self.ask("PUT", &format!("topics/{}/subscriptions/s", self.name), "{}")?;
@@ -138,7 +138,7 @@ impl World<'_> {
         Ok(client.new_from_named_key_credential(&self.broker.amqp, credential, options).await?)
     }
 
-    /// A new queue with who sends to it and who receives from it.
+    /// Creates a queue. Returns a client with a sender and a receiver.
     pub async fn open(
         &self,
         properties: &str,

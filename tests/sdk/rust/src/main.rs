@@ -1,6 +1,7 @@
-//! The crate azservicebus against a broker of the built program: `peeklock-sdk-rust PROGRAM [PART OF A NAME]`.
+//! The crate azservicebus against a broker of the built program: `peeklock-sdk-rust PROGRAM [PART
+//! OF A NAME]`.
 //!
-//! Ends with a line `ok N scenarios`, or tells what failed.
+//! Ends with a line `ok N scenarios`, or prints the failures.
 
 mod broker;
 mod receiving;
@@ -20,7 +21,7 @@ use broker::Broker;
 /// A scenario that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs those of a module whose names have a part; names failures.
+/// Runs the scenarios whose names contain `part`, and prints failures.
 macro_rules! run {
     ($broker:ident, $part:ident, $failed:ident, $count:ident, $($module:ident: [$($name:ident),* $(,)?],)*) => {$($(
         if stringify!($name).contains(&$part) {

@@ -1,4 +1,4 @@
-//! Messages that are received.
+//! Receiving messages.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use azservicebus::{ServiceBusReceiveMode, ServiceBusReceivedMessage, ServiceBusR
 
 use crate::broker::World;
 
-/// How long what must not come is waited for.
+/// Time to wait for messages that must not arrive.
 pub const QUIET: Duration = Duration::from_millis(300);
 
 pub fn bodies(messages: &[ServiceBusReceivedMessage]) -> Result<Vec<String>> {
@@ -28,7 +28,7 @@ pub async fn a_receiver_that_waits_gets_what_comes(w: &World<'_>) -> Result<()> 
 pub async fn nothing_comes_of_an_empty_queue(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     ensure!(receiver.receive_message_with_max_wait_time(QUIET).await?.is_none());
-    // Credit that was given back takes nothing afterwards.
+    // Returned credit takes no message afterwards.
     sender.send_message("a").await?;
     let seen = receiver.receive_message().await?;
     ensure!((seen.body()?, seen.delivery_count()) == (&b"a"[..], Some(1)));

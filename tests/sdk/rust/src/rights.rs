@@ -1,4 +1,4 @@
-//! What is refused.
+//! Requests that are refused.
 
 use anyhow::{Context as _, Result, ensure};
 

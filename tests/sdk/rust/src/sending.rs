@@ -1,4 +1,4 @@
-//! Messages that are sent.
+//! Sending messages.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub async fn a_batch_takes_what_fits(w: &World<'_>) -> Result<()> {
         count += 1;
     }
     ensure!((5..10).contains(&count), "{count} messages of 100 bytes fit into 1,000");
-    // One above what a message may have is refused before it is sent: the crate would cut it into two.
+    // A message over the limit is refused before it is sent; otherwise the crate would split it.
     let mut largest = sender.create_message_batch(Default::default())?;
     ensure!(
         largest.try_add_message(vec![b'x'; 1 << 20]).is_err(),
@@ -89,7 +89,7 @@ pub async fn a_schedule_is_kept_and_can_be_cancelled(w: &World<'_>) -> Result<()
     sender.cancel_scheduled_message(never).await?;
     let seen = receiver.receive_message().await?;
     ensure!(seen.body()? == b"soon");
-    // The wire has milliseconds.
+    // The protocol has milliseconds.
     ensure!(seen.enqueued_time() >= now + Duration::from_millis(699), "{}", seen.enqueued_time());
     receiver.complete_message(&seen).await?;
     ensure!(receiver.peek_message(None).await?.is_none());

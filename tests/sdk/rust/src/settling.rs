@@ -1,4 +1,4 @@
-//! What becomes of messages.
+//! Settling messages.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ pub async fn a_lock_that_is_lost_completes_nothing(w: &World<'_>) -> Result<()> 
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let refused = receiver.renew_message_lock(&mut seen).await.err().context("it was renewed")?;
     ensure!(format!("{refused:?}").contains("ock"), "{refused:?}");
-    // The crate does not look at how a settlement ended.
+    // The crate ignores the outcome of a settlement.
     receiver.complete_message(&seen).await?;
     let again = receiver.receive_message().await?;
     ensure!((again.sequence_number(), again.delivery_count()) == (1, Some(2)));

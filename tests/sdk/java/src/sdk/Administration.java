@@ -42,20 +42,21 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
 
 /**
- * What the administration client does, unchanged, over https with a certificate that it verifies. It dials port 443 whatever the
- * connection string says, so a policy of the application sends it to the port of the broker (ADM-02).
+ * Scenarios for the administration client, unchanged, over https with a certificate that it
+ * verifies. The client connects to port 443 whatever port the connection string names, so a policy
+ * of the application redirects it to the port of the broker (ADM-02).
  */
 final class Administration {
     private Administration() {}
 
-    /** What is done with a client. */
+    /** An action with a client. */
     private interface Body {
         void run(World world, ServiceBusAdministrationClient admin) throws Exception;
     }
 
     private static Scenario scenario(String title, Body body) {
         return new Scenario(title, w -> {
-            // Messages go over TLS too, and the SDK asks the machine whom to trust.
+            // Messages use TLS too, and the SDK trusts the authorities of the Java runtime.
             SSLContext.setDefault(w.broker.trust);
             body.run(w, client(w.broker, w.broker.secureString("amqp")));
         });
@@ -81,7 +82,7 @@ final class Administration {
             .buildClient();
     }
 
-    /** It is answered with this status, and why. */
+    /** Asserts an answer with this status and reason. */
     private static void denied(int status, String said, Check.Action action) throws Exception {
         var error = refused(HttpResponseException.class, action);
         equal(error.getResponse().getStatusCode(), status, "status");

@@ -27,8 +27,8 @@ import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * A broker process of the built program, and what is asked of it beside the SDK: entities, policies, counts. {@code start} again
- * after {@code kill} serves at the same ports what it has kept.
+ * A broker process of the built program, and requests beyond the SDK: entities, policies, counts.
+ * After {@code kill}, {@code start} serves the stored data at the same ports.
  */
 final class Broker implements AutoCloseable {
     static final String ROOT = "RootManageSharedAccessKey";
@@ -50,7 +50,7 @@ final class Broker implements AutoCloseable {
     private HttpClient http = HttpClient.newHttpClient();
     private String scheme = "http";
     String key;
-    /** Trusts the development authority, if it speaks TLS. */
+    /** Trusts the development authority, if the broker has TLS. */
     SSLContext trust;
 
     Broker(String program, Path directory, String... flags) throws Exception {
@@ -115,12 +115,12 @@ final class Broker implements AutoCloseable {
         return "127.0.0.1:" + ports.get("amqp");
     }
 
-    /** SIGKILL: what was not durable is gone. */
+    /** Sends SIGKILL: data that was not durable is lost. */
     void kill() throws InterruptedException {
         process.destroyForcibly().waitFor();
     }
 
-    /** SIGTERM: an orderly end. */
+    /** Sends SIGTERM, for an orderly end. */
     void stop() throws InterruptedException {
         process.destroy();
         if (!process.waitFor(20, TimeUnit.SECONDS)) throw new IllegalStateException("the broker does not stop");
@@ -131,7 +131,7 @@ final class Broker implements AutoCloseable {
         kill();
     }
 
-    /** A shared access signature, as any client makes it. */
+    /** Creates a shared access signature like any client. */
     static String sign(String policy, String key, String resource, long seconds) throws Exception {
         String encoded = URLEncoder.encode(resource, StandardCharsets.UTF_8);
         long expiry = System.currentTimeMillis() / 1000 + seconds;
@@ -159,12 +159,12 @@ final class Broker implements AutoCloseable {
         return "Endpoint=sb://" + amqp() + ";SharedAccessSignature=" + token + ";UseDevelopmentEmulator=true";
     }
 
-    /** For clients that speak TLS, at the port of a listener. */
+    /** The connection string for clients with TLS, at the port of a listener. */
     String secureString(String listener) {
         return "Endpoint=sb://localhost:" + port(listener) + ";SharedAccessKeyName=" + ROOT + ";SharedAccessKey=" + key;
     }
 
-    /** A request of the JSON API; throws for what is refused. */
+    /** Sends a request to the JSON API. Throws on a refusal. */
     String ask(String method, String path, String body) throws Exception {
         var request = HttpRequest.newBuilder(URI.create(scheme + "://localhost:" + port("http") + "/$api/v1/" + path))
             .header("Authorization", sign(ROOT, key, "http://localhost/", 600))

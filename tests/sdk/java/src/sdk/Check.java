@@ -7,19 +7,19 @@ import com.azure.messaging.servicebus.ServiceBusFailureReason;
 import java.time.Duration;
 import java.util.Objects;
 
-/** What scenarios fail by. */
+/** Checks of scenarios, which throw. */
 final class Check {
-    /** How long one waits for what must come. */
+    /** Maximum wait for an expected message. */
     static final Duration PATIENCE = Duration.ofSeconds(20);
 
     private Check() {}
 
-    /** Something that may fail. */
+    /** An action that may fail. */
     interface Action {
         void run() throws Exception;
     }
 
-    /** Something that can be asked again. */
+    /** A question that can be repeated. */
     interface Question {
         boolean ask() throws Exception;
     }
@@ -32,7 +32,7 @@ final class Check {
         that(Objects.deepEquals(value, expected), what + " is " + value + ", not " + expected);
     }
 
-    /** The error of this kind with which something is refused. */
+    /** Asserts that an action is refused with an error of this kind. Returns the error. */
     static <E extends Throwable> E refused(Class<E> kind, Action action) throws Exception {
         try {
             action.run();
@@ -45,21 +45,21 @@ final class Check {
         throw new AssertionError("nothing was refused");
     }
 
-    /** The same of the SDK, with this reason. */
+    /** Asserts an error of the SDK with this reason. */
     static ServiceBusException refused(ServiceBusFailureReason reason, Action action) throws Exception {
         ServiceBusException error = refused(ServiceBusException.class, action);
         if (!error.getReason().equals(reason)) throw new AssertionError("the reason is not " + reason, error);
         return error;
     }
 
-    /** Refused with this condition of AMQP, where the SDK hands that on as it came. */
+    /** Asserts a refusal with this AMQP condition, where the SDK passes it on unchanged. */
     static AmqpException condition(AmqpErrorCondition condition, Action action) throws Exception {
         AmqpException error = refused(AmqpException.class, action);
         if (error.getErrorCondition() != condition) throw new AssertionError("the condition is not " + condition, error);
         return error;
     }
 
-    /** Asks again until something is so. */
+    /** Polls until a condition holds. */
     static void until(String what, Question question) throws Exception {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (!question.ask()) {

@@ -20,7 +20,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import javax.net.ssl.SSLContext;
 
-/** What goes wrong outside: a broker that is killed or stopped, connections that are cut, entities that vanish; and ways to connect. */
+/**
+ * External failures: a broker that is killed or stopped, connections that are cut, entities that
+ * are deleted; and ways to connect.
+ */
 final class Failures {
     private Failures() {}
 
@@ -51,7 +54,7 @@ final class Failures {
                             sender.sendMessage(new ServiceBusMessage(name + n));
                             accepted.add(name + n);
                         } catch (RuntimeException unknown) {
-                            // Nobody knows what became of it.
+                            // The outcome of the send is unknown.
                         }
                     }
                 });
@@ -70,7 +73,7 @@ final class Failures {
                 isOver.set(true);
             }
             for (Thread sender : senders) sender.join();
-            // What nobody was told of may be there or not, or be there twice.
+            // A message without an answer may be absent, stored once, or stored twice.
             accepted.removeAll(World.drain(w.clients(broker.connectionString()), broker, "q"));
             equal(accepted, Set.of(), "what is missing");
         })));
@@ -134,7 +137,7 @@ final class Failures {
         // AMQP-02, AMQP-17, AMQP-18
         all.add(new Scenario("messages pass over TLS, also over WebSocket", w -> w.own(broker -> {
             SSLContext before = SSLContext.getDefault();
-            // The SDK asks the machine whom to trust.
+            // The SDK trusts the authorities of the Java runtime.
             SSLContext.setDefault(broker.trust);
             try {
                 byte[] body = "0123456789abcdef!".repeat(50_000).getBytes();
@@ -168,7 +171,7 @@ final class Failures {
         }));
     }
 
-    /** Until a hundred more are accepted. */
+    /** Waits until a hundred more messages are accepted. */
     private static void goOn(Set<String> accepted) throws Exception {
         int goal = accepted.size() + 100;
         until("further messages are accepted", () -> accepted.size() >= goal);

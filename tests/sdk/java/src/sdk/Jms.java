@@ -14,18 +14,18 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
-/** What scenarios of JMS stand on. The policy is the user and its key the password (AMQP-08). */
+/** Shared parts of JMS scenarios. The policy is the user and its key the password (AMQP-08). */
 final class Jms {
     private Jms() {}
 
-    /** The mode of Qpid JMS in which each message is acknowledged by itself. */
+    /** The mode of Qpid JMS in which each message is acknowledged individually. */
     static final int INDIVIDUAL_ACKNOWLEDGE = 101;
 
     static Connection connection(World w) throws JMSException {
         return connection(w, w.broker.amqp(), "");
     }
 
-    /** One with these options, as they stand in a URL. */
+    /** A connection with these URL options. */
     static Connection connection(World w, String address, String options) throws JMSException {
         return at(w, "amqp://" + address + options, w.broker.key);
     }
@@ -75,7 +75,7 @@ final class Jms {
         that(message == null, "something comes");
     }
 
-    /** How often it was delivered, this time included. */
+    /** Asserts the number of deliveries, including this one. */
     static void deliveries(Message message, int expected) throws JMSException {
         equal(message.getIntProperty("JMSXDeliveryCount"), expected, "deliveries");
         equal(message.getJMSRedelivered(), expected > 1, "redelivered");

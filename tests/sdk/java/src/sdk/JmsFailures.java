@@ -41,7 +41,7 @@ final class JmsFailures {
             var consumer = consumer(session, "q");
             send(session, "q", "1");
             equal(text(one(consumer)), "1", "body");
-            // Nobody waits for an acknowledgement.
+            // The client does not wait for an acknowledgement.
             until("it is acknowledged", () -> World.counted(broker, "q", "totalMessageCount") == 0);
             broker.kill();
             broker.start();

@@ -27,7 +27,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
-/** Messages of JMS: kinds, headers, properties, life, delay, sizes. */
+/** JMS messages: kinds, headers, properties, expiry, delay, sizes. */
 final class JmsMessages {
     private JmsMessages() {}
 
@@ -221,7 +221,7 @@ final class JmsMessages {
             var producer = session.createProducer(session.createQueue(sessions));
             var error = refused(JMSException.class, () -> producer.send(session.createTextMessage("x")));
             that(error.getMessage().toLowerCase().contains("session"), error.getMessage());
-            // With a group it has a session.
+            // The group is its session id.
             var grouped = session.createTextMessage("y");
             grouped.setStringProperty("JMSXGroupID", "a");
             session.createProducer(session.createQueue(sessions)).send(grouped);

@@ -23,11 +23,14 @@ import java.util.Collections;
 import java.util.Enumeration;
 import java.util.List;
 
-/** Receiving by JMS: acknowledgement, prefetch, listeners, browsers, dead letters, and what is refused by name. */
+/**
+ * Receiving with JMS: acknowledgement, prefetch, listeners, browsers, dead letters, and features
+ * that are refused by name.
+ */
 final class JmsReceiving {
     private JmsReceiving() {}
 
-    /** Refused as not implemented (AMQP-99). */
+    /** Asserts a refusal as not implemented (AMQP-99). */
     private static void notOffered(Check.Action action) throws Exception {
         var error = refused(JMSException.class, action);
         that(error.getMessage().contains("amqp:not-implemented"), error.getMessage());
@@ -43,7 +46,7 @@ final class JmsReceiving {
             one(consumer);
             one(consumer).acknowledge();
             until("two are gone", () -> w.counted(queue, "totalMessageCount") == 1);
-            // What it had fetched ahead stays locked for a while.
+            // Prefetched messages stay locked for a while.
             session.close();
             equal(text(one(consumer(session(w), queue))), "3", "what is left");
         }));
@@ -231,7 +234,7 @@ final class JmsReceiving {
             var session = connection.createSession(Session.AUTO_ACKNOWLEDGE);
             var topic = session.createTopic(w.topic("s"));
             notOffered(() -> session.createDurableConsumer(topic, "durable"));
-            // This library looks at what the connection offers, and refuses itself.
+            // This library reads the offered capabilities of the connection, and refuses itself.
             refused(JMSException.class, () -> session.createSharedConsumer(topic, "shared"));
             refused(JMSException.class, () -> session.createSharedDurableConsumer(topic, "both"));
         }));

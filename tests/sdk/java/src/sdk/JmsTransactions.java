@@ -18,7 +18,7 @@ import jakarta.jms.Session;
 import jakarta.jms.TransactionRolledBackException;
 import java.util.List;
 
-/** Sessions of JMS that are transacted: over one queue and several. */
+/** Transacted JMS sessions: over one queue and several. */
 final class JmsTransactions {
     private JmsTransactions() {}
 
@@ -111,7 +111,7 @@ final class JmsTransactions {
             one(consumer(session, queue));
             send(session, queue, "sent");
             connection.close();
-            // It may have been delivered once more before the end, and is locked for a while then.
+            // It may have been delivered once more before the end, and is then locked for a while.
             var consumer = consumer(session(w), queue);
             Message message = one(consumer);
             equal(text(message), "received", "body");
@@ -125,7 +125,7 @@ final class JmsTransactions {
             var session = transacted(w);
             one(consumer(session, queue));
             send(session, queue, "y");
-            // Its lock ends before the commit.
+            // The lock of the message ends before the commit.
             Thread.sleep(1_500);
             refused(TransactionRolledBackException.class, session::commit);
             equal(w.counted(queue, "totalMessageCount"), 1, "messages");

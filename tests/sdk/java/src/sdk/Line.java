@@ -7,7 +7,7 @@ import java.net.Socket;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A port that hands on to another, and can be cut. */
+/** A proxy that can cut its connections. */
 final class Line implements AutoCloseable {
     private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     private final List<Socket> open = new ArrayList<>();
@@ -30,7 +30,7 @@ final class Line implements AutoCloseable {
         return "127.0.0.1:" + listener.getLocalPort();
     }
 
-    /** Ends all connections without a word of AMQP; new ones are taken. */
+    /** Ends all connections without an AMQP close; new ones are accepted. */
     void cut() throws IOException {
         synchronized (open) {
             for (Socket socket : open) socket.close();
@@ -49,7 +49,7 @@ final class Line implements AutoCloseable {
             try {
                 action.run();
             } catch (Exception over) {
-                // The connection has ended, or the listener.
+                // The connection or the listener has ended.
             }
         });
         thread.setDaemon(true);

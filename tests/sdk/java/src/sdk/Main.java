@@ -16,20 +16,21 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * Runs the scenarios against a broker of their own: {@code BROKER azure|admin|jms [PART OF A TITLE]}. Ends with a line
- * {@code ok N scenarios}, or tells what failed.
+ * Runs the scenarios against a broker of their own: {@code BROKER azure|admin|jms [PART OF A
+ * TITLE]}. Ends with a line {@code ok N scenarios}, or prints the failures.
  */
 final class Main {
     /** Scenarios that run at the same time. */
     private static final int WIDTH = 16;
 
-    /** How long a scenario may take. */
+    /** Maximum duration of a scenario in seconds. */
     private static final int SECONDS_MAX = 60;
 
     private record Outcome(String title, double seconds, String told) {}
 
     public static void main(String[] arguments) throws Exception {
-        // No request goes over a connection that the broker may be closing: it keeps idle ones for 75 s.
+        // Shorter than the 75 s after which the broker closes idle connections, so that no request
+        // uses a connection that is being closed.
         System.setProperty("jdk.httpclient.keepalive.timeout", "10");
         Path place = Files.createTempDirectory("peeklock-sdk-java-");
         String suite = arguments[1];
@@ -85,7 +86,7 @@ final class Main {
         return all;
     }
 
-    /** How many failed. */
+    /** Returns the number of failures. */
     private static int run(List<Scenario> chosen, Broker broker) throws Exception {
         var outcomes = Collections.synchronizedList(new ArrayList<Outcome>());
         ExecutorService workers = Executors.newFixedThreadPool(WIDTH, Main::daemon);
@@ -135,7 +136,7 @@ final class Main {
         return new Outcome(one.title(), (System.nanoTime() - began) / 1e9, told);
     }
 
-    /** A failure with the lines of its stack that are of this program. */
+    /** A failure with the lines of its stack that belong to this program. */
     private static String told(Throwable failure) {
         var text = new StringWriter();
         failure.printStackTrace(new PrintWriter(text));

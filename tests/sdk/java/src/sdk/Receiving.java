@@ -22,7 +22,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
-/** Receiving: modes, prefetch, waiting, looking, sub-queues, competing receivers. */
+/** Receiving: modes, prefetch, waiting, peeking, sub-queues, competing receivers. */
 final class Receiving {
     private Receiving() {}
 
@@ -52,7 +52,7 @@ final class Receiving {
         all.add(new Scenario("what comes after a receive has ended is given back uncounted", w -> {
             String queue = w.queue();
             nothing(w.receiver(queue));
-            // The credit of that call still stands; what comes for it is released by the SDK.
+            // The credit of that call remains; the SDK releases messages that arrive for it.
             w.send(queue, "x");
             var other = w.receiver(queue);
             var message = one(other);
@@ -77,7 +77,8 @@ final class Receiving {
             w.sender(queue).sendMessages(Sending.numbered(10));
             var receiver = w.receiver(queue, it -> it.prefetchCount(10));
             equal(one(receiver).getBody().toString(), "0", "body");
-            // All of them are locked; nine wait in the SDK, and stay locked for a while when it closes.
+            // All ten are locked. Nine wait in the SDK, and stay locked for a while after it
+            // closes.
             var other = w.receiver(queue);
             nothing(other);
             receiver.close();
@@ -191,7 +192,7 @@ final class Receiving {
             String queue = w.queue("{\"deadLetteringOnMessageExpiration\": true}");
             w.sender(queue).sendMessage(new ServiceBusMessage("x").setTimeToLive(Duration.ofSeconds(1)));
             Thread.sleep(1_100);
-            // Somebody asks, and finds out (EXP-35).
+            // A receive detects the expiry (EXP-35).
             nothing(w.receiver(queue));
             equal(one(w.deadLetters(queue)).getDeadLetterReason(), "TTLExpiredException", "reason");
         }));

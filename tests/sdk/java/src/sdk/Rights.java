@@ -13,7 +13,7 @@ import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import java.util.List;
 
-/** Who may do what: keys, rights, tokens that end, connection strings of entities. */
+/** Access: keys, rights, tokens that expire, connection strings of entities. */
 final class Rights {
     static final String WRONG = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 

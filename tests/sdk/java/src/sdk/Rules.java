@@ -17,7 +17,7 @@ import com.azure.messaging.servicebus.administration.models.SqlRuleFilter;
 import com.azure.messaging.servicebus.administration.models.TrueRuleFilter;
 import java.util.List;
 
-/** Rules of a subscription, by its management node. */
+/** Rules of a subscription, through its management node. */
 final class Rules {
     private Rules() {}
 

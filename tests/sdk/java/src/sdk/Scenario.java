@@ -1,8 +1,8 @@
 package sdk;
 
-/** What is run with a world of its own. */
+/** A scenario, which runs with a world of its own. */
 record Scenario(String title, Body body) {
-    /** What a scenario does; it fails by throwing. */
+    /** The code of a scenario. It fails by throwing. */
     interface Body {
         void run(World world) throws Exception;
     }

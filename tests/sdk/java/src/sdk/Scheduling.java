@@ -51,7 +51,7 @@ final class Scheduling {
             sender.cancelScheduledMessage(one);
             equal(w.counted(queue, "scheduledMessageCount"), 1, "scheduled");
             sender.cancelScheduledMessages(List.of(two));
-            // This SDK takes what is not there for cancelled.
+            // This SDK reports an absent message as cancelled.
             sender.cancelScheduledMessage(two);
             equal(w.counted(queue, "totalMessageCount"), 0, "messages");
         }));

@@ -22,7 +22,7 @@ import java.util.concurrent.CompletableFuture;
 final class Sessions {
     private Sessions() {}
 
-    /** Clients that try once, for two seconds. */
+    /** Clients that try once, for three seconds. */
     private static ServiceBusClientBuilder hasty(World w) {
         var retry = new AmqpRetryOptions().setMaxRetries(0).setTryTimeout(Duration.ofSeconds(3));
         return new ServiceBusClientBuilder().connectionString(w.broker.connectionString()).retryOptions(retry);
@@ -59,7 +59,7 @@ final class Sessions {
             String queue = w.sessions();
             var receivers = w.keep(hasty(w).sessionReceiver().queueName(queue).disableAutoComplete().buildClient());
             refused(RuntimeException.class, receivers::acceptNextSession);
-            // Nobody waits any more who could be handed it.
+            // No earlier receiver waits any more that could get the session.
             w.sendTo(queue, "late", "x");
             equal(w.accept(queue, "late").getSessionId(), "late", "session");
         }));

@@ -19,7 +19,7 @@ import com.azure.messaging.servicebus.models.SubQueue;
 import java.time.OffsetDateTime;
 import java.util.List;
 
-/** Transactions: over one entity, and over several by way of the first. */
+/** Transactions: over one entity, and over several through the first. */
 final class Transactions {
     private Transactions() {}
 
@@ -61,7 +61,8 @@ final class Transactions {
             receiver.complete(old, new CompleteOptions().setTransactionContext(transaction));
             receiver.rollbackTransaction(transaction);
             equal(w.counted(queue, "totalMessageCount"), 1, "messages");
-            // Its lock holds still, but this SDK settles a message once; it comes again when the lock ends.
+            // The lock is still held, but this SDK settles a message once; the message returns when
+            // the lock ends.
             refused(RuntimeException.class, () -> receiver.complete(old));
             equal(one(w.receiver(queue)).getDeliveryCount(), 1L, "deliveries");
         }));
@@ -158,7 +159,7 @@ final class Transactions {
             try {
                 sender.sendMessage(new ServiceBusMessage("without a session"), transaction);
             } catch (RuntimeException told) {
-                // This version may tell it, others take any answer for success.
+                // This version may report it; others take any answer for success.
             }
             refused(RuntimeException.class, () -> sender.commitTransaction(transaction));
             equal(w.counted(queue, "totalMessageCount"), 0, "messages");
@@ -221,7 +222,8 @@ final class Transactions {
         all.add(new Scenario("a transaction ends with its connection", w -> {
             String queue = w.queue();
             var line = w.line();
-            // What was under way when the line was cut is waited for in each of its tries.
+            // With one retry, because the SDK waits for the pending operation in each of its
+            // attempts.
             var clients = w.clients(Broker.stringAt(line.address(), Broker.ROOT, w.broker.key), 1);
             var sender = w.keep(clients.sender().queueName(queue).buildClient());
             var transaction = sender.createTransaction();
@@ -230,7 +232,7 @@ final class Transactions {
             var error = refused(RuntimeException.class, () -> sender.commitTransaction(transaction));
             that(error.getMessage() != null, "it says nothing");
             equal(w.counted(queue, "totalMessageCount"), 0, "messages");
-            // The client goes on with another.
+            // The client continues with another transaction.
             var next = sender.createTransaction();
             sender.sendMessage(new ServiceBusMessage("y"), next);
             sender.commitTransaction(next);

@@ -22,7 +22,10 @@ import java.util.function.UnaryOperator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** The surroundings of a scenario: clients over one connection, and entities of its own on a broker that it shares. */
+/**
+ * The environment of a scenario: clients over one connection, and its own entities on a shared
+ * broker.
+ */
 final class World implements AutoCloseable {
     final Broker broker;
     private final String name;
@@ -35,7 +38,7 @@ final class World implements AutoCloseable {
         this.name = name;
     }
 
-    /** Closes something with the scenario. */
+    /** Registers a client to be closed with the scenario. */
     <C extends AutoCloseable> C keep(C client) {
         opened.add(client);
         return client;
@@ -47,12 +50,12 @@ final class World implements AutoCloseable {
             try {
                 opened.get(n).close();
             } catch (Exception gone) {
-                // What a scenario has broken need not close well.
+                // A client whose broker or entity the scenario has broken may fail to close.
             }
         }
     }
 
-    /** Clients by this connection string, which share a connection. */
+    /** Clients with this connection string, which share a connection. */
     ServiceBusClientBuilder clients(String text) {
         return clients(text, 2);
     }
@@ -85,7 +88,7 @@ final class World implements AutoCloseable {
         return queue("{}");
     }
 
-    /** A queue with these properties, as JSON. */
+    /** Creates a queue with these properties in JSON. */
     String queue(String properties) throws Exception {
         String queue = unique();
         ask("PUT", "queues/" + queue, properties);
@@ -103,7 +106,7 @@ final class World implements AutoCloseable {
         return topic;
     }
 
-    /** A number among the runtime properties of a queue. */
+    /** A number in the runtime properties of a queue. */
     int counted(String queue, String what) throws Exception {
         return counted(broker, queue, what);
     }
@@ -115,7 +118,7 @@ final class World implements AutoCloseable {
         return Integer.parseInt(number.group(1));
     }
 
-    /** A policy; its key. */
+    /** Creates a policy. Returns its key. */
     String policy(String queue, String policy, String... rights) throws Exception {
         String path = "queues/" + queue + "/policies/" + policy;
         ask("PUT", path, "{\"rights\": [\"" + String.join("\", \"", rights) + "\"]}");
@@ -128,7 +131,7 @@ final class World implements AutoCloseable {
         return keep(clients().sender().queueName(queue).buildClient());
     }
 
-    /** One that renews no locks by itself. */
+    /** A receiver that does not renew locks. */
     ServiceBusReceiverClient receiver(String queue) {
         return receiver(queue, builder -> builder);
     }
@@ -154,8 +157,8 @@ final class World implements AutoCloseable {
     }
 
     /**
-     * Holds a session of a queue, over a connection of its own. Who closes a session does not wait for the answer, so it may be held a
-     * little longer.
+     * Accepts a session of a queue over a connection of its own. The SDK does not wait for the
+     * answer when it closes a session, so the session may be held a little longer.
      */
     ServiceBusReceiverClient accept(String queue, String session) throws Exception {
         var receivers = keep(sessionReceivers(clients(broker.connectionString()), queue).buildClient());
@@ -181,7 +184,7 @@ final class World implements AutoCloseable {
         return clients.sessionReceiver().queueName(queue).disableAutoComplete().maxAutoLockRenewDuration(Duration.ZERO);
     }
 
-    /** Sends bodies, one after the other. */
+    /** Sends bodies, one after another. */
     void send(String queue, String... bodies) {
         try (ServiceBusSenderClient sender = clients().sender().queueName(queue).buildClient()) {
             for (String body : bodies) sender.sendMessage(new ServiceBusMessage(body));
@@ -194,7 +197,7 @@ final class World implements AutoCloseable {
         }
     }
 
-    /** So many messages, in as many calls as it takes. */
+    /** Receives `count` messages in any number of calls. */
     static List<ServiceBusReceivedMessage> receive(ServiceBusReceiverClient receiver, int count) {
         var found = new ArrayList<ServiceBusReceivedMessage>();
         long end = System.nanoTime() + Check.PATIENCE.toNanos();
@@ -220,7 +223,7 @@ final class World implements AutoCloseable {
         return all;
     }
 
-    /** All that is there, received and deleted. */
+    /** Receives and deletes all messages of a queue. Returns their bodies. */
     List<String> drain(String queue) throws Exception {
         return drain(clients(), broker, queue);
     }
@@ -233,12 +236,12 @@ final class World implements AutoCloseable {
         }
     }
 
-    /** Something that is done with a broker. */
+    /** An action with a broker. */
     interface WithBroker {
         void run(Broker broker) throws Exception;
     }
 
-    /** A broker of the scenario's own, that it may kill, and which has the queue `q`. */
+    /** Runs with a broker of its own, which the scenario may kill, and which has the queue `q`. */
     void own(WithBroker action, String... flags) throws Exception {
         var place = Files.createTempDirectory("peeklock-sdk-java-own-");
         try (Broker own = new Broker(broker.program, place.resolve("broker"), flags)) {
@@ -250,7 +253,7 @@ final class World implements AutoCloseable {
         }
     }
 
-    /** A line to the broker that can be cut. */
+    /** A proxy to the broker that can cut its connections. */
     Line line() throws Exception {
         return keep(new Line(URI.create("tcp://" + broker.amqp()).getPort()));
     }

@@ -1,4 +1,5 @@
-// Package azure names what the official tests belong to, so that the versions of all their modules are pinned.
+// Package azure imports the modules that the official tests belong to, so that all their versions
+// are pinned.
 package azure
 
 import (

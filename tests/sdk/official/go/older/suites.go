@@ -1,4 +1,5 @@
-// Package older names an older version of the SDK, which Dapr ships. It reads refusals of links in another way.
+// Package older imports an older version of the SDK, which Dapr ships. It reads refusals of links
+// in another way.
 package older
 
 import (
