@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Breaks one rule of the broker's core at a time and sees whether the tests find it.
+"""Breaks one rule of the broker's core at a time and checks that a test finds the break.
 
 usage: tests/mutations/run.py [--group NAME]... [--only N | FIRST-LAST]... [--tiers A,B]
                               [--list | --check]
 
-Works on a copy of the tree, so that the sources stay as they are. Each mutation replaces one piece
-of text that must occur exactly once in its file. The tests that fit its group run first, those of
-the whole last; the first that fails has found the break, and the rest is not built. Prints a table
-in Markdown and exits with 1 if a mutation survives or cannot be applied.
+Works on a copy of the tree, so that the sources are unchanged. Each mutation replaces one piece of
+text that must occur exactly once in its file. The test tiers of its group run in order; the first
+that fails has found the break, and the remaining tiers are not built. Prints a table in Markdown
+and exits with 1 if a mutation survives or cannot be applied.
 """
 import argparse
 import os
