@@ -1,5 +1,5 @@
-//! What all entities of a broker together may keep in memory: at the bound a command that would add one is
-//! refused, whichever entity it is for, and what goes makes room.
+//! Memory limits over all entities of a broker: at a limit a command that would exceed it is
+//! refused, for every entity, and removals make room.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Counts the warnings of all threads that name the bound on what is Delayed.
+/// Counts the warnings of all threads about the limit of delayed messages.
 #[derive(Clone, Default)]
 struct Warnings(Arc<AtomicU64>);
 
@@ -127,8 +127,8 @@ async fn receive(broker: &Broker, from: &str, count_max: u32) -> Vec<(LockToken,
     facts.map(|facts| (facts.lock.unwrap().token, facts.delivery_count)).collect()
 }
 
-/// DEF-11: one receive by numbers brings what the limit says, but one message of any size. What is refused is neither
-/// locked nor removed.
+/// DEF-11: one receive by sequence numbers returns at most the limit in bytes, but always one
+/// message. A refused request locks and removes nothing.
 #[tokio::test]
 async fn a_receive_by_numbers_has_a_bound_in_bytes() {
     let broker = broker(|limits| limits.deferred_bytes_max = 2_000).await;
@@ -157,12 +157,13 @@ async fn a_receive_by_numbers_has_a_bound_in_bytes() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// RTY-32: at the bound an abandon that would delay its message is refused, by a policy and by its own delay, and its
-/// lock stays; a delay of 0 is taken, and what nobody can refuse comes again at once, counted, with a warning, at most
-/// one in a minute. With room the policy holds again.
+/// RTY-32: at the limit an abandon that would delay its message is refused, by a policy or by its
+/// own delay, and the lock stays. A delay of 0 is accepted. A failure that cannot be refused makes
+/// its message available immediately and counted, with at most one warning per minute. With room
+/// the policy applies again.
 #[tokio::test]
 async fn delayed_messages_of_all_entities_have_a_bound() {
-    // No other test here comes to this warning.
+    // No other test in this binary causes this warning.
     let warnings = Warnings::default();
     tracing::subscriber::set_global_default(warnings.clone()).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
@@ -196,7 +197,7 @@ async fn delayed_messages_of_all_entities_have_a_bound() {
     abandon(held[1].0, Some(TimeSpan::ZERO)).await.unwrap();
     let again = receive(&broker, "retried", 3).await;
     assert_eq!(again.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1], "at once");
-    // The locks of both end, and nobody can be told.
+    // The locks of both time out, without a client to refuse.
     clock.advance(TimeSpan::from_seconds(10));
     let counts = broker.describe_queue("retried").await.unwrap().counts;
     assert_eq!((counts.active, counts.delayed), (3, 1));
@@ -207,7 +208,7 @@ async fn delayed_messages_of_all_entities_have_a_bound() {
     let again = receive(&broker, "retried", 3).await;
     assert_eq!(again.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [3, 2]);
     assert_eq!(warnings.count(), 1, "a minute is not over");
-    // The first is due, and there is room.
+    // The first delayed message is due, so there is room.
     clock.advance(TimeSpan::from_seconds(40));
     let again = receive(&broker, "retried", 1).await;
     abandon(again[0].0, None).await.unwrap();
@@ -220,7 +221,8 @@ async fn delayed_messages_of_all_entities_have_a_bound() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// RTY-04: of 10,000 messages that are due in one second none is later than its second, and nobody has to ask for them.
+/// RTY-04: 10,000 messages that are due in the same second all become available within that second,
+/// without a request.
 #[tokio::test]
 async fn as_many_as_may_be_due_in_one_second_are_available_in_it() {
     const COUNT: usize = 10_000;
@@ -243,7 +245,7 @@ async fn as_many_as_may_be_due_in_one_second_are_available_in_it() {
         }
     }
     clock.advance(TimeSpan::from_seconds(6));
-    // The clock stands still meanwhile: it takes turns of the broker, and no time.
+    // The clock does not move meanwhile: this needs turns of the broker, but no time.
     let counts = loop {
         let counts = broker.describe_queue("retried").await.unwrap().counts;
         if counts.delayed == 0 {
@@ -295,7 +297,7 @@ async fn message_ids_of_all_entities_have_a_bound() {
     send(&broker, "d1", of("a")).await.unwrap();
     send(&broker, "d2", of("a")).await.unwrap();
     refused(send(&broker, "d1", of("b")).await, "broker_duplicate_id_count_max");
-    // A duplicate adds none.
+    // A duplicate adds no id.
     send(&broker, "d1", of("a")).await.unwrap();
     broker.stop(Duration::ZERO).await.unwrap();
 }
@@ -323,8 +325,8 @@ async fn subscriptions_and_rules_of_all_topics_have_a_bound() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// QUO-08: subscriptions that are gone make room, by themselves and with their topic, and one that could not be created
-/// has taken none.
+/// QUO-08: deleted subscriptions make room, directly and with their topic, and a failed creation
+/// uses none.
 #[tokio::test]
 async fn subscriptions_that_are_gone_make_room() {
     let broker = broker(|limits| limits.broker_subscription_count_max = 2).await;
@@ -348,7 +350,7 @@ async fn subscriptions_that_are_gone_make_room() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// QUO-08, TOP-10: a copy is a message; what is received makes room.
+/// QUO-08, TOP-10: a copy counts as a message. Received messages make room.
 #[tokio::test]
 async fn messages_of_all_entities_have_a_bound() {
     let broker = broker(|limits| limits.broker_message_count_max = 5).await;
@@ -360,7 +362,7 @@ async fn messages_of_all_entities_have_a_bound() {
     send(&broker, "one", some()).await.unwrap();
     send(&broker, "t", some()).await.unwrap();
     send(&broker, "other", some()).await.unwrap();
-    // Four, so that a topic can make no two copies.
+    // Four messages, so that the topic cannot make two copies.
     refused(send(&broker, "t", some()).await, "broker_message_count_max");
     let messages = vec![broker.inbound(some()), broker.inbound(some())];
     let batch = broker.entity("one").unwrap().call(Command::SendBatch { messages }).await;
@@ -384,7 +386,7 @@ async fn messages_of_all_entities_have_a_bound() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// QUO-08: whatever their number, rules and descriptions take no more memory than they may together.
+/// QUO-08: rules and descriptions together are bounded in bytes, whatever their number.
 #[tokio::test]
 async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
     const LIMIT: &str = "broker_description_bytes_max";
@@ -404,9 +406,9 @@ async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
         }
     };
     refused(Err::<(), _>(refusal), LIMIT);
-    // Kept once, not twice.
+    // Each rule is stored once.
     assert!((60..70).contains(&count), "{count} rules of 15 KiB in 1 MiB");
-    // What is left then is not enough for a thousand characters of four bytes, wherever they are said.
+    // The remaining room is too small for a thousand characters of four bytes in any property.
     let filler = |number: usize| rule(&format!("filler{number}"), 1);
     let mut fillers = 0;
     while broker.create_rule("t/Subscriptions/s", filler(fillers)).await.is_ok() {
@@ -433,7 +435,7 @@ async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
                 _ => result.unwrap_or_else(|error| panic!("{at}: {error}")),
             }
         }
-        // A shorter rule is taken, and makes room.
+        // A shorter rule is accepted and makes room.
         for name in ["0", "1", "2", "3"] {
             broker.update_rule("t/Subscriptions/s", rule(name, 1)).await.unwrap();
         }
@@ -441,8 +443,8 @@ async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-09, QUO-08: what is remembered of messages that other brokers forward counts with the ids of duplicate
-/// detection, whatever number of sources and entities there are.
+/// FWD-09, QUO-08: remembered numbers of messages from other brokers count with the ids of
+/// duplicate detection, whatever the number of sources and entities.
 #[tokio::test]
 async fn what_is_remembered_of_forwarded_messages_has_a_bound() {
     let broker = broker(|limits| limits.broker_duplicate_id_count_max = 3).await;
@@ -471,14 +473,15 @@ async fn what_is_remembered_of_forwarded_messages_has_a_bound() {
         assert_eq!(refusal.condition(), Condition::QuotaExceeded);
         assert!(refusal.detail().contains("broker_duplicate_id_count_max"), "{refusal}");
     }
-    // What is here already needs no more.
+    // A remembered number uses no further room.
     taken("one", 1, &[2]).await.unwrap();
     broker.delete_entity("other").await.unwrap();
     taken("one", 3, &[9]).await.unwrap();
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// ENT-30, QUO-09: who asks for all rules gets all of them, though no single command reads more than a thousand.
+/// ENT-30, QUO-09: a request for all rules returns all of them, although a single command reads at
+/// most a thousand.
 #[tokio::test]
 async fn all_rules_can_be_read() {
     let broker = broker(|_| {}).await;
@@ -503,8 +506,9 @@ async fn all_rules_can_be_read() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DEC-10, DESIGN D6: declarations that are carried out at once have room together: many small ones, or few that may
-/// tell of many rules. Who finds none is told to come back, and one that is planned keeps only what there is.
+/// DEC-10, DESIGN D6: declarations that are carried out at the same time share a budget in bytes:
+/// many small ones, or few that may report many rules. A caller without room is refused as busy,
+/// and after planning a declaration keeps only the bytes that its plan needs.
 #[tokio::test]
 async fn declarations_that_are_carried_out_have_a_bound_in_bytes() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
@@ -542,7 +546,7 @@ async fn declarations_that_are_carried_out_have_a_bound_in_bytes() {
         assert_eq!(refused.condition(), Condition::ServerBusy);
         assert!(refused.detail().contains("536870912 bytes"), "{refused}");
     }
-    // The rule that each subscription has is removed, which is all that there is to tell.
+    // The default rule of the subscription is removed, which is the whole report.
     let (carried_out, _turn) = held.swap_remove(0).carry_out().await.unwrap();
     assert!(matches!(carried_out, Managed::CarriedOut(it) if it.done == 1));
     held.push(access.turn_at("", carry_out(&large)).await.unwrap());

@@ -1,5 +1,5 @@
-//! How long a fork takes. A measurement, which only a quiet machine can make; that forks go their own ways is tested with the
-//! handles.
+//! Measures the duration of a fork on a quiet machine. The tests of the handles show that forks are
+//! independent.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ async fn count(broker: &Broker) -> u64 {
     broker.describe_queue("orders").await.unwrap().counts.active
 }
 
-/// A fork is had with what is in it: all messages are there when it has started.
+/// A fork is complete when it has started: it contains all messages.
 #[tokio::test]
 #[ignore = "a measurement: --ignored --nocapture prints it"]
 async fn a_fork_of_10_000_messages() {

@@ -1,14 +1,14 @@
-//! Does the machine of a queue agree with a naive oracle for any sequence of commands and ticks?
+//! The machine of a queue agrees with a naive oracle for any sequence of commands and ticks.
 //!
-//! `oracle.rs` is the specification as a plain program, `generator.rs` draws what is asked,
-//! `subject.rs` drives the machine, `compare.rs` tells the first difference, shortened by
-//! `telling.rs`. `delayed.rs` and `ledger.rs` judge the machine without an oracle while its appends
-//! are late and its process dies. A failure names its seed: `PEEKLOCK_MODEL_SEED` begins there, and
-//! `PEEKLOCK_MODEL_SEQUENCES` says how many sequences follow.
+//! `oracle.rs` is the specification as a plain program, `generator.rs` draws commands, `subject.rs`
+//! drives the machine, and `compare.rs` reports the first difference, shortened by `telling.rs`.
+//! `delayed.rs` and `ledger.rs` judge the machine without an oracle while its appends are late and
+//! its process crashes. A failure names its seed: `PEEKLOCK_MODEL_SEED` sets the first seed, and
+//! `PEEKLOCK_MODEL_SEQUENCES` the number of sequences.
 //!
-//! Absent on purpose: sessions, topics and forwarding; the wire; how an entity with
-//! more than a few dozen messages behaves, and so what expiry and schedules owe within a second; the
-//! bound of the duplicate history; what the edge refuses before a command is made.
+//! Not covered: sessions, topics and forwarding; transports; entities with more than a few dozen
+//! messages, and so the duties of expiry and schedules within a second; the bound of the duplicate
+//! history; and refusals before a command is created.
 #![expect(clippy::panic, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;
@@ -30,10 +30,10 @@ mod subject;
 #[path = "model/telling.rs"]
 mod telling;
 
-/// How many steps a sequence has.
+/// Number of steps of a sequence.
 const STEPS: usize = 60;
 
-/// The rules that random sequences must come upon, so that their comparison says something.
+/// The rules that random sequences must cover, so that their comparison is meaningful.
 const RULES: &[&str] = &[
     "DEF-01", "DEF-02", "DEF-03", "DEF-04", "DEF-05", "DEF-09", "DEL-01", "DEL-02", "DEL-09",
     "DLQ-07", "DUP-01", "DUP-02", "DUP-05", "DUP-06", "DUP-12", "ENT-17", "ENT-24", "ENT-29",
@@ -49,19 +49,18 @@ const RULES: &[&str] = &[
     "TXN-13", "TXN-14",
 ];
 
-/// LIF-01: every answer, delivery, count, instant and size of the machine is the oracle's; after every
-/// list of commands the records in the store, and a machine rebuilt from them, are too.
+/// LIF-01: every answer, delivery, count, instant and size of the machine agrees with the oracle,
+/// and so do the records in the store and a machine rebuilt from them after every list of commands.
 ///
-/// The rules that sequences must come upon, each of them many times:
-/// DEF-01, DEF-02, DEF-03, DEF-04, DEF-05, DEF-09, DEL-01, DEL-02, DEL-09, DLQ-07, DUP-01, DUP-02,
-/// DUP-05, DUP-06, DUP-12, ENT-17, ENT-24, ENT-29, EXP-05, EXP-17, EXP-21, EXP-22, EXP-23, EXP-25,
-/// EXP-26, EXP-27, EXP-28, EXP-30, EXP-31, EXP-32, EXP-34, EXP-38, LIF-04, MSG-12, PEK-01, PEK-08,
-/// QUO-03, QUO-04, QUO-05, RCV-02, RCV-05, RCV-10, RCV-11, RCV-12, RCV-13, RCV-14, RCV-16, RCV-17,
-/// RCV-18, RCV-22, RCV-26, RTY-01, RTY-02, RTY-03, RTY-04, RTY-05, RTY-07, RTY-13, RTY-17, RTY-18,
-/// RTY-19, SCH-01, SCH-03, SCH-04, SCH-05, SCH-06, SET-01, SET-03, SET-04, SET-05,
-/// SET-06, SET-08, SET-10, SET-12, SET-13, SET-16, SET-18, SET-20, SET-21, SET-28, SET-31, SET-32,
-/// SET-34, SET-35, SET-36, SET-38, SET-41, SND-20, SND-22, SND-23, SND-24, SND-30, SND-31, SND-32, SND-34,
-/// TMP-07, TXN-01, TXN-03, TXN-07, TXN-13, TXN-14.
+/// The rules that sequences must cover, each many times: DEF-01, DEF-02, DEF-03, DEF-04, DEF-05,
+/// DEF-09, DEL-01, DEL-02, DEL-09, DLQ-07, DUP-01, DUP-02, DUP-05, DUP-06, DUP-12, ENT-17, ENT-24,
+/// ENT-29, EXP-05, EXP-17, EXP-21, EXP-22, EXP-23, EXP-25, EXP-26, EXP-27, EXP-28, EXP-30, EXP-31,
+/// EXP-32, EXP-34, EXP-38, LIF-04, MSG-12, PEK-01, PEK-08, QUO-03, QUO-04, QUO-05, RCV-02, RCV-05,
+/// RCV-10, RCV-11, RCV-12, RCV-13, RCV-14, RCV-16, RCV-17, RCV-18, RCV-22, RCV-26, RTY-01, RTY-02,
+/// RTY-03, RTY-04, RTY-05, RTY-07, RTY-13, RTY-17, RTY-18, RTY-19, SCH-01, SCH-03, SCH-04, SCH-05,
+/// SCH-06, SET-01, SET-03, SET-04, SET-05, SET-06, SET-08, SET-10, SET-12, SET-13, SET-16, SET-18,
+/// SET-20, SET-21, SET-28, SET-31, SET-32, SET-34, SET-35, SET-36, SET-38, SET-41, SND-20, SND-22,
+/// SND-23, SND-24, SND-30, SND-31, SND-32, SND-34, TMP-07, TXN-01, TXN-03, TXN-07, TXN-13, TXN-14.
 #[test]
 fn the_machine_agrees_with_the_oracle_on_random_sequences() {
     let (first, count) = seeds();
@@ -84,10 +83,10 @@ fn the_machine_agrees_with_the_oracle_on_random_sequences() {
     }
 }
 
-/// LIF-02, LIF-03, LIF-04, FND-02, MSG-12, MSG-13: over a store whose appends are late, or lost with
-/// the process, each append leaves every message in one state, the counts sum up to what was accepted
-/// less what is gone, numbers have no gaps, no message is shown before its last change is durable or
-/// delivered while it is locked, and a restart finds what the appends said.
+/// LIF-02, LIF-03, LIF-04, FND-02, MSG-12, MSG-13: over a store whose appends are late or lost with
+/// the process, each append leaves every message in one state; the counts equal the accepted
+/// messages less the removed ones; numbers have no gaps; no message is shown before its last change
+/// is durable or delivered while it is locked; and a restart finds exactly the appended state.
 #[test]
 fn late_appends_and_crashes_break_no_invariant() {
     let (first, count) = seeds();
@@ -98,7 +97,7 @@ fn late_appends_and_crashes_break_no_invariant() {
     }
 }
 
-/// The first seed and how many follow.
+/// The first seed and the number of seeds.
 fn seeds() -> (u64, u64) {
     let number = |name: &str, default| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

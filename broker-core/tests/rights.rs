@@ -1,5 +1,5 @@
-//! The one door: what a principal may do is checked at every command, by one table, and ends when what was
-//! granted ends.
+//! Access checks: one table decides for every command what a principal may do, and access ends with
+//! its grant.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod rights {

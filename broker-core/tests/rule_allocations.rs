@@ -1,4 +1,4 @@
-//! Do rules look at a message without allocating? (DESIGN D8: filters read what is stored.)
+//! Rules evaluate a message without allocating (DESIGN D8: filters read the stored bytes).
 
 use allocation_counter::measure;
 use peeklock_core::ids::{EntityId, SequenceNumber};
@@ -36,7 +36,7 @@ fn published(content: &Content) -> Published<'_> {
     Published::new(content.property_view(), facts)
 }
 
-/// The common operators on properties of every kind, names in another case included.
+/// Common operators on properties of every kind, including names in another case.
 #[test]
 fn evaluations_do_not_allocate() {
     let content = content();
@@ -63,7 +63,7 @@ fn evaluations_do_not_allocate() {
     }
 }
 
-/// A whole topic allocates the list of copies and nothing else; without copies nothing at all.
+/// A whole topic allocates only the list of copies, and nothing without copies.
 #[test]
 fn matching_allocates_the_list_of_copies_only() {
     let limits = Limits::of(Tier::Premium);
@@ -99,8 +99,8 @@ fn matching_allocates_the_list_of_copies_only() {
     assert_eq!((copies.len(), counted.count_total), (0, 0));
 }
 
-/// QUO-08: what rules are counted for is what they take in memory, and not much more: whatever they are made of, however
-/// many there are.
+/// QUO-08: the counted bytes of rules are close to the memory that they use, whatever their kind
+/// and number.
 #[test]
 fn what_rules_are_counted_for_is_what_they_take() {
     let mut limits = Limits::of(Tier::Premium);
@@ -154,7 +154,7 @@ fn what_rules_are_counted_for_is_what_they_take() {
                 }
             });
             let (taken, told) = (taken.bytes_current, matcher.memory_bytes().cast_signed());
-            // The first one makes room for some.
+            // The first rule also allocates spare room.
             let room = if count == 1 { 2_000 } else { 0 };
             assert!(taken <= told + room, "{count} with {what} take {taken}, counted {told}");
             assert!(told < 4 * taken + 2_000, "{count} with {what} take {taken}, counted {told}");

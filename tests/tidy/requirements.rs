@@ -277,7 +277,7 @@ fn every_requirement_has_a_test_or_a_reason() {
 #[test]
 fn the_model_names_what_it_is_made_to_come_upon() {
     let text = read("broker-core/tests/model.rs");
-    let named = ids_between(&text, "/// The rules that sequences must come upon, each", "#[test]");
+    let named = ids_between(&text, "/// The rules that sequences must cover, each", "#[test]");
     assert_eq!(named, ids_between(&text, "const RULES", "];"));
     assert!(named.len() > 50, "{named:?}");
 }

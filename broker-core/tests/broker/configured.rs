@@ -1,4 +1,5 @@
-//! Limits as an operator has set them, and what a broker does to the runtime that it is used from.
+//! Limits that an operator has configured, and the independence of a broker from the runtime of its
+//! user.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -43,7 +44,7 @@ async fn locked(queue: &Entity) -> LockToken {
     messages[0].facts.lock.unwrap().token
 }
 
-/// What abandoning with properties of these sizes comes to.
+/// Result of an abandon that sets properties of these sizes in bytes.
 async fn abandon(queue: &Entity, token: LockToken, sizes: &[usize]) -> Result<(), Condition> {
     let properties: Vec<(String, Value)> = (0..)
         .zip(sizes)
@@ -54,8 +55,8 @@ async fn abandon(queue: &Entity, token: LockToken, sizes: &[usize]) -> Result<()
     done.map(|_| ()).map_err(|error| error.condition())
 }
 
-/// QUO-02, MSG-26: the limits of properties that are set when a message is settled are those configured, lower
-/// and higher ones. What is refused leaves the lock as it was (SET-10).
+/// QUO-02, MSG-26: properties that a settlement sets obey the configured limits, lower or higher
+/// than the defaults. A refusal leaves the lock as it was (SET-10).
 #[tokio::test]
 async fn properties_to_set_are_bound_by_the_limits_configured() {
     let (strict, queue) = broker(|settings| settings.limits.property_bytes_max = 1_024).await;
@@ -85,8 +86,9 @@ async fn look<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     .await
 }
 
-/// DESIGN D6, QUO-02: `broker_inbound_count_max` commands are on their way at once; the next waits until one of
-/// them is answered, at another queue too, and management goes on.
+/// DESIGN D6, QUO-02: at most `broker_inbound_count_max` commands are in progress at the same time.
+/// The next one waits for an answer, also if it is for another queue, and management is not
+/// affected.
 #[tokio::test]
 async fn a_broker_has_so_many_commands_on_their_way_in() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -98,7 +100,7 @@ async fn a_broker_has_so_many_commands_on_their_way_in() {
         broker.create_queue(name, QueueUpdate::default()).await.unwrap();
     }
     let (queue, other) = (broker.entity("orders").unwrap(), broker.entity("other").unwrap());
-    // What is sent from here on is on its way until the test says that it is stored.
+    // From here on a send stays in progress until the test completes its write.
     store.complete_at_once(false);
     let send = || Command::Send { message: broker.inbound(Message::new("a")) };
     let mut first = pin!(queue.call(send()));
@@ -107,7 +109,7 @@ async fn a_broker_has_so_many_commands_on_their_way_in() {
     assert!(look(first.as_mut()).await.is_none());
     assert!(look(second.as_mut()).await.is_none());
     assert!(look(third.as_mut()).await.is_none());
-    // It is not at its queue, which would have answered it before this.
+    // The command has not reached its queue, which would have answered it by now.
     broker.describe_queue("other").await.unwrap();
     assert!(look(third.as_mut()).await.is_none());
     let mut more = pin!(other.call_many(vec![receive(TimeSpan::ZERO)]));
@@ -132,7 +134,7 @@ async fn a_broker_has_so_many_commands_on_their_way_in() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A store that takes its time to close: until somebody says that it may.
+/// A store whose close waits for the test.
 struct SlowToClose {
     inner: MemoryStore,
     is_closing: Sender<()>,
@@ -179,13 +181,14 @@ impl Store for SlowToClose {
     fn close(&self) -> Result<(), StoreError> {
         self.is_closing.send(()).unwrap();
         let may_close = self.may_close.lock().unwrap_or_else(PoisonError::into_inner);
-        // The time is that of a test that fails: without it, it would not end.
+        // The timeout is for a failing test, which would otherwise never end.
         let waited = may_close.recv_timeout(Duration::from_secs(20));
         waited.map_err(|_| StoreError::Failed("nobody else had a turn".into()))
     }
 }
 
-/// DESIGN D10: a store may wait for its medium when it closes; the runtime that stops the broker goes on meanwhile.
+/// DESIGN D10: a store may wait for its medium when it closes. The runtime that stops the broker
+/// goes on meanwhile.
 #[tokio::test]
 async fn a_store_that_closes_slowly_holds_up_nobody_else() {
     let (is_closing, closing) = channel();
@@ -203,7 +206,8 @@ async fn a_store_that_closes_slowly_holds_up_nobody_else() {
     assert!(stopped.is_ok(), "{stopped:?}");
 }
 
-/// A broker is used from any thread and any runtime, also from none: started, asked and stopped.
+/// A broker can be started, used and stopped from any thread and any runtime, also without a
+/// runtime.
 #[test]
 fn a_broker_needs_no_runtime_of_its_user() {
     let (broker, queue) = waited(broker(|_| {}));
@@ -212,7 +216,7 @@ fn a_broker_needs_no_runtime_of_its_user() {
     waited(broker.stop(Duration::ZERO)).unwrap();
 }
 
-/// Waits in this thread, of which no runtime knows.
+/// Waits in this thread, without a runtime.
 fn waited<T>(work: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {

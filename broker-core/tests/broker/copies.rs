@@ -1,6 +1,5 @@
-//! One message becomes so many copies at most, over all its hops: through topics that forward to topics, restarts,
-
-//! and from broker to broker.
+//! The number of copies of one message is bounded over all its hops: through topics that forward to
+//! topics, over restarts, and from broker to broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
 
-/// Copies of one message over all its hops, here.
+/// Limit of copies of one message over all its hops in these tests.
 const MAX: u16 = 20;
 
 async fn start(store: &Arc<MemoryStore>) -> Broker {
@@ -32,7 +31,7 @@ async fn stop(broker: Broker) {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A topic with so many subscriptions, `s0` and on.
+/// Creates a topic with this number of subscriptions, from `s0` on.
 async fn topic(broker: &Broker, name: &str, subscriptions: usize) {
     broker.create_topic(name, TopicUpdate::default()).await.unwrap();
     for number in 0..subscriptions {
@@ -52,7 +51,7 @@ async fn send(broker: &Broker, to: &str) -> Result<Outcome, BrokerError> {
     broker.entity(to).unwrap().call(Command::Send { message }).await
 }
 
-/// The first messages of an entity, as soon as there are so many.
+/// Receives the first `count` messages of an entity.
 async fn received(broker: &Broker, path: &str, count: usize) -> Vec<ReceivedMessage> {
     let entity: Entity = broker.entity(path).unwrap();
     let mut all = Vec::new();
@@ -78,8 +77,8 @@ fn dead(path: &str) -> String {
     format!("{path}/$Transfer/$deadletterqueue")
 }
 
-/// FWD-33: a circle of topics ends where one message would become more copies than it may; what would go over
-/// that rests with its reason where it is.
+/// FWD-33: a circle of topics ends when a message would exceed its number of copies. The message
+/// that would exceed it stays with its reason in its source.
 #[tokio::test]
 async fn a_circle_of_topics_ends_at_the_limit() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
@@ -90,7 +89,7 @@ async fn a_circle_of_topics_ends_at_the_limit() {
             forward(&broker, &format!("{from}/Subscriptions/s{number}"), to).await;
         }
     }
-    // 3 copies leave 17, that is 5 to each; of these each becomes 3 at the other, which leaves none.
+    // 3 copies leave 17, that is 5 for each. Each becomes 3 at the other topic, which leaves none.
     send(&broker, "t1").await.unwrap();
     for number in 0..3 {
         let path = dead(&format!("t2/Subscriptions/s{number}"));
@@ -110,7 +109,8 @@ async fn a_circle_of_topics_ends_at_the_limit() {
     stop(broker).await;
 }
 
-/// FWD-33, FWD-06: the count survives a restart, and goes on when messages are forwarded only after it.
+/// FWD-33, FWD-06: the count survives a restart, and continues if messages are forwarded only after
+/// it.
 #[tokio::test]
 async fn the_copies_are_counted_over_a_restart() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
@@ -121,7 +121,7 @@ async fn the_copies_are_counted_over_a_restart() {
     send(&broker, "t1").await.unwrap();
     stop(broker).await;
     let broker = start(&store).await;
-    // 5 are left to it: 3 at the next topic, then none.
+    // 5 are left for it: 3 at the next topic, then none.
     forward(&broker, "t1/Subscriptions/s1", "t2").await;
     received(&broker, "t2/Subscriptions/s2", 1).await;
     stop(broker).await;
@@ -135,8 +135,8 @@ async fn the_copies_are_counted_over_a_restart() {
     stop(broker).await;
 }
 
-/// FWD-33: of many copies the one that goes on has half of what is left, not an even part; a queue on the way
-/// makes none and takes nothing.
+/// FWD-33: if only one of many copies is forwarded, it gets half of the remainder instead of an
+/// equal share. A queue on the way makes no copies and uses none.
 #[tokio::test]
 async fn a_copy_that_goes_on_has_enough_for_it() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
@@ -146,7 +146,7 @@ async fn a_copy_that_goes_on_has_enough_for_it() {
     let update = QueueUpdate { forward_to: Some("narrow".into()), ..Default::default() };
     broker.update_queue("q", update, None).await.unwrap();
     forward(&broker, "wide/Subscriptions/s4", "q").await;
-    // An even part of the 10 that are left would be 1.
+    // An equal share of the remaining 10 would be 1.
     send(&broker, "wide").await.unwrap();
     for number in 0..5 {
         received(&broker, &format!("narrow/Subscriptions/s{number}"), 1).await;
@@ -154,7 +154,8 @@ async fn a_copy_that_goes_on_has_enough_for_it() {
     stop(broker).await;
 }
 
-/// FWD-33: what a client sends may become so many copies, and not one more; nothing of it is stored then.
+/// FWD-33: a client's message may become at most the maximum of copies. Otherwise the send is
+/// refused and nothing is stored.
 #[tokio::test]
 async fn a_send_that_would_go_over_it_is_refused() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
@@ -171,14 +172,15 @@ async fn a_send_that_would_go_over_it_is_refused() {
     stop(broker).await;
 }
 
-/// FWD-33, FWD-28: a dead letter that would go over it stays where it is, and can be received.
+/// FWD-33, FWD-28: a dead letter that would exceed the limit stays in its queue and can be
+/// received.
 #[tokio::test]
 async fn a_dead_letter_that_would_go_over_it_stays() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
     topic(&broker, "t1", 10).await;
     topic(&broker, "t2", 3).await;
     send(&broker, "t1").await.unwrap();
-    // One copy is left to each of the 10.
+    // One copy is left for each of the 10.
     let path = "t1/Subscriptions/s0";
     let token = received(&broker, path, 1).await[0].facts.lock.unwrap().token;
     let settlement = Settlement::DeadLetter { properties: None };
@@ -189,13 +191,13 @@ async fn a_dead_letter_that_would_go_over_it_stays() {
         ..Default::default()
     };
     broker.update_subscription(path, update, None).await.unwrap();
-    // It is offered to the topic, which does not take it; then receivers can have it.
+    // The topic refuses it. Afterwards receivers can get it.
     let entity = broker.entity(&format!("{path}/$deadletterqueue")).unwrap();
     loop {
         let command = crate::receive::under_lock(1, TimeSpan::ZERO);
         match entity.call(command).await {
             Ok(Outcome::Received(messages)) if messages.len() == 1 => break,
-            // Not yet: dead letters are forwarded, and cannot be received meanwhile (FWD-27).
+            // Not yet: dead letters are being forwarded and cannot be received meanwhile (FWD-27).
             Ok(_) | Err(_) => tokio::task::yield_now().await,
         }
     }
@@ -204,8 +206,8 @@ async fn a_dead_letter_that_would_go_over_it_stays() {
     stop(broker).await;
 }
 
-/// FWD-33: what another broker forwards brings its count along; the topic refuses it with a condition that its
-/// source dead-letters it for.
+/// FWD-33: a message from another broker carries its count. The topic refuses it with a condition
+/// for which its source dead-letters it.
 #[tokio::test]
 async fn the_copies_are_counted_across_brokers() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
@@ -233,8 +235,8 @@ async fn the_copies_are_counted_across_brokers() {
     stop(broker).await;
 }
 
-/// EXP-05, EXP-16: a time to live that an entity has lowered stays so when the message goes on, to a queue and through a
-/// topic to one.
+/// EXP-05, EXP-16: a time to live that an entity has lowered stays lowered when the message is
+/// forwarded, to a queue and through a topic to a queue.
 #[tokio::test]
 async fn a_lowered_time_to_live_travels() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
@@ -262,8 +264,8 @@ async fn a_lowered_time_to_live_travels() {
     stop(broker).await;
 }
 
-/// MSG-07, DLQ-16, SET-11: limits of ids and reasons judge clients, and neither the id that the broker makes nor the
-/// reasons that it gives, wherever the message goes.
+/// MSG-07, DLQ-16, SET-11: limits of ids and reasons apply to clients. They apply neither to ids
+/// that the broker assigns nor to its own reasons, wherever the message goes.
 #[tokio::test]
 async fn limits_do_not_judge_what_the_broker_makes() {
     let mut settings = Settings::default();

@@ -1,4 +1,4 @@
-//! Does a declaration that is carried out make the namespace so, and nothing else?
+//! Carrying out a declaration produces exactly the declared namespace.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -21,7 +21,7 @@ use peeklock_core::policies::PolicyUpdate;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -169,7 +169,7 @@ impl Random {
     }
 }
 
-/// All that a namespace has.
+/// Everything in a namespace.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Whole {
     queues: BTreeMap<String, QueueDescription>,
@@ -196,7 +196,7 @@ impl Whole {
         whole
     }
 
-    /// What a declaration makes of it, said without a plan: each property by itself.
+    /// The expected result of a declaration, computed without a plan: property by property.
     fn expect(&mut self, declaration: &Declaration, broker: &Broker) {
         let settings = broker.settings();
         for DeclaredQueue { path, properties, cleared } in &declaration.queues {
@@ -261,7 +261,7 @@ impl Whole {
         }
     }
 
-    /// Without instants, which nobody declares.
+    /// Removes instants, which declarations do not contain.
     fn timeless(mut self) -> Self {
         for (_, rules) in self.subscriptions.values_mut() {
             for rule in rules {
@@ -280,7 +280,7 @@ async fn stop(broker: Broker) {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// Carries out in parts, as a remote caller does; what was refused has changed nothing.
+/// Carries out a declaration in parts, like a remote caller. A refused plan must change nothing.
 async fn carried_out(broker: &Broker, declaration: &Declaration, random: &mut Random) -> bool {
     let before = Whole::of(broker).await;
     let plan = match broker.plan(declaration).await {
@@ -307,8 +307,9 @@ async fn carried_out(broker: &Broker, declaration: &Declaration, random: &mut Ra
     true
 }
 
-/// DEC-01, DEC-02, DEC-03, DEC-06, DEC-07, DEC-10: any declaration over any namespace, in parts of any size: the plan
-/// changes nothing; afterwards all is as declared, nothing is left to do, and nothing that was not named has changed.
+/// DEC-01, DEC-02, DEC-03, DEC-06, DEC-07, DEC-10: any declaration over any namespace, in parts of
+/// any size: the plan changes nothing; afterwards everything is as declared, no step is left, and
+/// nothing that was not named has changed.
 #[tokio::test]
 async fn any_declaration_makes_any_namespace_so_and_nothing_else() {
     let mut taken = 0;
@@ -330,12 +331,12 @@ async fn any_declaration_makes_any_namespace_so_and_nothing_else() {
         }
         stop(broker).await;
     }
-    // Enough of them could be meant.
+    // Enough declarations were valid.
     assert!(taken > 100, "{taken}");
 }
 
-/// DEC-07, DEC-10: done one at a time, the steps are those that were planned, in their order, also where a circle is closed
-/// among other updates.
+/// DEC-07, DEC-10: steps that are carried out one at a time are the planned steps in their order,
+/// also if a circle is closed among other updates.
 #[tokio::test]
 async fn steps_that_are_done_one_at_a_time_are_those_of_the_plan() {
     let broker = started().await;
@@ -367,8 +368,8 @@ async fn steps_that_are_done_one_at_a_time_are_those_of_the_plan() {
     stop(broker).await;
 }
 
-/// DEC-03: an empty list of rules is none at all, of a subscription that is created and of one that is there; without a list
-/// a new one has `$Default`.
+/// DEC-03: an empty list of rules means no rules, for a new and for an existing subscription.
+/// Without a list a new subscription has `$Default`.
 #[tokio::test]
 async fn an_empty_list_of_rules_leaves_none() {
     let broker = started().await;
@@ -394,7 +395,8 @@ async fn an_empty_list_of_rules_leaves_none() {
     stop(broker).await;
 }
 
-/// DEC-09: steps that are others by now are not done, nor any else; what leaves the steps as they are does not matter.
+/// DEC-09: if the steps have changed, none is carried out. A change of the namespace that leaves
+/// the steps as they are does not matter.
 #[tokio::test]
 async fn a_plan_that_is_outrun_is_not_carried_out() {
     let broker = started().await;
@@ -417,8 +419,8 @@ async fn a_plan_that_is_outrun_is_not_carried_out() {
     stop(broker).await;
 }
 
-/// DEC-12: who plans has Manage on all that is named, and on destinations; what may not be read is refused alike
-/// whether it is there or not.
+/// DEC-12: a plan requires Manage on all named entities and destinations. The refusal is the same
+/// for existing and absent entities.
 #[tokio::test]
 async fn who_may_not_manage_may_not_plan() {
     let broker = started().await;
@@ -442,7 +444,7 @@ async fn who_may_not_manage_may_not_plan() {
         (&listener, declared("mine", None)),
         (&manager, declared("other", None)),
         (&manager, declared("absent", None)),
-        // Each is judged, not only the first.
+        // Each entity is judged, not only the first.
         (&manager, behind("other")),
         (&manager, behind("absent")),
         (&manager, declared("mine", Some("other"))),
@@ -456,7 +458,8 @@ async fn who_may_not_manage_may_not_plan() {
     stop(broker).await;
 }
 
-/// DEC-11: what is done before a step fails stays done, is told, and the same again does the rest.
+/// DEC-11: steps before a failed one stay done and are reported, and repeating the declaration does
+/// the rest.
 #[tokio::test]
 async fn a_failure_says_what_is_done_and_what_is_left() {
     let mut settings = peeklock_core::description::Settings::default();
@@ -483,7 +486,8 @@ async fn a_failure_says_what_is_done_and_what_is_left() {
     stop(broker).await;
 }
 
-/// DEC-14: what exists is kept where that is wanted, and told with both values; what is missing is created.
+/// DEC-14: with `Existing::IsKept`, existing entities are kept and reported with both values, and
+/// missing ones are created.
 #[tokio::test]
 async fn existing_entities_are_kept_where_that_is_wanted() {
     let broker = started().await;
@@ -503,8 +507,8 @@ async fn existing_entities_are_kept_where_that_is_wanted() {
     stop(broker).await;
 }
 
-/// DEC-10, DESIGN D6: what is carried out is planned anew before, in a turn as any plan. Who finds none is told to come back,
-/// and nothing was done.
+/// DEC-10, DESIGN D6: carrying out a declaration plans it again, for which it waits for a turn like
+/// any plan. A caller that gets no turn is refused as busy, and nothing is done.
 #[tokio::test]
 async fn carrying_out_waits_for_its_turn_at_a_plan() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
@@ -532,7 +536,7 @@ async fn carrying_out_waits_for_its_turn_at_a_plan() {
     }
     assert!(broker.describe_queue("a").await.is_err());
     turns.pop();
-    // It gives its turn back when it was planned: two after each other, and one more.
+    // It returns its turn after planning: two turns in succession, and one more.
     for done in [1, 0] {
         let plan = access.plan(&declaration).await.unwrap();
         let carried_out = access.carry_out(&declaration, plan.digest(), 1).await.unwrap();
@@ -542,8 +546,9 @@ async fn carrying_out_waits_for_its_turn_at_a_plan() {
     stop(broker).await;
 }
 
-/// DEC-03, DEC-06, DESIGN D6: of a subscription that declares no rules none is looked at, however many it has. Of one that
-/// declares some those that change or go are told up to a bound, beyond which nothing is planned.
+/// DEC-03, DEC-06, DESIGN D6: if a subscription declares no rules, none of its rules is read. If it
+/// declares rules, changed and removed ones are reported up to a limit, beyond which the plan is
+/// refused.
 #[tokio::test]
 async fn a_plan_tells_of_rules_up_to_a_bound() {
     let mut settings = peeklock_core::description::Settings::default();
@@ -567,7 +572,7 @@ async fn a_plan_tells_of_rules_up_to_a_bound() {
     let none = declared(DeclaredSubscription::new("s").with_rules([]));
     let refused = broker.plan(&none).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::QuotaExceeded, "{}", refused.detail());
-    // Those that stay as they are take nothing.
+    // Unchanged rules do not count.
     let most = declared(DeclaredSubscription::new("s").with_rules((1..9).map(rule)));
     assert_eq!(broker.plan(&most).await.unwrap().steps[0].changes.len(), 2);
     stop(broker).await;

@@ -1,4 +1,4 @@
-//! A whole broker on a journal whose disk fills up, or fails.
+//! A whole broker on a journal whose disk becomes full or fails.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -50,7 +50,7 @@ async fn complete(queue: &Entity, message: &ReceivedMessage) -> Result<(), Broke
     queue.call(Command::Settle { token, settlement }).await.map(|_| ())
 }
 
-/// Waits until there is room for so many bytes: who is refused is called when to ask again.
+/// Waits until the journal has room for `bytes`. A refused reservation leaves a waker.
 async fn room(journal: &Arc<Journal>, bytes: u64) {
     loop {
         let (sender, receiver) = channel();
@@ -71,8 +71,9 @@ async fn room(journal: &Arc<Journal>, bytes: u64) {
     }
 }
 
-/// QUO-05, QUO-03: on a full disk sends fail with `ServerBusy`, receiving and settling go on, nothing
-/// is lost, and sends come back when there is room. Three times over, so that no room leaks.
+/// QUO-05, QUO-03: on a full disk sends fail with `ServerBusy`, receiving and settling still work,
+/// nothing is lost, and sends work again when there is room. The test repeats this three times to
+/// find leaked room.
 #[tokio::test]
 async fn a_full_disk_refuses_sends_and_nothing_else() {
     let disk = SimulatedDisk::new(1);
@@ -127,8 +128,9 @@ async fn a_full_disk_refuses_sends_and_nothing_else() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A write or a sync that fails ends the store at once: whoever waits is told, later commands are
-/// refused, the broker says that it has failed; and the next one finds what was acknowledged.
+/// A failed write or sync ends the store immediately: waiting callers get errors, later commands
+/// are refused, and the broker reports the failure. The next broker finds every acknowledged
+/// message.
 #[tokio::test]
 async fn a_failed_disk_ends_the_broker_and_loses_nothing() {
     let lost = [Lost::StillCached, Lost::ReadAnew];
@@ -157,7 +159,7 @@ async fn a_failed_disk_ends_the_broker_and_loses_nothing() {
         let broker = Broker::builder().store(open(&disk.kill(lost))).start().await.unwrap();
         let queue = broker.entity("q").unwrap();
         let messages = receive(&queue, 10).await;
-        // Whether the completion landed was not told.
+        // The outcome of the completion was unknown.
         assert!((4..=5).contains(&messages.len()), "{}", messages.len());
         for (message, number) in messages.iter().rev().zip((0..5).rev()) {
             assert!(body(message).await.ends_with(&format!("message {number}")));
@@ -166,23 +168,23 @@ async fn a_failed_disk_ends_the_broker_and_loses_nothing() {
     }
 }
 
-/// A disk that fails while nobody asks anything of the broker is told of all the same, so that a probe
-/// sees it before a client does.
+/// A disk that fails while the broker is idle is reported too, so that a probe notices it before a
+/// client.
 #[tokio::test]
 async fn a_disk_that_fails_in_quiet_is_told_of() {
     let disk = SimulatedDisk::new(3);
     let broker = Broker::builder().store(open(&disk)).start().await.unwrap();
     broker.create_queue("q", QueueUpdate::default()).await.unwrap();
     assert_eq!(broker.failure(), None);
-    // What comes next is the mark that follows a second of quiet.
+    // The next write is the mark that follows a second without writes.
     disk.fail_from(Call::Sync, 1, Fault::Whole);
     let why = broker.failed().await;
     assert!(why.contains("sync"), "{why}");
     broker.stop(Duration::ZERO).await.ok();
 }
 
-/// A disk that answers slowly holds up no arbiter: whoever waits for it does so beside the turns, so that a service manager
-/// is told that the broker turns.
+/// A slow disk blocks no arbiter: waiting for the disk happens outside turns, so that a service
+/// manager sees a live broker.
 #[tokio::test]
 async fn a_slow_disk_stalls_no_arbiter() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -199,7 +201,7 @@ async fn a_slow_disk_stalls_no_arbiter() {
         tokio::task::yield_now().await;
     }
     clock.advance(TimeSpan::from_seconds(600));
-    // The turn that has handed it in comes to its end.
+    // The turn that submitted the write ends.
     let turns = async {
         while broker.stalled().is_some() {
             tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! Forwarders: whatever one does, nothing is lost, nobody else waits, and the broker keeps the rules
-//! (FWD-31, FWD-32).
+//! Forwarders: whatever a forwarder does, no message is lost, no other source waits, and the broker
+//! enforces the rules (FWD-31, FWD-32).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +19,15 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-/// What the forwarder does with the next call.
+/// Behaviour of the forwarder in the next call.
 #[derive(Clone)]
 enum Act {
-    /// Delivers all.
+    /// Delivers all messages.
     Deliver,
-    /// Gives these verdicts.
+    /// Returns these verdicts.
     Say(Vec<Verdict>),
     Panic,
-    /// Waits for ever, as one does that waits for an answer of a peer.
+    /// Waits forever, like a forwarder that gets no answer from its peer.
     Wait,
     /// Blocks its thread until the test opens the gate.
     Block,
@@ -36,7 +36,7 @@ enum Act {
 #[derive(Default)]
 struct Script {
     acts: Mutex<VecDeque<Act>>,
-    /// Each call: the source and the texts.
+    /// Source and texts of each call.
     calls: Mutex<Vec<(String, Vec<String>)>>,
     seen: Mutex<Vec<(Source, Vec<Outgoing>)>>,
     routes: AtomicUsize,
@@ -180,7 +180,7 @@ impl Stage {
         self.script.calls.lock().unwrap().clone()
     }
 
-    /// Lets what is lazy become durable, and then what was kept be offered again.
+    /// Makes lazy changes durable, so that kept messages are offered again.
     async fn advance(&self, span: TimeSpan) {
         self.clock.advance(span);
         for path in self.broker.queue_paths(0, usize::MAX) {
@@ -188,7 +188,7 @@ impl Stage {
         }
     }
 
-    /// Lets time pass, but none while a call is under way: that has its time from the broker's clock.
+    /// Lets time pass, but not during a call, whose time limit uses the broker's clock.
     async fn advance_until(&self, path: &str, holds: impl Fn(&Counts) -> bool) {
         while !holds(&self.counts(path).await) {
             self.advance(seconds(1)).await;
@@ -252,7 +252,7 @@ const fn seconds(count: i64) -> TimeSpan {
     TimeSpan::from_seconds(count)
 }
 
-/// FWD-31, FWD-13: a forwarder is told what there is, in its order, and what it has delivered is gone.
+/// FWD-31, FWD-13: a forwarder gets the messages in order, and delivered messages are removed.
 #[test]
 fn delivered_messages_leave() {
     run(async {
@@ -274,8 +274,8 @@ fn delivered_messages_leave() {
     });
 }
 
-/// FWD-31: what it refuses is dead-lettered with its texts; what belongs elsewhere goes there, as a
-/// transfer that counts a hop.
+/// FWD-31: a refused message is dead-lettered with the forwarder's texts. A message for another
+/// entity is transferred there, which counts a hop.
 #[test]
 fn verdicts_are_carried_out_by_the_broker() {
     run(async {
@@ -301,9 +301,9 @@ fn verdicts_are_carried_out_by_the_broker() {
     });
 }
 
-/// FWD-10, FWD-31: nothing goes to an entity behind one that it has refused, before that one is
-/// dead-lettered, in whatever case it is named; the forwarder is asked again. What goes elsewhere does
-/// not wait.
+/// FWD-10, FWD-31: no message is transferred to an entity that has refused an earlier one until
+/// that one is dead-lettered, whatever the case of the name; the forwarder is called again.
+/// Messages for other entities do not wait.
 #[test]
 fn nothing_overtakes_what_an_entity_refuses() {
     run(async {
@@ -329,8 +329,8 @@ fn nothing_overtakes_what_an_entity_refuses() {
     });
 }
 
-/// FWD-32: a failure counts, the message is offered again before later ones, later and later; at
-/// MaxDeliveryCount it is given up.
+/// FWD-32: a failure counts, and the message is offered again before later ones, after growing
+/// delays. At MaxDeliveryCount it is dead-lettered.
 #[test]
 fn a_failing_forwarder_is_asked_again_and_then_no_more() {
     run(async {
@@ -338,7 +338,7 @@ fn a_failing_forwarder_is_asked_again_and_then_no_more() {
         stage.create("a", Some("test://there")).await;
         stage.send("a", "1").await;
         stage.until_called(1).await;
-        // The wait begins when the verdict is there.
+        // The delay begins with the verdict.
         stage.until("a", |counts| counts.transfer == 0).await;
         stage.send("a", "2").await;
         stage.advance(TimeSpan::from_ms(500)).await;
@@ -368,7 +368,7 @@ fn a_failing_forwarder_is_asked_again_and_then_no_more() {
     });
 }
 
-/// FWD-32: a panic counts as a failure, and the route is made anew.
+/// FWD-32: a panic counts as a failure, and the route is created again.
 #[test]
 fn a_panic_loses_nothing() {
     run(async {
@@ -387,7 +387,7 @@ fn a_panic_loses_nothing() {
     });
 }
 
-/// FWD-32: a forwarder that waits for too long is cancelled, and counts as failed.
+/// FWD-32: a call that exceeds its time limit is cancelled and counts as a failure.
 #[test]
 fn a_slow_call_is_cancelled_at_its_limit() {
     run(async {
@@ -409,7 +409,7 @@ fn a_slow_call_is_cancelled_at_its_limit() {
     });
 }
 
-/// FWD-32: one that blocks its thread holds up its own source, until its limit, and nobody else.
+/// FWD-32: a forwarder that blocks its thread delays only its own source, until the time limit.
 #[test]
 fn a_blocked_thread_holds_up_nobody_else() {
     run(async {
@@ -432,7 +432,7 @@ fn a_blocked_thread_holds_up_nobody_else() {
     });
 }
 
-/// DESIGN D6: there are only so many threads; who gets none waits, and loses nothing.
+/// DESIGN D6: the number of threads is bounded. A source without a thread waits and loses nothing.
 #[test]
 fn threads_of_forwarders_are_bounded() {
     run(async {
@@ -459,7 +459,8 @@ fn threads_of_forwarders_are_bounded() {
     });
 }
 
-/// The contract of a route: what has no verdict was not tried, and is offered again at once.
+/// The contract of a route: a message without a verdict was not tried and is offered again
+/// immediately.
 #[test]
 fn messages_without_verdict_are_offered_again() {
     run(async {
@@ -479,7 +480,8 @@ fn messages_without_verdict_are_offered_again() {
     });
 }
 
-/// FWD-02: a destination is judged by its forwarder; without one, those that there are are named.
+/// FWD-02: the forwarder validates its destinations. Without a forwarder for the scheme, the error
+/// lists the existing ones.
 #[test]
 fn destinations_are_judged_by_their_forwarder() {
     run(async {
@@ -499,7 +501,7 @@ fn destinations_are_judged_by_their_forwarder() {
     });
 }
 
-/// FWD-12, FWD-31: the broker counts the hop; a message that has made all is not shown to a forwarder.
+/// FWD-12, FWD-31: the broker counts hops. A message at its hop limit is not shown to a forwarder.
 #[test]
 fn the_hop_limit_is_the_brokers() {
     run(async {
@@ -521,8 +523,8 @@ fn the_hop_limit_is_the_brokers() {
     });
 }
 
-/// FWD-26, SET-38, FWD-32: dead letters go to a forwarder with their source; they are asked about for
-/// ever, never dead-lettered again.
+/// FWD-26, SET-38, FWD-32: dead letters are offered to a forwarder with their source, again without
+/// end, and are never dead-lettered again.
 #[test]
 fn dead_letters_are_offered_without_end() {
     run(async {
@@ -548,7 +550,8 @@ fn dead_letters_are_offered_without_end() {
     });
 }
 
-/// FND-03: what was not delivered is there after a restart; the broker is known by the same name.
+/// FND-03: undelivered messages are there after a restart, and the broker has the same name for the
+/// forwarder.
 #[test]
 fn a_restart_goes_on() {
     run(async {
@@ -568,7 +571,7 @@ fn a_restart_goes_on() {
     });
 }
 
-/// A route that cannot be made counts for every message of the source.
+/// A route that cannot be created counts as a failure of every message of the source.
 #[test]
 fn a_route_that_cannot_be_made_fails_every_message() {
     run(async {

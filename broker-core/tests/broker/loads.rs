@@ -1,6 +1,6 @@
-//! What the broker loads for itself has a bound over all entities: contents on their way to others, and those that are due
-
-//! at topics (DESIGN D6, decision 34). The store tells what is asked of it, and answers when the test says so.
+//! The memory that the broker uses for its own loads is bounded over all entities: contents in
+//! transfer, and due messages of topics (DESIGN D6, decision 34). The store of these tests records
+//! requests and answers them when the test commands it.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 
 const ROOM: usize = 1 << 20;
 
-/// A store that gives contents when it is told to, and stores when it is not told to wait.
+/// A store that returns contents on command, and can hold back writes.
 struct Told {
     inner: MemoryStore,
     book: Arc<Mutex<Book>>,
@@ -37,11 +37,11 @@ struct Told {
 
 #[derive(Default)]
 struct Book {
-    /// What was asked for and is not given, with how long it is.
+    /// Pending requests with their sizes.
     asked: Vec<(usize, oneshot::Sender<()>)>,
-    /// How often it was asked.
+    /// Number of requests.
     count: usize,
-    /// What was asked for, and is not let go of yet; and the most that was.
+    /// Bytes requested and not released, now and at most.
     held_bytes: usize,
     most_bytes: usize,
     gives: bool,
@@ -49,13 +49,13 @@ struct Book {
     submitted: Vec<(Submission, Completion)>,
 }
 
-/// A content that is not at hand.
+/// A content that must be loaded.
 struct Elsewhere {
     bytes: Bytes,
     book: Arc<Mutex<Book>>,
 }
 
-/// A content that was given.
+/// A loaded content.
 struct Given {
     bytes: Bytes,
     book: Arc<Mutex<Book>>,
@@ -103,18 +103,18 @@ impl Told {
         self.book.lock().unwrap()
     }
 
-    /// How many contents are asked for and not given.
+    /// Number of pending requests.
     fn asked(&self) -> usize {
         self.book().asked.len()
     }
 
-    /// The same, and how many were asked for at any time.
+    /// Number of pending requests, and of all requests.
     fn figures(&self) -> (usize, usize) {
         let book = self.book();
         (book.asked.len(), book.count)
     }
 
-    /// Gives so many of them, those first that were asked for first.
+    /// Answers the oldest `count` pending requests.
     fn give(&self, count: usize) {
         let told: Vec<_> = self.book().asked.drain(..count).collect();
         for (_, tell) in told {
@@ -122,13 +122,13 @@ impl Told {
         }
     }
 
-    /// Gives everything from now on.
+    /// Answers all requests from now on.
     fn give_all(&self) {
         self.book().gives = true;
         self.give(self.asked());
     }
 
-    /// Stores what was held back, and all that comes.
+    /// Completes held-back writes and all further ones.
     fn go_on(&self) {
         self.book().waits = false;
         let submitted = std::mem::take(&mut self.book().submitted);
@@ -222,7 +222,7 @@ impl Route for HangingRoute {
     }
 }
 
-/// A forwarder that has everything go to the entity `events`.
+/// A forwarder that sends everything to the entity `events`.
 struct Sorts;
 
 struct SortingRoute;
@@ -252,7 +252,7 @@ impl Route for SortingRoute {
     }
 }
 
-/// A broker with room for 1 MiB of what it loads.
+/// A broker with room for 1 MiB of loads.
 struct Stage {
     broker: Broker,
     clock: Arc<ManualClock>,
@@ -293,7 +293,7 @@ impl Stage {
         self.entity(path).call(Command::Send { message }).await.unwrap();
     }
 
-    /// A topic, and what takes it very long to publish.
+    /// A topic, and a message that it takes very long to publish.
     async fn create_slow_topic(&self) -> (Entity, Command) {
         self.broker.create_topic("events", TopicUpdate::default()).await.unwrap();
         let rules = (0..2_000).map(|number| {
@@ -311,7 +311,7 @@ impl Stage {
         self.broker.entity(path).unwrap()
     }
 
-    /// Nothing happens any more before the store does something.
+    /// Waits until nothing happens without an answer of the store.
     async fn quiet(&self) {
         self.broker.idle_but_for_store().await;
     }
@@ -327,7 +327,7 @@ impl Stage {
     }
 }
 
-/// Whether a call is not answered yet.
+/// Whether a call is still unanswered.
 async fn goes_on(mut call: Pin<&mut impl Future>) -> bool {
     poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await
 }
@@ -336,8 +336,8 @@ fn large(bytes: usize) -> Message {
     Message::new("x".repeat(bytes))
 }
 
-/// DESIGN D6: however many queues forward, no more is loaded than there is room for, and that is held until the
-/// destination has stored what it took; all arrive.
+/// DESIGN D6: whatever the number of forwarding queues, loads stay within their room, which is held
+/// until the destination has stored the messages. All of them arrive.
 #[tokio::test]
 async fn lists_of_many_sources_wait_for_room() {
     let stage = Stage::open(|_| {}).await;
@@ -349,7 +349,7 @@ async fn lists_of_many_sources_wait_for_room() {
     }
     stage.quiet().await;
     assert_eq!(stage.store.asked(), 5, "of 200 KB each");
-    // They are where they shall be, but that is not stored yet.
+    // They are at their destination, which has not stored them yet.
     stage.store.book().waits = true;
     stage.store.give(5);
     stage.quiet().await;
@@ -367,8 +367,8 @@ async fn lists_of_many_sources_wait_for_room() {
     stage.stop().await;
 }
 
-/// DESIGN D6: a list that is larger than all room passes, and nothing is loaded beside it; what is small and has come later
-/// does not keep it waiting.
+/// DESIGN D6: a transfer that exceeds the whole room is loaded alone. Later small ones do not keep
+/// it waiting.
 #[tokio::test]
 async fn a_list_that_is_larger_than_all_room_passes_alone() {
     let stage = Stage::open(|_| {}).await;
@@ -391,8 +391,8 @@ async fn a_list_that_is_larger_than_all_room_passes_alone() {
     stage.stop().await;
 }
 
-/// DESIGN D6: an entity takes in what others bring although what it has to bring on itself waits for the room that they
-/// hold: so no chain of entities, and no circle, stands.
+/// DESIGN D6: an entity accepts transfers although its own transfer waits for the room that they
+/// hold, so that no chain or circle of entities deadlocks.
 #[tokio::test]
 async fn what_waits_for_room_keeps_nobody_from_ending() {
     let stage = Stage::open(|_| {}).await;
@@ -416,7 +416,8 @@ async fn what_waits_for_room_keeps_nobody_from_ending() {
     stage.stop().await;
 }
 
-/// DESIGN D6: what is due at many topics is loaded when there is room for it, and published as it was to be.
+/// DESIGN D6: due messages of many topics are loaded when there is room, and published as
+/// scheduled.
 #[tokio::test]
 async fn what_is_due_at_many_topics_waits_for_room() {
     let stage = Stage::open(|_| {}).await;
@@ -445,8 +446,9 @@ async fn what_is_due_at_many_topics_waits_for_room() {
     stage.stop().await;
 }
 
-/// DESIGN D6: a source for whose forwarder there is no thread has nothing loaded; those that have one take half of
-/// the room, so that what stays in the broker does not wait for forwarders that do not answer.
+/// DESIGN D6: a source without a thread for its forwarder loads nothing. Sources with a thread use
+/// at most half of the room, so that transfers within the broker do not wait for forwarders that do
+/// not answer.
 #[tokio::test]
 async fn forwarders_that_hang_leave_room_to_others() {
     let stage = Stage::open(|limits| limits.forwarder_thread_count_max = 1).await;
@@ -479,8 +481,8 @@ async fn forwarders_that_hang_leave_room_to_others() {
     stage.stop().await;
 }
 
-/// DESIGN D6: a list that waits at a topic whose rules take long for somebody else goes back after a while if
-/// others want its room: nothing of it is lost, and they go on.
+/// DESIGN D6: a transfer that waits for another publish at a topic with slow rules is returned
+/// after a while if others need its room. Nothing is lost, and the others go on.
 #[tokio::test]
 async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
     let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
@@ -491,7 +493,7 @@ async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
     }
     let mut heavy = pin!(topic.call(heavy));
     assert!(goes_on(heavy.as_mut()).await);
-    // It has the room, behind the publish; the other wants it.
+    // It has the room and waits for the publish; the other needs it.
     stage.send("slow", large(900_000)).await;
     while stage.store.book().count < 1 {
         tokio::task::yield_now().await;
@@ -509,8 +511,8 @@ async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
     stage.stop().await;
 }
 
-/// DESIGN D6: a forwarder that has answered has nothing of what others may have: its list goes on to an entity, and what
-/// takes long there keeps no other forwarder waiting.
+/// DESIGN D6: a forwarder that has answered holds no room of the other forwarders: its transfer
+/// goes on to an entity, and a slow publish there delays no other forwarder.
 #[tokio::test]
 async fn a_forwarder_that_has_answered_holds_nothing_of_others() {
     let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
@@ -520,12 +522,12 @@ async fn a_forwarder_that_has_answered_holds_nothing_of_others() {
     stage.create("other", Some("hang://somewhere")).await;
     let mut heavy = pin!(topic.call(heavy));
     assert!(goes_on(heavy.as_mut()).await);
-    // Its list waits behind the publish.
+    // Its transfer waits for the publish.
     stage.send("sorted", large(400_000)).await;
     while stage.store.book().count < 1 {
         tokio::task::yield_now().await;
     }
-    // Both together are more than half of the room.
+    // Both together need more than half of the room.
     stage.send("other", large(400_000)).await;
     while stage.store.book().count < 2 {
         tokio::task::yield_now().await;

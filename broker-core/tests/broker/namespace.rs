@@ -1,4 +1,4 @@
-//! What is told of the namespace as such, and the nodes that it and its entities have.
+//! Properties of the namespace, and the management nodes of entities.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -46,14 +46,15 @@ fn named(name: &str, tier: Tier) -> Settings {
     Settings::new(name, tier)
 }
 
-/// CNT-10: name, tier, created and modified instants, over restarts; a start that changes name or tier modifies.
+/// CNT-10: name, tier, created and modified instants survive restarts. A start that changes name or
+/// tier modifies the namespace.
 #[tokio::test]
 async fn a_namespace_tells_when_it_was_created_and_modified() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
     let broker = started(&store, named("shop", Tier::Premium), 0).await;
     assert_eq!(*broker.namespace(), told("shop", Tier::Premium, 0, 0));
     stop(broker).await;
-    // Nothing was ever in it: it is created now.
+    // The store is empty, so the namespace is created now.
     let broker = started(&store, named("shop", Tier::Premium), 10).await;
     assert_eq!(*broker.namespace(), told("shop", Tier::Premium, 10, 10));
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
@@ -71,8 +72,8 @@ async fn a_namespace_tells_when_it_was_created_and_modified() {
     }
 }
 
-/// CNT-10: data of a version that did not note it is as old as its oldest entity, and stays so when that one is
-/// deleted.
+/// CNT-10: data of a version without these facts counts as created with its oldest entity, also
+/// after that entity is deleted.
 #[tokio::test]
 async fn a_namespace_of_older_data_is_as_old_as_its_oldest_entity() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
@@ -93,7 +94,7 @@ async fn a_namespace_of_older_data_is_as_old_as_its_oldest_entity() {
     stop(broker).await;
 }
 
-/// As version 0.1 has left it.
+/// Makes the store as version 0.1 would have left it.
 fn forget_facts(store: &Arc<MemoryStore>) {
     let (fence, id) = store.acquire(Shard(0)).unwrap();
     let mut batch = Batch::default();
@@ -120,7 +121,7 @@ async fn each_entity_has_a_management_node() {
     ] {
         let entity = broker.managed_at(path).unwrap();
         assert_eq!((entity.path(), entity.sub_queue()), (managed, sub_queue), "{path}");
-        // It is no entity itself.
+        // The node is no entity.
         let error = broker.entity(path).err().unwrap();
         assert_eq!(error.condition(), Condition::EntityNotFound, "{path}");
     }
@@ -133,7 +134,7 @@ async fn each_entity_has_a_management_node() {
     stop(broker).await;
 }
 
-/// A broker whose store waits for its driver from now on.
+/// A broker whose writes wait for the test.
 struct Held {
     broker: Broker,
     store: Arc<FaultStore>,
@@ -146,14 +147,14 @@ impl Held {
         let store = FaultStore::at_once(1, u64::MAX);
         let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
         let broker = builder.start().await.unwrap();
-        // It has a block of ids then.
+        // Afterwards it has a block of ids.
         broker.create_queue("there", QueueUpdate::default()).await.unwrap();
         broker.create_topic("t", TopicUpdate::default()).await.unwrap();
         store.complete_at_once(false);
         Self { broker, store }
     }
 
-    /// Begins a request, and waits until it is on its way to the store.
+    /// Starts a request, and waits until its write is submitted.
     async fn begin<F>(&self, asks: impl FnOnce(Broker) -> F) -> Asked
     where
         F: Future<Output = Result<(), BrokerError>> + Send + 'static,
@@ -165,20 +166,20 @@ impl Held {
         asked
     }
 
-    /// Begins a request, and waits until it has come to where it waits.
+    /// Starts a request, and waits until it has reached its waiting place.
     async fn ask<F>(&self, asks: impl FnOnce(Broker) -> F) -> Asked
     where
         F: Future<Output = Result<(), BrokerError>> + Send + 'static,
     {
         let asked = tokio::spawn(asks(self.broker.clone()));
         tokio::task::yield_now().await;
-        // The namespace takes its mail in order: what was sent before this was looked at before.
+        // The namespace processes mail in order, so all earlier mail has been processed.
         let taken = self.broker.create_queue("there", QueueUpdate::default()).await.unwrap_err();
         assert_eq!(taken.condition(), Condition::EntityAlreadyExists);
         asked
     }
 
-    /// Decides what becomes of what is under way; all else is stored.
+    /// Decides the outcome of the pending write. All other writes succeed.
     fn decide(&self, fate: Fate) {
         assert!(self.store.complete_next(Shard(0), fate));
         self.store.complete_at_once(true);
@@ -203,8 +204,8 @@ async fn create_forwarding(broker: Broker) -> Result<(), BrokerError> {
     broker.create_queue("source", to).await.map(drop)
 }
 
-/// ENT-32: whatever names a queue whose creation is on its way to the store waits for the outcome: it finds the queue, or, where the
-/// creation fails, nothing; and another creation succeeds then.
+/// ENT-32: requests that name a queue whose creation is pending wait for its outcome. They find the
+/// queue, or nothing if the creation fails; another creation then succeeds.
 #[tokio::test]
 async fn requests_wait_for_a_creation_under_way() {
     for fate in [Fate::Store, Fate::Fail] {
@@ -248,8 +249,8 @@ async fn requests_wait_for_a_creation_under_way() {
     }
 }
 
-/// ENT-32: the same of a subscription and its rules, and of the topic that is to be deleted meanwhile; and of a topic that gets a
-/// subscription.
+/// ENT-32: the same for a subscription and its rules, for the deletion of its topic meanwhile, and
+/// for a topic that gets a subscription.
 #[tokio::test]
 async fn requests_wait_for_a_subscription_under_way() {
     let subscribe = |topic: &'static str| {
@@ -289,13 +290,13 @@ async fn requests_wait_for_a_subscription_under_way() {
     let deleted = held.ask(|broker| async move { broker.delete_entity("news").await }).await;
     assert!(!created.is_finished() && !deleted.is_finished());
     held.decide(Fate::Store);
-    // A creation is answered with the description, which the deletion may have removed by then.
+    // A creation returns the description, which the deletion may have removed by then.
     assert!(matches!(condition(created).await, None | Some(Condition::EntityNotFound)));
     assert_eq!(condition(deleted).await, None);
     held.stop().await;
 }
 
-/// A waker that looks for an entity without waiting, on the thread that answers a request.
+/// A waker that looks up an entity without waiting, on the thread that answers a request.
 struct Look {
     broker: Broker,
     found: Mutex<Option<Condition>>,
@@ -314,8 +315,8 @@ impl Wake for Look {
     }
 }
 
-/// ENT-32: a creation waits for an id and is refused; its wait is over before the answer, so that its client finds nothing
-/// where it cannot wait.
+/// ENT-32: a creation that waits for an id is refused. Its wait ends before the answer, so that its
+/// client finds nothing even where it cannot wait.
 #[tokio::test]
 async fn a_refused_creation_is_answered_after_its_wait() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -351,7 +352,8 @@ async fn a_refused_creation_is_answered_after_its_wait() {
     stop(broker).await;
 }
 
-/// ENT-32: a creation waits for the deletion of what had its path, and so does another deletion; a stop refuses what waits.
+/// ENT-32: a creation waits for the pending deletion of its path, and so does another deletion. A
+/// stop refuses waiting requests.
 #[tokio::test]
 async fn a_creation_waits_for_a_deletion_under_way() {
     let held = Held::new().await;
@@ -376,7 +378,8 @@ async fn a_creation_waits_for_a_deletion_under_way() {
     drop(deleted);
 }
 
-/// FWD-02: a destination that is gone keeps nobody from changing its source; one that is set must be there, and the text says why.
+/// FWD-02: a source can be changed although its destination is deleted. A new destination must
+/// exist, and the error names the reason.
 #[tokio::test]
 async fn a_source_is_changed_although_its_destination_is_gone() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));

@@ -1,6 +1,5 @@
-//! What is set on messages by settling them takes memory and disk of its own: its number has a bound on one message and
-
-//! over the broker, and it counts in the size of its queue.
+//! Properties that settlements set on messages use memory and disk: their number is bounded for a
+//! message and for the broker, and they count in the size of their queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use peeklock_core::time::TimeSpan;
 
 const DEAD_LETTERS: &str = "orders/$deadletterqueue";
 
-/// A broker over this store, and with it the queue if the store has none.
+/// Starts a broker on this store, and creates the queue if it does not exist.
 async fn broker(store: &Arc<MemoryStore>, adjust: impl FnOnce(&mut Limits)) -> Broker {
     let mut settings = Settings::default();
     adjust(&mut settings.limits);
@@ -66,7 +65,7 @@ const fn abandon(properties: Option<Overlay>) -> Settlement {
     Settlement::Abandon { properties, delay: None }
 }
 
-/// Abandons the only message so often, each time with another property.
+/// Abandons the only message `times` times, each time with another property.
 async fn abandon_often(broker: &Broker, times: i32) {
     for number in 0..times {
         let (token, _) = receive(broker, "orders").await;
@@ -85,8 +84,9 @@ async fn size(broker: &Broker) -> u64 {
     broker.describe_queue("orders").await.unwrap().size_bytes
 }
 
-/// SET-41, QUO-01: properties are set so often on one message as the limit says, and not once more; the lock stays, and
-/// the message is abandoned and deferred without, and dead-lettered with more, as often as it is set aside there.
+/// SET-41, QUO-01: properties are set on a message up to the limit. The next settlement with
+/// properties is refused and the lock stays; the message can be abandoned and deferred without
+/// properties, and dead-lettered with more, any number of times.
 #[tokio::test]
 async fn properties_are_set_on_a_message_as_often_as_may_be() {
     let broker = broker(&store(), |limits| limits.message_overlay_count_max = 2).await;
@@ -111,8 +111,8 @@ async fn properties_are_set_on_a_message_as_often_as_may_be() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SET-41, CNT-08: the size of a queue has what is set on its messages and the record of each such, also after a
-/// restart, and nothing of it when the message is gone.
+/// SET-41, CNT-08: the size of a queue includes the properties set on its messages and a record for
+/// each set, also after a restart, and no longer after the message is removed.
 #[tokio::test]
 async fn what_is_set_on_a_message_counts_with_its_record() {
     let store = store();
@@ -133,8 +133,8 @@ async fn what_is_set_on_a_message_counts_with_its_record() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SET-41: a message on which properties were set more often than they may be now is opened, delivered with all of them,
-/// and settled.
+/// SET-41: a message on which properties were set more often than a lowered limit allows is opened,
+/// delivered with all properties, and settled.
 #[tokio::test]
 async fn what_was_set_more_often_than_may_be_now_is_delivered_and_settled() {
     let store = store();
@@ -156,8 +156,8 @@ async fn what_was_set_more_often_than_may_be_now_is_delivered_and_settled() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SET-41, QUO-08: what is set on messages counts with them over the whole broker; at the bound nothing is sent and nothing
-/// set, settlements without properties go on, and what goes makes room.
+/// SET-41, QUO-08: sets of properties count like messages over the whole broker. At the limit sends
+/// and sets are refused, settlements without properties succeed, and removed messages make room.
 #[tokio::test]
 async fn what_is_set_on_messages_counts_with_the_messages_of_the_broker() {
     let broker = broker(&store(), |limits| limits.broker_message_count_max = 3).await;

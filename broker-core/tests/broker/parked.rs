@@ -1,6 +1,5 @@
-//! Sends that wait because the store has no room just now: what they are answered, and what they
-
-//! leave to everybody else (SND-19, DESIGN D6 and D11).
+//! Sends that wait because the store has no room now: their answers, and the capacity that they
+//! leave to other commands (SND-19, DESIGN D6 and D11).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -22,7 +21,7 @@ use peeklock_core::testing::{FaultStore, Room};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
 
-/// How many small commands the broker of these tests takes at once.
+/// Number of small commands that the broker of these tests accepts at the same time.
 const COMMANDS: u64 = 16;
 
 struct World {
@@ -33,7 +32,7 @@ struct World {
 }
 
 impl World {
-    /// A broker with a small budget and a queue; its store begins to answer Busy.
+    /// A broker with a small budget and a queue, whose store now answers Busy.
     async fn busy() -> Self {
         let store = FaultStore::at_once(1, u64::MAX);
         let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
@@ -56,12 +55,12 @@ impl World {
         Self { store, clock, broker, queue }
     }
 
-    /// Everything asked before has reached the queue.
+    /// Waits until all earlier commands have reached the queue.
     async fn settle_down(&self) {
         self.broker.describe_queue("orders").await.unwrap();
     }
 
-    /// Receives the message of the other queue and gives it back.
+    /// Receives the message of the other queue and abandons it.
     async fn others_work(&self) {
         let other = self.broker.entity("other").unwrap();
         let command = crate::receive::under_lock(1, TimeSpan::ZERO);
@@ -95,7 +94,7 @@ async fn look(sending: &mut Sending<'_>) -> Option<Result<u64, BrokerError>> {
     .await
 }
 
-/// SND-19: a send that would be refused in any case does not wait for room to hear it.
+/// SND-19: a send that would be refused in any case does not wait for room.
 #[tokio::test]
 async fn a_send_that_is_refused_in_any_case_is_refused_at_once() {
     let world = World::busy().await;
@@ -110,7 +109,7 @@ async fn a_send_that_is_refused_in_any_case_is_refused_at_once() {
         assert_eq!(refused.condition(), Condition::ArgumentOutOfRange);
         let empty = world.queue.call(Command::SendBatch { messages: Vec::new() }).await.unwrap();
         assert!(matches!(empty, Outcome::AcceptedBatch(numbers) if numbers.is_empty()), "SND-34");
-        // Once more behind one that waits.
+        // Again after a send that waits.
         let mut sending: Sending = Box::pin(send(&world.queue, "a"));
         assert!(look(&mut sending).await.is_none());
         world.settle_down().await;
@@ -120,8 +119,8 @@ async fn a_send_that_is_refused_in_any_case_is_refused_at_once() {
     world.stop().await;
 }
 
-/// SND-19: what has waited in vain is judged by all checks before that of room; ServerBusy comes
-/// after 5 s and not before.
+/// SND-19: a send that has waited in vain meets all checks before the check of room. ServerBusy
+/// comes after exactly 5 s.
 #[tokio::test]
 async fn a_parked_send_that_waits_in_vain_meets_the_checks_in_their_order() {
     let world = World::busy().await;
@@ -144,8 +143,8 @@ async fn a_parked_send_that_waits_in_vain_meets_the_checks_in_their_order() {
     world.stop().await;
 }
 
-/// DESIGN D6, D11: what waits for room holds at most half of what the broker takes at once, so that
-/// receives and settlements go on; what finds no place to wait is refused.
+/// DESIGN D6, D11: sends that wait for room use at most half of the broker's capacity, so that
+/// receives and settlements go on. A send that finds no place to wait is refused.
 #[tokio::test]
 async fn parked_sends_leave_room_for_everything_else() {
     let world = World::busy().await;
@@ -169,7 +168,7 @@ async fn parked_sends_leave_room_for_everything_else() {
     world.stop().await;
 }
 
-/// DESIGN D6: a list that is larger than the budget leaves some of it too.
+/// DESIGN D6: a list of sends that exceeds the budget leaves a part of it too.
 #[tokio::test]
 async fn a_parked_list_leaves_room_for_everything_else() {
     let world = World::busy().await;
@@ -188,8 +187,8 @@ async fn a_parked_list_leaves_room_for_everything_else() {
     world.stop().await;
 }
 
-/// DESIGN D11: however many sends wait, and whatever else is done meanwhile, the store has one waker
-/// of a queue.
+/// DESIGN D11: a queue has at most one waker in the store, whatever the number of waiting sends and
+/// other commands.
 #[tokio::test]
 async fn a_busy_store_is_given_one_waker_by_a_queue() {
     let world = World::busy().await;
@@ -211,8 +210,8 @@ async fn a_busy_store_is_given_one_waker_by_a_queue() {
     world.stop().await;
 }
 
-/// QUO-10, DESIGN D11: a list whose messages rules take long to judge is taken by a topic only if the store has room for
-/// what they set on the copies. Until then the messages are where they were.
+/// QUO-10, DESIGN D11: a topic accepts a transfer with slow rules only if the store has room for
+/// the properties that the rules set on the copies. Until then the messages stay in their source.
 #[tokio::test]
 async fn what_is_forwarded_waits_for_room_for_what_rules_set_on_it() {
     let world = World::busy().await;
@@ -248,7 +247,7 @@ async fn what_is_forwarded_waits_for_room_for_what_rules_set_on_it() {
 }
 
 impl World {
-    /// How many copies there are when a second has passed, and whatever was to be done by then.
+    /// Number of copies after a second, once all due work is done.
     async fn copies_after_a_second(&self) -> u64 {
         self.clock.advance(TimeSpan::from_seconds(1));
         let mut copies = 0;

@@ -1,4 +1,4 @@
-//! Messages that another broker forwards: each is stored once, whatever is handed over again.
+//! Messages that another broker forwards: each is stored once, even if it is handed over again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,13 +74,13 @@ async fn stored(broker: &Broker) -> Vec<ReceivedMessage> {
     }
 }
 
-/// The numbers that messages had where they were first sent to.
+/// Sequence numbers of the messages in their first entity.
 async fn numbers(broker: &Broker) -> Vec<u64> {
     let messages = stored(broker).await;
     messages.iter().map(|message| message.facts.enqueued_sequence.0 - 100).collect()
 }
 
-/// FWD-09: a new number, the first number kept, in order.
+/// FWD-09: each message gets a new number and keeps its first one, in order.
 #[tokio::test]
 async fn forwarded_messages_arrive_in_order() {
     let (_, broker) = with_queue(QueueUpdate::default()).await;
@@ -94,7 +94,7 @@ async fn forwarded_messages_arrive_in_order() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A list whose answer was lost is handed over again, also after a restart.
+/// A transfer whose answer was lost is handed over again, also after a restart.
 #[tokio::test]
 async fn what_was_taken_is_not_stored_again() {
     let (store, broker) = with_queue(QueueUpdate::default()).await;
@@ -109,7 +109,7 @@ async fn what_was_taken_is_not_stored_again() {
     assert_eq!(again, vec![Ok(()); 5]);
     assert_eq!(numbers(&broker).await, [3, 1, 2, 4, 5]);
 
-    // Other brokers, entities and instants have numbers of their own.
+    // Other brokers, entities and instants have independent numbers.
     hand_over(&broker, source(2), numbered(&broker, [3])).await;
     let other = PeerSource { entity: EntityId(19), ..source(1) };
     hand_over(&broker, other, numbered(&broker, [3])).await;
@@ -122,7 +122,7 @@ async fn what_was_taken_is_not_stored_again() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// What was refused may be handed over again, and is judged anew.
+/// A refused message may be handed over again, and is then judged again.
 #[tokio::test]
 async fn what_was_refused_is_not_remembered() {
     let (_, broker) = with_queue(QueueUpdate::default()).await;
@@ -138,7 +138,8 @@ async fn what_was_refused_is_not_remembered() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-12, FWD-13: one hop more than this broker allows is refused, whatever the other allows.
+/// FWD-12, FWD-13: a message that exceeds the hop limit of this broker is refused, whatever the
+/// limit of the other broker.
 #[tokio::test]
 async fn hops_are_counted_across_brokers() {
     let (_, broker) = with_queue(QueueUpdate::default()).await;
@@ -151,8 +152,8 @@ async fn hops_are_counted_across_brokers() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-10, FWD-22, FWD-23, SND-24: a duplicate is taken, what is too large or has no room is refused, and
-/// nothing is taken behind it in the same list.
+/// FWD-10, FWD-22, FWD-23, SND-24: a duplicate is accepted, a message that is too large or has no
+/// room is refused, and no later message of the same list is accepted.
 #[tokio::test]
 async fn a_destination_applies_its_own_rules() {
     let (_, broker) = with_queue(QueueUpdate {
@@ -187,7 +188,7 @@ async fn a_destination_applies_its_own_rules() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-10: one that may be taken later ends the list too.
+/// FWD-10: a message that may be accepted later ends the list too.
 #[tokio::test]
 async fn what_comes_later_keeps_its_order() {
     let store = Arc::new(MemoryStore::new(1, 64 << 10));
@@ -203,7 +204,7 @@ async fn what_comes_later_keeps_its_order() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// What is remembered is bounded, of each source and of all.
+/// The remembered numbers are bounded for each source and in total.
 #[tokio::test]
 async fn the_last_messages_of_the_last_sources_are_remembered() {
     let (store, broker) = with_queue(QueueUpdate::default()).await;
@@ -233,15 +234,15 @@ async fn the_last_messages_of_the_last_sources_are_remembered() {
     hand_over(&broker, source(1), numbered(&broker, [last])).await;
     assert_eq!(count(&broker).await, before + 1, "the one that was silent longest is not");
     broker.stop(Duration::ZERO).await.unwrap();
-    // What was forgotten is forgotten on disk, too.
+    // Forgotten numbers are removed from the store, too.
     let broker = start(&store).await;
     hand_over(&broker, source(1_000), numbered(&broker, [1])).await;
     assert_eq!(count(&broker).await, before + 2);
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DLQ-21, FWD-26: a queue that requires sessions refuses a message without session id to its broker; where a dead letter
-/// comes from is kept.
+/// DLQ-21, FWD-26: a queue that requires sessions refuses a message without a session id. The
+/// dead-letter source is kept.
 #[tokio::test]
 async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
     let update = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
@@ -265,8 +266,8 @@ async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-09, FWD-13, MSG-15: a topic publishes what another broker forwards, once; its copies have the hops
-/// and the first number of the message.
+/// FWD-09, FWD-13, MSG-15: a topic publishes a message from another broker once. Its copies have
+/// the hops and the first number of the message.
 #[tokio::test]
 async fn a_topic_publishes_what_is_forwarded_once() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
@@ -298,7 +299,7 @@ async fn a_topic_publishes_what_is_forwarded_once() {
         assert_eq!(firsts, [7, 5, 8], "{name}");
         let map = copies[1].overlays[0].load().await.unwrap();
         assert_eq!(Overlay::source_of([Overlay::from_bytes(map)].iter()), Some("elsewhere"));
-        // A subscription takes nothing itself.
+        // A subscription itself accepts nothing.
         let messages = numbered(&broker, [9]);
         let command = Command::TransferFromPeer { source: source(1), messages };
         let error = entity.call(command).await.unwrap_err();
@@ -307,8 +308,8 @@ async fn a_topic_publishes_what_is_forwarded_once() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SQL-08, SQL-09, MSG-15, FWD-26: the rules of a topic see the first number of what another broker forwards,
-/// and where it was dead-lettered.
+/// SQL-08, SQL-09, MSG-15, FWD-26: the rules of a topic see the first number and the dead-letter
+/// source of a message from another broker.
 #[tokio::test]
 async fn rules_see_where_a_message_of_another_broker_comes_from() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));

@@ -1,6 +1,4 @@
-//! Policies: what they may be, that they are stored with their entity, and that what was granted by them ends with
-
-//! them.
+//! Policies: validation, storage with their entity, and the end of grants with their policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +76,8 @@ async fn manage_comes_with_send_and_listen() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-02: a policy has a name, rights and two keys of 256 bits in Base64, which are made unless they are given.
+/// SEC-02: a policy has a name, rights and two keys of 256 bits in Base64, which are generated
+/// unless they are given.
 #[tokio::test]
 async fn keys_are_256_random_bits_or_those_that_are_given() {
     let (broker, _) = start(&memory()).await;
@@ -113,8 +112,8 @@ async fn keys_are_256_random_bits_or_those_that_are_given() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-03, QUO-01: the namespace, queues and topics have policies, at most 12 each; subscriptions and sub-queues
-/// have those of what they belong to.
+/// SEC-03, QUO-01: the namespace, queues and topics have at most 12 policies each. Subscriptions
+/// and sub-queues use those of their parent.
 #[tokio::test]
 async fn twelve_policies_each_and_none_on_subscriptions() {
     let (broker, policies) = start(&memory()).await;
@@ -138,7 +137,7 @@ async fn twelve_policies_each_and_none_on_subscriptions() {
         let refused = broker.create_policy(owner, "p", of(send())).await;
         assert_eq!(condition(&refused), Some(expected), "{owner}");
     }
-    // The nearest first.
+    // The nearest policy comes first.
     let found = |resource: &str| policies.at(resource, "P5").len();
     assert_eq!(found(""), 1);
     assert_eq!(found("EU/Q"), 2);
@@ -149,12 +148,13 @@ async fn twelve_policies_each_and_none_on_subscriptions() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-04, SEC-17: the first start makes the root policy, with keys that no other installation has; the next one finds
-/// it, and what was changed, with the same keys. What was stored before there were policies is read.
+/// SEC-04, SEC-17: the first start creates the root policy with keys unique to this installation.
+/// The next start finds all policies, with changes and the same keys. Data from before there were
+/// policies is readable.
 #[tokio::test]
 async fn policies_outlive_a_restart() {
     let store = memory();
-    // As a version without policies has left it.
+    // Data of a version without policies.
     let before = Broker::builder().arbiters(1).store(Arc::clone(&store)).start().await.unwrap();
     before.create_queue("Q", QueueUpdate::default()).await.unwrap();
     assert!(before.policies("").unwrap().is_empty(), "who asks for none has none");
@@ -194,7 +194,8 @@ async fn policies_outlive_a_restart() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-17: creating, regenerating and reading out a key each end anonymous access; what tells no key does not.
+/// SEC-17: creating, regenerating and reading a key each end anonymous access. Operations that
+/// return no key do not.
 #[tokio::test]
 async fn whoever_uses_a_key_ends_anonymous_access() {
     for used in 0..4 {
@@ -229,8 +230,8 @@ async fn whoever_uses_a_key_ends_anonymous_access() {
     }
 }
 
-/// SEC-03, SEC-09, SEC-17, ADM-39: policies are replaced all at once or not at all; what stays as it was goes on, and a grant by what
-/// is not named ends.
+/// SEC-03, SEC-09, SEC-17, ADM-39: policies are replaced together or not at all. Grants of
+/// unchanged policies stay valid, and those of removed ones end.
 #[tokio::test]
 async fn policies_are_replaced_at_once() {
     let (broker, policies) = start(&memory()).await;
@@ -265,7 +266,7 @@ async fn policies_are_replaced_at_once() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-03: policies go with their entity, and one that is created again under its path has none.
+/// SEC-03: policies are deleted with their entity, and a new entity with the same path has none.
 #[tokio::test]
 async fn policies_go_with_their_entity() {
     let store = memory();
@@ -294,15 +295,16 @@ async fn policies_go_with_their_entity() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// How many records there are under a key.
+/// Number of records under a key.
 fn stored(store: &Arc<dyn Store>, key: &[u8]) -> usize {
     let mut count = 0;
     store.scan(key, &mut |_, _| count += 1).unwrap();
     count
 }
 
-/// SEC-09: a change that the store did not take is none, also after a restart, whether it landed or not; with a store
-/// that cannot be told so again the broker is not ready, since a key that was taken back could return.
+/// SEC-09: a change that the store refused has no effect, also after a restart, whether it was
+/// written or not. If the store cannot confirm that, the broker is not ready, because a revoked key
+/// could return.
 #[tokio::test]
 async fn a_change_that_was_not_stored_is_none() {
     for (first, second) in [(Fate::Fail, Fate::Store), (Fate::Fail, Fate::Fail)] {
@@ -342,8 +344,8 @@ async fn a_change_that_was_not_stored_is_none() {
     }
 }
 
-/// SEC-09: a key that is regenerated takes with it what was granted by it, and nothing else; a policy that is deleted or
-/// gets other rights takes all.
+/// SEC-09: regenerating a key ends only the grants of that key. Deleting a policy or changing its
+/// rights ends all its grants.
 #[tokio::test]
 async fn what_was_granted_ends_with_its_key() {
     let (broker, policies) = start(&memory()).await;
@@ -380,7 +382,7 @@ async fn what_was_granted_ends_with_its_key() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// Refuses everybody.
+/// An authorizer that refuses everything.
 struct Nobody;
 
 #[async_trait]
@@ -394,8 +396,8 @@ impl Authorizer for Nobody {
     }
 }
 
-/// SEC-17: a handle that its host has wrapped with a policy does what the policy gives, at its entity alone, whatever the
-/// authorizer says of others; it ends with the policy.
+/// SEC-17: a handle that its host has wrapped with a policy has the rights of the policy, only at
+/// the entity of the policy, whatever the authorizer decides. It ends with the policy.
 #[tokio::test]
 async fn a_host_wraps_handles_with_a_policy() {
     let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Nobody)).start().await.unwrap();
@@ -421,7 +423,7 @@ async fn a_host_wraps_handles_with_a_policy() {
             Some(Condition::Unauthorized)
         );
     }
-    // A key is not the policy.
+    // A change of a key is no change of the policy.
     broker.regenerate_key("q", "sender", WhichKey::Primary, None).await.unwrap();
     let message = || broker.inbound(peeklock_core::message::Message::new("a"));
     let send = || peeklock_core::command::Command::Send { message: message() };
@@ -431,8 +433,9 @@ async fn a_host_wraps_handles_with_a_policy() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-05, SEC-08, SEC-17: over the whole table, a handle wrapped with a policy of the entity or of the namespace may what the
-/// right of the policy allows, and one wrapped with that of a sibling nothing.
+/// SEC-05, SEC-08, SEC-17: over the whole table of actions, a handle wrapped with a policy of the
+/// entity or of the namespace has exactly the rights of the policy, and one wrapped with a policy
+/// of a sibling entity has none.
 #[tokio::test]
 async fn a_wrapped_handle_may_what_the_table_says() {
     let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Nobody)).start().await.unwrap();
@@ -456,7 +459,7 @@ async fn a_wrapped_handle_may_what_the_table_says() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SEC-22: nothing that is printed by accident has a key in it.
+/// SEC-22: debug output contains no key.
 #[tokio::test]
 async fn keys_are_not_printed_by_accident() {
     let (broker, policies) = start(&memory()).await;
@@ -469,7 +472,7 @@ async fn keys_are_not_printed_by_accident() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// Policies of one broker are not those of another.
+/// Policies belong to one broker.
 #[tokio::test]
 async fn policies_are_those_of_one_broker() {
     let (broker, policies) = start(&memory()).await;

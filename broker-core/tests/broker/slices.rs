@@ -1,6 +1,5 @@
-//! A publish that its rules take long for: everybody else on the arbiter has a turn in between, what is asked
-
-//! of the topic keeps its order, and a stop does not wait for it.
+//! A publish with slow rules: other entities of the arbiter get turns meanwhile, commands of the
+//! topic keep their order, and a stop does not wait for the publish.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -18,7 +17,7 @@ use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::time::Timestamp;
 use peeklock_core::{Broker, BrokerBuilder, Entity};
 
-/// A broker with one arbiter, a queue, and a topic with so many rules that look at all of `p` for long.
+/// A broker with one arbiter, a queue, and a topic with `rules` rules that are slow for a long `p`.
 async fn broker(rules: usize) -> Broker {
     with_rules(Broker::builder(), rules).await
 }
@@ -46,8 +45,8 @@ fn send(broker: &Broker, to: &Entity, property_bytes: usize) -> Command {
     Command::Send { message: broker.inbound(message) }
 }
 
-/// Others are served while a publish goes on, which then is what it would have been; a message published
-/// behind it stays behind it (TOP-07).
+/// Other entities are served during a publish, whose result is unaffected. A later message stays
+/// after it (TOP-07).
 #[tokio::test]
 async fn others_have_their_turn_while_a_publish_goes_on() {
     let broker = broker(60).await;
@@ -55,7 +54,7 @@ async fn others_have_their_turn_while_a_publish_goes_on() {
     let heavy = topic.call(send(&broker, &topic, 32_000));
     let behind = topic.call(send(&broker, &topic, 1));
     let (mut heavy, mut behind) = (pin!(heavy), pin!(behind));
-    // Both are on their way, in this order, before the queue is asked.
+    // Both are submitted in this order before the queue is used.
     poll_fn(|context| {
         assert!(heavy.as_mut().poll(context).is_pending());
         assert!(behind.as_mut().poll(context).is_pending());
@@ -77,7 +76,7 @@ async fn others_have_their_turn_while_a_publish_goes_on() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// Polls all of them once; none is ready.
+/// Polls all calls once. Each must be pending.
 async fn begin(calls: &mut [Pin<&mut impl Future>]) {
     poll_fn(|context| {
         assert!(calls.iter_mut().all(|call| call.as_mut().poll(context).is_pending()));
@@ -86,8 +85,9 @@ async fn begin(calls: &mut [Pin<&mut impl Future>]) {
     .await;
 }
 
-/// QUO-02, ERR-06: what waits behind a publish that goes on, and takes all the room that there is, is refused when
-/// others wait for that and its time is over. Not before, and not as long as nobody wants the room.
+/// QUO-02, ERR-06: commands that wait for a publish and use all the room are refused after their
+/// time if other commands need the room. They are not refused earlier, nor if no command needs the
+/// room.
 #[tokio::test]
 async fn what_waits_for_a_publish_does_not_keep_the_room_of_all() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
@@ -99,7 +99,7 @@ async fn what_waits_for_a_publish_does_not_keep_the_room_of_all() {
     let (queue, topic) = (broker.entity("orders").unwrap(), broker.entity("events").unwrap());
     let mut heavy = pin!(topic.call(send(&broker, &topic, 32_000)));
     begin(&mut [heavy.as_mut()]).await;
-    // They take the rest.
+    // They use the remaining room.
     let mut behind = Vec::new();
     for _ in 0..(1 << 20) / 4_096 {
         let mut call = Box::pin(topic.call(send(&broker, &topic, 1)));
@@ -108,7 +108,7 @@ async fn what_waits_for_a_publish_does_not_keep_the_room_of_all() {
     }
     let wait_max = broker.settings().limits.send_wait_max;
     clock.advance(wait_max);
-    // Nobody else wants anything, but those of them that have no room yet.
+    // No other command needs room, except those that are still without.
     let mut other = pin!(queue.call(send(&broker, &queue, 1)));
     begin(&mut [other.as_mut()]).await;
     other.await.unwrap();
@@ -118,7 +118,7 @@ async fn what_waits_for_a_publish_does_not_keep_the_room_of_all() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A stop ends a publish that goes on: its sender is told.
+/// A stop ends a publish in progress, and its sender gets an error.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_a_publish() {
     let broker = broker(60).await;

@@ -1,4 +1,4 @@
-//! Every store of this crate passes the one suite of all stores (DESIGN D11).
+//! Every store of this crate passes the conformance suite of stores (DESIGN D11).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use peeklock_core::store::{
 };
 use peeklock_core::testing::{FaultStore, Lost, SimulatedDisk, store_conformance};
 
-/// The store in memory keeps the contract.
+/// The memory store keeps the contract.
 #[test]
 fn memory_store_keeps_the_contract() {
     let failures = store_conformance::failures(
@@ -20,7 +20,7 @@ fn memory_store_keeps_the_contract() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// A store with one shard keeps it too.
+/// So does a store with one shard.
 #[test]
 fn memory_store_of_one_shard_keeps_the_contract() {
     let failures = store_conformance::failures(
@@ -30,7 +30,7 @@ fn memory_store_of_one_shard_keeps_the_contract() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// The store that fails on command keeps it as long as nothing is commanded.
+/// The fault store keeps it if no fault is commanded.
 #[test]
 fn fault_store_keeps_the_contract() {
     let failures = store_conformance::failures(
@@ -40,7 +40,8 @@ fn fault_store_keeps_the_contract() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// What is in memory can be forked, so that the scenarios of forks prove something; what is on disk cannot.
+/// Stores in memory can be forked, so that the scenarios of forks prove something. Stores on disk
+/// cannot.
 #[test]
 fn stores_in_memory_have_forks() {
     let fault: Arc<dyn Store> = FaultStore::at_once(2, 1_000);
@@ -77,8 +78,8 @@ fn journal_keeps_the_contract() {
     }
 }
 
-/// A journal that is small in everything, so that segments roll, records move and contents are read
-/// from the disk.
+/// A journal with small limits, so that segments roll, records move and contents are read from
+/// disk.
 fn small(capacity_bytes: u64) -> JournalConfig {
     JournalConfig {
         segment_bytes: 64 << 10,
@@ -89,7 +90,7 @@ fn small(capacity_bytes: u64) -> JournalConfig {
     }
 }
 
-/// A journal on a simulated disk keeps the contract, also when the next process opens what it left.
+/// A journal on a simulated disk keeps the contract, also when another process opens its files.
 #[test]
 fn journal_on_a_simulated_disk_keeps_the_contract() {
     let disk = RefCell::new(SimulatedDisk::new(1));
@@ -112,7 +113,7 @@ fn journal_on_a_simulated_disk_keeps_the_contract() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// A journal that is killed, and not closed, keeps it as well: what was said to be stored is there.
+/// So does a journal that is killed instead of closed: acknowledged batches are stored.
 #[test]
 fn journal_that_is_killed_keeps_the_contract() {
     let disk = RefCell::new(SimulatedDisk::new(1));
@@ -134,7 +135,7 @@ fn journal_that_is_killed_keeps_the_contract() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// DESIGN D6: what is pinned apart holds nothing of what lies on the disk, also where it is at hand.
+/// DESIGN D6: separately pinned content holds no memory of the journal, even if it is cached.
 #[test]
 fn what_is_pinned_apart_holds_nothing_of_the_journal() {
     let config = JournalConfig { cache_bytes: 64 << 20, ..small(u64::MAX) };

@@ -1,4 +1,5 @@
-//! What a tracer is told: each operation of a client once, when its answer leaves, with what its messages say of themselves.
+//! Reports to a tracer: each operation of a client once, when its answer is sent, with the trace
+//! contexts of its messages.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// What was told.
+/// One report.
 #[derive(Clone, Debug)]
 struct Told {
     kind: OperationKind,
@@ -45,12 +46,12 @@ impl Tracer for Notes {
 }
 
 impl Notes {
-    /// Everything since this was last asked.
+    /// All reports since the last call.
     fn take(&self) -> Vec<Told> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    /// The one.
+    /// The single report.
     fn only(&self) -> Told {
         let told = self.take();
         assert_eq!(told.len(), 1, "{told:?}");
@@ -127,7 +128,7 @@ async fn what_is_refused_is_told_with_its_condition() {
     let settled = orders.call(Command::Settle { token, settlement: Settlement::Complete }).await;
     assert_eq!(settled.unwrap_err().condition(), Condition::MessageLockLost);
     assert_eq!(notes.only().refused, Some(Condition::MessageLockLost));
-    // Also at the door.
+    // Also a refusal before the entity.
     let refused = orders.call(Command::TransferIn {
         messages: Vec::new(),
         when_full: peeklock_core::transfer::WhenFull::Refuse,
@@ -159,7 +160,8 @@ async fn of_a_list_only_so_many_are_told_one_by_one() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A property of the name that the SDKs of Azure use does as well, in whatever case; what cannot be gone on with is not handed on.
+/// The property name of the Azure SDKs is accepted too, in any case. An invalid context is not
+/// passed on.
 #[tokio::test]
 async fn diagnostic_id_is_a_traceparent_too() {
     let (broker, orders, notes) = start().await;
@@ -187,7 +189,7 @@ impl Outlet for Line {
     }
 }
 
-/// What is pushed over a link is told when it leaves.
+/// A delivery over a link is reported when it is sent.
 #[tokio::test]
 async fn a_delivery_over_a_link_is_told() {
     let (broker, orders, notes) = start().await;

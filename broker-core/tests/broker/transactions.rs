@@ -1,4 +1,4 @@
-//! The open transactions of connections: which there are, how long, and what they may hold.
+//! Open transactions of connections: their ids, lifetime and memory.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl World {
         Command::Send { message: self.broker.inbound(Message::new(vec![b'x'; bytes])) }
     }
 
-    /// Makes a send of this size part of a transaction.
+    /// Adds a send of this size to a transaction.
     async fn add(
         &self,
         transactions: &Transactions,
@@ -77,7 +77,7 @@ fn condition<T>(result: Result<T, Rejection>) -> Option<Condition> {
     result.err().map(|rejection| rejection.condition())
 }
 
-/// TXN-01: an id names an open transaction of its connection, until it ends.
+/// TXN-01: an id names an open transaction of its connection until it ends.
 #[tokio::test]
 async fn an_ended_transaction_is_unknown() {
     let world = World::new().await;
@@ -106,7 +106,7 @@ async fn an_ended_transaction_is_unknown() {
     assert_eq!(world.active().await, 1);
 }
 
-/// TXN-06: every later use of its id says that it took too long, also when it was found out by others.
+/// TXN-06: every later use of the id reports the timeout, also if another call detected it.
 #[tokio::test]
 async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
     let world = World::with(|settings| settings.limits.transaction_open_count_max = 2).await;
@@ -134,7 +134,7 @@ async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
     }
     assert_eq!(commit(&transactions, third).await, Ok(0));
     assert_eq!(world.active().await, 0);
-    // What is remembered of them has a bound too.
+    // The number of remembered timeouts is bounded, too.
     for _ in 0..3 {
         let id = transactions.begin(Reach::OneEntity).unwrap();
         world.add(&transactions, id, 1).await.unwrap();
@@ -145,7 +145,8 @@ async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
     assert_eq!(forgotten, Some(Condition::TransactionUnknown));
 }
 
-/// TXN-07: what the entity has not answered is not committed, and what was never answered is left out.
+/// TXN-07: a transaction with an unanswered operation cannot be committed. An operation that never
+/// got an answer is left out.
 #[tokio::test]
 async fn a_transaction_is_committed_when_all_of_it_is_answered() {
     let world = World::new().await;
@@ -165,7 +166,7 @@ async fn a_transaction_is_committed_when_all_of_it_is_answered() {
     assert_eq!(world.active().await, 1);
 }
 
-/// TXN-08, SET-13: a part that is left out is as if it had not been issued.
+/// TXN-08, SET-13: an operation that is left out has no effect on the transaction.
 #[tokio::test]
 async fn what_is_left_out_binds_a_transaction_to_nothing() {
     let world = World::new().await;
@@ -190,7 +191,7 @@ async fn what_is_left_out_binds_a_transaction_to_nothing() {
     assert_eq!(commit(&transactions, id).await, Ok(1));
 }
 
-/// TXN-12: a connection that ends takes its transactions with it.
+/// TXN-12: the end of a connection ends its transactions.
 #[tokio::test]
 async fn transactions_end_with_their_connection() {
     let world = World::new().await;
@@ -204,8 +205,8 @@ async fn transactions_end_with_their_connection() {
     assert_eq!(world.active().await, 0);
 }
 
-/// QUO-03: what the open transactions of a connection hold has a bound; one operation always passes,
-/// and what ends gives its bytes back.
+/// QUO-03: the memory of the open transactions of a connection is bounded. One operation is always
+/// accepted, and an ended transaction returns its bytes.
 #[tokio::test]
 async fn what_a_connection_holds_in_transactions_has_a_bound() {
     let bytes_max = 10_000;
@@ -244,8 +245,8 @@ async fn what_a_connection_holds_in_transactions_has_a_bound() {
     fill().await;
 }
 
-/// DESIGN D6: so has what all connections hold together. One that was left behind gives its room back
-/// when its time is over (TXN-06).
+/// DESIGN D6: so is the memory of all connections together. An abandoned transaction returns its
+/// room when its time is over (TXN-06).
 #[tokio::test]
 async fn what_all_connections_hold_in_transactions_has_a_bound() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
@@ -258,7 +259,7 @@ async fn what_all_connections_hold_in_transactions_has_a_bound() {
     assert_eq!(busy, Some(Condition::ServerBusy));
     world.add(&connections[1], second, 60_000).await.unwrap();
     world.clock.advance(TimeSpan::from_minutes(1));
-    // The first has timed out, and nobody has used it since.
+    // The first has timed out and was not used since.
     world.add(&connections[2], third, 120_000).await.unwrap();
     let late = condition(connections[0].roll_back(first));
     assert_eq!(late, Some(Condition::TransactionTimedOut));
@@ -267,8 +268,8 @@ async fn what_all_connections_hold_in_transactions_has_a_bound() {
     assert_eq!(world.active().await, 2);
 }
 
-/// DESIGN D6: nobody has that room because it was there first. Who holds much more than others would gives up what it has
-/// held longest.
+/// DESIGN D6: no connection keeps that room because it came first. A connection that holds much
+/// more than another would hold loses its oldest transaction.
 #[tokio::test]
 async fn who_holds_much_in_transactions_makes_room() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
@@ -284,7 +285,7 @@ async fn who_holds_much_in_transactions_makes_room() {
     world.add(&modest, id, 50_000).await.unwrap();
     let told = condition(greedy.roll_back(held[0]));
     assert_eq!(told, Some(Condition::TransactionTimedOut));
-    // What is left to it is not much more any more.
+    // Its remainder is no longer much larger.
     let busy = condition(world.add(&modest, id, 50_000).await);
     assert_eq!(busy, Some(Condition::ServerBusy));
     for rest in held.drain(1..) {
@@ -293,8 +294,8 @@ async fn who_holds_much_in_transactions_makes_room() {
     assert_eq!(commit(&modest, id).await, Ok(1));
 }
 
-/// DESIGN D6: an open transaction has its part of that room before it holds anything, so that no number of connections
-/// have more of them than fit.
+/// DESIGN D6: an open transaction uses a part of that room before it holds anything, so that the
+/// number of transactions over all connections is bounded.
 #[tokio::test]
 async fn open_transactions_have_a_bound_over_all_connections() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
@@ -304,7 +305,7 @@ async fn open_transactions_have_a_bound_over_all_connections() {
     let begun: Vec<TransactionId> = (0..1_000).map_while(|place| begin(place).ok()).collect();
     assert_eq!(begun.len(), 195, "1,024 bytes each");
     assert_eq!(condition(begin(begun.len())), Some(Condition::ServerBusy));
-    // What has gone gives its room back, and so does who holds most.
+    // An ended transaction returns its room, and so does the connection that holds most.
     connections[0].roll_back(begun[0]).unwrap();
     begin(0).unwrap();
     let next = Transactions::new(&world.broker);
@@ -313,8 +314,8 @@ async fn open_transactions_have_a_bound_over_all_connections() {
     assert_eq!(open + next.open_count(), 195);
 }
 
-/// TXN-06: a transaction has time for its first operation for as long as nobody needs its room; then it gives way,
-/// which the one that is asking does not, and its id is told as that of one that took too long.
+/// TXN-06: a transaction may stay without an operation while no other needs its room. Then it is
+/// ended, except the one that asks, and its id reports a timeout.
 #[tokio::test]
 async fn a_transaction_without_an_operation_gives_way_when_others_need_its_room() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
@@ -340,7 +341,7 @@ async fn a_transaction_without_an_operation_gives_way_when_others_need_its_room(
     assert_eq!(commit(&patient, used).await, Ok(1));
 }
 
-/// TXN-06, TXN-17: so it does when its connection has as many as it may.
+/// TXN-06, TXN-17: the same happens when its connection has the maximum of transactions.
 #[tokio::test]
 async fn a_transaction_without_an_operation_makes_place_for_another() {
     let world = World::with(|settings| settings.limits.transaction_open_count_max = 2).await;
@@ -375,7 +376,7 @@ async fn small_messages_of_one_transaction_have_a_bound_together() {
     assert_eq!(world.active().await, 2);
 }
 
-/// The number of operations of one transaction has a bound.
+/// The number of operations of a transaction is bounded.
 #[tokio::test]
 async fn a_transaction_has_a_bounded_number_of_operations() {
     let world = World::with(|settings| settings.limits.transaction_operation_count_max = 3).await;
@@ -411,7 +412,7 @@ async fn a_transaction_has_a_bounded_number_of_operations() {
     assert_eq!(world.active().await, 1);
 }
 
-/// Locks so many messages at most.
+/// Locks up to `count_max` messages.
 async fn lock(entity: &Entity, count_max: u32) -> Vec<LockToken> {
     let receive = Command::Receive {
         mode: ReceiveMode::PeekLock,
@@ -426,7 +427,7 @@ async fn lock(entity: &Entity, count_max: u32) -> Vec<LockToken> {
     held.iter().map(|message| message.facts.lock.unwrap().token).collect()
 }
 
-/// Makes something part of a transaction.
+/// Adds a command to a transaction.
 async fn add(transactions: &Transactions, id: TransactionId, entity: &Entity, command: Command) {
     let question = transactions.issue(id, entity, command).await.unwrap();
     let Question { entity, command, issued } = question;
@@ -438,7 +439,8 @@ const fn complete(token: LockToken) -> Command {
     Command::Settle { token, settlement: Settlement::Complete }
 }
 
-/// QUO-11: messages on which nothing is set are completed in one transaction up to the number of its operations.
+/// QUO-11: messages without set properties are completed in one transaction up to its number of
+/// operations.
 #[tokio::test]
 async fn a_transaction_completes_as_many_plain_messages_as_it_has_operations() {
     const COUNT: usize = 4_000;
@@ -460,7 +462,8 @@ async fn a_transaction_completes_as_many_plain_messages_as_it_has_operations() {
     assert_eq!(world.active().await, 0);
 }
 
-/// Completes these in one transaction with a send; says why that is refused for what it would come to.
+/// Completes these messages in one transaction with a send. Returns the reason if the transaction
+/// is refused because of its size.
 async fn complete_in_one(
     world: &World,
     (destination, source): (&Entity, &Entity),
@@ -483,9 +486,9 @@ async fn complete_in_one(
     }
 }
 
-/// QUO-11, TXN-07, TXN-08, SET-41: what a transaction settles counts again for each time that properties were set on it,
-/// at a queue and in a subscription whose topic has part of it. One more than the limit rolls all of it back, and what
-/// was to be settled is so in two.
+/// QUO-11, TXN-07, TXN-08, SET-41: each set of properties on a settled message counts as a further
+/// step of the transaction, in a queue and in a subscription whose topic takes part. A transaction
+/// with one step too many is rolled back, and the same settlements succeed in two transactions.
 #[tokio::test]
 async fn what_a_transaction_settles_is_bounded_with_what_was_set_on_it() {
     let world = World::with(|settings| settings.limits.transaction_step_count_max = 10).await;
@@ -499,7 +502,7 @@ async fn what_a_transaction_settles_is_bounded_with_what_was_set_on_it() {
         for _ in 0..3 {
             destination.call(world.send(1)).await.unwrap();
         }
-        // Two messages of five steps each, and a plain one.
+        // Two messages of five steps each, and one without properties.
         for _ in 0..4 {
             for token in lock(source, 2).await {
                 let properties = Some(properties.clone());

@@ -1,6 +1,5 @@
-//! What a turn holds: counted in what was done in it, without a clock. What is more is left to the next turn, or to a
-
-//! long one (DESIGN D6, decision 33).
+//! The size of a turn is counted in executed steps, without a clock. The rest is left to the next
+//! turn, or to a long turn (DESIGN D6, decision 33).
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -33,7 +32,7 @@ use peeklock_core::transaction::{Operation, Part};
 
 const KEY: [u8; 16] = *b"tests of turns..";
 
-/// A shell on a store in which everything is durable at once.
+/// A shell on a store in which every write is durable immediately.
 struct World<M> {
     shell: Shell<M>,
     store: Arc<dyn Store>,
@@ -74,7 +73,7 @@ fn inbound(message: Message) -> InboundMessage {
     InboundMessage { content, envelope }
 }
 
-/// What drives a machine of a tree.
+/// The shell of a machine in a tree.
 fn shell<M: Machine>(
     machine: M,
     tree: &Rc<RefCell<Tree>>,
@@ -105,7 +104,7 @@ impl World<Topic> {
         Self::new(topic, |writer| Tree::of_family(writer, 0, family))
     }
 
-    /// One whose rules take several slices for a message with 32,000 bytes in `p`.
+    /// A topic whose rules take several slices for a message with 32,000 bytes in `p`.
     fn topic_with_heavy_rules() -> Self {
         let mut world = Self::topic();
         let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
@@ -132,7 +131,7 @@ const TOKEN: u64 = 7;
 type Subscription = Rc<RefCell<Shell<Queue>>>;
 
 impl World<Topic> {
-    /// A subscription that gets everything.
+    /// A subscription that gets all messages.
     fn subscription(&mut self, id: EntityId) -> Subscription {
         let description = SubscriptionDescription {
             max_delivery_count: 1_000,
@@ -156,7 +155,7 @@ impl World<Topic> {
         subscription
     }
 
-    /// Has the subscription carry commands out, durably.
+    /// Lets the subscription carry out commands durably.
     fn ask_subscription(&mut self, subscription: &Subscription, commands: Vec<Command>) {
         let requests: Vec<Request> =
             commands.into_iter().map(|command| self.request(command)).collect();
@@ -187,8 +186,8 @@ impl<M: Machine> World<M> {
         Request { ticket, sub_queue: SubQueue::Main, command, reply: Reply::nobody() }
     }
 
-    /// Takes turns of a share; what they do is durable before the next. Returns what each came to, and what is left of
-    /// the commands.
+    /// Runs turns of a share, each durable before the next. Returns the size of each turn, and the
+    /// number of remaining commands.
     fn turns(&mut self, share: Share, count: usize, commands: Vec<Command>) -> (Vec<Turn>, usize) {
         let requests: Vec<Request> =
             commands.into_iter().map(|command| self.request(command)).collect();
@@ -204,7 +203,7 @@ impl<M: Machine> World<M> {
         (turns, requests.len())
     }
 
-    /// What is staged is durable.
+    /// Makes the staged changes durable.
     fn store(&self) {
         self.tree.borrow_mut().flush();
         let completion = || Box::new(|_, result: Result<(), _>| result.unwrap()) as StageCompletion;
@@ -224,7 +223,7 @@ impl<M: Machine> World<M> {
             let messages = (0..1_000).map(|_| message(1)).collect();
             self.ask(vec![Command::SendBatch { messages }]);
         }
-        // What is deleted was enqueued before.
+        // Only messages enqueued before the deletion are deleted.
         self.now = self.now.plus(TimeSpan::from_seconds(1));
         self.ask(Vec::new());
     }
@@ -234,8 +233,8 @@ fn delete(count_max: u32) -> Command {
     Command::DeleteBatch { count_max, enqueued_before: None }
 }
 
-/// A turn ends with the command with which it has become 1,024 messages, whatever the number of commands; what it did
-/// not take stays with the driver.
+/// A turn ends with the command that reaches 1,024 messages, whatever the number of commands. The
+/// driver keeps the remaining commands.
 #[test]
 fn a_turn_ends_by_what_it_weighs() {
     let mut world = World::queue(|_| {});
@@ -246,8 +245,8 @@ fn a_turn_ends_by_what_it_weighs() {
     assert!(left == 0 && turns[0].changes == 256, "small ones are not held up");
 }
 
-/// A command that is more than a turn holds waits for a long turn, and with it all that is behind it; a long turn takes
-/// one of them.
+/// A command that exceeds a turn waits for a long turn, and so do all later ones. A long turn
+/// carries out one of these commands.
 #[test]
 fn a_command_that_is_more_than_a_turn_waits_for_a_long_one() {
     let mut world = World::queue(|_| {});
@@ -261,8 +260,8 @@ fn a_command_that_is_more_than_a_turn_waits_for_a_long_one() {
     assert!(!world.shell.wants_long_turn());
 }
 
-/// SET-21: connections that end together end their links one after the other: each that had many locks in a long turn of
-/// its own.
+/// SET-21: connections that end at the same time end their links one after another. Each link with
+/// many locks gets its own long turn.
 #[test]
 fn links_that_end_together_take_a_long_turn_each() {
     let mut world = World::queue(|_| {});
@@ -288,8 +287,8 @@ fn links_that_end_together_take_a_long_turn_each() {
     assert_eq!((counted, left), (vec![5_000; 4], 0));
 }
 
-/// EXP-34: what expires together is moved by the thousand in a turn among others, which takes no command before it is
-/// over, and by ten thousand in a long one.
+/// EXP-34: messages that expire together are moved by the thousand in a normal turn, which takes no
+/// command before that is done, and by ten thousand in a long turn.
 #[test]
 fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
     let mut world = World::queue(|queue| {
@@ -317,8 +316,8 @@ fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
     assert!(!world.shell.wants_long_turn());
 }
 
-/// DESIGN D6: what leaves for other entities is work of its turn, by however many ways out; the rest leaves with
-/// the next turns, and who asks something meanwhile does not wait for it.
+/// DESIGN D6: messages that leave for other entities count in their turn, whatever the number of
+/// destinations. The rest leaves in the next turns, and commands meanwhile do not wait for it.
 #[test]
 fn what_is_handed_over_is_work_of_its_turn() {
     let mut world = World::queue(|_| {});
@@ -340,8 +339,8 @@ fn what_is_handed_over_is_work_of_its_turn() {
     assert_eq!(handed, 50, "a list for each destination");
 }
 
-/// A message that rules take long to judge is not judged in a turn among others, not even for a slice: a thousand topics
-/// with one each would be a thousand slices a round.
+/// A message with slow rules is judged only in long turns, not even for a slice in a normal one: a
+/// thousand topics with one such message each would need a thousand slices per round.
 #[test]
 fn what_rules_take_long_for_is_judged_in_long_turns_only() {
     let mut world = World::topic_with_heavy_rules();
@@ -360,8 +359,8 @@ fn what_rules_take_long_for_is_judged_in_long_turns_only() {
     assert_eq!(world.shell.machine().subscription_ids().count(), 1);
 }
 
-/// SCH-03, SCH-07: of what is due at one instant, more is there than is loaded at once, and the rules take several slices
-/// for one of them. All are published, those that wait behind it too, and each once.
+/// SCH-03, SCH-07: more messages are due at one instant than are loaded together, and one of them
+/// needs several slices. All are published exactly once, including those after it.
 #[test]
 fn what_is_due_behind_a_message_that_is_judged_for_long_is_published() {
     let mut world = World::topic_with_heavy_rules();
@@ -382,8 +381,8 @@ fn what_is_due_behind_a_message_that_is_judged_for_long_is_published() {
     assert!(turns_with_some > 2, "one before the slices, the rest in two loads behind");
 }
 
-/// Sends one that is judged in slices, and has a second pass before each of the long turns that it takes; returns how
-/// many those are, and how many scheduled messages were published in them.
+/// Sends a message that is judged in slices, with a second passing before each long turn. Returns
+/// the number of long turns, and of scheduled messages published in them.
 fn send_heavy(world: &mut World<Topic>) -> (u64, u64) {
     let send = vec![Command::Send { message: message(32_000) }];
     let (turns, _) = world.turns(Share::LongTurn, 1, send);
@@ -399,15 +398,15 @@ fn send_heavy(world: &mut World<Topic>) -> (u64, u64) {
     (count, published)
 }
 
-/// SCH-03: a message that becomes due while a publish is judged waits for that, and does not have it judged from its
-/// beginning again; what has become due meanwhile is published as soon as that is over.
+/// SCH-03: a message that becomes due during a publish waits for it and does not restart its
+/// judging. All messages that have become due are published when it is done.
 #[test]
 fn what_becomes_due_does_not_have_a_publish_judged_anew() {
     let mut world = World::topic_with_heavy_rules();
     let (alone, _) = send_heavy(&mut world);
     let begin = world.now;
     let due = |place| scheduled(1, begin.plus(TimeSpan::from_seconds(place)));
-    // The first become due with the very turns of the publish.
+    // The first become due in the first turns of the publish.
     world.ask(vec![Command::SendBatch { messages: (1..=200).map(due).collect() }]);
     world.ask(Vec::new());
     let (count, published) = send_heavy(&mut world);
@@ -418,12 +417,12 @@ fn what_becomes_due_does_not_have_a_publish_judged_anew() {
     assert_eq!(published + turns.iter().map(|turn| turn.counts.materialised).sum::<u64>(), 200);
 }
 
-/// DESIGN D6, TXN-08, SET-41: what was set on messages of a subscription is part of what a transaction comes to that its
-/// topic coordinates, and known before it is carried out: what is more than a turn waits for a long one, and what is more
-/// than a transaction may come to is refused before (QUO-11).
+/// DESIGN D6, TXN-08, SET-41: properties set on messages of a subscription count in the size of a
+/// transaction that its topic coordinates, and are counted before it is carried out. A transaction
+/// that exceeds a turn waits for a long one, and one that exceeds the limit is refused (QUO-11).
 #[test]
 fn what_a_transaction_settles_in_a_subscription_is_weighed_before() {
-    /// On each message.
+    /// Sets of properties on each message.
     const TIMES: u64 = 60;
     let id = EntityId(2);
     let mut world = World::topic();

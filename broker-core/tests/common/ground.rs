@@ -1,5 +1,5 @@
-//! What drives shells as the actors do, without actix: lists that completions fill, a mailbox for
-//! answers, the writers of the shards.
+//! Drives shells as actors do, without actix: lists that completions fill, a mailbox for answers,
+//! and the writers of the shards.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,10 +15,10 @@ use peeklock_core::testing::FaultStore;
 use peeklock_core::transfer::ListNumber;
 use peeklock_core::transfer::passage::PassageEnd;
 
-/// What a planned panic says.
+/// Message of a planned panic.
 pub const PLANNED: &str = "planned by the seed";
 
-/// A list that is filled from any thread and emptied by the driver.
+/// A list that any thread fills and the driver empties.
 pub type Shared<T> = Arc<Mutex<Vec<T>>>;
 
 pub fn take<T>(list: &Shared<T>) -> Vec<T> {
@@ -29,7 +29,7 @@ pub fn push<T>(list: &Shared<T>, item: T) {
     list.lock().unwrap_or_else(PoisonError::into_inner).push(item);
 }
 
-/// Keeps what is released until clients hear it.
+/// Keeps released answers until clients read them.
 #[derive(Default)]
 pub struct Mailbox(Mutex<Vec<Released>>);
 
@@ -51,7 +51,7 @@ pub enum Mail {
     Failed,
 }
 
-/// What a source is told of a list.
+/// The end of a transfer, reported to its source.
 pub struct ListEnded {
     pub seat: u64,
     pub list: ListNumber,
@@ -59,7 +59,7 @@ pub struct ListEnded {
     pub end: PassageEnd,
 }
 
-/// Contents of the fault store are at hand: nothing waits.
+/// Polls a future that is ready, because the fault store has all contents in memory.
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -68,7 +68,7 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// One writer for each of `count` shards; those of unknown outcome come to `unknown`.
+/// One writer for each of `count` shards. Writers with an unknown outcome are pushed to `unknown`.
 pub fn writers(
     store: &Arc<FaultStore>,
     count: u16,
@@ -84,7 +84,7 @@ pub fn writers(
         .collect()
 }
 
-/// The number that a client wrote into the body, before the filling.
+/// The number that a client wrote at the start of the body.
 pub fn marker(content: bytes::Bytes) -> u64 {
     let body = Content::parse(content).expect("content is kept as it was").body_bytes();
     let digits = body.iter().take_while(|byte| byte.is_ascii_digit()).copied().collect();

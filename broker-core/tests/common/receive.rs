@@ -1,9 +1,9 @@
-//! What receivers ask for.
+//! Receive commands.
 
 use peeklock_core::command::{Command, ReceiveMode};
 use peeklock_core::time::TimeSpan;
 
-/// So many messages under locks, of any size, for nobody's link.
+/// A receive of up to `count_max` messages of any size under locks, without a link.
 pub const fn under_lock(count_max: u32, wait: TimeSpan) -> Command {
     Command::Receive {
         mode: ReceiveMode::PeekLock,

@@ -1,12 +1,12 @@
-//! The rules of the tests: a few kinds, what each is for clients, and what becomes of a message by them
-//! (TOP-02 to TOP-05), said as simply as possible.
+//! Rules for tests: a few kinds, their form for clients, and a simple model of their effect on a
+//! message (TOP-02 to TOP-05).
 
 use std::collections::BTreeMap;
 
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::Timestamp;
 
-/// What rules look at.
+/// Properties of a message that rules read.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Matter {
     pub number: i32,
@@ -14,7 +14,7 @@ pub struct Matter {
     pub session: Option<u64>,
 }
 
-/// How a copy differs from what was published.
+/// Differences between a copy and the published message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Made {
     pub rule: Option<String>,
@@ -29,14 +29,14 @@ pub enum Select {
     None,
     Subject(u64),
     Greater(i32),
-    /// Fails on 0.
+    /// Fails for 0.
     Divides,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Act {
     Mark(u64),
-    /// Fails on 0.
+    /// Fails for 0.
     Divide,
     RemoveSession,
 }
@@ -47,7 +47,7 @@ pub struct Rule {
     pub act: Option<Act>,
 }
 
-/// A rule as clients give it.
+/// A rule in the form of clients.
 pub fn rule(name: &str, rule: Rule) -> RuleDescription {
     let filter = match rule.select {
         Select::All => Filter::True,
@@ -68,14 +68,14 @@ pub fn rule(name: &str, rule: Rule) -> RuleDescription {
     }
 }
 
-/// Whether a subscription has selected the message that these copies are made of: a rule that fails does not
-/// (TOP-25, TOP-28).
+/// Whether a subscription has selected the message of these copies. A rule that fails does not
+/// select (TOP-25, TOP-28).
 pub fn select(made: &[Made]) -> bool {
     let is_failure = |reason| matches!(reason, Some("FilterException" | "RuleActionException"));
     made.iter().any(|one| !is_failure(one.reason))
 }
 
-/// The copies that a subscription with these rules gets, in their order: TOP-02 to TOP-05, DLQ-21, DLQ-23
+/// The copies that a subscription with these rules gets, in order: TOP-02 to TOP-05, DLQ-21, DLQ-23
 /// to DLQ-25.
 pub fn copies(
     rules: &BTreeMap<String, Rule>,

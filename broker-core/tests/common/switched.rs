@@ -1,4 +1,4 @@
-//! The memory store behind a switch, for tests of what becomes of a broker whose store fails.
+//! The memory store with switchable faults, for tests of a broker whose store fails.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use peeklock_core::store::{
     Visit, Waker,
 };
 
-/// A memory store that does what the test has switched on, so many times.
+/// A memory store in which each switch counts how often its fault still happens.
 pub struct Switched {
     inner: MemoryStore,
     pub panics: AtomicU32,
@@ -39,14 +39,14 @@ impl Switched {
         })
     }
 
-    /// Waits until somebody waits for room.
+    /// Waits until a caller waits for room.
     pub async fn refused(&self) {
         while self.wakers.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Has room again, and says so.
+    /// Makes room and wakes waiting callers.
     pub fn make_room(&self) {
         self.busy.store(0, Ordering::SeqCst);
         for wake in std::mem::take(&mut *self.wakers.lock().unwrap()) {
