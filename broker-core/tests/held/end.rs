@@ -1,5 +1,5 @@
-//! Every way in which the hold of a session ends: its actor goes, and what is asked by its way in is
-//! answered as ever.
+//! Every end of the hold of a session: its actor ends, and commands through its inlet are still
+//! answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use peeklock_core::time::TimeSpan;
 
 use crate::stand::{Held, Log, Stand, receive, submit};
 
-/// SES-13, SES-15, SES-31, SES-33: closed or broken off, by its own way or past it.
+/// SES-13, SES-15, SES-31, SES-33: a session that is closed or broken off, through its own inlet or
+/// through the queue.
 #[tokio::test]
 async fn a_session_that_is_let_go_has_no_actor() {
     let stand = Stand::new().await;
@@ -30,7 +31,7 @@ async fn a_session_that_is_let_go_has_no_actor() {
     stand.stop().await;
 }
 
-/// SES-08: a session that is accepted for a caller that is gone is given back.
+/// SES-08: a session that is accepted for a dropped caller is released.
 #[tokio::test]
 async fn a_session_for_a_caller_that_is_gone_is_given_back() {
     let stand = Stand::new().await;
@@ -57,8 +58,8 @@ async fn a_session_for_a_caller_that_is_gone_is_given_back() {
     stand.stop().await;
 }
 
-/// RCV-14, SES-15: what is asked behind the end of a hold, in the same group and in later ones, is answered
-/// in its order, and gives its permits back.
+/// RCV-14, SES-15: commands after the end of a hold, in the same group and in later ones, are
+/// answered in order and return their permits.
 #[tokio::test]
 async fn what_is_asked_behind_the_end_is_answered() {
     let stand = Stand::new().await;
@@ -86,7 +87,7 @@ async fn what_is_asked_behind_the_end_is_answered() {
     stand.stop().await;
 }
 
-/// A receive that waits in the session, as its answered successor shows.
+/// Starts a receive that waits in the session; the answer to a later command shows that it does.
 async fn wait(held: &Held) -> Arc<Log> {
     let log = Arc::new(Log::default());
     let waits = held.command(receive(TimeSpan::from_seconds(60)));
@@ -95,7 +96,7 @@ async fn wait(held: &Held) -> Arc<Log> {
     log
 }
 
-/// ENT-14: with the queue its sessions go; who waits is told, and who asks later is too.
+/// ENT-14: deleting a queue ends its sessions. Waiting calls and later commands get errors.
 #[tokio::test]
 async fn a_deleted_queue_leaves_no_actor() {
     let stand = Stand::new().await;
@@ -109,7 +110,7 @@ async fn a_deleted_queue_leaves_no_actor() {
     stand.stop().await;
 }
 
-/// ENT-24, ENT-25: a queue that is disabled ends what waits, not the hold, which goes on.
+/// ENT-24, ENT-25: disabling a queue ends waiting calls but not the hold.
 #[tokio::test]
 async fn a_disabled_queue_leaves_the_session_to_its_holder() {
     let stand = Stand::new().await;
@@ -132,7 +133,8 @@ async fn a_disabled_queue_leaves_the_session_to_its_holder() {
     stand.stop().await;
 }
 
-/// SES-31: a graceful stop ends the waits at once and leaves time to settle; then the actors are gone.
+/// SES-31: a graceful stop ends waiting calls immediately and leaves time to settle. Then the
+/// actors end.
 #[tokio::test]
 async fn a_stop_ends_waits_and_then_actors() {
     let stand = Stand::new().await;
@@ -154,8 +156,8 @@ async fn a_stop_ends_waits_and_then_actors() {
     assert_eq!(late.condition(), Condition::OperationCancelled);
 }
 
-/// SES-31: a stop waits as long as something is held, a message or only its session, and no longer, however long its
-/// grace.
+/// SES-31: a stop waits while something is held, a message or only its session, and no longer,
+/// whatever its grace.
 #[tokio::test]
 async fn a_stop_ends_with_the_last_hold() {
     let stand = Stand::new().await;

@@ -1,4 +1,4 @@
-//! What breaks in a turn of a session ends the whole tree, which is rebuilt (DESIGN D3).
+//! A fault in the turn of a session ends the whole tree, which is rebuilt (DESIGN D3).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use peeklock_core::time::TimeSpan;
 
 use crate::stand::{Log, Stand, receive, submit};
 
-/// DESIGN D3, SES-18: a panic in the turn of one session ends all of them; what waits in their inlets is
-/// answered by the rebuilt queue, permits come back, and messages are there.
+/// DESIGN D3, SES-18: a panic in the turn of one session ends all sessions. The rebuilt queue
+/// answers commands in their inlets, permits are returned, and messages are there.
 #[tokio::test]
 async fn a_panic_in_the_turn_of_a_session_ends_the_tree() {
     let stand = Stand::new().await;
@@ -28,7 +28,7 @@ async fn a_panic_in_the_turn_of_a_session_ends_the_tree() {
     let budget = stand.broker.connection_budget();
     let reply = |number| log.reply_with(number, budget.try_acquire(COMMAND_BYTES));
     let go_on = stand.hold_up();
-    // The call is served at the end of its turn, behind the others of it.
+    // The call is served at the end of its turn, after the other commands.
     let renew = |number| (held.command(SessionCommand::Renew), reply(number));
     let receive = (held.command(receive(TimeSpan::ZERO)), reply(0));
     submit(&held.entity, [receive].into_iter().chain((1..600).map(renew)).collect());
@@ -39,7 +39,7 @@ async fn a_panic_in_the_turn_of_a_session_ends_the_tree() {
     answers.sort_by_key(|(number, _)| *number);
     for (number, answer) in answers {
         match number {
-            // Their turn was the one that panicked.
+            // Their turn panicked.
             0..256 => assert_eq!(answer.unwrap_err(), Condition::InternalError, "{number}"),
             _ => assert_eq!(answer.unwrap_err(), Condition::SessionLockLost, "{number}"),
         }
@@ -57,7 +57,7 @@ async fn a_panic_in_the_turn_of_a_session_ends_the_tree() {
     stand.stop().await;
 }
 
-/// DESIGN D3, SES-18: so does an append that failed, of what a session has staged.
+/// DESIGN D3, SES-18: so does a failed append of a session's changes.
 #[tokio::test]
 async fn a_failed_append_of_a_session_ends_the_tree() {
     let stand = Stand::new().await;
@@ -80,8 +80,8 @@ async fn a_failed_append_of_a_session_ends_the_tree() {
     stand.stop().await;
 }
 
-/// DESIGN D11, SES-15: a state that waits for room while its session is lost is refused, and what waits
-/// behind it is answered.
+/// DESIGN D11, SES-15: a state that waits for room when its session is lost is refused, and later
+/// commands are answered.
 #[tokio::test]
 async fn a_state_that_waits_does_not_outlive_its_session() {
     let stand = Stand::new().await;
@@ -104,8 +104,8 @@ async fn a_state_that_waits_does_not_outlive_its_session() {
     stand.stop().await;
 }
 
-/// DESIGN D3, SES-08: a panic in the turn that the queue takes for a session that is let go loses nothing of
-/// what waits at the queue: the rebuilt queue carries it out.
+/// DESIGN D3, SES-08: a panic in the turn of the queue that releases a session loses no waiting
+/// command: the rebuilt queue carries it out.
 #[tokio::test]
 async fn a_panic_while_a_session_is_let_go_leaves_nobody_waiting() {
     let stand = Stand::new().await;
@@ -114,7 +114,7 @@ async fn a_panic_while_a_session_is_let_go_leaves_nobody_waiting() {
     stand.store.panics.store(1, Ordering::SeqCst);
     let log = Arc::new(Log::default());
     let go_on = stand.hold_up();
-    // The queue is knocked for first, and meets the end of the hold before the session has its turn.
+    // The queue is woken first, and processes the end of the hold before the session has its turn.
     submit(&stand.queue, vec![(Command::Describe, log.reply(0))]);
     submit(&held.entity, vec![(held.command(receive(TimeSpan::ZERO)), log.reply(1))]);
     submit(&held.entity, vec![(held.detach(LinkEnd::Orderly), log.reply(2))]);
@@ -133,13 +133,13 @@ async fn a_panic_while_a_session_is_let_go_leaves_nobody_waiting() {
     stand.stop().await;
 }
 
-/// DESIGN D3: of what was rebuilt nothing stays.
+/// DESIGN D3: nothing of the old queue remains after a rebuild.
 #[tokio::test]
 async fn a_rebuilt_queue_leaves_nothing_of_the_one_before() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
     held.renewal().await.unwrap();
-    // The queue, its session, who opens it, and this test know its gauges.
+    // The gauges are referenced by the queue, its session, their opener and this test.
     let (known, own) = (|| Arc::strong_count(&stand.observed), 1);
     let before = known();
     for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! Sessions that are held, each by an actor of its own (DESIGN D3): its inlet and its turns, its timer, and
-//! every way in which it ends. On a broker with one arbiter and a store behind a switch.
+//! Held sessions, each with an actor of its own (DESIGN D3): its inlet, turns and timer, and every
+//! way in which it ends. The broker has one arbiter and a store with switchable faults.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Many sessions: nothing of one that was held is left, and ten thousand are held at once.
+//! Many sessions: ended holds leave nothing, and ten thousand sessions can be held at the same
+//! time.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::stand::{Held, LOCK, Log, Stand, submit};
 const HELD: u64 = 10_000;
 const ROUNDS: u64 = 10;
 
-/// Accepts so many sessions at once, by their ids.
+/// Accepts `count` sessions at the same time, by their ids.
 async fn accept(stand: &Stand, count: u64, first: u64) -> Vec<Held> {
     let log = Arc::new(Log::default());
     let command = |number: u64| {
@@ -23,8 +24,8 @@ async fn accept(stand: &Stand, count: u64, first: u64) -> Vec<Held> {
     answers.into_iter().map(|(_, answer)| stand.held(answer.unwrap())).collect()
 }
 
-/// SES-16, DESIGN D3: ten thousand sessions are held at once, each by its own actor, and each works; their
-/// locks end by their own timers, and nothing is left.
+/// SES-16, DESIGN D3: ten thousand sessions are held at the same time, each by its own actor, and
+/// each works. Their own timers end their locks, and nothing remains.
 #[tokio::test]
 async fn ten_thousand_sessions_are_held_at_once() {
     let stand = Stand::new().await;
@@ -45,8 +46,8 @@ async fn ten_thousand_sessions_are_held_at_once() {
     stand.stop().await;
 }
 
-/// SES-04, DESIGN D3: of a hundred thousand sessions that were accepted and given back no actor, inlet or
-/// entry is left.
+/// SES-04, DESIGN D3: a hundred thousand accepted and released sessions leave no actor, inlet or
+/// entry.
 #[tokio::test]
 async fn nothing_is_left_of_a_hundred_thousand_sessions() {
     let stand = Stand::in_real_time().await;

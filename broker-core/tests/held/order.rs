@@ -1,4 +1,4 @@
-//! What a holder asks is carried out in its order and in turns of its own.
+//! Commands of a holder are carried out in order and in turns of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,13 +11,13 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use crate::stand::{Log, Stand, receive, submit};
 
 const FLOOD: u64 = 4_000;
-/// What one turn carries out at most (DESIGN D6).
+/// Maximum of commands in one turn (DESIGN D6).
 const TURN: usize = 256;
-/// So many messages are more than a turn moves (decision 33).
+/// More messages than a turn moves (decision 33).
 const LONG: usize = 1_100;
 
-/// SES-16, DESIGN D3, D6: a holder who floods its session holds up neither the holder of another one nor
-/// the queue for longer than a turn.
+/// SES-16, DESIGN D3, D6: a holder that floods its session delays other holders and the queue by at
+/// most a turn.
 #[tokio::test]
 async fn a_holder_who_floods_does_not_hold_up_the_others() {
     let stand = Stand::new().await;
@@ -42,9 +42,9 @@ async fn a_holder_who_floods_does_not_hold_up_the_others() {
     stand.stop().await;
 }
 
-/// ERR-06, DESIGN D6: what a holder asks takes the place of nothing that waits for a long turn of the queue, nor of
-/// what it has asked before, however much it is. All of it is carried out, its own in its order, and without anything
-/// else that is asked of the queue.
+/// ERR-06, DESIGN D6: a holder's commands take the place neither of commands that wait for a long
+/// turn of the queue nor of its own earlier ones, whatever their number. All are carried out, its
+/// own in order, without other commands at the queue.
 #[tokio::test]
 async fn what_a_holder_asks_takes_no_place_among_long_turns() {
     let stand = Stand::new().await;
@@ -72,8 +72,8 @@ async fn what_a_holder_asks_takes_no_place_among_long_turns() {
     stand.stop().await;
 }
 
-/// SES-24, DESIGN D11: a state that waits for room in the store is not overtaken by what its holder asks
-/// behind it, and holds up no other session.
+/// SES-24, DESIGN D11: a state that waits for room in the store is not overtaken by later commands
+/// of its holder, and delays no other session.
 #[tokio::test]
 async fn a_state_that_waits_for_room_is_not_overtaken() {
     let stand = Stand::new().await;
@@ -110,8 +110,9 @@ async fn a_state_that_waits_for_room_is_not_overtaken() {
     stand.stop().await;
 }
 
-/// SES-06, SES-13: who lets go of a session and asks for it again right behind that gets it, although
-/// the one goes to the session and the other to the queue, and the queue may have its turn first.
+/// SES-06, SES-13: a client that releases a session and immediately accepts it again gets it,
+/// although the first command goes to the session and the second to the queue, which may have its
+/// turn first.
 #[tokio::test]
 async fn a_session_that_was_let_go_can_be_accepted_right_behind() {
     let stand = Stand::new().await;
@@ -120,7 +121,7 @@ async fn a_session_that_was_let_go_can_be_accepted_right_behind() {
         let held = stand.accept("a").await.unwrap();
         let log = Arc::new(Log::default());
         let go_on = stand.hold_up();
-        // The queue is knocked for first.
+        // The queue is woken first.
         submit(&stand.queue, vec![(Command::Describe, log.reply(0))]);
         let renew = |_| (held.command(SessionCommand::Renew), log.reply(1));
         submit(&held.entity, (0..600).map(renew).collect());
@@ -139,7 +140,8 @@ async fn a_session_that_was_let_go_can_be_accepted_right_behind() {
     stand.stop().await;
 }
 
-/// RCV-14: a receive that waits is withdrawn when its caller is gone, by the way that it came.
+/// RCV-14: a waiting receive of a dropped caller is withdrawn through the inlet that it came
+/// through.
 #[tokio::test]
 async fn a_receive_is_withdrawn_by_the_way_that_it_came() {
     let stand = Stand::new().await;
@@ -163,7 +165,7 @@ async fn a_receive_is_withdrawn_by_the_way_that_it_came() {
     stand.stop().await;
 }
 
-/// SET-24: what is asked past the way in to a session is answered by the same session.
+/// SET-24: commands that reach a session through the queue are answered by the same session.
 #[tokio::test]
 async fn what_comes_by_the_queue_is_carried_out_too() {
     let stand = Stand::new().await;
@@ -173,7 +175,8 @@ async fn what_comes_by_the_queue_is_carried_out_too() {
     assert_eq!(past.renewal().await, Ok(()));
     let messages = held.receive(TimeSpan::ZERO).await.unwrap();
     past.complete(messages[0].facts.lock.unwrap().token).await.unwrap();
-    // The wait of such a call ends in time, although the timer of the session was armed for later.
+    // The wait of such a call ends in time, although the timer of the session was armed for a later
+    // instant.
     let log = Arc::new(Log::default());
     let waits = past.command(receive(TimeSpan::from_seconds(10)));
     submit(&past.entity, vec![(waits, log.reply(0))]);
@@ -189,8 +192,8 @@ async fn what_comes_by_the_queue_is_carried_out_too() {
     stand.stop().await;
 }
 
-/// SES-13, SES-33: who lets go of a session while a state that it has set waits for room has let go of it;
-/// the state is lost with the hold.
+/// SES-13, SES-33: a holder can release a session while its state waits for room. The state is lost
+/// with the hold.
 #[tokio::test]
 async fn a_state_that_waits_holds_up_no_end() {
     let stand = Stand::new().await;
@@ -219,8 +222,8 @@ async fn a_state_that_waits_holds_up_no_end() {
     stand.stop().await;
 }
 
-/// DEL-07, SET-24: what is asked of the queue before and behind the end of a hold is carried out before and
-/// behind it, whoever has its turn first.
+/// DEL-07, SET-24: commands to the queue before and after the end of a hold are carried out in that
+/// order, whichever has its turn first.
 #[tokio::test]
 async fn the_end_of_a_hold_has_its_place_at_the_queue() {
     let stand = Stand::new().await;
@@ -231,7 +234,7 @@ async fn the_end_of_a_hold_has_its_place_at_the_queue() {
     let token = messages[0].facts.lock.unwrap().token;
     let log = Arc::new(Log::default());
     let go_on = stand.hold_up();
-    // The session is knocked for first.
+    // The session is woken first.
     let renew = |_| (held.command(SessionCommand::Renew), log.reply(0));
     submit(&held.entity, (0..600).map(renew).collect());
     let settle = Command::Settle { token, settlement: Settlement::Complete };
@@ -249,8 +252,7 @@ async fn the_end_of_a_hold_has_its_place_at_the_queue() {
     stand.stop().await;
 }
 
-/// DESIGN D6: sessions that are let go with much to do keep nobody else from the arbiter for longer than
-/// their turns.
+/// DESIGN D6: releasing sessions with much to do delays the arbiter by at most their turns.
 #[tokio::test]
 async fn sessions_that_are_let_go_take_turns_too() {
     const SESSIONS: usize = 4;

@@ -1,5 +1,5 @@
-//! A broker with one queue that requires sessions, an arbiter that can be held up, and outlets that
-//! remember what came in which order.
+//! A broker with one queue that requires sessions, an arbiter that tests can block, and outlets
+//! that record the order of answers.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -33,9 +33,9 @@ pub struct Stand {
     pub observed: Arc<Observed>,
 }
 
-/// A session that somebody holds.
+/// A held session.
 pub struct Held {
-    /// The queue by way of the session.
+    /// The queue, through the inlet of the session.
     pub entity: Entity,
     pub receiver: ReceiverId,
 }
@@ -46,7 +46,7 @@ impl Stand {
         Self::with(Arc::clone(&clock), clock).await
     }
 
-    /// With the clock of the system: a manual one remembers everybody who has ever slept by it.
+    /// With the system's clock: a manual clock keeps every timer that ever slept on it.
     pub async fn in_real_time() -> Self {
         let stopped = Arc::new(ManualClock::at(Timestamp::NONE));
         Self::with(stopped, Arc::new(SystemClock::start())).await
@@ -84,7 +84,7 @@ impl Stand {
         self.queue.call(Command::Send { message }).await.unwrap();
     }
 
-    /// Schedules so many messages of a session, which are due in an hour.
+    /// Schedules `count` messages of a session, due in an hour.
     pub async fn schedule(&self, session: &str, count: usize) -> Vec<SequenceNumber> {
         let at = self.clock.now().plus(TimeSpan::from_seconds(3_600));
         let message = || {
@@ -120,8 +120,8 @@ impl Stand {
         }
     }
 
-    /// Holds the arbiter up until what is returned is dropped; what is submitted meanwhile is there
-    /// all at once.
+    /// Blocks the arbiter until the returned sender is dropped. Commands submitted meanwhile arrive
+    /// together.
     pub fn hold_up(&self) -> mpsc::Sender<()> {
         let (go_on, waits) = mpsc::channel();
         let (reached, is_reached) = mpsc::channel();
@@ -131,7 +131,7 @@ impl Stand {
         go_on
     }
 
-    /// Waits until so many sessions have an actor.
+    /// Waits until `count` sessions have an actor.
     pub async fn actors(&self, count: u64) {
         while self.observed.session_actors() != count {
             tokio::task::yield_now().await;
@@ -168,7 +168,7 @@ impl Held {
         Command::Detach { receiver: self.receiver, end }
     }
 
-    /// What it is told when it asks for its lock to be prolonged.
+    /// Result of a renewal of its lock.
     pub async fn renewal(&self) -> Result<(), Condition> {
         self.ask(SessionCommand::Renew).await.map(|_| ()).map_err(|error| error.condition())
     }
@@ -178,7 +178,7 @@ pub const fn receive(wait: TimeSpan) -> SessionCommand {
     SessionCommand::Receive { count_max: 100, bytes_max: u64::MAX, wait }
 }
 
-/// Hands commands in as one group, without waiting for anything.
+/// Submits commands as one group without waiting.
 pub fn submit(entity: &Entity, commands: Vec<(Command, Reply)>) {
     let request = |(command, reply)| Request {
         ticket: entity.broker().ticket(),
@@ -189,19 +189,19 @@ pub fn submit(entity: &Entity, commands: Vec<(Command, Reply)>) {
     entity.submit(commands.into_iter().map(request).collect());
 }
 
-/// An outlet that holds up the arbiter that lets something out to it.
+/// An outlet that blocks the arbiter that releases something to it.
 struct Stuck(Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>);
 
 impl Outlet for Stuck {
     fn release(&self, _: Vec<Released>) {
         let Some((reached, waits)) = self.0.lock().unwrap().take() else { return };
         reached.send(()).unwrap();
-        // Ends when the other side is dropped.
+        // Returns when the other side is dropped.
         waits.recv().unwrap_err();
     }
 }
 
-/// Answers in the order in which they came, by the numbers of their commands.
+/// Answers in the order of their arrival, with the numbers of their commands.
 #[derive(Default)]
 pub struct Log {
     answers: Mutex<Vec<(u64, Result<Outcome, Condition>)>>,
@@ -216,7 +216,7 @@ impl Log {
         Reply::new(Arc::clone(self) as Arc<dyn Outlet>, number, permit)
     }
 
-    /// All answers, as soon as there are so many.
+    /// Waits for `count` answers and returns them.
     pub async fn answers(&self, count: usize) -> Vec<(u64, Result<Outcome, Condition>)> {
         while self.answers.lock().unwrap().len() < count {
             tokio::task::yield_now().await;

@@ -10,8 +10,8 @@ use peeklock_core::time::TimeSpan;
 
 use crate::stand::{Log, Stand, receive, submit};
 
-/// SES-01, DESIGN D3: a session of a subscription is an actor in the tree of the topic: what is published
-/// while its holder waits comes to it, and it goes with the topic.
+/// SES-01, DESIGN D3: a session of a subscription is an actor in the tree of the topic. It gets
+/// messages published while its holder waits, and it ends with the topic.
 #[tokio::test]
 async fn a_session_of_a_subscription_is_an_actor_too() {
     let stand = Stand::new().await;

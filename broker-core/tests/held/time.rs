@@ -8,8 +8,7 @@ use peeklock_core::time::TimeSpan;
 
 use crate::stand::{LOCK, Log, Stand, receive, submit};
 
-/// RCV-11, DESIGN D3: a call that waits ends in time, though nobody asks anything meanwhile; the lock
-/// stays.
+/// RCV-11, DESIGN D3: a waiting call ends in time without further commands. The lock stays.
 #[tokio::test]
 async fn a_call_ends_by_the_timer_of_its_session() {
     let stand = Stand::new().await;
@@ -33,8 +32,8 @@ async fn a_call_ends_by_the_timer_of_its_session() {
     stand.stop().await;
 }
 
-/// SES-13, SES-15, SES-30: the lock ends by the timer of its session: who waits is told at once, what was
-/// delivered is counted, and the actor ends.
+/// SES-13, SES-15, SES-30: the timer of the session ends its lock: waiting calls get errors
+/// immediately, deliveries are counted, and the actor ends.
 #[tokio::test]
 async fn a_lock_ends_by_the_timer_of_its_session() {
     let stand = Stand::new().await;
@@ -62,7 +61,7 @@ async fn a_lock_ends_by_the_timer_of_its_session() {
     stand.stop().await;
 }
 
-/// SES-16: the locks of several sessions end each in its time.
+/// SES-16: the locks of several sessions each end at their own time.
 #[tokio::test]
 async fn each_session_has_a_timer_of_its_own() {
     let stand = Stand::new().await;

@@ -1,4 +1,4 @@
-//! What was submitted, in its order, and what was answered.
+//! Submitted batches in order, with their answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,26 +10,27 @@ use crate::oracle::{Op, State, batch_of};
 
 type Outcome = Result<(), StoreError>;
 
-/// Answers in the order in which they came: a batch's place in the book, and its outcome.
+/// Answers in the order of their arrival: the index of a batch, and its outcome.
 type Answers = Arc<Mutex<Vec<(usize, Outcome)>>>;
 
 pub struct Submitted {
     pub shard: Shard,
-    /// Shards that it touches beside its own.
+    /// Further shards that it changes.
     pub others: Vec<usize>,
     pub ops: Vec<Op>,
     pub synced: bool,
     pub outcome: Option<Outcome>,
 }
 
-/// Everything since the store was opened.
+/// All batches since the store was opened.
 pub struct Book {
-    /// What was stored then.
+    /// Contents of the store at that time.
     pub base: State,
-    /// Per shard: who owns it, and the first id of this owner.
+    /// Owner of each shard, and the first batch id of this owner.
     pub owners: Vec<(Fence, BatchId)>,
     pub batches: Vec<Submitted>,
-    /// Those that were said to be stored, in the order in which that was said: the order of the log.
+    /// Batches acknowledged as stored, in the order of their acknowledgements, which is the order
+    /// of the log.
     pub stored: Vec<usize>,
     next: Vec<BatchId>,
     answers: Answers,
@@ -48,7 +49,7 @@ impl Book {
         }
     }
 
-    /// Submits a batch under the next id of a shard; `others` own what else it touches.
+    /// Submits a batch with the next id of a shard. It also changes the shards `others`.
     pub fn submit(
         &mut self,
         store: &dyn Store,
@@ -60,7 +61,7 @@ impl Book {
         self.submit_batch(store, (shard, others), (ops, synced), batch);
     }
 
-    /// The same with a batch that carries a reservation.
+    /// Submits a batch with a reservation.
     pub fn submit_reserved(
         &mut self,
         store: &dyn Store,
@@ -95,8 +96,8 @@ impl Book {
         self.take_answers();
     }
 
-    /// Notes what has been answered; the answers of a shard come in its order, and none is good after
-    /// a bad one.
+    /// Records new answers. The answers of a shard arrive in its order, with no success after a
+    /// failure.
     pub fn take_answers(&mut self) {
         let answers = std::mem::take(&mut *self.answers.lock().unwrap());
         for (place, outcome) in answers {
@@ -109,7 +110,7 @@ impl Book {
                     Some(Err(error)) => {
                         assert!(outcome.is_err(), "stored after a failure: {error}");
                     }
-                    // A failure may overtake a failure, nothing else overtakes anything.
+                    // Only a failure may overtake another batch, and only a failed one.
                     None => {
                         assert!(outcome.is_err(), "batch {place} overtook the one before it");
                     }
@@ -133,12 +134,12 @@ impl Book {
         self.batches.iter().all(|batch| batch.outcome.is_some())
     }
 
-    /// The first failure that was answered.
+    /// The first failure among the answers.
     pub fn failure(&self) -> Option<&StoreError> {
         self.batches.iter().find_map(|batch| batch.outcome.as_ref()?.as_ref().err())
     }
 
-    /// Whether a shard waits for answers to what touches it.
+    /// Whether a batch that changes a shard is unanswered.
     pub fn is_waiting(&self, shard: usize) -> bool {
         self.batches
             .iter()
@@ -146,7 +147,7 @@ impl Book {
             .any(|batch| usize::from(batch.shard.0) == shard || batch.others.contains(&shard))
     }
 
-    /// Whether a batch of several shards that this one is among waits for its answer.
+    /// Whether an unanswered batch changes this shard and others.
     pub fn is_shared(&self, shard: usize) -> bool {
         self.batches
             .iter()
@@ -154,7 +155,7 @@ impl Book {
             .any(|batch| usize::from(batch.shard.0) == shard || batch.others.contains(&shard))
     }
 
-    /// What the store must show now: everything that it has said to be stored.
+    /// Contents that the store must show now: all acknowledged batches.
     pub fn completed(&self) -> State {
         let mut state = self.base.clone();
         for place in &self.stored {
@@ -163,7 +164,7 @@ impl Book {
         state
     }
 
-    /// Per shard, in their order, the batches that may be stored or not.
+    /// Batches of each shard, in order, that may be stored or not.
     pub fn uncertain(&self) -> Vec<Vec<&Submitted>> {
         let mut of_shards: Vec<Vec<&Submitted>> = vec![Vec::new(); self.owners.len()];
         for batch in self.batches.iter().filter(|batch| !matches!(batch.outcome, Some(Ok(())))) {

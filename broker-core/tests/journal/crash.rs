@@ -1,5 +1,5 @@
-//! Any work, cut off anywhere: nothing acknowledged is lost, nothing deleted comes back, batches are
-//! whole, order is kept (DESIGN D12).
+//! Any work, interrupted anywhere: no acknowledged batch is lost, no deleted record returns,
+//! batches are whole, and order is kept (DESIGN D12).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -10,10 +10,10 @@ use crate::world::{Seen, World};
 
 const SEEDS: u64 = 3_000;
 const STEPS: u64 = 150;
-/// How many lines of a failed run are shown.
+/// Trace lines that a failure prints.
 const TRACE_LINES: usize = 120;
 
-/// Runs one seed; gives back what was seen, or the trace up to what went wrong.
+/// Runs one seed. Returns its statistics, or the trace up to the failure.
 fn run(seed: u64, steps: u64, traced: bool) -> Result<Seen, (String, Vec<String>)> {
     let mut world = World::new(seed, traced);
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -48,7 +48,7 @@ fn report(seed: u64, steps: u64) -> ! {
     panic!("seed {seed}: {what}\nreplay with PEEKLOCK_JOURNAL_SEED={seed}");
 }
 
-/// Wherever it is cut off, and however often, it keeps what it has acknowledged and order.
+/// Over any number of interruptions the journal keeps acknowledged batches and their order.
 #[test]
 fn no_crash_takes_what_was_acknowledged() {
     let steps = number("PEEKLOCK_JOURNAL_STEPS").unwrap_or(STEPS);

@@ -1,8 +1,8 @@
-//! Every call to the disk fails once, in each of its ways: the journal goes on correctly or is ended
-//! at once; everybody is answered; and nothing that was said to be stored is lost (DESIGN D12).
+//! Every disk call fails once in each possible way. The journal continues correctly or ends
+//! immediately, every caller gets an answer, and no acknowledged batch is lost (DESIGN D12).
 //!
-//! What is stored is judged on three disks: the one that has nothing but what was synced, one that a
-//! random crash leaves, and the one that the next process finds after a kill.
+//! The contents are judged on three disks: with only synced data, after a random crash, and as the
+//! next process finds it after a kill.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,10 +19,10 @@ use crate::number;
 use crate::oracle::{SPACES, State};
 
 const FAULTS: [Fault; 3] = [Fault::Whole, Fault::Partly, Fault::Done];
-/// How many runs, each with other work.
+/// Number of runs, each with different work.
 const SCRIPTS: u64 = 2;
 const STEPS: u64 = 36;
-/// Calls to read are many and alike: beyond these only every so many fail.
+/// Reads are many and similar: after this number only every `READ_STRIDE`-th one fails.
 const READS: u64 = 40;
 const READ_STRIDE: u64 = 29;
 
@@ -48,14 +48,14 @@ fn open(disk: &SimulatedDisk) -> Result<Opened, StoreError> {
 /// A planned failure: the n-th call of a kind.
 type Plan = (Call, u64, Fault);
 
-/// How a run ended.
+/// Result of a run.
 struct Run {
     disk: SimulatedDisk,
     book: Book,
     ending: Ending,
-    /// Calls on the disks before this one.
+    /// Calls on earlier disks.
     calls: BTreeMap<Call, u64>,
-    /// Whether a call has failed on one of those.
+    /// Whether a call on an earlier disk has failed.
     has_failed: bool,
 }
 
@@ -68,7 +68,7 @@ impl Run {
         self.calls.get(&call).copied().unwrap_or(0) + self.disk.call_count_of(call)
     }
 
-    /// The process is killed, and what is planned is still to come.
+    /// Kills the process. A planned failure that has not happened stays planned.
     fn kill(&mut self, plan: Option<Plan>) {
         self.calls = Call::ALL.into_iter().map(|call| (call, self.calls_of(call))).collect();
         self.has_failed = self.has_failed();
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Does the same work every time, until it is done or the journal has ended.
+/// Does the same work in every run, until it is done or the journal has ended.
 fn run(script: u64, plan: Option<Plan>, traced: bool) -> Run {
     let disk = SimulatedDisk::new(script);
     if traced {
@@ -106,7 +106,7 @@ fn run(script: u64, plan: Option<Plan>, traced: bool) -> Run {
             }
         };
         if script.is_multiple_of(2) {
-            // The next group is put together while this one is written.
+            // The next group is assembled while this one is written.
             journal.fly_from(1);
         }
         let found = match State::read(&*journal) {
@@ -125,7 +125,7 @@ fn run(script: u64, plan: Option<Plan>, traced: bool) -> Run {
             return run;
         }
         if session == 1 {
-            // A kill between two sessions, a closing between the others.
+            // A kill after this session, a close after the others.
             run.kill(plan);
             continue;
         }
@@ -190,13 +190,13 @@ fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) 
         }
         Err(error) => {
             must_be_planned(run, &error);
-            // A failing read is no end.
+            // A failed read does not end the journal.
             State::read(journal).is_ok()
         }
     }
 }
 
-/// Once a batch has failed, everything else fails, at once, with the right error.
+/// After a batch has failed, all other operations fail immediately with the right error.
 fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) {
     let error = run.book.failure().unwrap().clone();
     must_be_planned(run, &error);
@@ -221,7 +221,7 @@ fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Rando
     assert_eq!(run.disk.call_count_of(Call::Write), written, "nothing is written behind a failure");
 }
 
-/// Opens what is left on a disk, and finds everything that was said to be stored.
+/// Opens the files of a disk, and finds every acknowledged batch.
 fn must_hold(run: &Run, disk: &SimulatedDisk, what: &str) {
     let (journal, _) = open(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = State::read(&*journal).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -243,7 +243,7 @@ fn check(script: u64, plan: Plan) {
     must_hold(&run, &killed, "after a kill");
 }
 
-/// Every call of a kind fails, one run for each.
+/// Fails every call of these kinds, one run each.
 fn fail_each(calls: &[Call]) {
     let mut failed = Vec::new();
     let mut count = 0;
@@ -284,7 +284,7 @@ fn fail_each(calls: &[Call]) {
     );
 }
 
-/// How many calls of each kind a clean run makes, over all its sessions.
+/// Number of calls of each kind in a clean run, over all its sessions.
 fn totals(script: u64) -> BTreeMap<Call, u64> {
     let run = run(script, None, false);
     Call::ALL.into_iter().map(|call| (call, run.calls_of(call))).collect()

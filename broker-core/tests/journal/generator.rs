@@ -6,19 +6,19 @@ use peeklock_core::testing::Random;
 
 use crate::oracle::{Op, SPACES};
 
-/// From this size on a content goes ahead of its batch.
+/// Contents of this size are written before their batch.
 const PART_BYTES: u64 = 256 << 10;
 
-/// What kind of load a seed is.
+/// Parameters of a seed's load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How many keys a space has.
+    /// Number of keys in a space.
     pub keys: u64,
-    /// One in so many contents is larger than a part.
+    /// One content of this many is larger than a part.
     pub large_one_in: u64,
-    /// One in so many batches is not waited for.
+    /// One batch of this many is not synced.
     pub lazy_one_in: u64,
-    /// Of ten records so many delete.
+    /// Number of deletes among ten records.
     pub deletes: u64,
 }
 
@@ -49,7 +49,7 @@ impl Load {
     fn key(&self, random: &mut Random, spaces: &[u64]) -> Key {
         let space = random.pick(spaces).copied().unwrap_or(SPACES[0]);
         let number = random.below(self.keys).to_be_bytes();
-        // Some keys begin with others.
+        // Some keys are prefixes of others.
         let tail = match number[7] % 5 {
             0 => &number[7..],
             1 => &number[6..],
@@ -80,7 +80,7 @@ impl Load {
             4 | 5 => {
                 let source = self.key(random, spaces);
                 ops.push(Op::PutOf { key, source, value });
-                // A transfer: it is there now, and here no more.
+                // A transfer: the record moves to the other key.
                 if random.one_in(2) && source != key {
                     ops.push(Op::Delete { key: source });
                 }
@@ -124,7 +124,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     bytes(random, length)
 }
 
-/// So many bytes that are like no others; a few are full of zeros.
+/// `length` unique bytes; a few are all zeros.
 fn bytes(random: &mut Random, length: u64) -> Vec<u8> {
     let length = usize::try_from(length).unwrap();
     let mut own = Random::new(random.bits());

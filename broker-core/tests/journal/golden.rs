@@ -1,8 +1,8 @@
-//! Journals of every version of the format that was ever released are opened for ever, and have in
-//! them what they had (DESIGN D11).
+//! Journals of every released format version can be opened permanently, with unchanged contents
+//! (DESIGN D11).
 //!
-//! A folder for each version, in it one for each journal: its files, and what it holds as text. They
-//! are written once, by a test that is ignored, and never changed: a change of the format makes a new
+//! Each version has a folder with one folder for each journal: its files, and its contents as text.
+//! An ignored test writes them once, and they never change: a change of the format needs a new
 //! folder.
 
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use peeklock_core::testing::{Call, Fault, Lost, SimulatedDisk};
 use crate::book::Book;
 use crate::oracle::{Op, SPACES, State};
 
-/// What the journal holds; no file of it has this name.
+/// Expected contents; no file of a journal has this name.
 const EXPECTED: &str = "expected.txt";
 const SHARDS: u16 = 2;
-/// Contents up to this length are written out.
+/// Contents up to this length are written as text.
 const SHOWN_BYTES: usize = 32;
 
 fn root() -> PathBuf {
@@ -56,7 +56,7 @@ fn shown(bytes: &[u8]) -> String {
     if bytes.len() <= SHOWN_BYTES {
         return format!("\"{}\"", bytes.escape_ascii());
     }
-    // FNV-1a: a sum that needs nobody else.
+    // FNV-1a, a checksum without dependencies.
     let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -73,7 +73,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A journal and what it holds, from its folder.
+/// A journal and its expected contents, from its folder.
 fn stored(folder: &Path) -> (BTreeMap<String, Vec<u8>>, String) {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -85,13 +85,14 @@ fn stored(folder: &Path) -> (BTreeMap<String, Vec<u8>>, String) {
     (files, String::from_utf8(expected).unwrap())
 }
 
-/// Damage would be told: side files say the same as their segments, records and contents are proven.
+/// Checks a journal for damage: side files agree with their segments, and records and contents
+/// match their checksums.
 fn check(disk: &SimulatedDisk, folder: &Path, is_torn: bool) {
     let report = verify(disk, &mut |_| {}).unwrap().report().clone();
     assert!(report.is_sound() && report.findings.is_empty() != is_torn, "{folder:?}: {report:?}");
 }
 
-/// What was written once is read for ever, and can be gone on with.
+/// Old journals are readable and usable.
 #[test]
 fn journals_of_all_versions_are_read() {
     let mut count = 0;
@@ -109,7 +110,7 @@ fn journals_of_all_versions_are_read() {
         let referred = book.completed();
         journal.close().unwrap();
         drop(journal);
-        // Its side files are made again, or opening reads the segments themselves.
+        // Side files are created again, or opening reads the segments.
         let mut files = disk.kill(Lost::ReadAnew).files();
         files.retain(|name, _| !name.ends_with("3.idx"));
         let disk = SimulatedDisk::holding(&files, 2);
@@ -138,8 +139,8 @@ fn journals_of_all_versions_are_read() {
     assert!(count >= 4, "there are journals of both versions to be read");
 }
 
-/// New records that refer to contents as they were written, small and large: those of the same key, and
-/// those of others, in a chain.
+/// New records that refer to contents in their original form, small and large: of the same key, and
+/// of other keys in a chain.
 fn references(state: &State) -> Vec<Op> {
     let length = |key: &&Key| state.records[key].content.as_ref().map_or(0, Bytes::len);
     let small = *state.records.keys().find(|key| length(key) > 100).unwrap();
@@ -167,8 +168,8 @@ fn turn(journal: &Journal, book: &mut Book) {
     book.take_answers();
 }
 
-/// Everything that the format knows: contents in the record, of another record, in parts; removals of
-/// keys, prefixes and spaces; records that have moved, side files, marks, a manifest.
+/// Every feature of the format: contents in the record, of another record, in parts; removals of
+/// keys, prefixes and spaces; moved records, side files, marks, a manifest.
 fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
     let disk = SimulatedDisk::new(1);
     let journal = open(&disk);
@@ -211,7 +212,7 @@ fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
         }
         put(&journal, &mut book, ops, number % 2 == 0);
     }
-    // The first record lies in the first segment until it is written again further on.
+    // The first record lies in the first segment until it is moved.
     let mut number = 0u8;
     while disk.files().contains_key("segment-0000000001.log") {
         number = number.checked_add(1).expect("records move");
@@ -219,14 +220,15 @@ fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
         let op = Op::PutNew { key: key(0, number % 4), value: vec![number], content };
         put(&journal, &mut book, vec![op], true);
     }
-    // Texts are not packed: those that would not be shorter, and long ones.
+    // Texts are not packed if they would not become shorter, or are long.
     let texts = vec![
         Op::Put { key: key(5, 1), value: b"no zeros".to_vec() },
         Op::Put { key: key(5, 2), value: text(2, 200).to_vec() },
         Op::PutNew { key: key(5, 3), value: text(3, 200).to_vec(), content: text(3, 300) },
     ];
     put(&journal, &mut book, texts, true);
-    // In parts, whose places are not packed and are; and then enough for side files to tell of them.
+    // Contents in parts, with unpacked and packed places; then enough records for side files to
+    // list them.
     let large = vec![
         Op::PutNew {
             key: key(3, 0),
@@ -249,8 +251,8 @@ fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
     (disk, journal, book)
 }
 
-/// Writes the journals of the present format. To be run once for each version of it:
-/// `cargo test -p peeklock-core --test journal -- --ignored write_golden_journals`.
+/// Writes the journals of the current format. Run once for each version: `cargo test -p
+/// peeklock-core --test journal -- --ignored write_golden_journals`.
 #[test]
 #[ignore = "writes files that never change again"]
 fn write_golden_journals() {
@@ -268,7 +270,7 @@ fn write_golden_journals() {
     journal.close().unwrap();
     write("closed", &disk, &book.completed());
 
-    // Killed while it wrote: the last batch is there in part, and was never acknowledged.
+    // Killed during a write: the last batch is partly there, and was never acknowledged.
     let (disk, journal, mut book) = rich();
     let state = book.completed();
     let op = Op::PutNew {

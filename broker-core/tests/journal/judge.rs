@@ -1,24 +1,24 @@
-//! What an ending may have taken, and what not.
+//! Decides which contents are possible after an ending.
 //!
-//! The order of answers is the order of the log. Of what was said to be stored, the newest may be
-//! gone, back to the last batch that must be kept. Only if none of it is gone, batches whose answer
-//! nobody has got may be there too: of each shard the first ones, in its order. Shards do not wait for
-//! each other, and the batches without an answer do not touch what those of others touch.
+//! The order of answers is the order of the log. The newest acknowledged batches may be lost, back
+//! to the last one that must be kept. Only if none is lost, batches without an answer may also be
+//! there: the first ones of each shard, in order. Shards do not wait for each other, and batches
+//! without an answer do not change records of other shards' batches.
 
 use crate::book::Book;
 use crate::oracle::State;
 
-/// Which acknowledged batches an ending may take.
+/// Acknowledged batches that an ending may lose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Batches nobody waited for, together with everything after them.
+    /// Unsynced batches, with all later ones.
     Sudden,
     /// None.
     Closed,
 }
 
-/// Checks what an opening found. Returns how many batches are there, the least if several numbers
-/// give the same.
+/// Checks the contents found at an opening. Returns the number of stored batches, or the lowest if
+/// several are possible.
 pub fn judge(book: &Book, found: &State, ending: Ending) -> Result<usize, String> {
     let must_be_kept = |place: &usize| ending == Ending::Closed || book.batches[*place].synced;
     let kept_min = book.stored.iter().rposition(must_be_kept).map_or(0, |index| index + 1);
@@ -64,7 +64,7 @@ pub fn judge(book: &Book, found: &State, ending: Ending) -> Result<usize, String
     ))
 }
 
-/// Counts up through all combinations; `false` after the last.
+/// Increments to the next combination; `false` after the last.
 fn next_combination(counts: &mut [usize], limits: &[usize]) -> bool {
     for (count, limit) in counts.iter_mut().zip(limits) {
         if *count < *limit {

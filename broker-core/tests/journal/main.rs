@@ -1,16 +1,17 @@
-//! The journal against a disk that forgets, fails, fills up and rots (DESIGN D12).
+//! The journal on a disk that forgets, fails, fills up and rots (DESIGN D12).
 //!
-//! Written from the contract of [`peeklock_core::store`] alone: [`oracle`] says naively what must be
-//! stored, [`judge`] what a crash may have taken, and neither knows how the journal works.
+//! Written only from the contract of [`peeklock_core::store`]: [`oracle`] is a naive model of the
+//! stored records, [`judge`] decides which data a crash may lose, and neither knows how the journal
+//! works.
 //!
-//! - [`crash`]: any work, cut off anywhere, from a seed.
-//! - [`faults`]: every call to the disk fails once.
+//! - [`crash`]: any work, interrupted anywhere, from a seed.
+//! - [`faults`]: every disk call fails once.
 //! - [`room`]: the disk is full.
 //! - [`rot`]: every byte on the disk is wrong once.
 //!
-//! `PEEKLOCK_JOURNAL_SEEDS=100000` runs more seeds, `PEEKLOCK_JOURNAL_SEED=17` replays one with its
-//! trace, `PEEKLOCK_JOURNAL_STEPS` sets their length, `PEEKLOCK_JOURNAL_ROT=all` turns every byte
-//! around, also within large contents.
+//! `PEEKLOCK_JOURNAL_SEEDS=100000` runs more seeds, `PEEKLOCK_JOURNAL_SEED=17` repeats one with its
+//! trace, `PEEKLOCK_JOURNAL_STEPS` sets their length, `PEEKLOCK_JOURNAL_ROT=all` flips every byte,
+//! also within large contents.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! What once was wrong, and neither crashes nor failing calls show.
+//! Regression tests of faults that neither crashes nor failing calls reveal.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -20,7 +20,7 @@ fn key(number: u64) -> Key {
     Key::of_space(7).then(&[0x10]).then(&number.to_be_bytes())
 }
 
-/// One who submits to a journal.
+/// An owner of a shard that submits batches.
 struct Owner {
     journal: Arc<Journal>,
     fence: Fence,
@@ -49,7 +49,7 @@ impl Owner {
         answer
     }
 
-    /// Submits to a journal that is driven by hand, and lets it commit.
+    /// Submits a batch to a manually driven journal, and commits it.
     fn store(&mut self, make: impl FnOnce(&mut Batch)) {
         let answer = self.submit(make);
         while self.journal.turn_committer() {}
@@ -62,7 +62,7 @@ impl Owner {
     }
 }
 
-/// However much has come at once, a group takes a bounded part of it: nobody waits for all the others.
+/// A group takes a bounded part of a burst, so that no batch waits for all others.
 #[test]
 fn a_burst_is_written_in_groups() {
     for fly_from in [1, 1_000] {
@@ -88,8 +88,8 @@ fn a_burst_is_written_in_groups() {
     }
 }
 
-/// A large content that is settled while its parts are being written again holds nothing: the log is
-/// given back, and the keeper comes to rest.
+/// A large content that is completed while its parts are being moved keeps nothing: the log is
+/// freed, and the keeper becomes idle.
 #[test]
 fn a_move_that_nobody_needs_any_more_holds_nothing() {
     for written in 1..6 {
@@ -100,7 +100,7 @@ fn a_move_that_nobody_needs_any_more_holds_nothing() {
         for _ in 0..40 {
             owner.put(2, 200_000);
         }
-        // The keeper has begun, and the committer has written some of what it wants.
+        // The keeper has begun, and the committer has written some of its records.
         for _ in 0..written {
             while journal.turn_keeper() {}
             journal.turn_committer();
@@ -124,8 +124,8 @@ fn a_move_that_nobody_needs_any_more_holds_nothing() {
     }
 }
 
-/// Bytes that clients wrote and that look like heads of frames are not read in vain, however many stand
-/// behind the end of the log.
+/// Client data that resembles frame heads is not scanned repeatedly, whatever its amount after the
+/// end of the log.
 #[test]
 fn what_looks_like_frames_does_not_keep_the_log_from_opening() {
     let disk = SimulatedDisk::new(1);
@@ -145,8 +145,7 @@ fn what_looks_like_frames_does_not_keep_the_log_from_opening() {
     assert!(reads < 100, "{reads} reads to open an empty journal");
 }
 
-/// A panic on the committer's thread ends the journal: whoever comes later is told, and so is who
-/// watches.
+/// A panic of the committer's thread ends the journal: later callers and watchers get the error.
 #[test]
 fn a_panic_of_the_committer_is_told() {
     let journal = Journal::open_on(Arc::new(SimulatedDisk::new(1)), config(1 << 20)).unwrap();

@@ -1,4 +1,4 @@
-//! What must be stored: records in a map, changed one after the other, and nothing clever.
+//! The expected records: a map that batches change one after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,10 +7,10 @@ use bytes::Bytes;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::store::{Batch, Key, Store, StoreError};
 
-/// All spaces that a test uses.
+/// All spaces that the tests use.
 pub const SPACES: [u64; 6] = [0, 1, 2, 3, 250, u64::MAX];
 
-/// One record of a batch, as it was asked for.
+/// One record of a batch, as requested.
 #[derive(Clone)]
 pub enum Op {
     Put { key: Key, value: Vec<u8> },
@@ -105,7 +105,7 @@ impl State {
         Ok(Self { records })
     }
 
-    /// How many records differ from those of another state, and the first of them.
+    /// Number of records that differ from another state, and the first difference.
     pub fn difference(&self, found: &Self) -> Option<(usize, String)> {
         let keys: BTreeSet<&Key> = self.records.keys().chain(found.records.keys()).collect();
         let differing: Vec<&Key> = keys

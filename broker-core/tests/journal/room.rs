@@ -1,4 +1,5 @@
-//! A full disk: sends are refused, what makes room goes on, and sends come back (QUO-05, DESIGN D12).
+//! A full disk: sends are refused, operations that make room succeed, and sends work again (QUO-05,
+//! DESIGN D12).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,11 +12,11 @@ use crate::book::Book;
 use crate::oracle::{Op, SPACES, State};
 
 const SEGMENT_BYTES: u64 = 16 << 10;
-/// What the disk has, and what of it sends must leave.
+/// Size of the disk, and the part that sends must leave free.
 const QUOTA_SEGMENTS: u64 = 40;
 const FLOOR_SEGMENTS: u64 = 8;
 const MESSAGE_BYTES: usize = 3_000;
-/// What a message is reserved with: key, value and what the journal adds.
+/// Reservation of a message in bytes: key, value and overhead of the journal.
 const RESERVED_BYTES: u64 = 3_300;
 const TURNS_MAX: u32 = 5_000;
 
@@ -70,7 +71,7 @@ impl Full {
         })
     }
 
-    /// Sends until there is no room; returns how many.
+    /// Sends until there is no room. Returns the number of messages.
     fn fill(&mut self) -> u64 {
         let first = self.next;
         while self.reserve() == Reserved::Granted {
@@ -123,7 +124,7 @@ impl Full {
     }
 }
 
-/// QUO-05: a full disk refuses sends, and says so.
+/// QUO-05: a full disk refuses sends and reports it.
 #[test]
 fn a_full_disk_refuses_sends() {
     let mut full = Full::new();
@@ -133,7 +134,7 @@ fn a_full_disk_refuses_sends() {
     assert!(free >= (FLOOR_SEGMENTS - 2) * SEGMENT_BYTES, "sends have used up the floor: {free}");
 }
 
-/// QUO-05: on a full disk everything can be completed, and then sends come back, again and again.
+/// QUO-05: on a full disk everything can be completed, and then sends work again, repeatedly.
 #[test]
 fn a_full_disk_lets_room_be_made() {
     let mut full = Full::new();
@@ -151,8 +152,9 @@ fn a_full_disk_lets_room_be_made() {
     }
 }
 
-/// QUO-05: the smallest disk, which has the floor and three segments, takes messages again after all of them were
-/// completed, in the same process and after a restart, again and again; one message that stays is no obstacle.
+/// QUO-05: the smallest disk, with the floor and three segments, accepts messages again after all
+/// were completed, in the same process and after a restart, repeatedly. One remaining message does
+/// not prevent that.
 #[test]
 fn the_smallest_disk_has_room_again_after_a_purge() {
     for restarts in [false, true] {
@@ -176,7 +178,7 @@ fn the_smallest_disk_has_room_again_after_a_purge() {
     }
 }
 
-/// QUO-05: one in, one out at the floor works without end.
+/// QUO-05: alternating sends and completions at the floor work without end.
 #[test]
 fn a_disk_that_stays_full_goes_on() {
     let mut full = Full::new();
@@ -190,7 +192,7 @@ fn a_disk_that_stays_full_goes_on() {
     assert!(sent > 1_000, "of 1500 places that became free only {sent} were of use");
 }
 
-/// QUO-05: settlements alone, such as abandoning again and again, never use up the disk.
+/// QUO-05: settlements, such as repeated abandons, never use up the disk.
 #[test]
 fn settlements_never_use_up_a_full_disk() {
     let mut full = Full::new();
@@ -205,12 +207,12 @@ fn settlements_never_use_up_a_full_disk() {
     full.must_be_well();
 }
 
-/// A full disk can be opened, as often as the process ends, and work goes on.
+/// A full disk can be opened any number of times, and work continues.
 #[test]
 fn a_full_disk_can_be_opened_again_and_again() {
     let mut full = Full::new();
     full.fill();
-    // Processes that end at once; the head of a segment is all that each leaves (a quarter of one
+    // Processes that end immediately: each leaves only the head of a segment (a quarter of one
     // here).
     for _ in 0..8 {
         full.restart();
@@ -219,7 +221,7 @@ fn a_full_disk_can_be_opened_again_and_again() {
     for _ in 0..8 {
         full.restart();
         full.turn();
-        // What the end of the process has freed, such as a spare, may be used, but not again and again.
+        // Space that the end of a process freed, such as a spare, may be used, but not repeatedly.
         sent += full.fill();
     }
     assert!(sent < 8, "{sent} messages on a full disk");
@@ -234,8 +236,8 @@ fn a_full_disk_can_be_opened_again_and_again() {
     assert!(full.fill() > 20, "sends come back");
 }
 
-/// Reservations are kept: what was granted can be written, though another has filled the disk up to
-/// what the journal has set aside.
+/// Reservations are kept: a granted batch can be written, even if other programs have filled the
+/// disk up to the journal's own reserve.
 #[test]
 fn a_disk_that_others_fill_fails_cleanly() {
     let mut full = Full::new();
@@ -248,7 +250,7 @@ fn a_disk_that_others_fill_fails_cleanly() {
         full.book.submit(&*full.journal, 0, &[], (vec![op], true));
         full.turn();
     }
-    // Now nothing is left: the next segment cannot be made.
+    // Now nothing is left: the next segment cannot be created.
     full.disk.set_quota(Some(full.disk.allocated_bytes()));
     for _ in 0..100 {
         let content = vec![2; MESSAGE_BYTES].into();
@@ -260,7 +262,7 @@ fn a_disk_that_others_fill_fails_cleanly() {
     assert!(full.book.is_all_answered());
     assert!(matches!(full.book.failure(), Some(StoreError::Failed(_))), "it ends");
     assert_eq!(full.reserve(), Reserved::Full, "and says that the disk is full");
-    // Somebody makes room, and the next process finds everything.
+    // Space is freed, and the next process finds everything.
     full.disk.set_quota(Some(QUOTA_SEGMENTS * SEGMENT_BYTES));
     full.restart();
 }

@@ -1,5 +1,5 @@
-//! A byte that is wrong, a file that is cut, gone or another: what is read is exactly what was stored,
-//! or an error that names file and offset; never silently less or more (DESIGN D12).
+//! A wrong byte, or a cut, missing or replaced file: reads return exactly the stored data, or an
+//! error that names file and offset, never silently less or more (DESIGN D12).
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,11 @@ use crate::oracle::{Op, SPACES, State, load};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A part and a little more.
+/// Slightly more than a part.
 const LARGE_BYTES: usize = (256 << 10) + 100;
-/// Of a large file only every so many bytes are turned around, unless all are asked for.
+/// In a large file only every `STRIDE`-th byte is flipped, unless all are requested.
 const STRIDE: usize = 61;
-/// Every so many bytes the journal also works on with the damage.
+/// For every `WORK_STRIDE`-th byte the journal also continues to work with the damage.
 const WORK_STRIDE: usize = 37;
 
 fn config() -> JournalConfig {
@@ -83,15 +83,15 @@ fn closed_journal(with_large: bool) -> (Files, State) {
     journal_that(End::Closed, with_large)
 }
 
-/// How the journal ended that is damaged.
+/// Ending of the journal that is damaged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Closed,
-    /// It was quiet for a second, and killed: the log alone says what was durable.
+    /// Idle for a second, then killed: only the log shows which data is durable.
     Marked,
 }
 
-/// A small journal with everything: segments, side files, records that have moved, and on request a
+/// A small journal with every feature: segments, side files, moved records, and optionally a
 /// content in parts.
 fn journal_that(ends: End, with_large: bool) -> (Files, State) {
     let (mut disk, mut journal) = open(&Files::new()).unwrap();
@@ -109,7 +109,7 @@ fn journal_that(ends: End, with_large: bool) -> (Files, State) {
             work(&journal, &mut book, &mut random, 20);
         }
         turn(&journal, &mut book, 60);
-        // The newest segment has something that was acknowledged.
+        // The newest segment contains an acknowledged batch.
         work(&journal, &mut book, &mut random, 5);
         assert!(book.is_all_answered() && book.failure().is_none());
         state = book.completed();
@@ -136,16 +136,16 @@ fn must_name_the_place(error: &StoreError, files: &Files) {
     );
 }
 
-/// What came of it.
+/// Result of a damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Exact,
     Refused,
-    /// Something could not be read, everything else was exact.
+    /// Some data could not be read, everything else was exact.
     Partial,
 }
 
-/// Opens, scans everything, reads every content; then lets the journal work on, and looks again.
+/// Opens, scans everything, and reads every content. Then lets the journal work, and reads again.
 fn judge(files: &Files, expected: &State, works_on: bool) -> Verdict {
     let (disk, journal) = match open(files) {
         Ok(opened) => opened,
@@ -176,7 +176,7 @@ fn judge(files: &Files, expected: &State, works_on: bool) -> Verdict {
     verdict
 }
 
-/// Everything that can be read is what it must be.
+/// Asserts that all readable data is correct.
 fn compare(journal: &Journal, expected: &State, files: &Files) -> Verdict {
     let mut verdict = Verdict::Exact;
     for space in SPACES {
@@ -224,7 +224,7 @@ struct Damage {
     works_on: bool,
 }
 
-/// Judges all damages on all cores; returns how many were exact, refused, and partly read.
+/// Judges all damages on all cores. Returns the numbers of exact, refused and partial results.
 fn judge_all(
     expected: &State,
     count: usize,
@@ -276,7 +276,7 @@ fn flip_everywhere(files: &Files, expected: &State, stride_of: impl Fn(&str) -> 
     assert!(verdicts[Verdict::Refused as usize] > 0, "no damage was noticed");
 }
 
-/// The journal that is damaged has everything that a journal can have.
+/// The damaged journal has every feature of a journal.
 #[test]
 fn the_journal_that_rots_is_a_rich_one() {
     for with_large in [false, true] {
@@ -300,14 +300,14 @@ fn no_wrong_bit_goes_unnoticed() {
     flip_everywhere(&files, &state, |_| 1);
 }
 
-/// Any bit of any byte, though no closing tells where the log ends.
+/// Any bit of any byte, if no close marks the end of the log.
 #[test]
 fn no_wrong_bit_goes_unnoticed_after_a_kill() {
     let (files, state) = journal_that(End::Marked, false);
     flip_everywhere(&files, &state, |name| if name.starts_with("spare") { STRIDE } else { 1 });
 }
 
-/// Any bit of any byte, where contents lie in parts.
+/// Any bit of any byte, with contents in parts.
 #[test]
 fn no_wrong_bit_goes_unnoticed_in_large_contents() {
     let all = std::env::var("PEEKLOCK_JOURNAL_ROT").is_ok_and(|value| value == "all");
@@ -315,7 +315,7 @@ fn no_wrong_bit_goes_unnoticed_in_large_contents() {
     flip_everywhere(&files, &state, |_| if all { 1 } else { STRIDE });
 }
 
-/// Files that are cut at any sector, gone, empty, or full of something else.
+/// Files that are cut at any sector, missing, empty, or full of other data.
 #[test]
 fn no_wrong_file_goes_unnoticed() {
     for with_large in [false, true] {
@@ -363,7 +363,7 @@ fn no_wrong_file_goes_unnoticed() {
     }
 }
 
-/// Files that nobody of the journal made: they are no damage, and are left as they are.
+/// Files that the journal did not create are no damage, and are left unchanged.
 #[test]
 fn files_of_others_are_left_alone() {
     let (files, state) = closed_journal(false);
@@ -392,7 +392,7 @@ fn files_of_others_are_left_alone() {
     }
 }
 
-/// An older file in the place of a newer one, as a careless restoring leaves it.
+/// An older file in place of a newer one, as after a careless restore.
 #[test]
 fn no_older_file_goes_unnoticed() {
     let (disk, journal) = open(&Files::new()).unwrap();

@@ -1,5 +1,5 @@
-//! The journal with its own threads: committer, keeper and readers beside each other, and the power
-//! cut at any call. What happens when differs from run to run; what must hold does not.
+//! The journal with its own threads: committer, keeper and concurrent readers, and power cuts at
+//! any call. The order of events differs from run to run; the guarantees do not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::oracle::{SPACES, State, load};
 const ROUNDS: u64 = 120;
 const BATCHES: u64 = 150;
 const SHARDS: u16 = 3;
-/// How long everything that was submitted may take.
+/// Maximum time for everything submitted.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn open(disk: &SimulatedDisk) -> Result<Arc<Journal>, StoreError> {
@@ -31,7 +31,7 @@ fn open(disk: &SimulatedDisk) -> Result<Arc<Journal>, StoreError> {
     Journal::open_on(Arc::new(disk.clone()), config)
 }
 
-/// Waits until everything is answered.
+/// Waits until every batch is answered.
 fn wait(book: &mut Book) {
     let begun = Instant::now();
     loop {
@@ -53,7 +53,7 @@ fn work(journal: &Journal, book: &mut Book, random: &mut Random) {
         let spaces = [SPACES[shard], SPACES[shard + 3]];
         book.submit(journal, shard, &[], load_of.batch(random, &spaces));
         if random.one_in(12) {
-            // Nothing is on its way, so that it is known what a pin must find.
+            // Nothing is pending, so the result of a pin is known.
             wait(book);
             if book.failure().is_some() {
                 return;
@@ -81,7 +81,7 @@ fn work(journal: &Journal, book: &mut Book, random: &mut Random) {
     }
 }
 
-/// Nothing is lost and nothing comes back, whatever the threads do beside each other.
+/// No race of the threads loses a batch or brings a deleted record back.
 #[test]
 fn no_race_breaks_a_promise() {
     let mut random = Random::new(1);

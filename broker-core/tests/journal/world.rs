@@ -1,4 +1,4 @@
-//! A journal, a disk, and what happens to both, driven from one seed.
+//! A journal, a disk, and all events, driven by one seed.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::generator::Load;
 use crate::judge::{Ending, judge};
 use crate::oracle::{Op, SPACES, State, load};
 
-/// So many turns must be enough for all work that is to be done.
+/// Number of turns that must suffice for all pending work.
 const TURNS_MAX: u32 = 20_000;
-/// Contents that are held at a time.
+/// Maximum of contents held at the same time.
 const PINS_MAX: usize = 20;
 
-/// What happened in a run, to know that a seed has reached what it is for.
+/// Counts of events, to check that seeds reach every kind.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub batches: u64,
@@ -80,7 +80,7 @@ pub struct World {
     config: JournalConfig,
     load: Load,
     names: Names,
-    /// One in so many steps plans a failing call; none for 0.
+    /// One step of this many plans a failing call; none for 0.
     faults_one_in: u64,
     journal: Option<Arc<Journal>>,
     book: Book,
@@ -145,13 +145,13 @@ impl World {
         Arc::clone(self.journal.as_ref().expect("a journal is open"))
     }
 
-    /// Opens what is on the disk, again and again while crashes hit the opening, and judges it.
+    /// Opens the disk, again after each crash during the opening, and judges the contents.
     pub fn open(&mut self) {
         self.journal = None;
         self.pins.clear();
         loop {
             if self.random.one_in(4) {
-                // An opening makes a few calls or many.
+                // An opening makes few calls or many.
                 let bound = [5, 30, 200][self.random.index(3)];
                 self.disk.cut_power_at(self.random.between(1, bound));
             }
@@ -203,7 +203,7 @@ impl World {
         Ok(())
     }
 
-    /// One thing happens.
+    /// Runs one random event.
     pub fn step(&mut self) {
         if self.disk.is_cut() {
             self.end_cut_off();
@@ -253,13 +253,13 @@ impl World {
         self.book.take_answers();
     }
 
-    /// Whether a call to the disk has failed, so that the journal may have ended.
+    /// Whether a disk call has failed, so that the journal may have ended.
     fn has_failed(&self) -> bool {
         self.disk.failure_count() > 0
     }
 
-    /// Shards own the spaces with their number, by remainder. A batch may touch those of others too
-    /// while nothing else is under way there: nobody else gives it an order.
+    /// A shard owns the spaces whose number has it as remainder. A batch may also change spaces of
+    /// others while nothing is pending there, because no other order exists.
     fn submit(&mut self) {
         let journal = self.journal();
         let shards = self.book.owners.len();
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// Pins something, or reads what was pinned, which may be long gone.
+    /// Pins a content, or reads a pinned one, which may have been deleted.
     fn pin(&mut self) {
         let journal = self.journal();
         if self.pins.len() < PINS_MAX && self.random.one_in(2) {
@@ -316,7 +316,7 @@ impl World {
         }
     }
 
-    /// The store shows everything that is completed, and nothing else.
+    /// The store shows exactly the completed batches.
     fn check(&mut self) {
         let journal = self.journal();
         match State::read(&*journal) {
@@ -348,7 +348,7 @@ impl World {
         self.disk.fail(call, count, fault);
     }
 
-    /// The power was cut: what was submitted is answered, badly, and the next process begins.
+    /// After a power cut: submitted batches fail, and the next process starts.
     fn end_cut_off(&mut self) {
         let journal = self.journal();
         self.note(|| "the power was cut".to_owned());
@@ -361,7 +361,7 @@ impl World {
         self.open();
     }
 
-    /// A call has failed: everything else fails too, until a restart or a crash.
+    /// After a failed call everything else fails too, until a restart or a crash.
     fn end_failed(&mut self) {
         let journal = self.journal();
         self.note(|| "the journal has failed".to_owned());
@@ -427,7 +427,7 @@ impl World {
         self.open();
     }
 
-    /// Does everything that is left to do, and finds everything stored, now and after a closing.
+    /// Finishes all pending work, and finds everything stored, now and after a close.
     pub fn come_to_rest(&mut self) {
         if self.disk.is_cut() {
             self.end_cut_off();
@@ -487,7 +487,7 @@ impl World {
     fn turn_until_idle(&mut self, journal: &Journal) {
         self.note(|| "turn until idle".to_owned());
         for _ in 0..TURNS_MAX {
-            // What the keeper asks for is there for the committer.
+            // Requests of the keeper are available to the committer.
             let kept = journal.turn_keeper();
             let committed = journal.turn_committer();
             self.book.take_answers();

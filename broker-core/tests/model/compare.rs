@@ -1,4 +1,4 @@
-//! Runs the oracle and the machine side by side and tells the first difference.
+//! Runs the oracle and the machine side by side and reports the first difference.
 
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::description::EntityStatus;
@@ -12,24 +12,25 @@ use crate::oracle::{LastUse, Message, Oracle, State, place};
 use crate::subject::{SUB_QUEUES, Subject};
 use crate::telling::{brief, caught, tell_steps};
 
-/// After this time at the latest an idle entity is deleted (TMP-07).
+/// Time by which an idle entity must be deleted (TMP-07).
 const IDLE_SLACK: TimeSpan = TimeSpan::from_minutes(1);
-/// The last use is durable to within this time (TMP-08).
+/// Maximum error of the durable last use (TMP-08).
 const USE_LOSS: TimeSpan = TimeSpan::from_minutes(1);
 
-/// What is run: both sides, and what was done so far.
+/// Both sides of a run, and the steps executed.
 struct Pair {
     oracle: Oracle,
     subject: Subject,
-    /// Judges each change by itself.
+    /// Judges each change separately.
     book: Book,
     /// No deletion for idleness before this instant (TMP-08).
     spared_until: Timestamp,
-    /// Idle or crashed for good; nothing more is asked.
+    /// The entity is idle or has crashed permanently, so nothing more is requested.
     is_over: bool,
 }
 
-/// Runs one sequence of steps, generated as it goes. A difference is shortened and told in full.
+/// Runs one sequence of steps, generated on the way. A difference is shortened and reported with
+/// its steps.
 pub fn run(seed: u64, step_count: usize) -> Result<Oracle, String> {
     let mut generator = Generator::new(seed);
     let profile = generator.profile().clone();
@@ -105,7 +106,7 @@ impl Pair {
         }
     }
 
-    /// The requests without those of which a difference is none by the spec.
+    /// The requests without those whose results the specification leaves open.
     fn without_open(&self, requests: &[Request]) -> Vec<Request> {
         let mut others: Vec<Request> = Vec::new();
         for request in requests {
@@ -121,7 +122,7 @@ impl Pair {
         self.subject.now = now;
     }
 
-    /// Wakes both sides at every deadline of the machine on the way.
+    /// Wakes both sides at every deadline of the machine until then.
     fn pass(&mut self, until: Timestamp, counts: impl Fn(Timestamp) -> bool) -> Result<(), String> {
         let mut wake_ups = 0;
         let mut last = Timestamp::NONE;
@@ -147,7 +148,7 @@ impl Pair {
         Ok(())
     }
 
-    /// One list on both sides, and everything that can be seen of it.
+    /// Runs one list on both sides, and compares all visible results.
     fn turn(&mut self, now: Timestamp, requests: &[Request]) -> Result<(), String> {
         let got = self.subject.turn(now, requests);
         self.oracle.verdict_bytes = std::mem::take(&mut self.subject.verdicts);
@@ -239,7 +240,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Compares messages and learns the tokens of their locks.
+    /// Compares messages and records the tokens of their locks.
     fn same_messages(&mut self, want: &[Seen], have: &[Seen]) -> bool {
         if want.len() != have.len() {
             return false;
@@ -275,7 +276,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What a restart would find is what the oracle has (LIF-04).
+    /// A restart would find the state of the oracle (LIF-04).
     fn compare_durable(&mut self) -> Result<(), String> {
         let (report, contents) = self.subject.durable();
         let want = self.oracle.report();
@@ -317,7 +318,7 @@ impl Pair {
         ))
     }
 
-    /// TMP-07, TMP-14, TMP-15: not too early; then the entity is gone.
+    /// TMP-07, TMP-14, TMP-15: the deletion is not too early. Then the entity is gone.
     fn judge_idleness(&mut self) -> Result<(), String> {
         let now = self.oracle.now;
         let earliest = self.oracle.idle_at.unwrap_or(Timestamp::NEVER).max(self.spared_until);
@@ -331,7 +332,7 @@ impl Pair {
         Ok(())
     }
 
-    /// TMP-07: not too late.
+    /// TMP-07: the deletion is not too late.
     fn judge_use(&self) -> Result<(), String> {
         let idle = self.oracle.description.auto_delete_on_idle;
         let LastUse { possible, idle_from, .. } = self.oracle.last_use;
@@ -365,7 +366,7 @@ impl Pair {
         self.turn(now, &[])
     }
 
-    /// At the end everything that can be received is received: nothing was forgotten.
+    /// At the end everything receivable is received, so nothing was forgotten.
     fn closing_step(&self, number: u64) -> Option<Step> {
         let mode = ReceiveMode::ReceiveAndDelete;
         let ask = |sub_queue, operation| {
@@ -390,7 +391,7 @@ impl Pair {
                 description.status = EntityStatus::Active;
                 ask(SubQueue::Main, Operation::Update { description, read_at: None })
             }
-            // Locks end, and what is Delayed by that comes again.
+            // Locks time out, and messages delayed by that become available.
             2 | 3 => Some(Step::Wait(TimeSpan::from_seconds(31))),
             4 => receive_deferred(SubQueue::Main, State::Deferred),
             5 => receive_deferred(SubQueue::DeadLetter, State::DlqDeferred),
@@ -451,8 +452,8 @@ impl Pair {
     }
 }
 
-/// Whether both show the same message; names of locks are each side's own, and what the broker says
-/// of a dead letter is judged by the words it must have (DLQ-16).
+/// Whether both show the same message. Names of locks are local to each side, and the broker's
+/// description of a dead letter must contain the required words (DLQ-16).
 fn same_message(want: &Seen, have: &Seen) -> bool {
     let mut want = want.clone();
     want.expires_at = want.expires_at.filter(|at| !at.is_never());
@@ -495,7 +496,7 @@ fn same_report(want: &Report, have: &Report) -> bool {
         && want.updated_at == have.updated_at
 }
 
-/// Whether a longer window revives an id that a shorter one forgot (DUP-04).
+/// Whether a longer window could revive an id that a shorter one forgot (DUP-04).
 fn is_left_open(oracle: &Oracle, earlier: &[Request], request: &Request) -> bool {
     let drafts = request.operation.drafts();
     if drafts.is_empty() {

@@ -1,5 +1,5 @@
-//! The machine over a slow store: appends complete late and in groups, or never, when the process
-//! dies first. There is no oracle here; the book of `ledger.rs` and a few invariants judge.
+//! The machine over a slow store: appends complete late and in groups, or never if the process
+//! crashes first. There is no oracle here; the book of `ledger.rs` and a few invariants judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,16 @@ struct Delayed {
     subject: Subject,
     release_on_detach: bool,
     release_on_connection_loss: bool,
-    /// What was applied, durable or not.
+    /// Applied changes, durable or not.
     live: Book,
-    /// What is durable.
+    /// Durable changes.
     durable: Book,
-    /// The stage of the last synced change of each message that is not durable (DESIGN D5).
+    /// Stage of the last synced change of each message that is not durable (DESIGN D5).
     in_flight: BTreeMap<u64, StageNumber>,
     locks: Vec<HeldLock>,
     links: Vec<LinkView>,
     waiting: BTreeSet<u64>,
-    /// When the commits come.
+    /// Determines when commits happen.
     random: Random,
     description: QueueDescription,
     updated_at: Timestamp,
@@ -36,7 +36,7 @@ struct Delayed {
     is_over: bool,
 }
 
-/// Runs one sequence of steps with appends that are late.
+/// Runs one sequence of steps with late appends.
 pub fn run(seed: u64, step_count: usize) -> Result<(), String> {
     let mut generator = Generator::new(seed);
     let profile = generator.profile().clone();
@@ -104,7 +104,7 @@ impl Delayed {
         let mut wake_ups = 0;
         while let Some(deadline) = self.subject.next_deadline().filter(|at| *at <= until) {
             if wake_ups == 50 {
-                // Something is due that waits for its commit.
+                // A due event waits for its commit.
                 break;
             }
             wake_ups += 1;
@@ -114,7 +114,7 @@ impl Delayed {
         Ok(())
     }
 
-    /// One list, then as many commits as chance has it.
+    /// Runs one list, then a random number of commits.
     fn list(&mut self, now: Timestamp, requests: &[Request]) -> Result<(), String> {
         self.locks.retain(|lock| lock.until > now);
         self.subject.apply_list(now, requests);
@@ -127,7 +127,7 @@ impl Delayed {
         while !self.subject.pending.is_empty() && self.random.percent(40) {
             self.commit()?;
         }
-        // A backlog of appends is bounded by its permits.
+        // Permits bound the backlog of appends.
         while self.subject.pending.len() > 6 {
             self.commit()?;
         }
@@ -147,7 +147,7 @@ impl Delayed {
         self.listen(&[])
     }
 
-    /// LIF-02: what a scan finds after any number of appends is what those appends say.
+    /// LIF-02: after any number of appends a scan finds exactly their state.
     fn check_durable(&self) -> Result<(), String> {
         let (report, found) = self.subject.durable();
         self.durable
@@ -161,7 +161,7 @@ impl Delayed {
         Ok(())
     }
 
-    /// Enters what was staged, then judges what was heard.
+    /// Enters the staged changes, then judges the outputs.
     fn listen(&mut self, requests: &[Request]) -> Result<(), String> {
         let before = self.in_flight.clone();
         for (stage, changes) in self.subject.take_staged() {
@@ -226,7 +226,7 @@ impl Delayed {
                     }
                 }
                 Reply::Peeked(all) => {
-                    // It may have changed behind the peek, in the same list.
+                    // The message may have changed after the peek, in the same list.
                     for seen in all {
                         judge_durability(seen, before)?;
                     }
@@ -255,7 +255,7 @@ impl Delayed {
         Ok(())
     }
 
-    /// What an answer tells of locks and links.
+    /// Records the locks and links of an answer.
     fn follow(&mut self, request: &Request, reply: &Reply) {
         match (&request.operation, reply) {
             (Operation::Settle { lock, .. }, Reply::Done) => {
@@ -283,7 +283,8 @@ impl Delayed {
         }
     }
 
-    /// LIF-03: never to two at a time. DESIGN D5: never before its last change is durable.
+    /// LIF-03: never to two receivers at the same time. DESIGN D5: never before its last change is
+    /// durable.
     fn judge_delivery(&mut self, seen: &Seen, holder: Option<u64>) -> Result<(), String> {
         if let Some(held) = self.locks.iter().find(|held| held.sequence == seen.sequence) {
             return Err(format!("delivered while locked (LIF-03)\n{seen:?}\n{held:?}"));
@@ -324,7 +325,7 @@ impl Delayed {
         Ok(())
     }
 
-    /// LIF-04: what was not stored never happened, everything else is as it was.
+    /// LIF-04: unstored changes have no effect, and everything else is unchanged.
     fn crash(&mut self, downtime: TimeSpan) -> Result<(), String> {
         let now = self.subject.now.plus(downtime);
         self.subject.crash(now);
@@ -344,7 +345,7 @@ impl Delayed {
 
     /// Once everything is durable, the store, the machine and the book agree.
     fn finish(&mut self) -> Result<(), String> {
-        // What is due by now has happened.
+        // Process all due events.
         self.list(self.subject.now, &[])?;
         while !self.subject.pending.is_empty() {
             self.commit()?;
@@ -408,7 +409,7 @@ fn judge_durability(seen: &Seen, in_flight: &BTreeMap<u64, StageNumber>) -> Resu
     }
 }
 
-/// The message that a synced change is about; it is offered to nobody until that is durable.
+/// The message of a synced change. It is not delivered until the change is durable.
 const fn synced(change: &Change) -> Option<u64> {
     match change {
         Change::Accepted { sequence, .. }
@@ -434,8 +435,8 @@ const fn synced(change: &Change) -> Option<u64> {
     }
 }
 
-/// Where a list goes on behind a drain that must be carried out first. The judge here sees deliveries
-/// at the end of a list, so that they are where it looks if the list is cut there.
+/// Index after a drain that must be carried out first. The judge sees deliveries only at the end of
+/// a list, so the list is cut there.
 fn first_behind_its_drain(requests: &[Request]) -> Option<usize> {
     requests.iter().enumerate().position(|(at, request)| {
         let Operation::Grant { receiver, .. } = request.operation else { return false };

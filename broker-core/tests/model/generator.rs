@@ -1,5 +1,5 @@
-//! Random sequences of steps, each from one number. What is asked is aimed at what there is: numbers
-//! that exist, locks that are held, instants at which something is due, and a few that are not.
+//! Random sequences of steps from a seed. Requests usually name existing things: existing numbers,
+//! held locks, instants at which something is due, and a few that do not exist.
 
 #[path = "generator/profile.rs"]
 mod profile;
@@ -18,7 +18,7 @@ use crate::operation::{
     Decision, Draft, Flaw, LockName, Operation, Part, Properties, Request, Step,
 };
 
-/// Splitmix64: small, well mixed, and the same everywhere.
+/// Splitmix64: small, well mixed, and the same on every platform.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -35,7 +35,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A number below `bound`, which must not be zero.
     pub const fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
@@ -54,14 +54,14 @@ impl Random {
     }
 }
 
-/// What the generator knows of the world it asks.
+/// Knowledge of the generator about the entity.
 #[derive(Clone, Debug)]
 pub struct View {
     pub now: Timestamp,
     pub description: QueueDescription,
-    /// Locks that are held.
+    /// Held locks.
     pub locks: Vec<(LockName, SubQueue)>,
-    /// How many locks were ever given.
+    /// Number of locks ever given.
     pub locks_given: u64,
     pub deferred: Vec<(u64, SubQueue)>,
     pub scheduled: Vec<u64>,
@@ -72,13 +72,13 @@ pub struct View {
     pub holders: Vec<(u64, SubQueue)>,
     /// Future instants at which something is due.
     pub instants: Vec<Timestamp>,
-    /// The version of the description.
+    /// Version of the description.
     pub updated_at: Timestamp,
-    /// Bytes that the quota still admits.
+    /// Bytes that the quota still allows.
     pub room_bytes: u64,
 }
 
-/// A link and what it was sent so far.
+/// A link and the messages sent to it.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkView {
     pub receiver: u64,
@@ -87,7 +87,7 @@ pub struct LinkView {
     pub sent_bytes: u64,
 }
 
-/// Enough bytes for a link never to run out of them.
+/// More bytes than a link ever needs.
 pub const ROOMY: u64 = 1 << 40;
 
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub struct Generator {
     next_ticket: u64,
     next_receiver: u64,
     next_marker: u64,
-    /// What was issued in transactions that are neither committed nor rolled back.
+    /// Issued parts of transactions that are neither committed nor rolled back.
     open: Vec<Vec<Part>>,
 }
 
@@ -151,7 +151,7 @@ impl Generator {
         )
     }
 
-    /// Exactly to an instant at which something is due, or one tick beside it.
+    /// Time to an instant at which something is due, or one tick off.
     fn aimed(&mut self, view: &View) -> TimeSpan {
         let mut instants = view.instants.clone();
         instants.sort_unstable();
@@ -180,7 +180,8 @@ impl Generator {
         Request { ticket, sub_queue, operation }
     }
 
-    /// Mostly the main queue, sometimes its dead-letter queue, rarely the other one.
+    /// Mostly the main queue, sometimes its dead-letter queue, rarely the transfer dead-letter
+    /// queue.
     fn sub_queue(&mut self) -> SubQueue {
         match self.random.below(100) {
             0..76 => SubQueue::Main,
@@ -256,7 +257,7 @@ impl Generator {
                 let credit = self.random.pick(&[0, 1, 1, 2, 3, 5, 8, 20]);
                 let drain = if self.random.percent(25) { Drain::Yes } else { Drain::No };
                 let room = self.random.pick(&[0, 1, 100, ROOMY, ROOMY, ROOMY, ROOMY, ROOMY]);
-                // Now and then less than it was sent already.
+                // Occasionally less than already sent.
                 let delivery_limit = match self.random.below(30) {
                     0 => link.sent.saturating_sub(1),
                     _ => link.sent + credit,
@@ -281,7 +282,7 @@ impl Generator {
                 ]);
                 (sub_queue, Operation::Detach { receiver, end })
             }
-            // Where there is nothing to ask for, what leads there is asked for mostly.
+            // If there is nothing to settle, usually draw the step that leads there.
             Kind::Settle if view.locks.is_empty() && self.random.percent(85) => {
                 self.operation(Kind::ReceiveNow, ticket, view)
             }
@@ -328,7 +329,7 @@ impl Generator {
         }
     }
 
-    /// The main queue, and rarely a sub-queue for what is refused there.
+    /// The main queue, and rarely a sub-queue, for operations that are refused there.
     fn target(&mut self) -> SubQueue {
         if self.random.percent(97) { SubQueue::Main } else { self.sub_queue() }
     }
@@ -363,7 +364,7 @@ impl Generator {
     fn lock(&mut self, view: &View) -> (LockName, SubQueue) {
         match self.random.pick_some(&view.locks) {
             Some(held) if self.random.percent(92) => held,
-            // One that is over, or one that never was.
+            // An expired lock, or one that never existed.
             _ => {
                 let past = self.random.below(view.locks_given + 1);
                 (LockName(self.random.pick(&[past, past, u64::MAX - past])), self.sub_queue())
@@ -371,7 +372,7 @@ impl Generator {
         }
     }
 
-    /// Mostly numbers that fit, now and then one that does not, or one twice.
+    /// Mostly suitable numbers, occasionally an unsuitable or repeated one.
     fn numbers(&mut self, fitting: &[u64], last: u64) -> Vec<u64> {
         let count = self.random.pick(&[0, 1, 1, 1, 1, 2, 2, 3]);
         let mut numbers = Vec::new();
@@ -397,7 +398,7 @@ impl Generator {
         }
     }
 
-    /// Mostly none, now and then one that is too long (RTY-02).
+    /// Mostly none, occasionally one that is too long (RTY-02).
     fn delay(&mut self) -> Option<TimeSpan> {
         if self.random.percent(55) {
             return None;
@@ -437,7 +438,7 @@ impl Generator {
             TimeSpan::from_ms(self.random.pick(&[1, 100, 1_000, 1_000, 3_000, 8_000, 45_000]))
         });
         let delay = self.random.pick(&[-1_000, 0, 1, 1_000, 2_000, 2_000, 5_000, 12_000]);
-        // The encoding has milliseconds.
+        // The encoding has a resolution of milliseconds.
         let scheduled_at =
             scheduled.then(|| Timestamp::from_unix_ms(view.now.unix_ms().saturating_add(delay)));
         let pretended_bytes = if self.random.percent(9) {
@@ -469,7 +470,7 @@ impl Generator {
             flaw,
         }
         .measured();
-        // Now and then the largest message, or one byte more (SND-22).
+        // Occasionally the largest message, or one byte more (SND-22).
         let largest = view.description.max_message_size_in_kilobytes << 10;
         if self.random.percent(2)
             && let Ok(largest) = u32::try_from(largest)
@@ -478,7 +479,7 @@ impl Generator {
             draft.pretended_bytes += largest - draft.size + self.random.pick(&[0, 1]);
             draft = draft.measured();
         }
-        // Now and then exactly what fits, or one byte more (SND-24).
+        // Occasionally exactly the remaining room, or one byte more (SND-24).
         if self.random.percent(4)
             && let Ok(room) = u32::try_from(view.room_bytes)
             && room >= draft.size
@@ -528,7 +529,7 @@ impl Generator {
     }
 }
 
-/// A receiver ends once.
+/// A receiver ends only once.
 fn ends_twice(earlier: &[Request], request: &Request) -> bool {
     let Operation::Detach { receiver, .. } = request.operation else { return false };
     earlier.iter().any(

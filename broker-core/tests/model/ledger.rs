@@ -1,5 +1,5 @@
-//! What must hold without any oracle, whatever the order of appends: a book kept from the changes
-//! alone, which knows each message's state, and what the store must have after each append.
+//! Invariants without an oracle, for any order of appends: a book built only from changes, which
+//! knows each message's state, and the contents of the store after each append.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::operation::{LockName, Seen};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub marker: u64,
-    /// Active while it is Delayed, too.
+    /// Also active while it is delayed.
     pub state: MessageState,
     pub delayed_until: Option<Timestamp>,
     pub sub_queue: SubQueue,
@@ -23,7 +23,7 @@ pub struct Entry {
     pub enqueued_at: Timestamp,
 }
 
-/// The state of an entity as its changes tell it.
+/// State of an entity according to its changes.
 #[derive(Clone, Default, Debug)]
 pub struct Book {
     pub entries: BTreeMap<u64, Entry>,
@@ -32,7 +32,7 @@ pub struct Book {
     pub gone: u64,
 }
 
-/// A lock that a receiver was given.
+/// A lock of a receiver.
 #[derive(Clone, Debug)]
 pub struct HeldLock {
     pub name: LockName,
@@ -43,12 +43,12 @@ pub struct HeldLock {
 }
 
 impl Entry {
-    /// Whether nobody may get it at that instant, because it is Delayed (RTY-13).
+    /// Whether it is delayed at that instant and so cannot be delivered (RTY-13).
     pub fn is_delayed(&self, now: Timestamp) -> bool {
         self.delayed_until.is_some_and(|until| until > now)
     }
 
-    /// What is seen of it at that instant: what its delay has come to, no append says (RTY-06).
+    /// Visible state at that instant: the end of a delay has no append (RTY-06).
     fn as_of(&self, now: Timestamp) -> Self {
         match self.is_delayed(now) {
             true => Self { state: MessageState::Delayed, ..self.clone() },
@@ -58,7 +58,7 @@ impl Entry {
 }
 
 impl Book {
-    /// Enters a change; one that the table of file 23 does not have is told (LIF-01).
+    /// Enters a change. A change that the table of file 23 does not allow is an error (LIF-01).
     pub fn enter(&mut self, change: &Change) -> Result<(), String> {
         match change {
             Change::Accepted { sequence, slot, content, .. } => {
@@ -113,8 +113,8 @@ impl Book {
             Change::Counted { sequence, delivery_count, delayed_until }
             | Change::Abandoned { sequence, delivery_count, delayed_until, .. } => {
                 let entry = self.entry(sequence.0)?;
-                // Nobody fails to handle what is deferred and then waits for it (RTY-08).
-                // In a dead-letter queue nothing is counted (SET-38).
+                // A failure of a deferred message causes no delay (RTY-08). A dead-letter queue
+                // counts nothing (SET-38).
                 let counted = entry.count + u32::from(entry.sub_queue == SubQueue::Main);
                 let is_right = entry.state != MessageState::Scheduled
                     && counted == *delivery_count
@@ -149,7 +149,7 @@ impl Book {
                         DeadLetterCause::Application => {
                             entry.state != MessageState::Scheduled && *delivery_count == entry.count
                         }
-                        // Copies of a topic are born there.
+                        // Copies of a topic are created there.
                         DeadLetterCause::Rule
                         | DeadLetterCause::HeaderSize
                         | DeadLetterCause::NoSession
@@ -183,7 +183,7 @@ impl Book {
         Ok(())
     }
 
-    /// MSG-12, MSG-13: each number is the one after the last.
+    /// MSG-12, MSG-13: each number follows the last one.
     fn take_number(&mut self, sequence: u64) -> Result<(), String> {
         if sequence != self.last_sequence + 1 {
             return Err(format!("number {sequence} follows {} (MSG-13)", self.last_sequence));
@@ -219,7 +219,8 @@ impl Book {
         counts
     }
 
-    /// Whether the messages found are those in the book, each in one state of one sub-queue (LIF-02).
+    /// Whether the found messages are those in the book, each in one state of one sub-queue
+    /// (LIF-02).
     pub fn check(
         &self,
         now: Timestamp,

@@ -1,5 +1,5 @@
-//! The words of the model test: what is asked, and what can be seen of the answer. Plain values that
-//! the oracle, the machine's driver and the generator share.
+//! Types of the model test: requests, and the visible parts of answers. The oracle, the machine's
+//! driver and the generator share these plain values.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use peeklock_core::message::{Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-/// One thing that happens in a sequence.
+/// One event of a sequence.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Time passes; whatever is due on the way happens at its instant.
+    /// Time passes; due events happen at their instants.
     Wait(TimeSpan),
-    /// Time passes as above, but what is due at its very end meets the requests in one list.
+    /// Time passes as above, but events due at its end meet the requests in one list.
     List(TimeSpan, Vec<Request>),
-    /// Time passes without any wake-up, and everything that was due meets the requests in one list.
+    /// Time passes without a wake-up, and all due events meet the requests in one list.
     Late(TimeSpan, Vec<Request>),
-    /// The store is under its floor of free space, or no longer (QUO-05).
+    /// The store is below its floor of free space, or no longer (QUO-05).
     Full(bool),
-    /// The process dies and comes back after this time (LIF-04).
+    /// The process crashes and restarts after this time (LIF-04).
     Crash(TimeSpan),
 }
 
-/// One command with its address.
+/// A command with its address.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub ticket: u64,
@@ -33,11 +33,11 @@ pub struct Request {
     pub operation: Operation,
 }
 
-/// Names a lock by its place in the order in which locks were given.
+/// Identifies a lock by its position in the order of grants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LockName(pub u64);
 
-/// A command in the words of the oracle.
+/// A command in the terms of the oracle.
 #[derive(Clone, Debug)]
 pub enum Operation {
     Send(Draft),
@@ -64,7 +64,7 @@ pub enum Operation {
     },
     Grant {
         receiver: u64,
-        /// In all since the attach.
+        /// Total since the attach.
         delivery_limit: u64,
         byte_limit: u64,
         drain: Drain,
@@ -110,11 +110,11 @@ pub struct Part {
     pub operation: Operation,
 }
 
-/// What a receiver decides.
+/// A settlement by a receiver.
 #[derive(Clone, Debug)]
 pub enum Decision {
     Complete,
-    /// With its delay, if it names one.
+    /// With its delay, if any.
     Abandon(Option<Properties>, Option<TimeSpan>),
     Defer(Option<Properties>),
     DeadLetter(Option<Properties>),
@@ -132,27 +132,27 @@ pub struct Properties {
 /// A message before it is sent.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// Stands in its body, so that every message is told from every other.
+    /// Unique number in its body.
     pub marker: u64,
     pub id: Option<u8>,
     pub time_to_live: Option<TimeSpan>,
     pub scheduled_at: Option<Timestamp>,
-    /// Padding that is pretended, not stored, so that quotas are reached with few bytes.
+    /// Padding that is counted but not stored, so that quotas are reached with few bytes.
     pub pretended_bytes: u32,
-    /// Header that is pretended in the same way.
+    /// Header bytes that are counted but not stored.
     pub pretended_header_bytes: u32,
-    /// Size by the encoding and what is pretended.
+    /// Encoded size plus the padding.
     pub size: u32,
     pub header_size: u32,
     pub flaw: Option<Flaw>,
 }
 
-/// What the edge found wrong with a message.
+/// A fault that the edge detects in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
-    /// A size limit that the edge knows (SND-23).
+    /// It exceeds a size limit of the edge (SND-23).
     Size,
-    /// An invalid property.
+    /// It has an invalid property.
     Property(Condition),
 }
 
@@ -169,7 +169,8 @@ pub enum Reply {
     Deleted(u64),
     Described(Box<Report>),
     Committed(Vec<Self>),
-    /// Refused with one of these conditions; the machine gives one, the oracle all that are right.
+    /// Refused with one of these conditions; the machine returns one, the oracle all that are
+    /// right.
     Refused(Vec<Condition>),
 }
 
@@ -184,14 +185,14 @@ pub struct Seen {
     pub time_to_live: Option<TimeSpan>,
     /// The stored count (SET-29).
     pub delivery_count: u32,
-    /// The count that is shown (SET-30).
+    /// The shown count (SET-30).
     pub shown_count: u32,
     pub state: MessageState,
     pub delayed_until: Option<Timestamp>,
     pub sub_queue: SubQueue,
     pub lock: Option<SeenLock>,
     pub size: u32,
-    /// What settlements and the broker have set, the last of each key.
+    /// Properties set by settlements and the broker, the last value of each key.
     pub set: BTreeMap<String, String>,
 }
 
@@ -213,19 +214,19 @@ pub struct Report {
     pub accessed_at: Timestamp,
 }
 
-/// Everything that came out of one turn, of the oracle or of the machine.
+/// All outputs of one turn of the oracle or the machine.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Turn {
     pub replies: BTreeMap<u64, Reply>,
     pub deliveries: BTreeMap<u64, Vec<Seen>>,
     /// Links that the entity closed.
     pub detached: BTreeMap<u64, Vec<Condition>>,
-    /// The entity has asked to be deleted (TMP-07).
+    /// The entity has requested its deletion (TMP-07).
     pub idle_elapsed: bool,
 }
 
 impl Operation {
-    /// The messages that it sends, those of a transaction too.
+    /// The messages that it sends, including those of a transaction.
     pub fn drafts(&self) -> Vec<&Draft> {
         match self {
             Self::Send(draft) => vec![draft],
@@ -248,7 +249,7 @@ impl Draft {
         message
     }
 
-    /// Takes the sizes from the encoding, and adds what is pretended.
+    /// Computes the sizes from the encoding, plus the padding.
     pub fn measured(mut self) -> Self {
         let content = self.message().encode();
         self.size = content.size() + self.pretended_bytes + self.pretended_header_bytes;

@@ -1,9 +1,9 @@
-//! A queue as the specification tells it, and nothing more: every message ever sent in one list, an
-//! explicit state each, linear scans everywhere. Written from file 23 and the files it names, not
-//! from the machine. Each rule carries its id; [`Oracle::reached`] counts which of them were met.
+//! A queue by the specification alone: every message ever sent in one list, an explicit state each,
+//! linear scans everywhere. Written from file 23 and the files that it names, not from the machine.
+//! Each rule has its id, and [`Oracle::reached`] counts how often it applied.
 //!
-//! Absent on purpose: sessions and forwarding, and with it the states of the transfer dead-letter
-//! queue, into which nothing comes without it.
+//! Not covered: sessions and forwarding, and therefore the states of the transfer dead-letter
+//! queue, which is empty without it.
 
 #[path = "oracle/look.rs"]
 mod look;
@@ -48,7 +48,8 @@ pub enum State {
     Gone,
 }
 
-/// Why the broker dead-lettered a message, with what its description must say (DLQ-16).
+/// Reason for which the broker dead-lettered a message, with the required content of its
+/// description (DLQ-16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Expired,
@@ -67,7 +68,7 @@ pub struct Message {
     pub marker: u64,
     pub sequence: u64,
     pub state: State,
-    /// While scheduled, when it will be.
+    /// For a scheduled message, the instant for which it is scheduled.
     pub enqueued_at: Timestamp,
     /// Its own time to live, lowered to the default (EXP-05).
     pub time_to_live: Option<TimeSpan>,
@@ -78,10 +79,10 @@ pub struct Message {
     pub size: u32,
     pub header_size: u32,
     pub set: BTreeMap<String, String>,
-    /// How often properties were set on it, by whomever (SET-41).
+    /// Number of times that properties were set on it (SET-41).
     pub set_count: usize,
     pub lock: Option<Lock>,
-    /// Of one that is Delayed, until when.
+    /// End of its delay, if it is delayed.
     pub delayed_until: Option<Timestamp>,
     /// Its last change is not yet durable (DESIGN D5).
     pub in_flight: bool,
@@ -92,7 +93,7 @@ pub struct Link {
     pub receiver: u64,
     pub sub_queue: SubQueue,
     pub mode: ReceiveMode,
-    /// What it was sent in all since the attach.
+    /// Total sent to the link since the attach.
     pub sent: u64,
     pub sent_bytes: u64,
     pub delivery_limit: u64,
@@ -107,7 +108,7 @@ impl Link {
         self.delivery_limit.saturating_sub(self.sent)
     }
 
-    /// RCV-17: a link whose connection cannot take more is skipped.
+    /// RCV-17: a link whose connection accepts no more is skipped.
     const fn can_take(&self) -> bool {
         self.credit() > 0 && self.sent_bytes < self.byte_limit
     }
@@ -120,7 +121,7 @@ pub struct Waiting {
     mode: ReceiveMode,
     count_max: u32,
     bytes_max: u64,
-    /// None never waits (RCV-10).
+    /// `None` means without waiting (RCV-10).
     deadline: Option<Timestamp>,
     pub holder: Option<u64>,
 }
@@ -139,14 +140,14 @@ struct Remembered {
     sequence: u64,
 }
 
-/// The instants between which the last use must lie.
+/// The range of instants that must contain the last use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastUse {
-    /// The last activity that the table of file 16 names.
+    /// The last activity in the table of file 16.
     pub certain: Timestamp,
-    /// The last moment that could be called one.
+    /// The last moment that could count as an activity.
     pub possible: Timestamp,
-    /// Idleness is counted from here or from later (TMP-14, TMP-15).
+    /// Idle time counts from here or later (TMP-14, TMP-15).
     pub idle_from: Timestamp,
 }
 
@@ -166,19 +167,19 @@ pub struct Oracle {
     limits: Limits,
     release_on_detach: bool,
     release_on_connection_loss: bool,
-    /// Demand in the order of its arrival (RCV-17).
+    /// Demand in the order of arrival (RCV-17).
     ring: Vec<Demand>,
     remembered: Vec<Remembered>,
-    /// Ids of which the spec does not say whether they are remembered.
+    /// Ids for which the specification leaves open whether they are remembered.
     pub open_ids: Vec<u8>,
     next_sequence: u64,
     created_at: Timestamp,
     pub updated_at: Timestamp,
     turn: Turn,
-    /// How many bytes the broker's own properties of dead-lettered messages have. Their text is not
-    /// fixed by the spec (DLQ-16), so the oracle is told before a turn.
+    /// Bytes of the broker's own properties of dead-lettered messages. The specification does not
+    /// fix their text (DLQ-16), so the oracle gets their size before a turn.
     pub verdict_bytes: BTreeMap<u64, u32>,
-    /// What it dead-lettered without having been told.
+    /// Messages that it dead-lettered without such a size.
     pub verdicts_missing: Vec<u64>,
 }
 
@@ -215,7 +216,7 @@ impl Oracle {
         }
     }
 
-    /// Lets time pass to `now`, carries the requests out, and matches demand before and after the
+    /// Lets time pass to `now`, carries out the requests, and matches demand before and after the
     /// changes have become durable.
     pub fn turn(&mut self, now: Timestamp, requests: &[Request]) -> Turn {
         self.advance(now);
@@ -309,7 +310,7 @@ impl Oracle {
             .position(|message| message.sequence == sequence && message.state == state)
     }
 
-    /// DESIGN D5: a defer that is not durable has not been told to anybody yet.
+    /// DESIGN D5: no client knows of a defer that is not durable.
     fn find_deferred(&self, sub_queue: SubQueue, sequence: u64) -> Option<usize> {
         let index = match sub_queue {
             SubQueue::Main => self.find(sequence, State::Deferred),
@@ -327,7 +328,7 @@ impl Oracle {
         message.in_flight = true;
     }
 
-    /// LIF-04, SET-27: locks and demand are gone, everything durable is as it was.
+    /// LIF-04, SET-27: locks and demand are lost, and everything durable is unchanged.
     pub fn crash(&mut self) {
         for index in 0..self.messages.len() {
             if self.messages[index].lock.is_some() {
@@ -356,7 +357,7 @@ fn check_count(count_max: u32) -> Result<(), Conditions> {
     Ok(())
 }
 
-/// The sub-queue in which messages of a state are.
+/// The sub-queue of messages in a state.
 pub const fn place(state: State) -> SubQueue {
     match state {
         State::Scheduled

@@ -1,6 +1,6 @@
-//! Drives the real machine as its owner does, with a store in memory: lets time pass, applies a list
-//! of commands, matches demand, stores the records, tells the machine that they are durable. What
-//! comes out is put into the words of the oracle; what breaks a rule that needs no oracle is told.
+//! Drives the real machine like its owner, with a store in memory: lets time pass, applies a list
+//! of commands, matches demand, stores the records, and reports them durable. Outputs are converted
+//! to the types of the oracle; violations of rules that need no oracle are reported.
 
 #[path = "subject/words.rs"]
 mod words;
@@ -29,21 +29,21 @@ use crate::generator::{Profile, Random};
 use crate::operation::{LockName, Report, Request, Seen, Turn};
 
 const DUPLICATE_KEY: [u8; 16] = *b"model test key 1";
-/// The ticket of questions that the test itself asks.
+/// Ticket of requests of the test itself.
 const OWN_TICKET: u64 = u64::MAX;
 
 const ENTITY: EntityId = EntityId(7);
 pub const SUB_QUEUES: [SubQueue; 3] =
     [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter];
 
-/// What the store has of a message.
+/// Stored data of a message.
 struct Read {
     marker: u64,
     set: BTreeMap<String, String>,
     bytes: u32,
 }
 
-/// What was heard from the machine, before contents are read.
+/// An output of the machine, before contents are read.
 enum Heard {
     Answer(u64, Result<MachineOutcome, Rejection>),
     Delivery(u64, MessageFacts),
@@ -66,14 +66,14 @@ pub struct Subject {
     pub full: bool,
     /// Tokens by the names that the oracle gave them.
     pub tokens: BTreeMap<LockName, LockToken>,
-    /// How much the broker's own properties added, by message (DLQ-14).
+    /// Bytes that the broker's own properties added, by message (DLQ-14).
     pub verdicts: BTreeMap<u64, u32>,
     /// Stages that wait for their commit; empty after every turn, unless commits are delayed.
     pub pending: Vec<Pending>,
     config: QueueConfig,
     /// Bytes that are counted and not stored, by marker.
     pretended: BTreeMap<u64, u32>,
-    /// What was sent, by marker.
+    /// Sent messages, by marker.
     sent: BTreeMap<u64, Message>,
     contents: BTreeMap<(u64, u16), Read>,
     store: MemoryStore,
@@ -82,14 +82,14 @@ pub struct Subject {
     stage: StageNumber,
     pub stored_bytes: u64,
     random: Random,
-    /// What is being gathered for the next stage.
+    /// Data of the next stage.
     changes: Vec<Change>,
     bytes_freed: u64,
     durability: Option<Durability>,
     heard: Vec<Heard>,
     /// Empty receives that do not wait for a commit.
     open_and_empty: Vec<u64>,
-    /// Every change since the last time it was asked, for the book.
+    /// Every change since the last call, for the book.
     staged: Vec<(StageNumber, Vec<Change>)>,
     locks_seen: Vec<LockToken>,
 }
@@ -152,7 +152,7 @@ impl Subject {
         self.machine.next_deadline()
     }
 
-    /// Whatever the step gives out is gathered for the stage that is open.
+    /// Runs one step and adds its outputs to the open stage.
     fn step<T>(&mut self, run: impl FnOnce(&mut Queue, &mut Ctx<'_>, &mut Step) -> T) -> T {
         let mut step = Step::default();
         let random = &mut self.random;
@@ -207,7 +207,7 @@ impl Subject {
         }
     }
 
-    /// Time passes, a list of commands is applied, demand is matched. What changed is staged.
+    /// Time passes, a list of commands is applied, and demand is matched. Changes are staged.
     pub fn apply_list(&mut self, now: Timestamp, requests: &[Request]) {
         assert!(now >= self.now, "time goes backwards");
         self.now = now;
@@ -267,7 +267,7 @@ impl Subject {
         self.step(|machine, ctx, step| machine.serve(ctx, step));
     }
 
-    /// Puts what was gathered into a stage of its own.
+    /// Moves the gathered data into a stage of its own.
     fn stage(&mut self) {
         self.read_contents();
         let mut batch = Batch::default();
@@ -301,7 +301,7 @@ impl Subject {
         self.stage = StageNumber(self.stage.0 + 1);
     }
 
-    /// Makes the oldest stage durable, then matches demand again, in a stage of its own.
+    /// Makes the oldest stage durable, then matches demand again in a new stage.
     pub fn commit_one(&mut self) -> Pending {
         let mut pending = self.pending.remove(0);
         let batch = std::mem::take(&mut pending.batch);
@@ -318,7 +318,7 @@ impl Subject {
         pending
     }
 
-    /// One turn with all that follows from it made durable.
+    /// Runs one turn and makes all its consequences durable.
     pub fn turn(&mut self, now: Timestamp, requests: &[Request]) -> Turn {
         self.apply_list(now, requests);
         while !self.pending.is_empty() {
@@ -327,12 +327,12 @@ impl Subject {
         self.take_heard()
     }
 
-    /// What was staged since the last time.
+    /// Changes staged since the last call.
     pub fn take_staged(&mut self) -> Vec<(StageNumber, Vec<Change>)> {
         std::mem::take(&mut self.staged)
     }
 
-    /// A machine built from what is durable (LIF-04).
+    /// A machine built from the durable records (LIF-04).
     pub fn rebuilt(&self, now: Timestamp) -> Queue {
         let blank = QueueDescription::new("blank", &self.limits);
         let mut machine = Queue::new(ENTITY, blank, self.config, now);
@@ -350,7 +350,7 @@ impl Subject {
         machine
     }
 
-    /// The process dies: what is not stored is lost, the rest is read back.
+    /// Crashes the process: unstored changes are lost, and the rest is read back.
     pub fn crash(&mut self, now: Timestamp) {
         self.machine = self.rebuilt(now);
         self.now = now;
@@ -370,7 +370,7 @@ impl Subject {
         }
     }
 
-    /// Description and counts, and all messages, of a machine built from what is durable. Looking at
+    /// Description, counts and all messages of a machine built from the durable records. Reading
     /// the live one would count as its use (PEK-09).
     pub fn durable(&self) -> (Report, [Vec<Seen>; 3]) {
         let mut machine = self.rebuilt(self.now);
@@ -412,7 +412,7 @@ impl Subject {
     }
 }
 
-/// Asks a question that is no use of the entity, as of an instant to which it was advanced.
+/// Sends a request that is no use of the entity, at an instant to which it was advanced.
 fn ask(
     machine: &mut Queue,
     now: Timestamp,
@@ -439,7 +439,7 @@ fn ask(
     }
 }
 
-/// DESIGN D5: answers that may rest on changes wait for them.
+/// DESIGN D5: answers that may depend on changes wait for them.
 fn check_gate(outcome: &MachineOutcome, gate: Gate) {
     let must_wait = match outcome {
         MachineOutcome::Accepted(_)

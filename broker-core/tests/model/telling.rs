@@ -1,4 +1,4 @@
-//! Telling a difference: the steps that are needed for it, and no others.
+//! Shortens a difference to the necessary steps.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use peeklock_core::description::QueueDescription;
 use crate::generator::Profile;
 use crate::operation::Step;
 
-/// Leaves steps and requests out as long as the same kind of difference remains.
+/// Removes steps and requests while the same kind of difference remains.
 pub fn tell_steps(
     seed: u64,
     profile: &Profile,
@@ -33,7 +33,7 @@ pub fn tell_steps(
                     (steps, difference, is_shorter) = (fewer, text, true);
                     continue;
                 }
-                // Time that passes for nothing is added to the next time that passes.
+                // A wait without an effect is merged into the next one.
                 if let Some(fewer) = merged(&steps, index)
                     && let Some(text) = replay(&fewer)
                 {
@@ -67,7 +67,7 @@ pub fn tell_steps(
     text
 }
 
-/// The steps with an empty step of time joined to the one behind it.
+/// The steps with an empty wait merged into the next step.
 fn merged(steps: &[Step], index: usize) -> Option<Vec<Step>> {
     let span = match &steps[index] {
         Step::Wait(span) => *span,
@@ -83,7 +83,7 @@ fn merged(steps: &[Step], index: usize) -> Option<Vec<Step>> {
     Some(fewer)
 }
 
-/// Runs a step; a panic is a difference, too.
+/// Runs a step; a panic counts as a difference.
 pub fn caught(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     install_hook();
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
@@ -97,7 +97,7 @@ pub fn caught(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     })
 }
 
-/// What the generator varies of a description.
+/// Properties of a description that the generator varies.
 pub fn brief(description: &QueueDescription) -> String {
     format!(
         "LockDuration {} MaxDeliveryCount {} DefaultMessageTimeToLive {} \
@@ -120,7 +120,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs something whose panics are expected.
+/// Runs code whose panics are expected.
 fn quiet(run: impl FnOnce()) {
     IS_QUIET.set(true);
     run();

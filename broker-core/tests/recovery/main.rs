@@ -1,5 +1,5 @@
-//! What becomes of a broker whose machine panics, whose store fails, or that is stopped and started
-//! again on the same store. The store here is the memory store behind a switch.
+//! A broker whose machine panics, whose store fails, or that is stopped and started again on the
+//! same store: the memory store with switchable faults.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -90,9 +90,9 @@ fn numbers(messages: &[ReceivedMessage]) -> Vec<u64> {
     messages.iter().map(|message| message.facts.sequence.0).collect()
 }
 
-/// FND-07, FND-09: a broker whose clock reaches the last instant, which is also that of every later year, takes messages still
-/// and loses none, though a lock cannot last then; it is not started so late, and that is told. Started with the clock set
-/// right it has all of them.
+/// FND-07, FND-09: a broker whose clock reaches the last instant, which stands for every later
+/// year, still accepts messages and loses none, although a lock cannot last then. A start at that
+/// instant is refused with an error. With a correct clock the next start finds all messages.
 #[tokio::test]
 async fn the_year_10000_comes() {
     let before = Timestamp::parse("9989-12-31T23:59:59Z").unwrap();
@@ -120,8 +120,8 @@ async fn the_year_10000_comes() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// LIF-04, SET-27: after a panic the queue is rebuilt from the store; what was acknowledged is there,
-/// what was completed stays gone, locks are gone without counting.
+/// LIF-04, SET-27: after a panic the queue is rebuilt from the store: acknowledged messages are
+/// there, completed ones stay gone, and locks end without a counted delivery.
 #[tokio::test]
 async fn a_panic_rebuilds_the_queue_and_loses_nothing() {
     let world = World::new(QueueUpdate::default()).await;
@@ -145,8 +145,8 @@ async fn a_panic_rebuilds_the_queue_and_loses_nothing() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FND-04: an expired message is in its queue until the append that dead-letters it is stored, and in the
-/// dead-letter queue alone from then on: an append that fails has moved neither half.
+/// FND-04: an expired message is in its queue until the append that dead-letters it is stored, and
+/// only in the dead-letter queue afterwards. A failed append moves neither half.
 #[tokio::test]
 async fn a_failed_append_leaves_expired_messages_where_they_were() {
     let world = World::new(QueueUpdate {
@@ -172,7 +172,7 @@ async fn a_failed_append_leaves_expired_messages_where_they_were() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// ERR-06: a send whose append failed is answered that its outcome is unknown; afterwards the queue
+/// ERR-06: a send whose append failed gets an answer with an unknown outcome. Afterwards the queue
 /// works, and the number is not lost (MSG-13).
 #[tokio::test]
 async fn a_failed_append_ends_in_an_error_and_a_working_queue() {
@@ -188,8 +188,8 @@ async fn a_failed_append_ends_in_an_error_and_a_working_queue() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FND-02: an append of unknown outcome is submitted again under its id; it lands once, whether or
-/// not it had landed before.
+/// FND-02: an append with an unknown outcome is submitted again with its id. It is stored once,
+/// whether or not it had been stored before.
 #[tokio::test]
 async fn an_unknown_append_is_submitted_again_and_lands_once() {
     let world = World::new(QueueUpdate::default()).await;
@@ -203,7 +203,7 @@ async fn an_unknown_append_is_submitted_again_and_lands_once() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// An append that stays unknown fails its tree, which is rebuilt.
+/// An append whose outcome stays unknown fails its tree, which is rebuilt.
 #[tokio::test]
 async fn an_append_that_stays_unknown_rebuilds_the_queue() {
     let world = World::new(QueueUpdate::default()).await;
@@ -214,7 +214,7 @@ async fn an_append_that_stays_unknown_rebuilds_the_queue() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// After three failures within a minute the queue stays closed; others go on.
+/// After three failures within a minute the queue stays closed; other queues still work.
 #[tokio::test]
 async fn a_queue_that_fails_three_times_is_closed() {
     let world = World::new(QueueUpdate::default()).await;
@@ -233,7 +233,7 @@ async fn a_queue_that_fails_three_times_is_closed() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A store that cannot be owned again fails the broker, which says so.
+/// If the broker cannot acquire the store again, it fails and reports that.
 #[tokio::test]
 async fn a_store_that_is_lost_fails_the_broker() {
     let world = World::new(QueueUpdate::default()).await;
@@ -245,8 +245,9 @@ async fn a_store_that_is_lost_fails_the_broker() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// Sends wait for room in the store, in order, and are refused with `ServerBusy` after 5 s; what
-/// needs no room goes on meanwhile (DESIGN D11). ERR-06: nothing of them was stored.
+/// Sends wait for room in the store, in order, and are refused with `ServerBusy` after 5 s.
+/// Commands that need no room are carried out meanwhile (DESIGN D11). ERR-06: no part of a refused
+/// send was stored.
 #[tokio::test]
 async fn sends_wait_for_room_and_everything_else_goes_on() {
     let world = World::new(QueueUpdate::default()).await;
@@ -272,8 +273,8 @@ async fn sends_wait_for_room_and_everything_else_goes_on() {
     }
     world.store.make_room();
     assert_eq!(parked.await.unwrap(), 2);
-    // A store that has enough wakers takes none; it is asked again after a while. Every turn before asks
-    // too, and how many there are is not known: so it is busy until the test says otherwise.
+    // A store with enough wakers accepts no more and is asked again after a while. Earlier turns
+    // ask too, and their number is unknown, so the store is busy until the test changes that.
     world.store.busy.store(u32::MAX, Ordering::SeqCst);
     world.store.takes_no_waker.store(u32::MAX, Ordering::SeqCst);
     let mut parked = Box::pin(world.send("d"));
@@ -290,8 +291,8 @@ async fn sends_wait_for_room_and_everything_else_goes_on() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SCH-08, DUP-08, SET-27, MSG-12, ENT-31: what is durable is there after a restart: messages with their
-/// states and counts, message ids of the window, the description; numbers go on.
+/// SCH-08, DUP-08, SET-27, MSG-12, ENT-31: durable state is there after a restart: messages with
+/// their states and counts, message ids of the window, the description. Numbers continue.
 #[tokio::test]
 async fn a_restart_brings_everything_back() {
     let world = World::new(QueueUpdate {
@@ -330,13 +331,15 @@ async fn a_restart_brings_everything_back() {
     assert_eq!(world.send("a").await.unwrap(), 0, "a duplicate is still dropped");
     assert_eq!(world.send("e").await.unwrap(), 6);
     world.clock.advance(TimeSpan::from_minutes(5));
-    // Counts are answered when everything before them is durable, the materialised message too.
+    // Counts are returned when everything before them is durable, including the enqueued scheduled
+    // message.
     assert_eq!(world.counts().await.scheduled, 0);
     assert_eq!(numbers(&world.receive(TimeSpan::ZERO).await.unwrap()).last(), Some(&7));
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// ENT-14, MSG-12: a queue that is deleted leaves nothing behind; created again it starts anew.
+/// ENT-14, MSG-12: a deleted queue leaves nothing; a new one with its path is empty and numbers
+/// from 1.
 #[tokio::test]
 async fn a_deleted_queue_leaves_nothing_behind() {
     let world = World::new(QueueUpdate::default()).await;
@@ -349,8 +352,8 @@ async fn a_deleted_queue_leaves_nothing_behind() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// SET-27: a delivery that failed by lock end is counted durably within a second, without anybody
-/// asking, and exactly at a graceful stop.
+/// SET-27: a delivery that failed by the end of its lock is counted durably within a second,
+/// without a request, and exactly at a graceful stop.
 #[tokio::test]
 async fn lock_ends_are_counted_over_a_restart() {
     let world = World::new(QueueUpdate::default()).await;
@@ -364,7 +367,7 @@ async fn lock_ends_are_counted_over_a_restart() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// What forwarders call a broker stays with its data, and no other has it.
+/// The id of a broker for forwarders is stored with its data and is unique.
 #[tokio::test]
 async fn a_broker_keeps_its_id_with_its_data() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));

@@ -1,4 +1,4 @@
-//! What becomes of sessions: their locks end with the tree, their states stay.
+//! Sessions after a failure: their locks end with the tree, their states stay.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -63,8 +63,8 @@ impl World {
     }
 }
 
-/// SES-18, DESIGN D3: when the tree of a queue ends and is rebuilt, session locks are gone, messages
-/// and the last durable state are there.
+/// SES-18, DESIGN D3: when the tree of a queue fails and is rebuilt, session locks are gone, and
+/// messages and the last durable state are there.
 #[tokio::test]
 async fn a_failure_ends_session_locks_and_keeps_states() {
     let world = with_session().await;
@@ -95,7 +95,7 @@ async fn a_failure_ends_session_locks_and_keeps_states() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DESIGN D11: a state waits for room in the store as a send does.
+/// DESIGN D11: a state waits for room in the store like a send.
 #[tokio::test]
 async fn a_state_waits_for_room_in_the_store() {
     let world = with_session().await;

@@ -1,4 +1,4 @@
-//! One command of each kind that can be given by a handle.
+//! One command of each kind that a handle can send.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{Operation, Part};
 
-/// Every command that a client can give, with a name for it. Those that change descriptions are given by
-/// the management of [`peeklock_core::Access`], and stand in its matrix.
+/// Every command that a client can send, with a name. Commands that change descriptions are sent by
+/// the management of [`peeklock_core::Access`], and are in its matrix.
 pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
     let message = || broker.inbound(Message::new("a"));
     let token = LockToken::new(SequenceNumber(1), 1);

@@ -1,4 +1,4 @@
-//! What is shown for the destinations of forwarding, beside what somebody shows for all.
+//! Credentials for the destinations of forwarding, in addition to those for all requests.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -14,7 +14,8 @@ use peeklock_core::error::{BrokerError, Rejection};
 
 use super::world::condition;
 
-/// Grants `all` everything, and has everybody else wait for his answer, as who may be guessing does.
+/// Grants everything to `all`, and lets every other principal wait for its answer, like a client
+/// that might guess keys.
 struct Slow;
 
 fn has_all(principal: &Principal) -> bool {
@@ -37,7 +38,7 @@ impl Authorizer for Slow {
     }
 }
 
-/// What is known without waiting.
+/// The result, if it is known without waiting.
 async fn at_once(
     asked: impl Future<Output = Result<(), BrokerError>>,
 ) -> Poll<Result<(), BrokerError>> {
@@ -45,8 +46,9 @@ async fn at_once(
     poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await
 }
 
-/// ADM-12, SEC-26: who shows something good for a destination is not kept waiting because what he shows for all is not good there, nor
-/// the other way round; who shows nothing that is good waits.
+/// ADM-12, SEC-26: a client with a valid credential for a destination does not wait because its
+/// general credential is invalid there, nor the other way round. A client without a valid one
+/// waits.
 #[tokio::test]
 async fn what_is_good_for_a_destination_counts_at_once() {
     let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Slow)).start().await.unwrap();

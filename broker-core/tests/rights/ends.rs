@@ -1,4 +1,4 @@
-//! What was granted ends: with its time, with its epoch, with a newer token that gives less.
+//! The end of grants: by time, by epoch, by a newer token with fewer rights.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ fn submit(entity: &Entity, outlet: &Arc<dyn Outlet>, correlation: u64, command: 
     entity.submit(vec![Request { ticket, sub_queue: entity.sub_queue(), command, reply }]);
 }
 
-/// Opens a link with credit for ten.
+/// Opens a link with credit for ten messages.
 async fn open(entity: &Entity, outlet: &Arc<dyn Outlet>, mail: &mut Mail) -> ReceiverId {
     let receiver = entity.broker().receiver_id();
     submit(entity, outlet, 1, Command::Attach { receiver, mode: ReceiveMode::PeekLock });
@@ -65,7 +65,7 @@ fn wait_long() -> Command {
     }
 }
 
-/// Waits until a call is answered: with the refusal that its grant ended by.
+/// Waits for the refusal of a call whose grant has ended.
 async fn refused(mail: &mut Mail, correlation: u64) {
     match mail.recv().await.unwrap() {
         Released::Answer { correlation: of, result: Err(rejection) } => {
@@ -84,8 +84,8 @@ async fn detached(mail: &mut Mail, receiver: ReceiverId) {
     }
 }
 
-/// SEC-15: at its end a grant ends the credit, the links and the calls that wait, and no command passes any
-/// more. What was delivered goes back without count.
+/// SEC-15: the end of a grant ends credit, links and waiting calls, and later commands are refused.
+/// Deliveries are released without a counted delivery.
 #[tokio::test]
 async fn an_end_ends_links_credit_and_calls_that_wait() {
     in_time(async {
@@ -99,7 +99,7 @@ async fn an_end_ends_links_credit_and_calls_that_wait() {
         let Some(Released::Delivery { .. }) = mail.recv().await else { panic!("no delivery") };
         let (calls, mut answers) = Line::open();
         submit(&entity, &calls, 7, wait_long());
-        // Just before the end nothing ends.
+        // Just before the end nothing changes.
         world.clock.advance(TimeSpan::from_ms(29_999));
         assert!(entity.call(Command::Describe).await.is_ok());
         assert!(mail.try_recv().is_err() && answers.try_recv().is_err());
@@ -119,17 +119,17 @@ async fn an_end_ends_links_credit_and_calls_that_wait() {
             panic!("not peeked");
         };
         assert_eq!(peeked[0].facts.delivery_count, 0);
-        // What comes afterwards is delivered to nobody.
+        // A later message is not delivered.
         send(&world).await;
         assert!(mail.try_recv().is_err());
-        // Who goes on without a right may still put an end to it.
+        // A client without a right may still end its links.
         let detach = Command::Detach { receiver, end: LinkEnd::Orderly };
         assert!(entity.call(detach).await.is_ok());
     })
     .await;
 }
 
-/// SEC-09, SEC-15: an epoch that is raised ends what rests on it, at once for commands, and nothing else.
+/// SEC-09, SEC-15: raising an epoch ends only grants of that epoch, immediately for commands.
 #[tokio::test]
 async fn a_raised_epoch_ends_what_rests_on_it() {
     in_time(async {
@@ -153,10 +153,10 @@ async fn a_raised_epoch_ends_what_rests_on_it() {
         let Some(Released::Delivery { .. }) = lines[1].3.recv().await else {
             panic!("the other one is delivered to");
         };
-        // A grant that was decided in an epoch that is over is none, however late it comes.
+        // A grant from an ended epoch is invalid, however late it arrives.
         let refused = condition(&lines[0].0.entity("q", Action::Receive).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
-        // Asked again, the authorizer may say that it is good in the new one.
+        // A new decision of the authorizer is valid in the new epoch.
         world.told.grant("one", "*", Grant::everything().within(one.mark()));
         assert!(lines[0].0.entity("q", Action::Receive).await.is_ok());
         assert!(lines[0].1.call(Command::Describe).await.is_ok(), "handles follow");
@@ -164,8 +164,8 @@ async fn a_raised_epoch_ends_what_rests_on_it() {
     .await;
 }
 
-/// SEC-15: a newer token replaces the older one under handles and links that are open: they go on beyond
-/// the end of the older one.
+/// SEC-15: a newer token replaces the older one for open handles and links, which outlive the older
+/// one.
 #[tokio::test]
 async fn a_newer_token_carries_links_on() {
     in_time(async {
@@ -187,7 +187,8 @@ async fn a_newer_token_carries_links_on() {
     .await;
 }
 
-/// SEC-15: a newer token that gives less, or is worth nothing, ends what it does not give.
+/// SEC-15: a newer token with fewer rights, or an invalid one, ends everything that it does not
+/// grant.
 #[tokio::test]
 async fn a_newer_token_that_gives_less_ends_links() {
     in_time(async {
@@ -210,7 +211,7 @@ async fn a_newer_token_that_gives_less_ends_links() {
     .await;
 }
 
-/// Grants everything to who shows `good`; the answer to everybody else waits.
+/// Grants everything to the token `good`. The answer to other tokens is delayed.
 struct HeldBack {
     failures: Failures,
     clock: Arc<ManualClock>,
@@ -231,13 +232,13 @@ impl Authorizer for HeldBack {
     }
 }
 
-/// Whether something is done by now.
+/// Whether a future is complete.
 async fn is_done(mut what: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|context| Poll::Ready(what.as_mut().poll(context).is_ready())).await
 }
 
-/// SEC-15, SEC-26: what was opened ends at all entities a second at most after a token was shown that is not good, however many
-/// they are: their refusals wait beside each other.
+/// SEC-15, SEC-26: after an invalid token, access ends at all entities within a second, whatever
+/// their number, because their refusals are delayed concurrently.
 #[tokio::test]
 async fn refusals_at_many_entities_wait_beside_each_other() {
     in_time(async {
@@ -253,7 +254,7 @@ async fn refusals_at_many_entities_wait_beside_each_other() {
         let client = Principal::anonymous().from_peer(SocketAddr::from(([10, 0, 0, 1], 5672)));
         let access = broker.access(client.clone().with_token("good"));
         let mut links = Vec::new();
-        // As many as one connection has links.
+        // The maximum of links of a connection.
         for number in 0..256 {
             let name = format!("q{number}");
             broker.create_queue(&name, QueueUpdate::default()).await.unwrap();
@@ -275,7 +276,7 @@ async fn refusals_at_many_entities_wait_beside_each_other() {
     .await;
 }
 
-/// SEC-15: a session is given back, and who waits for one waits no more.
+/// SEC-15: a session is released, and a waiting accept is refused.
 #[tokio::test]
 async fn an_end_gives_sessions_back() {
     in_time(async {
@@ -337,7 +338,7 @@ async fn an_end_gives_sessions_back() {
     .await;
 }
 
-/// An authorizer is asked once for each entity, as long as its grant lasts.
+/// An authorizer is asked once for each entity while its grant is valid.
 #[tokio::test]
 async fn a_grant_is_remembered_as_long_as_it_lasts() {
     in_time(async {
@@ -349,7 +350,8 @@ async fn a_grant_is_remembered_as_long_as_it_lasts() {
             entity.call(Command::Describe).await.unwrap();
             access.manage("Q", Management::Queue).await.unwrap();
         }
-        // As many spellings, as many questions: what is granted is what is looked up.
+        // Each spelling of a path is a separate question, because the authorizer gets the path as
+        // given.
         assert_eq!(world.told.asked.load(Ordering::Relaxed), 2);
         world.clock.advance(TimeSpan::from_seconds(30));
         world.told.grant("a", "*", Grant::everything());
@@ -363,7 +365,7 @@ fn queues() -> Management {
     Management::Queues(Page { skip: 0, top: None })
 }
 
-/// A panic in an authorizer is a refusal: nobody is let in by it, and nothing else breaks.
+/// A panic in an authorizer counts as a refusal, and breaks nothing else.
 #[tokio::test]
 async fn a_panic_counts_as_a_refusal() {
     in_time(async {
@@ -380,8 +382,8 @@ async fn a_panic_counts_as_a_refusal() {
     .await;
 }
 
-/// SEC-16: a token that is longer than any is good for nothing, whatever the authorizer would say of it, and in place of
-/// a good one it ends what that granted.
+/// SEC-16: a token over the maximum length is invalid, whatever the authorizer would decide. If it
+/// replaces a valid one, it ends the grants of that one.
 #[tokio::test]
 async fn a_token_without_end_is_not_looked_at() {
     in_time(async {
@@ -404,8 +406,7 @@ async fn a_token_without_end_is_not_looked_at() {
     .await;
 }
 
-/// SEC-08, QUO-02: what is remembered of paths that somebody has asked for is bounded, in their number and in their
-/// length; what a handle rests on stays.
+/// SEC-08, QUO-02: the remembered paths are bounded in number and length. Paths of handles stay.
 #[tokio::test]
 async fn of_many_paths_few_are_remembered() {
     in_time(async {
@@ -432,8 +433,9 @@ async fn of_many_paths_few_are_remembered() {
     .await;
 }
 
-/// VIA-02, SEC-07, SEC-09, SEC-15: the way to an entity by way of another ends with what is granted at the destination as with
-/// what is granted on the way: at once for messages, and its link is told once; a newer token that covers both opens it again.
+/// VIA-02, SEC-07, SEC-09, SEC-15: a route to one entity through another ends with the grant of
+/// either: immediately for messages, and its link is notified once. A newer token that covers both
+/// reopens it.
 #[tokio::test]
 async fn a_way_by_another_entity_ends_with_the_right_at_either() {
     in_time(async {
@@ -467,7 +469,7 @@ async fn a_way_by_another_entity_ends_with_the_right_at_either() {
             assert_eq!(refused, Some(Condition::Unauthorized), "{ended}");
             access.renew(Principal::anonymous().with_token("newer")).await;
             assert!(way.call(onward()).await.is_ok(), "{ended}");
-            // A newer token that covers one of them alone.
+            // A newer token that covers only one.
             world.told.grant("less", if ended == "q" { "via" } else { "q" }, send());
             access.renew(Principal::anonymous().with_token("less")).await;
             let refused = condition(&way.call(onward()).await);
@@ -484,7 +486,7 @@ async fn a_way_by_another_entity_ends_with_the_right_at_either() {
     .await;
 }
 
-/// SEC-15, VIA-02: one token for both that expires is told once.
+/// SEC-15, VIA-02: the expiry of one token for both is notified once.
 #[tokio::test]
 async fn one_end_for_both_ends_of_a_way_is_told_once() {
     in_time(async {
@@ -497,7 +499,7 @@ async fn one_end_for_both_ends_of_a_way_is_told_once() {
         let (outlet, mut mail) = Line::open();
         let receiver = world.broker.receiver_id();
         let _watched = way.watch(Action::Send, receiver, &outlet);
-        // What ends next is told when all that ended before is.
+        // Later expiries are notified after all earlier ones.
         let next = Grant::everything().until(until.plus(TimeSpan::from_seconds(1)));
         let entity = world.granted("b", next).entity("q", Action::Send).await.unwrap();
         let (line, mut later) = Line::open();

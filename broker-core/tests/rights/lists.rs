@@ -1,4 +1,4 @@
-//! Lists hold what their reader may read, by one question to the authorizer.
+//! Lists contain the entities that their reader may read, with one question to the authorizer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use peeklock_core::management::{Managed, Management, Page};
 
 use super::world::{World, condition, in_time};
 
-/// How many entities there are beside the queue of the world: ten thousand in all.
+/// Number of entities in addition to the queue of the world: ten thousand in all.
 const COUNT: usize = 9_999;
 
 /// The first page of paths of a kind.
@@ -22,7 +22,7 @@ async fn paths(access: &Access, kind: EntityKind, at: &str) -> Result<Vec<Arc<st
     Ok(paths)
 }
 
-/// The paths of all queues that may be read, by one question to the authorizer.
+/// The paths of all readable queues, with one question to the authorizer.
 async fn every_queue(access: &Access) -> Vec<Arc<str>> {
     let list = Management::Paths(EntityKind::Queue, Page { skip: 0, top: None });
     let turn = access.turn_at("", list).await.unwrap();
@@ -30,8 +30,8 @@ async fn every_queue(access: &Access) -> Vec<Arc<str>> {
     paths
 }
 
-/// CON-73, ENT-30: of many entities those are listed that may be read, in order and by pages of what is
-/// listed; the authorizer is asked once, however many there are.
+/// CON-73, ENT-30: of many entities only the readable ones are listed, in order and in pages of
+/// listed entities. The authorizer is asked once, whatever their number.
 #[tokio::test]
 async fn a_list_holds_what_may_be_read() {
     in_time(async {
@@ -55,7 +55,7 @@ async fn a_list_holds_what_may_be_read() {
         let page: Vec<&str> = page.iter().map(|it| &*it.description.path).collect();
         assert_eq!(page, ["n00010", "n00020"]);
 
-        // Who may read all of them is asked for none.
+        // For a reader of everything the authorizer is not asked about single entities.
         let everything = world.granted("everything", Grant::everything());
         let before = world.told.asked_of_many.load(Ordering::Relaxed);
         assert_eq!(every_queue(&everything).await.len(), COUNT + 1);
@@ -69,8 +69,7 @@ async fn a_list_holds_what_may_be_read() {
     .await;
 }
 
-/// CON-73, SEC-08: subscriptions are listed alike, and a topic that may not be read is told like one that is
-/// not there.
+/// CON-73, SEC-08: the same for subscriptions. An unreadable topic is reported like an absent one.
 #[tokio::test]
 async fn a_list_of_subscriptions_tells_nothing_of_others() {
     in_time(async {

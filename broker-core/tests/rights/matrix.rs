@@ -1,4 +1,4 @@
-//! Every command against every set of rights and every ceiling, by what the specification says.
+//! Every command against every set of rights and every ceiling, by the specification.
 
 use peeklock_core::Access;
 use peeklock_core::command::{Command, SessionFilter};
@@ -31,7 +31,7 @@ fn all_rights() -> Vec<Rights> {
         .collect()
 }
 
-/// SEC-05, SEC-06, CON-72: the table says what the specification says.
+/// SEC-05, SEC-06, CON-72: the table of rights agrees with the specification.
 #[test]
 fn the_table_says_what_the_specification_says() {
     for (place, action) in Action::ALL.into_iter().enumerate() {
@@ -56,8 +56,8 @@ fn actions_of(command: &Command) -> Vec<Action> {
     }
 }
 
-/// RTY-31, SEC-05, SEC-08, CON-72: every command is carried out exactly if it is granted, whatever the handle was
-/// got for; a refusal is the same for every kind of refused command.
+/// RTY-31, SEC-05, SEC-08, CON-72: every command is carried out exactly if it is granted, whatever
+/// the purpose of the handle. All refusals are equal.
 #[tokio::test]
 async fn every_command_asks_for_its_right() {
     in_time(async {
@@ -86,8 +86,8 @@ async fn every_command_asks_for_its_right() {
     .await;
 }
 
-/// PEK-10, DEL-10, SCH-13, SES-28: what the table is not asked about, but the specification says in so many words: one
-/// right alone is enough, and neither of the two others is.
+/// PEK-10, DEL-10, SCH-13, SES-28: rights that the specification states explicitly: one right is
+/// sufficient, and neither of the two others is.
 #[tokio::test]
 async fn peek_batch_delete_and_state_take_listen_and_schedules_take_send() {
     in_time(async {
@@ -126,7 +126,7 @@ async fn peek_batch_delete_and_state_take_listen_and_schedules_take_send() {
     .await;
 }
 
-/// The management requests, each with its path and the action that it needs.
+/// The management requests, each with its path and the required action.
 fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
     let subscription = || format!("{at}/Subscriptions/s");
     let at = || at.to_owned();
@@ -219,7 +219,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
     ]
 }
 
-/// A policy of retries, to set which is management like any (RTY-31).
+/// A retry policy, which any manager may set (RTY-31).
 const fn retries() -> RetryPolicy {
     let (kind, delay) = (RetryKind::Fixed, TimeSpan::from_seconds(1));
     RetryPolicy { kind, delay, delay_max: None, jitter: Jitter::NONE }
@@ -229,8 +229,8 @@ fn update(queue: QueueUpdate) -> Management {
     Management::UpdateQueue(Box::new(queue), Patch { cleared: Cleared::ALL, read_at: None })
 }
 
-/// RTY-31, SEC-05, SEC-06, SEC-08, CNT-12: management asks for its right, and without it answers alike whether there is
-/// such an entity or not.
+/// RTY-31, SEC-05, SEC-06, SEC-08, CNT-12: management requires its right. Without it the answer is
+/// the same for existing and absent entities.
 #[tokio::test]
 async fn management_asks_for_its_right() {
     in_time(async {
@@ -250,7 +250,8 @@ async fn management_asks_for_its_right() {
                     let absent = access.manage(&absent, same).await.map(drop);
                     for answer in [&there, &absent] {
                         let refused = condition(answer) == Some(Condition::Unauthorized);
-                        // A plan for an entity that is not there needs the right to create it, too (DEC-12).
+                        // A plan for an absent entity also requires the right to create it
+                        // (DEC-12).
                         let creates = action == Action::Plan
                             && allowed
                             && !allows(Action::Create, rights, ceiling);
@@ -274,7 +275,7 @@ async fn management_asks_for_its_right() {
     .await;
 }
 
-/// SEC-08: a handle is refused alike whether there is an entity or not, for every purpose.
+/// SEC-08: a handle is refused equally for existing and absent entities, for every purpose.
 #[tokio::test]
 async fn a_handle_is_refused_before_it_is_known_what_there_is() {
     in_time(async {
@@ -298,7 +299,8 @@ async fn a_handle_is_refused_before_it_is_known_what_there_is() {
     .await;
 }
 
-/// SEC-05, CON-73: over a JSON API who may listen reads descriptions and counts, and changes nothing by it.
+/// SEC-05, CON-73: over a JSON API the right to listen includes reading descriptions and counts,
+/// but no changes.
 #[tokio::test]
 async fn over_a_json_api_listen_is_enough_to_read() {
     in_time(async {
@@ -326,8 +328,8 @@ async fn over_a_json_api_listen_is_enough_to_read() {
     .await;
 }
 
-/// FWD-05, SEC-07: who names a destination must manage it as well; one that was there before is not asked
-/// for again.
+/// FWD-05, SEC-07: setting a destination requires managing it as well. An unchanged destination is
+/// not checked again.
 #[tokio::test]
 async fn forwarding_takes_the_right_on_the_destination() {
     in_time(async {
@@ -353,7 +355,7 @@ async fn forwarding_takes_the_right_on_the_destination() {
     .await;
 }
 
-/// VIA-02, SEC-07: to be sent to by way of another takes the right to send there.
+/// VIA-02, SEC-07: sending through another entity requires the right to send at both.
 #[tokio::test]
 async fn sending_by_way_of_another_takes_the_right_on_both() {
     in_time(async {
@@ -370,17 +372,17 @@ async fn sending_by_way_of_another_takes_the_right_on_both() {
         assert_eq!(refused, Some(Condition::Unauthorized));
         let operation = Operation::SendBatch { messages: Vec::new() };
         assert_eq!(Action::of_operation(&operation), Action::Send);
-        // A handle by which nobody has asked for the destination is no way there, or anywhere else than was asked for.
+        // A handle that did not ask for this destination is no route to it.
         let to = |path: &str| Command::SendVia {
             destination: path.into(),
             messages: vec![world.broker.inbound(Message::new("a"))],
         };
         assert_eq!(condition(&via.call(to("q")).await), Some(Condition::Unauthorized));
-        // Authorizers are asked by the path as it was said, and compare without case.
+        // Authorizers get the path as given, and compare without case.
         for path in ["q", "Q"] {
             world.told.grant("a", path, Grant::of(Rights::of(Right::Send)));
         }
-        // Who was refused on a connection is asked about again with a new token.
+        // A refused principal is judged again after a new token.
         let access = world.access("a");
         let via = access.entity("via", Action::SendVia).await.unwrap();
         let (way, destination) = access.transfer_destination("Q", &via).await.unwrap();

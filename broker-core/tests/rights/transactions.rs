@@ -1,4 +1,4 @@
-//! Rights of the operations of a transaction: asked when they are issued, and again at commit.
+//! Rights for operations of a transaction: checked when they are issued, and again at the commit.
 
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
@@ -62,8 +62,8 @@ async fn an_operation_is_asked_for_when_it_is_issued() {
     .await;
 }
 
-/// TXN-07, SEC-15: what was granted when it was issued and is so no more at commit rolls all of it back; a newer
-/// token is enough.
+/// TXN-07, SEC-15: if a grant has ended by the commit, everything is rolled back, unless a newer
+/// token grants it.
 #[tokio::test]
 async fn rights_are_asked_again_at_commit() {
     in_time(async {
@@ -88,8 +88,8 @@ async fn rights_are_asked_again_at_commit() {
     .await;
 }
 
-/// TXN-09, VIA-02, SEC-07: what goes by way of the first entity takes the right there, too, also if that is the
-/// parent of the dead-letter queue that was used.
+/// TXN-09, VIA-02, SEC-07: sends through the first entity require the right there, too, also if it
+/// is the parent of the dead-letter queue that was used.
 #[tokio::test]
 async fn the_way_is_asked_for_with_the_parent_of_a_sub_queue() {
     in_time(async {
@@ -104,7 +104,7 @@ async fn the_way_is_asked_for_with_the_parent_of_a_sub_queue() {
             let letters = access.entity("q/$deadletterqueue", Action::Receive).await.unwrap();
             let transactions = Transactions::new(&world.broker);
             let id = transactions.begin(Reach::CrossEntity).unwrap();
-            // The dead-letter queue is used first, so that the way leads by its parent.
+            // The dead-letter queue is used first, so that sends go through its parent.
             let token =
                 peeklock_core::ids::LockToken::new(peeklock_core::ids::SequenceNumber(1), 1);
             let used =
@@ -119,8 +119,9 @@ async fn the_way_is_asked_for_with_the_parent_of_a_sub_queue() {
     .await;
 }
 
-/// TXN-07, TXN-09, VIA-02: what a transaction sends to another entity takes the right there when it is committed, too, whether
-/// it was sent by a link by way of the first one or the transaction sends it so.
+/// TXN-07, TXN-09, VIA-02: a transaction's send to another entity requires the right there at the
+/// commit, too, whether it was sent over a link through the first entity or by the transaction
+/// itself.
 #[tokio::test]
 async fn a_right_that_ended_at_the_destination_rolls_back() {
     in_time(async {

@@ -1,4 +1,4 @@
-//! A broker whose authorizer is told by the test what to say.
+//! A broker whose authorizer the test controls.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Grants what it was told to grant, by token and resource; what it was not told it refuses.
+/// Grants by token and resource as the test has set, and refuses everything else.
 #[derive(Default)]
 pub struct Told {
     grants: Mutex<HashMap<(String, String), Grant>>,
@@ -71,7 +71,7 @@ pub struct World {
 }
 
 impl World {
-    /// A broker with the queue `q`.
+    /// Creates a broker with the queue `q`.
     pub async fn new() -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
         let told = Arc::new(Told::default());
@@ -86,12 +86,12 @@ impl World {
         Self { broker, clock, told }
     }
 
-    /// What the bearer of a token may do.
+    /// Access of the bearer of a token.
     pub fn access(&self, token: &str) -> Access {
         self.broker.access(Principal::anonymous().with_token(token))
     }
 
-    /// What the bearer of a token may do, of whom the authorizer says the same everywhere.
+    /// Access of the bearer of a token with the same grant for every resource.
     pub fn granted(&self, token: &str, grant: Grant) -> Access {
         self.told.grant(token, "*", grant);
         self.access(token)

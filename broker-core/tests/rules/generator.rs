@@ -1,10 +1,10 @@
-//! Draws messages and filters, and writes filters down as somebody might.
+//! Draws messages and filters, and writes filters as text.
 
 use peeklock_core::testing::Random;
 
 use super::oracle::{Expr, Pred, Val, World};
 
-/// Names of application properties; several differ in case only.
+/// Names of application properties; several differ only in case.
 const NAMES: &[&str] = &["a", "A", "b", "Bb", "bB", "größe", "GRÖSSE", "a b", "and", "x]y"];
 const SYS: &[&str] =
     &["Label", "SequenceNumber", "State", "To", "TimeToLive", "EnqueuedTimeUtc", "Size", "Nope"];
@@ -278,7 +278,7 @@ impl Generator {
         format!("{scope}{}", self.written_name(name))
     }
 
-    /// How tightly a written expression binds: 1 sums, 2 products, 3 signs, 4 everything else.
+    /// Precedence of a written expression: 1 sums, 2 products, 3 signs, 4 everything else.
     pub fn write_expr(&mut self, expr: &Expr, tightness: u32) -> String {
         let (text, own) = match expr {
             Expr::Constant(text, _) => (text.clone(), 4),
@@ -300,7 +300,7 @@ impl Generator {
         if own < tightness || self.random.one_in(8) { format!("({text})") } else { text }
     }
 
-    /// How tightly a written condition binds: 1 OR, 2 AND, 3 NOT, 4 everything else.
+    /// Precedence of a written condition: 1 OR, 2 AND, 3 NOT, 4 everything else.
     pub fn write_pred(&mut self, pred: &Pred, tightness: u32) -> String {
         let not = |this: &mut Self, negated: &bool| match negated {
             true => this.word("NOT"),

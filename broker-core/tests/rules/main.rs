@@ -1,8 +1,9 @@
-//! Do filters mean what the specification says, and does any text at all get a plain answer?
+//! Filters agree with the specification, and any text gets a result or an error.
 //!
-//! `oracle.rs` is the language as a plain tree, `generator.rs` draws filters and messages and writes
-//! the filters down, `texts.rs` throws texts that are hardly filters at the parser. A failure names
-//! its seed: `PEEKLOCK_RULES_SEED` begins there, `PEEKLOCK_RULES_COUNT` says how many seeds follow.
+//! `oracle.rs` is the language as a plain tree, `generator.rs` draws filters and messages and
+//! writes the filters as text, and `texts.rs` passes texts that resemble filters to the parser. A
+//! failure names its seed: `PEEKLOCK_RULES_SEED` sets the first seed, and `PEEKLOCK_RULES_COUNT`
+//! the number of seeds.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod generator;
@@ -56,7 +57,7 @@ fn value(val: &Val) -> Value {
     }
 }
 
-/// The message that a world is.
+/// The message of a world.
 fn message(world: &World) -> Content {
     let mut message = Message::new("body");
     message.application_properties =
@@ -89,7 +90,7 @@ fn facts(world: &World) -> Facts<'static> {
     }
 }
 
-/// Every filter of the language gives what the oracle gives (file 14).
+/// Every filter gives the same result as the oracle (file 14).
 #[test]
 fn filters_agree_with_the_oracle() {
     let first = number("PEEKLOCK_RULES_SEED", 1);
@@ -135,7 +136,7 @@ fn filters_agree_with_the_oracle() {
     }
 }
 
-/// SQL-41: what the largest text and the largest properties can cost.
+/// SQL-41: the cost of the largest text and the largest properties.
 #[test]
 fn the_worst_filters_end_soon() {
     let texts = [

@@ -1,11 +1,11 @@
-//! The language of filters once more, as the specification tells it: a tree that is walked over
-//! values of its own. Slow and plain, and without a line of the broker's but for the texts of instants and time-spans.
+//! The filter language by the specification: a tree that is evaluated over values of its own. Slow
+//! and simple, and independent of the broker except for the texts of instants and time-spans.
 
 use std::cmp::Ordering;
 
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-/// A value, with the name of the type of a number.
+/// A value, with the type name for numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Val {
     Null,
@@ -23,10 +23,10 @@ pub enum Val {
     Uri(String),
 }
 
-/// Something that has a value.
+/// An expression with a value.
 #[derive(Clone, Debug)]
 pub enum Expr {
-    /// A constant as it is written.
+    /// A constant in its written form.
     Constant(String, Val),
     Parameter(String, Val),
     User(String),
@@ -37,7 +37,7 @@ pub enum Expr {
     Binary(char, Box<Self>, Box<Self>),
 }
 
-/// Something that is true, false or unknown.
+/// A condition that is true, false or unknown.
 #[derive(Clone, Debug)]
 pub enum Pred {
     Compare(&'static str, Expr, Expr),
@@ -52,15 +52,15 @@ pub enum Pred {
     Or(Box<Self>, Box<Self>),
 }
 
-/// The message that is judged.
+/// The evaluated message.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub user: Vec<(String, Val)>,
-    /// Broker properties by name; those that are not set are null.
+    /// Broker properties by name; unset ones are null.
     pub sys: Vec<(&'static str, Val)>,
 }
 
-/// An error, in a word.
+/// A short name of an error.
 pub type Failed = &'static str;
 
 impl World {
@@ -112,7 +112,7 @@ impl World {
         })
     }
 
-    /// SQL-15 to SQL-29; none is Unknown.
+    /// SQL-15 to SQL-29; `None` is Unknown.
     pub fn truth(&self, pred: &Pred) -> Result<Option<bool>, Failed> {
         let inverted = |negated: bool, truth: Option<bool>| truth.map(|value| value != negated);
         match pred {
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// SQL-26, SQL-27: a table of which rest of the text matches which rest of the pattern.
+/// SQL-26, SQL-27: a table of the suffixes of the text that match suffixes of the pattern.
 fn like(text: &str, pattern: &str, escape: Option<char>) -> Result<bool, Failed> {
     enum Part {
         One(char),
@@ -250,7 +250,7 @@ fn as_text(value: &Val) -> Option<String> {
     }
 }
 
-/// The text that a value becomes where one is put together (SQL-34).
+/// The text of a value in a concatenation (SQL-34).
 fn written(value: &Val) -> Option<String> {
     let float = |value: f64, plain: String, scientific: String| {
         let is_plain = value == 0.0 || (1e-5..1e15).contains(&value.abs());

@@ -1,4 +1,5 @@
-//! Texts that are hardly filters: an answer with a place in the text, never a panic, and soon.
+//! Texts that resemble filters: each gets a result or an error with a position in the text, soon
+//! and without a panic.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use peeklock_core::time::Timestamp;
 use crate::generator::Generator;
 use crate::number;
 
-/// Pieces of which some make sense together.
+/// Pieces that sometimes form a filter.
 const PIECES: &[&str] = &[
     " ",
     " ",
@@ -92,7 +93,7 @@ const MORE: &[&str] = &[
     "SET a = ",
 ];
 
-/// Expects a place inside the text that agrees with itself.
+/// Checks that a position is inside the text and consistent.
 fn check_place(text: &str, error: &SyntaxError) {
     let position = error.position;
     assert!(position.byte <= text.len(), "{error} in {text:?}");
@@ -106,7 +107,7 @@ fn check_place(text: &str, error: &SyntaxError) {
     assert!(!reason.is_empty() && told.len() < 500 && !told.contains('\n'), "{told}");
 }
 
-/// Compiles a text as both, and carries out what compiles; says whether it was a filter.
+/// Compiles a text as filter and action, and evaluates the result. Returns whether it was a filter.
 fn check(text: &str) -> bool {
     let parameters = Parameters::new().with("p", 5);
     if let Err(error) = sql::compile_action(text, &parameters, 32) {
@@ -188,7 +189,7 @@ fn damaged_filters() {
     }
 }
 
-/// TOP-16: bytes of no language at all.
+/// TOP-16: random bytes.
 #[test]
 fn noise() {
     let mut random = Random::new(number("PEEKLOCK_RULES_SEED", 1));
@@ -202,7 +203,7 @@ fn noise() {
     }
 }
 
-/// SQL-42: texts of 256 KiB, far beyond every limit, which the limit would have refused before.
+/// SQL-42: texts of 256 KiB, far over the limit, which would have refused them before.
 #[test]
 fn huge_texts_end_soon() {
     for piece in [

@@ -1,5 +1,5 @@
-//! Topics of many subscriptions and rules that come, change and go: which copies a message becomes,
-//! judged rule by rule.
+//! Topics with many subscriptions and rules that are created, changed and deleted: the copies of a
+//! message, judged rule by rule.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::generator::Generator;
 use crate::oracle::{Expr, Pred, Val, World};
 use crate::{facts, message, number, value};
 
-/// A rule as the oracle judges it.
+/// A rule in the form of the oracle.
 #[derive(Clone, Debug)]
 struct Judged {
-    /// As it was given; names differ in case only by accident.
+    /// The given name; names differ in case only by accident.
     name: &'static str,
     filter: Judge,
     action: Option<Action>,
@@ -31,7 +31,7 @@ struct Judged {
 enum Judge {
     True,
     False,
-    /// Properties and the values they must have; `sys.` before those of the broker.
+    /// Properties and their required values; `sys.` precedes names of broker properties.
     Correlation(Vec<(String, Val)>),
     Sql(Box<Pred>),
 }
@@ -42,13 +42,13 @@ enum Action {
     Fails,
 }
 
-/// A copy in a few words.
+/// A copy in a short form.
 #[derive(Clone, PartialEq, Debug)]
 enum Made {
     Plain,
     By(String),
     Dead(Cause, String),
-    /// For want of a session.
+    /// Refused because it has no session.
     Refused(Option<String>),
 }
 
@@ -180,7 +180,7 @@ struct Topic {
 }
 
 impl Topic {
-    /// Something happens to the rules, in the matcher and in the book.
+    /// Changes a random rule, in the matcher and in the book.
     fn change(&mut self, generator: &mut Generator) {
         let id = generator.random.below(6);
         let entity = EntityId(id);
@@ -233,7 +233,7 @@ impl Topic {
         }
     }
 
-    /// TOP-25 to TOP-28: a catch-all has copies of what no other selects.
+    /// TOP-25 to TOP-28: a catch-all gets copies of messages that no other subscription selects.
     fn expected(&self, world: &World) -> Vec<(u64, Made)> {
         let made = |one: &Subscription| one.copies(world);
         let selects = |one: &Subscription| {
@@ -247,7 +247,7 @@ impl Topic {
         asked.flat_map(|(id, one)| made(one).into_iter().map(|made| (*id, made))).collect()
     }
 
-    /// What the matcher makes of a message, in the words of the book.
+    /// The matcher's copies of a message, in the form of the book.
     fn made(&self, world: &World) -> Vec<(u64, Made)> {
         let content = message(world);
         let published = Published::new(content.property_view(), facts(world));

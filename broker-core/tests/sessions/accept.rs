@@ -22,7 +22,7 @@ fn plain_receive() -> Command {
     }
 }
 
-/// SES-01, RCV-28, SND-25: every message has a session id, and is received by session only.
+/// SES-01, RCV-28, SND-25: every message has a session id, and is received only by session.
 #[test]
 fn without_a_session_nothing_comes_or_goes() {
     let mut stand = Stand::new();
@@ -36,12 +36,13 @@ fn without_a_session_nothing_comes_or_goes() {
     assert_eq!(stand.main(attach).unwrap_err(), Condition::InvalidOperation);
     let batch = Command::DeleteBatch { count_max: 1, enqueued_before: None };
     assert_eq!(stand.main(batch).unwrap_err(), Condition::InvalidOperation);
-    // The dead-letter queue is received without (DLQ-11, MAT-04).
+    // The dead-letter queue is received without sessions (DLQ-11, MAT-04).
     let received = stand.on(SubQueue::DeadLetter, plain_receive()).unwrap();
     assert!(matches!(received, MachineOutcome::Received(all) if all.is_empty()));
 }
 
-/// SES-03, SND-25: the empty id is a session like others: it is found as the next one, and by its id.
+/// SES-03, SND-25: the empty id is a session like others: it is accepted as the next one, and by
+/// its id.
 #[test]
 fn the_empty_id_is_a_session() {
     let mut stand = Stand::new();
@@ -79,7 +80,7 @@ fn where_there_are_no_sessions_none_is_accepted() {
     assert_eq!(refused.unwrap_err(), Condition::InvalidOperation);
 }
 
-/// SES-05, SES-06, SES-11: by id, also before the first message, and for one receiver only.
+/// SES-05, SES-06, SES-11: by id, also before the first message, and only for one receiver.
 #[test]
 fn a_session_is_held_by_one() {
     let mut stand = Stand::new();
@@ -126,7 +127,7 @@ fn the_oldest_message_decides_which_session_is_next() {
     assert_eq!(stand.accept(None, 5), Err(Condition::ServiceTimeout));
 }
 
-/// SES-08: calls wait in their order, up to their time; one that is withdrawn gets nothing.
+/// SES-08: calls wait in order for at most their time. A withdrawn one gets nothing.
 #[test]
 fn accepts_wait_in_order() {
     let mut stand = Stand::new();
@@ -150,7 +151,8 @@ fn accepts_wait_in_order() {
     assert_eq!(stand.numbers(4, 10), [1, 2]);
 }
 
-/// SES-08: workers that ask again after each session share the sessions, and no session waits while a worker does.
+/// SES-08: workers that accept again after each session share the sessions, and no session waits
+/// while a worker does.
 #[test]
 fn workers_that_ask_again_share_sessions() {
     let mut stand = Stand::new();
@@ -183,7 +185,7 @@ fn workers_that_ask_again_share_sessions() {
             }
         }
         assert!(granted > 0 || waiting.is_empty(), "a session waits while workers do");
-        // Each at a time of its own, as processes do.
+        // Each accepts at its own time, like separate processes.
         for worker in again {
             next_receiver += 1;
             stand.wait(TimeSpan::from_ms(10 + 7 * i64::try_from(worker).unwrap()));
@@ -196,7 +198,7 @@ fn workers_that_ask_again_share_sessions() {
     assert!(served.iter().all(|count| *count >= 60), "{served:?}");
 }
 
-/// SES-12, SES-14: the lock lasts LockDuration, renewing it prolongs those of the messages.
+/// SES-12, SES-14: the lock lasts LockDuration. Renewing it also extends the locks of the messages.
 #[test]
 fn a_session_is_renewed_as_a_whole() {
     let mut stand = Stand::new();
@@ -216,7 +218,8 @@ fn a_session_is_renewed_as_a_whole() {
     assert_eq!(stand.renew(1), Err(Condition::SessionLockLost));
 }
 
-/// SES-13, SES-15, SES-28: with the lock everything that was done through it is lost, once and for all.
+/// SES-13, SES-15, SES-28: the loss of the lock permanently ends everything that was done through
+/// it.
 #[test]
 fn a_lost_session_lock_loses_everything() {
     let mut stand = Stand::new();
@@ -237,18 +240,18 @@ fn a_lost_session_lock_loses_everything() {
     assert_eq!(stand.state(1), Err(lost));
     assert_eq!(stand.set_state(1, Some(b"x")), Err(lost));
     assert_eq!(stand.main(call).unwrap_err(), lost);
-    // Also when the next holder has settled the message.
+    // The same if the next holder has settled the message.
     stand.accept(Some("a"), 2).unwrap();
     let again = stand.receive(2, 1).unwrap().remove(0);
     assert_eq!((again.sequence.0, again.shown_delivery_count()), (first, 2));
     stand.complete(&again).unwrap();
     assert_eq!(stand.complete(&received), Err(lost));
-    // One's own token that is used twice is another matter (SET-13).
+    // A token of the same holder that is used twice gives another error (SET-13).
     assert_eq!(stand.complete(&again), Err(Condition::MessageLockLost));
     assert_eq!(stand.settle_with(LockToken(17), Settlement::Complete), Err(lost));
 }
 
-/// SES-15: a call that waits for messages when the lock ends is told.
+/// SES-15: a call that waits for messages is refused when the lock ends.
 #[test]
 fn a_waiting_receive_ends_with_its_session() {
     let mut stand = Stand::new();
@@ -258,7 +261,7 @@ fn a_waiting_receive_ends_with_its_session() {
     let call = stand.ask(SubQueue::Main, command.clone());
     stand.wait(seconds(30));
     assert_eq!(stand.answer(call).unwrap().unwrap_err(), Condition::SessionLockLost);
-    // One whose receiver is closed gets nothing (RCV-14).
+    // A call of a closed receiver gets nothing (RCV-14).
     stand.accept(Some("a"), 1).unwrap();
     let call = stand.ask(SubQueue::Main, command);
     stand.close(1, LinkEnd::Orderly);
@@ -268,7 +271,7 @@ fn a_waiting_receive_ends_with_its_session() {
     assert_eq!(stand.sessions(SessionFilter::All), Vec::<String>::new());
 }
 
-/// SES-16, SES-17: holders of different sessions get their own messages only, nobody the others'.
+/// SES-16, SES-17: holders of different sessions get only their own messages.
 #[test]
 fn sessions_are_independent() {
     let mut stand = Stand::new();
@@ -286,7 +289,7 @@ fn sessions_are_independent() {
     );
 }
 
-/// SES-02, SES-04: a session is there while it has a message, a state or a holder.
+/// SES-02, SES-04: a session exists while it has a message, a state or a holder.
 #[test]
 fn a_session_exists_while_it_owns_something() {
     let mut stand = Stand::new();
@@ -306,7 +309,7 @@ fn a_session_exists_while_it_owns_something() {
     stand.close(3, LinkEnd::Orderly);
     let all = ["active", "deferred", "held", "scheduled", "stated"];
     assert_eq!(stand.sessions(SessionFilter::All), all);
-    // SES-29: those with active messages, those whose state was set lately.
+    // SES-29: sessions with active messages, and sessions whose state was set recently.
     assert_eq!(stand.sessions(SessionFilter::WithActiveMessages), ["active"]);
     let set_at = stand.now;
     assert_eq!(stand.sessions(SessionFilter::StateSetAfter(set_at)), [""; 0]);
@@ -329,8 +332,8 @@ fn a_session_exists_while_it_owns_something() {
     assert_eq!(stand.describe().size_bytes, 0);
 }
 
-/// ENT-24, ENT-25, LIF: a status that lets nobody receive turns those away who wait; what is held can
-/// be finished.
+/// ENT-24, ENT-25, LIF: a status that blocks receives refuses waiting calls. Held messages can be
+/// settled.
 #[test]
 fn a_disabled_queue_lets_holders_finish() {
     let mut stand = Stand::new();
@@ -350,7 +353,7 @@ fn a_disabled_queue_lets_holders_finish() {
     assert_eq!(stand.complete(&received), Ok(()));
 }
 
-/// RCV-22: those who hold or wait for sessions count as receivers.
+/// RCV-22: receivers that hold or wait for sessions count as receivers.
 #[test]
 fn there_are_only_so_many_receivers() {
     let mut stand = Stand::new();
@@ -362,7 +365,7 @@ fn there_are_only_so_many_receivers() {
     assert_eq!(stand.accept(Some("b"), 3), Ok("b".into()));
 }
 
-/// SES-34: requesters share a reply queue, each accepts its own session before the reply exists.
+/// SES-34: requesters share a reply queue. Each accepts its own session before the reply exists.
 #[test]
 fn replies_find_their_requester() {
     let mut stand = Stand::new();

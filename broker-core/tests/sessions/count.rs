@@ -8,7 +8,7 @@ use peeklock_core::path::SubQueue;
 
 use crate::stand::{Stand, seconds, sessionful};
 
-/// The stored counts of two messages, of which one was delivered, after the session has ended.
+/// The stored counts of two messages after the end of the session. One was delivered.
 fn counts_after(end: impl FnOnce(&mut Stand)) -> Vec<u32> {
     let mut stand = Stand::new();
     stand.send("a");
@@ -21,7 +21,7 @@ fn counts_after(end: impl FnOnce(&mut Stand)) -> Vec<u32> {
     stand.peek(SubQueue::Main).iter().map(|facts| facts.delivery_count).collect()
 }
 
-/// SES-30, SES-31, SES-33: running out and breaking off count, closing does not.
+/// SES-30, SES-31, SES-33: a timeout and a broken connection count, closing does not.
 #[test]
 fn how_a_session_ends_decides_what_counts() {
     assert_eq!(counts_after(|stand| stand.wait(seconds(30))), [1, 0]);
@@ -51,8 +51,8 @@ fn a_crash_loop_ends_in_the_dead_letter_queue() {
     assert_eq!(stand.numbers(9, 9), [2]);
 }
 
-/// DESIGN D3: what is due in a session that is held is that session's: neither the end of its lock nor that
-/// of a call of its holder is among what the queue itself has to see to.
+/// DESIGN D3: deadlines of a held session belong to that session: neither the end of its lock nor
+/// the end of a call is a deadline of the queue itself.
 #[test]
 fn what_is_due_in_a_held_session_is_its_own() {
     let mut stand = Stand::new();

@@ -15,7 +15,7 @@ fn dead_lettering(expire_whole_sessions: bool) -> Stand {
     Stand::of(description, expire_whole_sessions)
 }
 
-/// EXP-45, EXP-41, EXP-42: the test that the specification gives, with both settings of the switch.
+/// EXP-45, EXP-41, EXP-42: the test in the specification, with both settings of the switch.
 #[test]
 fn one_expired_message_expires_its_session() {
     for switch in [true, false] {
@@ -32,13 +32,13 @@ fn one_expired_message_expires_its_session() {
         let dead = stand.peeked(SubQueue::DeadLetter);
         assert_eq!(dead, if switch { vec![1, 2] } else { vec![] });
         assert_eq!(stand.peeked(SubQueue::Main), [3]);
-        // Messages that arrive afterwards start the session anew (EXP-44).
+        // Later messages start the session again (EXP-44).
         stand.send("a");
         assert_eq!(stand.numbers(1, 10), [4]);
     }
 }
 
-/// EXP-45: accept next does not offer a session that expires.
+/// EXP-45: accept next does not offer an expiring session.
 #[test]
 fn an_expired_session_is_not_next() {
     let mut stand = dead_lettering(true);
@@ -54,8 +54,8 @@ fn an_expired_session_is_not_next() {
     assert_eq!(stand.peeked(SubQueue::DeadLetter), [1, 2, 3]);
 }
 
-/// EXP-43: what is in flight is not affected, the rest is, although somebody holds the session; when
-/// it fails, its own time to live decides.
+/// EXP-43: messages in flight are not affected, but the others are, although the session is held.
+/// When a message in flight fails, its own time to live decides.
 #[test]
 fn messages_in_flight_outlive_their_session() {
     let mut stand = dead_lettering(true);
@@ -73,7 +73,7 @@ fn messages_in_flight_outlive_their_session() {
     assert_eq!(stand.numbers(1, 10), [1]);
 }
 
-/// EXP-43: a delivered message that expires while it is held expires nobody.
+/// EXP-43: a delivered message that expires while it is held does not expire the session.
 #[test]
 fn an_expired_message_in_flight_expires_nobody() {
     let mut stand = dead_lettering(true);
@@ -109,7 +109,7 @@ fn expiry_leaves_what_is_set_aside() {
     assert_eq!(stand.state(2), Ok(Some(b"x".to_vec())));
 }
 
-/// EXP-41, EXP-46: the default time to live of the queue does it too, with the same reason.
+/// EXP-41, EXP-46: the default time to live of the queue has the same effect, with the same reason.
 #[test]
 fn the_default_time_to_live_expires_sessions() {
     let description = QueueDescription {
@@ -142,8 +142,8 @@ fn messages_expire_one_by_one_if_told_so() {
     assert_eq!(stand.peeked(SubQueue::DeadLetter), [2]);
 }
 
-/// EXP-45: a session of more messages than one step moves is offered to nobody until it is empty, and
-/// expires to its end although the broker restarts half way.
+/// EXP-45: a session with more messages than one step moves is not offered until it is empty, and
+/// expires completely although the broker restarts halfway.
 #[test]
 fn a_large_session_expires_over_several_steps() {
     const COUNT: u64 = 45_000;
@@ -173,8 +173,8 @@ fn a_large_session_expires_over_several_steps() {
     assert_eq!(stand.numbers(2, 10), [COUNT + 2]);
 }
 
-/// EXP-45: while expiration is behind, accept next offers no session of which nobody has looked yet
-/// whether it expires, and the holder of one gets nothing of it.
+/// EXP-45: while expiration is behind, accept next offers no session that has not been checked for
+/// expiry, and the holder of such a session gets no message.
 #[test]
 fn nothing_is_offered_while_expiration_is_behind() {
     let mut stand = dead_lettering(true);

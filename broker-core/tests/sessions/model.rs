@@ -1,7 +1,7 @@
-//! Long random runs: the machine and the model do the same, and must answer and look the same.
+//! Long random runs: the machine and the model get the same commands, and must give the same
+//! answers and show the same state.
 //!
-//! `PEEKLOCK_SESSION_SEEDS` says how many runs there are, `PEEKLOCK_SESSION_FIRST` with which seed
-//! they begin.
+//! `PEEKLOCK_SESSION_SEEDS` sets the number of runs, `PEEKLOCK_SESSION_FIRST` the first seed.
 
 use std::collections::BTreeMap;
 
@@ -49,12 +49,12 @@ struct Run {
     oracle: Oracle,
     /// Tokens by the names of their deliveries in the model.
     tokens: BTreeMap<u64, LockToken>,
-    /// Receivers that may hold a session, or have.
+    /// Receivers that may hold a session, or have held one.
     receivers: Vec<u64>,
     next_receiver: u64,
-    /// Calls that wait, with those who made them.
+    /// Waiting calls, with their callers.
     waiting: Vec<(Ticket, u64)>,
-    /// How it was before the last operation, if that is still on its way to the store.
+    /// State before the last operation, if that is still being stored.
     before: Option<Box<Oracle>>,
     log: Vec<String>,
 }
@@ -95,7 +95,7 @@ impl Run {
         }
     }
 
-    /// What is on its way to the store arrives there.
+    /// Makes all pending changes durable.
     fn land(&mut self) {
         self.log.push("all is durable".to_owned());
         self.stand.commit();
@@ -105,7 +105,7 @@ impl Run {
     }
 
     fn some_receiver(&mut self) -> u64 {
-        // Mostly one that holds a session; else one of the last, which may have lost it.
+        // Usually one that holds a session; otherwise one of the last, which may have lost it.
         let holders = self.oracle.holders();
         if self.random.below(4) > 0
             && let Some(holder) = self.random.one_of(&holders)
@@ -171,7 +171,7 @@ impl Run {
                 }
             }
             36 if self.random.below(4) == 0 => {
-                // What has not arrived in the store did not happen (LIF-04).
+                // Changes that were not stored have no effect (LIF-04).
                 self.log.push(format!("crash, in flight: {}", self.before.is_some()));
                 if let Some(before) = self.before.take() {
                     let reached = std::mem::take(&mut self.oracle.reached);
@@ -300,7 +300,7 @@ impl Run {
         model: impl FnOnce(&mut Oracle, u64) -> Option<Reply>,
     ) {
         self.log.push(format!("{command:?}").chars().take(120).collect());
-        // Now and then the next operation meets what this one has on its way to the store.
+        // Occasionally the next operation arrives while this one is being stored.
         let lands = self.before.is_some() || self.random.below(4) > 0;
         let before = (!lands).then(|| Box::new(self.oracle.clone()));
         self.stand.commits = lands;
@@ -319,7 +319,7 @@ impl Run {
         self.compare_answers();
     }
 
-    /// What was answered by now, to this command and to those that waited.
+    /// Compares answers to this command and to waiting ones.
     fn compare_answers(&mut self) {
         for (ticket, receiver) in std::mem::take(&mut self.waiting) {
             let expected = self.oracle.answers.remove(&ticket.0);
@@ -333,8 +333,8 @@ impl Run {
         assert!(self.oracle.answers.is_empty(), "{:?}", self.oracle.answers);
     }
 
-    /// An answer in the words of the model. Deliveries get the names that the model gave them, each
-    /// token one name (SET-15).
+    /// Converts an answer to the types of the model. Deliveries get the model's names, one for each
+    /// token (SET-15).
     fn words(
         &mut self,
         answer: Result<MachineOutcome, Condition>,
@@ -374,7 +374,7 @@ impl Run {
         }
     }
 
-    /// Messages, counts and sessions, as anybody can see them.
+    /// Messages, counts and sessions, as clients can see them.
     fn compare(&mut self) {
         self.stand.commits = true;
         let mut expected: Vec<(u64, u32, MessageState)> = Vec::new();
@@ -444,9 +444,9 @@ fn number_of(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// LIF-01, with the rows of sessions, and of the rules that runs must come upon: DEF-08, EXP-20, EXP-41,
-/// EXP-43, LIF-04, RTY-01, RTY-03, RTY-17, RTY-22, RTY-23, RTY-24, RTY-25, SCH-03, SES-06, SES-07, SES-15, SES-20,
-/// SES-30, SES-31, SET-13, SET-35.
+/// LIF-01, with the rows of sessions, and the rules that runs must cover: DEF-08, EXP-20, EXP-41,
+/// EXP-43, LIF-04, RTY-01, RTY-03, RTY-17, RTY-22, RTY-23, RTY-24, RTY-25, SCH-03, SES-06, SES-07,
+/// SES-15, SES-20, SES-30, SES-31, SET-13, SET-35.
 #[test]
 fn machine_and_model_agree() {
     let first = number_of("PEEKLOCK_SESSION_FIRST", 1);

@@ -1,5 +1,5 @@
-//! Sessions as the specification tells them, and nothing more: every message in one list, an explicit
-//! state each, linear scans everywhere. Written from files 11 and 07, not from the machine.
+//! Sessions by the specification alone: every message in one list, an explicit state each, linear
+//! scans everywhere. Written from files 11 and 07, not from the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +31,11 @@ pub struct Message {
     pub count: u32,
     enqueued_at: Timestamp,
     time_to_live: Option<TimeSpan>,
-    /// Which delivery has the lock.
+    /// The delivery that has the lock.
     delivery: u64,
     /// Its last change is not durable (DESIGN D5).
     in_flight: bool,
-    /// While it is Delayed, until when.
+    /// End of its delay, while it is delayed.
     delayed_until: Timestamp,
 }
 
@@ -43,7 +43,7 @@ pub struct Message {
 struct Hold {
     receiver: u64,
     until: Timestamp,
-    /// Names this lock among all that were ever given.
+    /// Unique id of this lock.
     lock: u64,
 }
 
@@ -55,13 +55,13 @@ struct Call {
     deadline: Timestamp,
 }
 
-/// What somebody is answered.
+/// The answer to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     Done,
     Number(u64),
     Accepted(String),
-    /// Number, count shown, and the name of the delivery.
+    /// Number, shown count, and the name of the delivery.
     Messages(Vec<(u64, u32, u64)>),
     State(Option<u8>),
     Until(Timestamp),
@@ -72,7 +72,7 @@ pub enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settlement {
     Complete,
-    /// With the delay that it names.
+    /// With its delay, if any.
     Abandon(Option<TimeSpan>),
     Defer,
     DeadLetter,
@@ -87,10 +87,11 @@ pub struct Oracle {
     holds: BTreeMap<String, Hold>,
     accepts: Vec<Call>,
     calls: Vec<Call>,
-    /// Every delivery: message and the session lock it was made under.
+    /// Every delivery: the message and its session lock.
     deliveries: Vec<(u64, u64)>,
     whole: bool,
-    /// Whether others pass what is Delayed (RTY-23), and the delay of a policy, always the same (RTY-17).
+    /// Whether other messages pass a delayed one (RTY-23), and the fixed delay of a policy
+    /// (RTY-17).
     passes: bool,
     policy: Option<TimeSpan>,
     next_sequence: u64,
@@ -139,7 +140,7 @@ impl Oracle {
         of_messages.chain(self.states.keys().cloned()).chain(self.holds.keys().cloned()).collect()
     }
 
-    /// How many deliveries there were.
+    /// Number of deliveries.
     pub fn delivery_count(&self) -> u64 {
         self.deliveries.len() as u64
     }
@@ -152,7 +153,7 @@ impl Oracle {
         self.holds.len() as u64
     }
 
-    /// What is due by now happens, before an operation.
+    /// Processes due events, before an operation.
     pub fn advance(&mut self) {
         let over = self.holds.iter().find(|(_, hold)| hold.until <= self.now);
         if let Some((session, hold)) = over.map(|(session, hold)| (session.clone(), hold.clone())) {
@@ -212,7 +213,7 @@ impl Oracle {
         }
     }
 
-    /// What one gets by waiting, after an operation.
+    /// Serves waiting calls, after an operation.
     pub fn serve(&mut self) {
         self.expire();
         self.give_sessions();
@@ -220,7 +221,7 @@ impl Oracle {
         self.time_out();
     }
 
-    /// Everything becomes durable, with what follows from it.
+    /// Makes everything durable, with all consequences.
     pub fn commit(&mut self) {
         while self.messages.iter().any(|message| message.in_flight) {
             for message in &mut self.messages {
@@ -230,8 +231,8 @@ impl Oracle {
         }
     }
 
-    /// SES-19, SES-20: the lowest number; one on its way back holds up those behind it, and so does one
-    /// that is Delayed unless they pass it (RTY-22 to RTY-24).
+    /// SES-19, SES-20: the lowest number. A message on its way back blocks later ones, and so does
+    /// a delayed one unless they may pass it (RTY-22 to RTY-24).
     fn next_of(&self, session: &str) -> Option<usize> {
         let of_session = self.messages.iter().enumerate().filter(|(_, message)| {
             let counts = message.state == State::Available
@@ -242,7 +243,7 @@ impl Oracle {
         (message.state == State::Available && !message.in_flight).then_some(index)
     }
 
-    /// Whether the lowest of a session is Delayed, and another behind it could be had.
+    /// Whether the lowest message of a session is delayed and a later one is available.
     fn is_retried(&self, session: &str) -> bool {
         let mut rest: Vec<&Message> = self
             .messages
@@ -558,7 +559,7 @@ impl Oracle {
         }
     }
 
-    /// DEL-03, DEL-04, DEL-07: in a session that is held, or in all that are not.
+    /// DEL-03, DEL-04, DEL-07: in a held session, or in all sessions that are not held.
     pub fn delete(&mut self, receiver: Option<u64>, count_max: u64) -> Reply {
         let session = receiver.and_then(|receiver| self.held_by(receiver));
         if receiver.is_some() && session.is_none() {

@@ -1,4 +1,4 @@
-//! The order of messages within a session, settlement, and looking from outside.
+//! The order of messages within a session, settlement, and reading from outside.
 
 use peeklock_core::command::{
     Command, Drain, LinkEnd, MachineOutcome, ReceiveMode, SessionCommand, Settlement,
@@ -25,7 +25,7 @@ fn an_abandoned_message_comes_next() {
     assert_eq!(next[0].shown_delivery_count(), 2);
 }
 
-/// SES-20, DESIGN D5: while the abandon is on its way to the store, those behind it wait.
+/// SES-20, DESIGN D5: while the abandon is being stored, later messages wait.
 #[test]
 fn messages_behind_an_abandon_in_flight_wait() {
     let mut stand = Stand::new();
@@ -45,8 +45,8 @@ fn messages_behind_an_abandon_in_flight_wait() {
     assert_eq!(all.iter().map(|one| one.sequence.0).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
-/// SES-19: a message of which a later one is durable first is not overtaken; it cannot be, since
-/// stages become durable in order. One that was scheduled takes its place when it is enqueued.
+/// SES-19: a message is not overtaken by a later one that is durable first, because stages become
+/// durable in order. A scheduled message takes its place when it is enqueued.
 #[test]
 fn a_scheduled_message_joins_its_session_at_its_instant() {
     let mut stand = Stand::new();
@@ -61,7 +61,7 @@ fn a_scheduled_message_joins_its_session_at_its_instant() {
     assert_eq!(stand.peeked(SubQueue::Main), [second, second + 1]);
 }
 
-/// SES-22: a dead-lettered message leaves its session, the receiver goes on.
+/// SES-22: a dead-lettered message leaves its session, and the receiver continues.
 #[test]
 fn a_dead_letter_is_out_of_its_session() {
     let mut stand = Stand::new();
@@ -85,14 +85,14 @@ fn a_dead_letter_is_out_of_its_session() {
     };
     let lock = dead[0].lock.unwrap();
     assert_eq!(dead[0].sequence.0, 1);
-    // There each lock is one of its own: renewed, ended and settled without any session.
+    // There each lock is independent: it is renewed, ended and settled without a session.
     let renew = Command::RenewLock { token: lock.token };
     assert!(stand.on(SubQueue::DeadLetter, renew.clone()).is_ok());
     stand.wait(seconds(30));
     assert_eq!(stand.on(SubQueue::DeadLetter, renew).unwrap_err(), Condition::MessageLockLost);
 }
 
-/// SES-21: receive-and-delete takes messages of the session only, in order.
+/// SES-21: receive-and-delete takes only messages of the session, in order.
 #[test]
 fn receive_and_delete_works_by_session() {
     let mut stand = Stand::new();
@@ -112,7 +112,7 @@ fn receive_and_delete_works_by_session() {
     assert_eq!(stand.peeked(SubQueue::Main), [2]);
 }
 
-/// SES-21, RCV-16, RCV-17, RCV-18: credit of the link reaches as far as its session.
+/// SES-21, RCV-16, RCV-17, RCV-18: credit of the link applies only to its session.
 #[test]
 fn a_link_gets_messages_of_its_session_by_credit() {
     let mut stand = Stand::new();
@@ -162,16 +162,17 @@ fn deferred_messages_belong_to_their_session() {
         panic!()
     };
     assert_eq!(found[0].sequence.0, 1);
-    // The lock of the session ends: it is deferred as before, counted once more (DEF-05, SES-30, SET-33).
+    // The session lock ends: the message is deferred as before, and counted once more (DEF-05,
+    // SES-30, SET-33).
     stand.wait(seconds(30));
     let peeked = stand.peek(SubQueue::Main);
     assert_eq!((peeked[0].sequence.0, peeked[0].delivery_count), (1, 2));
-    // Accepting needs no active message (DEF-08).
+    // Accepting requires no active message (DEF-08).
     assert_eq!(stand.accept(Some("a"), 3), Ok("a".into()));
     assert!(stand.in_session(3, by_number).is_ok());
 }
 
-/// PEK-07: by session without its lock; without one, all.
+/// PEK-07: by session without its lock; without a session, all.
 #[test]
 fn peeking_shows_one_session_or_all() {
     let mut stand = Stand::new();
@@ -195,7 +196,7 @@ fn peeking_shows_one_session_or_all() {
     assert_eq!(stand.peeked(SubQueue::Main), [1, 2, 3]);
 }
 
-/// DEL-07: the holder deletes in its session, an operator in all that nobody holds.
+/// DEL-07: the holder deletes in its session, an operator in all sessions that are not held.
 #[test]
 fn batch_deletes_respect_sessions() {
     let mut stand = Stand::new();

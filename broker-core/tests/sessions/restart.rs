@@ -1,4 +1,4 @@
-//! What is left after a restart: messages and states, not locks (SES-18, LIF-04).
+//! State after a restart: messages and session states, but no locks (SES-18, LIF-04).
 
 use peeklock_core::command::{SessionFilter, Settlement};
 use peeklock_core::condition::Condition;
@@ -7,7 +7,7 @@ use peeklock_core::path::SubQueue;
 
 use crate::stand::{Stand, message, seconds};
 
-/// SES-18: messages of every state come back to their session, and so does its state; locks do not.
+/// SES-18: messages of every state are back in their session, and so is its state; locks are not.
 #[test]
 fn sessions_come_back_without_locks() {
     let mut stand = Stand::new();
@@ -46,7 +46,7 @@ fn sessions_come_back_without_locks() {
     assert_eq!(stand.accept(None, 6), Ok("c".into()));
 }
 
-/// LIF-04: a change that was not durable did not happen.
+/// LIF-04: a change that was not durable has no effect.
 #[test]
 fn what_was_in_flight_is_lost() {
     let mut stand = Stand::new();

@@ -1,4 +1,4 @@
-//! Retry with a delay in sessions (RTY-22 to RTY-25), and what else a delay means to them.
+//! Retry with a delay in sessions (RTY-22 to RTY-25), and further effects of a delay.
 
 use peeklock_core::command::{
     Command, Counts, LinkEnd, MachineOutcome, MessageState, SessionFilter,
@@ -12,7 +12,7 @@ use peeklock_core::time::TimeSpan;
 
 use crate::stand::{Stand, message, seconds, sessionful};
 
-/// A stand with so many messages in session `a`, which receiver 1 holds.
+/// A stand with `count` messages in session `a`, which receiver 1 holds.
 fn holding(order: SessionRetryOrder, count: u32) -> Stand {
     let description = QueueDescription {
         session_retry_order: order,
@@ -38,8 +38,8 @@ fn update(stand: &mut Stand, change: impl FnOnce(&mut QueueDescription)) {
     stand.main(command).unwrap();
 }
 
-/// RTY-22, RTY-03: by default a Delayed message holds up those behind it, and those alone; what is in flight
-/// is settled, the lock is renewed. When it is due it comes first.
+/// RTY-22, RTY-03: by default a delayed message blocks only later messages. Messages in flight can
+/// be settled, and the lock renewed. When it is due it comes first.
 #[test]
 fn a_delayed_message_holds_up_those_behind_it() {
     let mut stand = holding(SessionRetryOrder::Hold, 5);
@@ -58,7 +58,7 @@ fn a_delayed_message_holds_up_those_behind_it() {
     assert_eq!(again[0].shown_delivery_count(), 2);
 }
 
-/// RTY-22, RTY-04: a receive that waits is answered when the message is due.
+/// RTY-22, RTY-04: a waiting receive is answered when the message is due.
 #[test]
 fn a_waiting_receive_gets_the_message_when_it_is_due() {
     use peeklock_core::command::SessionCommand;
@@ -78,8 +78,8 @@ fn a_waiting_receive_gets_the_message_when_it_is_due() {
     assert_eq!(all.iter().map(|one| one.sequence.0).collect::<Vec<_>>(), [1, 2]);
 }
 
-/// RTY-23: under `pass` those behind go on, and it comes before what is still there when it is due, also while
-/// the abandon is on its way to the store.
+/// RTY-23: with `pass` later messages are delivered. When the delayed message is due, it precedes
+/// the remaining ones, also while the abandon is being stored.
 #[test]
 fn those_behind_pass_a_delayed_message_if_the_queue_says_so() {
     let mut stand = holding(SessionRetryOrder::Pass, 4);
@@ -94,7 +94,7 @@ fn those_behind_pass_a_delayed_message_if_the_queue_says_so() {
     assert_eq!(stand.numbers(1, 10), [1, 4]);
 }
 
-/// RTY-23, SES-20: one that is due before its abandon is durable is passed no more.
+/// RTY-23, SES-20: a message that is due before its abandon is durable is no longer passed.
 #[test]
 fn a_message_that_is_due_in_flight_holds_up_those_behind_it() {
     let mut stand = holding(SessionRetryOrder::Pass, 2);
@@ -108,7 +108,7 @@ fn a_message_that_is_due_in_flight_holds_up_those_behind_it() {
     assert_eq!(stand.numbers(1, 10), [1, 2]);
 }
 
-/// RTY-23: the order can be changed while messages are Delayed.
+/// RTY-23: the order can be changed while messages are delayed.
 #[test]
 fn a_change_of_the_order_holds_for_what_is_delayed() {
     let mut stand = holding(SessionRetryOrder::Hold, 3);
@@ -122,8 +122,8 @@ fn a_change_of_the_order_holds_for_what_is_delayed() {
     assert_eq!(stand.numbers(1, 10), [1, 3]);
 }
 
-/// RTY-24: accept next does not offer a session that is held up, and wakes for it; accept by id holds it, and
-/// gets nothing until then.
+/// RTY-24: accept next does not offer a blocked session, and wakes for it. Accept by id holds it,
+/// and gets nothing until then.
 #[test]
 fn a_session_that_is_held_up_is_not_next() {
     let mut stand = holding(SessionRetryOrder::Hold, 2);
@@ -142,8 +142,8 @@ fn a_session_that_is_held_up_is_not_next() {
     assert_eq!(stand.numbers(4, 10), [1, 2]);
 }
 
-/// RTY-24: a session whose lowest active message can be had is offered, whatever is Delayed behind it, and
-/// under `pass` so is any with a message.
+/// RTY-24: a session whose lowest active message is available is offered, whatever is delayed after
+/// it. With `pass` so is any session with an available message.
 #[test]
 fn a_session_with_something_to_hand_out_is_next() {
     let mut stand = holding(SessionRetryOrder::Hold, 2);
@@ -161,8 +161,8 @@ fn a_session_with_something_to_hand_out_is_next() {
     assert_eq!(stand.numbers(2, 10), [2]);
 }
 
-/// RTY-25, RTY-17: under a policy, what is unsettled when the lock runs out or the connection breaks is Delayed,
-/// each by its own count; RTY-19: not when the session is closed.
+/// RTY-25, RTY-17: with a policy, messages that are unsettled when the lock times out or the
+/// connection breaks are delayed, each by its own count. RTY-19: not when the session is closed.
 #[test]
 fn a_lost_session_delays_each_message_by_its_own_count() {
     let linear = RetryPolicy { kind: RetryKind::Linear, ..fixed(seconds(10)) };
@@ -195,8 +195,8 @@ fn a_lost_session_delays_each_message_by_its_own_count() {
     }
 }
 
-/// RTY-25, EXP-41: a session that expires does so with what is Delayed in it, whichever of them is the cause, and
-/// whether or not it becomes due meanwhile.
+/// RTY-25, EXP-41: an expiring session takes its delayed messages with it, whichever message is the
+/// cause, and whether or not a delayed one becomes due meanwhile.
 #[test]
 fn a_session_expires_with_its_delayed_messages() {
     for (cause, others) in [(1, [2, 3]), (2, [1, 3])] {
@@ -224,8 +224,9 @@ fn a_session_expires_with_its_delayed_messages() {
     }
 }
 
-/// RTY-06, RTY-11, RTY-12: after a restart a message is Delayed until the same instant, and what came due
-/// meanwhile is there again; counted as active, and shown with its instant.
+/// RTY-06, RTY-11, RTY-12: after a restart a message is delayed until the same instant, and
+/// messages that became due meanwhile are available. They count as active, and are shown with their
+/// instant.
 #[test]
 fn delays_survive_a_restart() {
     let mut stand = holding(SessionRetryOrder::Hold, 3);
@@ -255,7 +256,7 @@ fn delays_survive_a_restart() {
     assert_eq!(stand.numbers(3, 10), [3]);
 }
 
-/// RTY-06: an abandon that is lost with the process never happened.
+/// RTY-06: an abandon that was lost with the process has no effect.
 #[test]
 fn a_delay_that_was_not_stored_never_was() {
     let mut stand = holding(SessionRetryOrder::Hold, 1);
@@ -267,8 +268,8 @@ fn a_delay_that_was_not_stored_never_was() {
     assert_eq!((found[0].state, found[0].delivery_count), (MessageState::Active, 0));
 }
 
-/// RTY-13, DEL-07: both forms of a batch delete remove Delayed messages like available ones, lowest numbers
-/// first, and so does the delete by number.
+/// RTY-13, DEL-07: both forms of a batch delete remove delayed messages like available ones, lowest
+/// numbers first, and so does the delete by number.
 #[test]
 fn delayed_messages_are_deleted_like_available_ones() {
     use peeklock_core::command::SessionCommand;

@@ -1,5 +1,5 @@
-//! Drives one queue as its owner does: lets time pass, applies a command, matches demand, stores the
-//! records, tells the machine that they are durable.
+//! Drives one queue like its owner: lets time pass, applies a command, matches demand, stores the
+//! records, and reports them durable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 const KEY: [u8; 16] = *b"session tests ke";
 const ENTITY: EntityId = EntityId(7);
 
-/// Why a command was refused.
+/// Condition of a refusal.
 pub type Refused = Condition;
 
 /// A queue under test.
@@ -36,13 +36,13 @@ pub struct Stand {
     pub machine: Queue,
     pub limits: Limits,
     pub now: Timestamp,
-    /// Whether stages become durable by themselves, right after the command that made them.
+    /// Whether stages become durable automatically after the command that made them.
     pub commits: bool,
     pub room: Reserved,
     pub stored_bytes: u64,
     /// Links that the entity has closed.
     pub detached: BTreeMap<ReceiverId, Condition>,
-    /// What was delivered to links.
+    /// Deliveries to links.
     pub delivered: Vec<(ReceiverId, MessageFacts)>,
     answers: BTreeMap<Ticket, Result<MachineOutcome, Rejection>>,
     config: QueueConfig,
@@ -122,7 +122,7 @@ impl Stand {
         self.store.submit(submission, Box::new(|result| result.unwrap()));
     }
 
-    /// Runs one unit of the machine and puts what it changed into the open stage.
+    /// Runs one unit of the machine and adds its changes to the open stage.
     fn step<T>(&mut self, run: impl FnOnce(&mut Queue, &mut Ctx<'_>, &mut Step) -> T) -> T {
         let mut step = Step::default();
         let random = &mut self.random;
@@ -175,7 +175,7 @@ impl Stand {
         result
     }
 
-    /// Makes the oldest stage durable; nobody is told.
+    /// Makes the oldest stage durable without reporting it.
     pub fn store_one(&mut self) {
         let (_, batch, _) = self.pending.remove(0);
         self.submit(batch);
@@ -194,7 +194,7 @@ impl Stand {
         }
     }
 
-    /// Lets time pass, and what is due happen.
+    /// Lets time pass, and processes due events.
     pub fn wait(&mut self, span: TimeSpan) {
         self.now = self.now.plus(span);
         self.settle();
@@ -215,7 +215,7 @@ impl Stand {
         }
     }
 
-    /// Asks something; the answer may come later.
+    /// Sends a command, whose answer may come later.
     pub fn ask(&mut self, sub_queue: SubQueue, command: Command) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -241,7 +241,7 @@ impl Stand {
         ticket
     }
 
-    /// The answer, if there is one by now.
+    /// The answer, if it has arrived.
     pub fn answer(&mut self, ticket: Ticket) -> Option<Result<MachineOutcome, Refused>> {
         let answer = self.answers.remove(&ticket)?;
         Some(answer.map_err(|rejection| rejection.condition()))
@@ -287,7 +287,7 @@ impl Stand {
         }
     }
 
-    /// Accepts the session, or whichever can be had now; returns its id.
+    /// Accepts the given session or the next available one. Returns its id.
     pub fn accept(&mut self, session: Option<&str>, receiver: u64) -> Result<String, Refused> {
         let outcome = self.main(Self::accept_command(session, receiver, TimeSpan::ZERO));
         accepted(outcome, receiver)
@@ -298,7 +298,7 @@ impl Stand {
         self.ask(SubQueue::Main, Self::accept_command(None, receiver, wait))
     }
 
-    /// What such a call was answered with, if it was.
+    /// The answer to such a call, if it has arrived.
     pub fn accepted(&mut self, ticket: Ticket, receiver: u64) -> Option<Result<String, Refused>> {
         self.answer(ticket).map(|outcome| accepted(outcome, receiver))
     }
@@ -316,7 +316,7 @@ impl Stand {
         self.main(Command::InSession { receiver: ReceiverId(receiver), command })
     }
 
-    /// Receives what there is now, up to so many messages.
+    /// Receives up to `count` available messages.
     pub fn receive(&mut self, receiver: u64, count: u32) -> Result<Vec<MessageFacts>, Refused> {
         let wait = TimeSpan::ZERO;
         let command = SessionCommand::Receive { count_max: count, bytes_max: u64::MAX, wait };
@@ -326,7 +326,7 @@ impl Stand {
         }
     }
 
-    /// The numbers of what there is now.
+    /// Sequence numbers of the received messages.
     pub fn numbers(&mut self, receiver: u64, count: u32) -> Vec<u64> {
         self.receive(receiver, count).unwrap().iter().map(|facts| facts.sequence.0).collect()
     }
@@ -367,7 +367,7 @@ impl Stand {
         self.in_session(receiver, SessionCommand::SetState { state }).map(|_| ())
     }
 
-    /// The state as its holder reads it, from the store where that is told.
+    /// The state as its holder reads it, from the store if the answer refers to it.
     pub fn state(&mut self, receiver: u64) -> Result<Option<Vec<u8>>, Refused> {
         match self.in_session(receiver, SessionCommand::GetState)? {
             MachineOutcome::SessionState(None) => Ok(None),
@@ -399,7 +399,7 @@ impl Stand {
         }
     }
 
-    /// The numbers of a sub-queue's messages.
+    /// Sequence numbers of the messages in a sub-queue.
     pub fn peeked(&mut self, sub_queue: SubQueue) -> Vec<u64> {
         self.peek(sub_queue).iter().map(|facts| facts.sequence.0).collect()
     }
@@ -411,7 +411,7 @@ impl Stand {
         }
     }
 
-    /// The process dies: what is not durable is lost, the rest is read back.
+    /// Crashes the process: changes that are not durable are lost, and the rest is read back.
     pub fn crash(&mut self) {
         let blank = QueueDescription::new("blank", &self.limits);
         let mut machine = Queue::new(ENTITY, blank, self.config, self.now);

@@ -26,7 +26,7 @@ fn a_state_stays_until_it_is_cleared() {
     assert_eq!(stand.describe().size_bytes, 0);
 }
 
-/// DESIGN D5: a state that is on its way to the store is read as it will be.
+/// DESIGN D5: a state that is being stored is read with its new value.
 #[test]
 fn a_state_in_flight_can_be_read() {
     let mut stand = Stand::new();
@@ -41,8 +41,8 @@ fn a_state_in_flight_can_be_read() {
     assert_eq!(stand.state(1), Ok(None));
 }
 
-/// SES-26, SES-27, QUO-05: a state has the size of a message at most, counts for the quota, and needs
-/// room in the store.
+/// SES-26, SES-27, QUO-05: a state has at most the size of a message, counts for the quota, and
+/// needs room in the store.
 #[test]
 fn a_state_is_bounded_and_counts() {
     let description = QueueDescription {
@@ -62,7 +62,7 @@ fn a_state_is_bounded_and_counts() {
     stand.set_state(2, Some(&megabyte)).unwrap();
     assert_eq!(stand.describe().size_bytes, 2 << 20);
     assert_eq!(stand.set_state(3, Some(b"x")), Err(Condition::QuotaExceeded));
-    // One of the same size takes the place of the one before.
+    // A state of the same size replaces the previous one.
     stand.set_state(2, Some(&megabyte)).unwrap();
     stand.set_state(2, Some(b"small")).unwrap();
     assert_eq!(stand.describe().size_bytes, (1 << 20) + 5);
@@ -72,7 +72,7 @@ fn a_state_is_bounded_and_counts() {
     stand.set_state(1, None).unwrap();
 }
 
-/// SES-27: empty states count nothing for the quota, so that there are only so many.
+/// SES-27: empty states do not count for the quota, so their number is limited.
 #[test]
 fn there_are_only_so_many_states() {
     let mut stand = Stand::new();

@@ -1,4 +1,5 @@
-//! The judge: sees what clients ask and are told, and what the store holds; nothing of the broker.
+//! The judge: sees commands and answers of clients and the contents of the store, but nothing of
+//! the broker.
 
 mod answers;
 mod delivery;
@@ -38,14 +39,14 @@ struct Pending {
     reached_at: Timestamp,
     order: u64,
     failures: u64,
-    /// What it takes may be out of sight until it is answered.
+    /// Messages that it removes may be invisible until it is answered.
     is_unseen: bool,
 }
 
 pub struct Auditor {
     pub books: Vec<Book>,
     pending: BTreeMap<u64, Pending>,
-    /// Which entity a link belongs to.
+    /// The entity that a link belongs to.
     receivers: BTreeMap<ReceiverId, usize>,
     order: u64,
     /// Whether the store was ever full.
@@ -54,7 +55,7 @@ pub struct Auditor {
     pub release_on_connection_loss: bool,
 }
 
-/// How a message came to a client.
+/// Details of a delivery to a client.
 struct Delivery {
     entity: usize,
     sub_queue: SubQueue,
@@ -76,7 +77,7 @@ impl Auditor {
         }
     }
 
-    /// The entity and sub-queue of a command that is not answered.
+    /// Entity and sub-queue of an unanswered command.
     pub fn asked_of(&self, ticket: u64) -> Option<(usize, SubQueue)> {
         self.pending.get(&ticket).map(|pending| (pending.entity, pending.sub_queue))
     }
@@ -85,7 +86,7 @@ impl Auditor {
         self.receivers.get(&receiver).copied()
     }
 
-    /// Commands that wait for their answer, but for receives that may wait longer.
+    /// Unanswered commands, except receives that may wait longer.
     pub fn overdue(&self, now: Timestamp) -> Vec<u64> {
         let overdue = |pending: &Pending| match &pending.command {
             Command::Receive { wait, .. }
@@ -98,7 +99,7 @@ impl Auditor {
         self.pending.iter().filter(|(_, one)| overdue(one)).map(|(ticket, _)| *ticket).collect()
     }
 
-    /// A client asks.
+    /// Records a command.
     pub fn ask(
         &mut self,
         entity: usize,
@@ -129,7 +130,7 @@ impl Auditor {
             }
             Command::Detach { receiver, end } => {
                 let releases = match end {
-                    // A session is given back in any case (SES-31).
+                    // A session is released in any case (SES-31).
                     LinkEnd::Orderly => self.release_on_detach || book.description.requires_session,
                     LinkEnd::Lost => {
                         self.release_on_connection_loss || book.description.requires_session
@@ -145,7 +146,7 @@ impl Auditor {
             Command::AcceptSession { receiver, .. } => {
                 self.receivers.insert(*receiver, entity);
             }
-            // In force before it is acknowledged.
+            // It may be in force before it is acknowledged.
             Command::Update { description, .. } => {
                 book.max_delivery_count =
                     book.max_delivery_count.max(description.max_delivery_count);
@@ -162,7 +163,7 @@ impl Auditor {
                 if let Some(link) = book.links.get_mut(receiver) {
                     link.delivery_limit = link.delivery_limit.max(*delivery_limit);
                 } else {
-                    // It may reach the entity behind the accept that opens the link.
+                    // It may reach the entity after the accept that opens the link.
                     let limit = book.sessions.limits.entry(*receiver).or_default();
                     *limit = (*limit).max(*delivery_limit);
                 }
@@ -183,14 +184,14 @@ impl Auditor {
         assert!(self.pending.insert(ticket, pending).is_none(), "ticket {ticket} is used twice");
     }
 
-    /// A command reached its entity.
+    /// Records that a command reached its entity.
     pub fn reached(&mut self, ticket: u64, now: Timestamp) {
         if let Some(pending) = self.pending.get_mut(&ticket) {
             pending.reached_at = now;
         }
     }
 
-    /// Something left the broker.
+    /// Records an output of the broker.
     pub fn hear(&mut self, released: &Released, store: &FaultStore, now: Timestamp) {
         self.order += 1;
         match released {
@@ -224,7 +225,8 @@ impl Auditor {
             Released::Delivery { receiver, message } => {
                 let entity = self.receivers[receiver];
                 let Some(link) = self.books[entity].links.get_mut(receiver) else {
-                    // A link that was closed by the entity gets what was removed for it before.
+                    // A link that the entity closed still gets messages that were removed for it
+                    // before.
                     assert!(message.facts.lock.is_none(), "a lock for a link that is closed");
                     let order = self.order;
                     if let Some(known) = self.books[entity].message_at(message.facts.sequence.0) {
@@ -261,7 +263,7 @@ impl Auditor {
         let book = &mut self.books[entity];
         let Some(link) = book.links.remove(&receiver) else { return };
         if link.mode == ReceiveMode::ReceiveAndDelete {
-            // What was on its way to it is gone (RCV-14).
+            // Messages on their way to it are lost (RCV-14).
             book.loss_max += link.delivery_limit - link.delivered;
         }
     }
@@ -444,7 +446,7 @@ impl Auditor {
         }
     }
 
-    /// The entity failed before it answered: what was asked may have happened or not.
+    /// The entity failed before it answered: the command may have happened or not.
     fn unknown(&mut self, pending: &Pending) {
         let book = &mut self.books[pending.entity];
         for marker in &pending.markers {
@@ -486,7 +488,7 @@ impl Auditor {
             Command::InSession { receiver, command } => {
                 self.unknown_in_session(pending.entity, *receiver, command);
             }
-            // A link may be served until the failure reaches its entity, and is closed then.
+            // A link may be served until the failure reaches its entity, and is then closed.
             Command::Attach { receiver, mode: ReceiveMode::ReceiveAndDelete }
             | Command::Detach { receiver, .. } => {
                 let receiver = *receiver;
@@ -496,7 +498,7 @@ impl Auditor {
         }
     }
 
-    /// Compares what is known of an entity with what is stored of it.
+    /// Compares the knowledge of an entity with its stored records.
     pub fn inspect(&mut self, entity: usize, image: &Image, occasion: Occasion, now: Timestamp) {
         let book = &mut self.books[entity];
         let stored = image.description.clone().expect("an open entity has a description");
@@ -505,14 +507,14 @@ impl Auditor {
         book.inspect(image, occasion, now);
     }
 
-    /// The entity failed: locks end, and what is not answered is unknown.
+    /// The entity failed: locks end, and unanswered commands have an unknown outcome.
     pub fn failed(&mut self, entity: usize) {
         self.books[entity].failures += 1;
         // Session locks do not outlive the tree (SES-18).
         self.books[entity].sessions.holds.clear();
     }
 
-    /// The process died: nobody is answered any more.
+    /// The process crashed: no pending command will be answered.
     pub fn died(&mut self) {
         for entity in 0..self.books.len() {
             self.books[entity].failures += 1;
@@ -531,7 +533,7 @@ impl Auditor {
         }
     }
 
-    /// The entity was deleted because nobody used it; a new one takes its place.
+    /// The entity was deleted because it was idle; a new one takes its place.
     pub fn replaced(
         &mut self,
         entity: usize,
@@ -545,7 +547,7 @@ impl Auditor {
         let mut book = Book::new(id, description, now);
         book.failures = failures;
         book.hidden_calls = hidden_calls;
-        // What is still on its way to the path reaches the new entity.
+        // Commands in transit to the path reach the new entity.
         book.links = std::mem::take(&mut self.books[entity].links);
         book.updates = std::mem::take(&mut self.books[entity].updates);
         book.updates.retain(|ticket, _| self.pending.contains_key(ticket));

@@ -1,4 +1,4 @@
-//! What the auditor knows of one entity, from what clients asked and were told.
+//! The auditor's knowledge of one entity, from commands and answers of clients.
 
 mod sessions;
 
@@ -14,22 +14,22 @@ use crate::clients::Sent;
 
 pub use self::sessions::Sessions;
 
-/// What is known of a send.
+/// State of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sending {
     /// Not answered yet.
     Asked,
     /// Acknowledged.
     Accepted,
-    /// Answered that the outcome is unknown; decided when the entity was read back.
+    /// Answered with an unknown outcome; decided when the entity was read back.
     Unknown,
-    /// Refused, or read back as never stored: it must never show up.
+    /// Refused, or never stored when read back: it must never appear.
     Refused,
-    /// Acknowledged as a duplicate: it must never show up (DUP-02).
+    /// Acknowledged as a duplicate: it must never appear (DUP-02).
     Duplicate,
 }
 
-/// A lock that a client was given.
+/// A lock of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     pub token: LockToken,
@@ -37,36 +37,37 @@ pub struct Held {
     pub holder: Option<ReceiverId>,
 }
 
-/// What is known of one message.
+/// Knowledge about one message.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub sent: Sent,
     pub sending: Sending,
-    /// The command that sent it, and when that was asked.
+    /// The command that sent it, and the time of the command.
     pub ticket: u64,
     pub asked_at: Timestamp,
-    /// The number given at acknowledgement, and the one it is received under.
+    /// The number in the acknowledgement, and the number when received.
     pub accepted_as: u64,
     pub accepted_at: Timestamp,
     pub number: u64,
     pub lock: Option<Held>,
-    /// Under which it was delivered last.
+    /// Token of its last delivery.
     pub last_token: Option<LockToken>,
-    /// An acknowledged removal, by the order in which it was known.
+    /// An acknowledged removal, by the order of the acknowledgement.
     pub gone_at: Option<u64>,
     pub perhaps_gone: bool,
-    /// It is gone exactly if one of these is stored: they were sent by transactions of unknown outcome
-    /// that complete it.
+    /// It is removed exactly if one of these is stored: transactions with an unknown outcome sent
+    /// these messages and complete it.
     pub gone_with: Vec<u64>,
     pub deferred: bool,
     pub perhaps_deferred: bool,
-    /// Not before this it is delivered again, if it is where it was: among the dead, or not (RTY-01).
+    /// Earliest next delivery if it is still in the same queue: whether that is a dead-letter
+    /// queue, and the instant (RTY-01).
     pub delayed_until: Option<(bool, Timestamp)>,
     pub dead: bool,
     pub perhaps_dead: bool,
-    /// Whether it may be anything else than untouched and available.
+    /// Whether it may be in another state than untouched and available.
     pub touched: bool,
-    /// Deliveries under a lock, the highest count seen, and the count that must survive.
+    /// Deliveries under a lock, the highest seen count, and the count that must survive.
     pub deliveries: u32,
     pub count: u32,
     pub count_floor: u32,
@@ -108,7 +109,7 @@ pub struct LinkBook {
     pub delivered: u64,
 }
 
-/// An acceptance under a message id: when it was asked for and when it was acknowledged.
+/// An acceptance of a message id: the times of the command and its acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub struct Acceptance {
     pub asked_at: Timestamp,
@@ -116,36 +117,37 @@ pub struct Acceptance {
     pub known_order: u64,
 }
 
-/// What is known of one entity.
+/// Knowledge about one entity.
 pub struct Book {
     pub id: EntityId,
-    /// The last that was acknowledged or read back.
+    /// The last acknowledged or read-back description.
     pub description: QueueDescription,
-    /// Those of later updates, by ticket: each may be in force, and durable, before it is known.
+    /// Descriptions of later updates, by ticket: each may be in force and durable before its
+    /// answer.
     pub updates: BTreeMap<u64, QueueDescription>,
-    /// The highest MaxDeliveryCount that ever was in force.
+    /// The highest MaxDeliveryCount that was ever in force.
     pub max_delivery_count: u32,
     /// The lowest.
     pub max_delivery_count_min: u32,
     pub messages: BTreeMap<u64, Message>,
     pub by_number: BTreeMap<u64, u64>,
-    /// Which message a token locks, and its stored count then.
+    /// The message that a token locks, and its stored count then.
     pub tokens: BTreeMap<LockToken, (u64, u32)>,
     pub links: BTreeMap<ReceiverId, LinkBook>,
     pub sessions: Sessions,
     pub ids: BTreeMap<u64, Acceptance>,
-    /// How many messages may, and must, be missing because of deletes that name none.
+    /// Numbers of messages that may, and must, be missing because of deletes without numbers.
     pub loss_max: u64,
     pub loss_min: u64,
-    /// Receive-and-delete calls that are not answered: what they took may be out of sight.
+    /// Unanswered receive-and-delete calls, whose messages may be invisible.
     pub hidden_calls: u32,
-    /// Holders whose end was asked for and not answered, by ticket.
+    /// Holders with an unanswered end, by ticket.
     pub ending: BTreeMap<u64, ReceiverId>,
-    /// How often the entity failed.
+    /// Number of failures of the entity.
     pub failures: u64,
     /// The last acknowledged send.
     pub used_at: Timestamp,
-    /// Numbers that unknown sends may have used up.
+    /// Numbers that sends with an unknown outcome may have used.
     pub unknown_numbers: u64,
 }
 
@@ -178,13 +180,13 @@ impl Book {
         std::iter::once(&self.description).chain(self.updates.values())
     }
 
-    /// An update was acknowledged: those asked before it are in force no more.
+    /// An update was acknowledged: earlier ones are no longer in force.
     pub fn updated(&mut self, ticket: u64, description: QueueDescription) {
         self.updates = self.updates.split_off(&(ticket + 1));
         self.description = description;
     }
 
-    /// What is stored is in force; nothing else can be that was asked for and is not waiting still.
+    /// The stored description is in force. Others can be only if their update is still waiting.
     pub fn read_back(&mut self, stored: QueueDescription, waits: impl Fn(u64) -> bool) {
         let known = self.descriptions().any(|description| *description == stored);
         assert!(known, "nobody asked for {stored:?}, or it was overwritten (ENT-17)");
@@ -192,13 +194,13 @@ impl Book {
         self.description = stored;
     }
 
-    /// How long the entity must at least be unused before it may be deleted.
+    /// Minimum idle time before the entity may be deleted.
     pub fn idle_min(&self) -> TimeSpan {
         let idle = |description: &QueueDescription| description.auto_delete_on_idle;
         self.descriptions().map(idle).min().unwrap_or(TimeSpan::ZERO)
     }
 
-    /// Whether a message may be expired by now: it cannot have been enqueued before it was asked for.
+    /// Whether a message may be expired by now: it cannot have been enqueued before its send.
     pub fn may_be_expired(&self, message: &Message, now: Timestamp) -> bool {
         let default = self
             .descriptions()
@@ -210,7 +212,7 @@ impl Book {
             <= now
     }
 
-    /// The same of a message, or of the session that it goes with (EXP-45).
+    /// The same for a message or for its session (EXP-45).
     pub fn may_go_with_its_session(&self, message: &Message, now: Timestamp) -> bool {
         let Some(session) = message.sent.session else { return self.may_be_expired(message, now) };
         self.messages.values().any(|one| {
@@ -220,19 +222,19 @@ impl Book {
         })
     }
 
-    /// Whether somebody takes messages out of sight.
+    /// Whether an unanswered call may have made messages invisible.
     pub fn hides(&self) -> bool {
         self.hidden_calls > 0
             || self.links.values().any(|link| link.mode == ReceiveMode::ReceiveAndDelete)
     }
 
-    /// The message that a number names.
+    /// The message with this number.
     pub fn message_at(&mut self, number: u64) -> Option<&mut Message> {
         let marker = self.by_number.get(&number)?;
         self.messages.get_mut(marker)
     }
 
-    /// Notes under which number a message is; no two messages ever share one (MSG-12).
+    /// Records the number of a message. Two messages never have the same number (MSG-12).
     pub fn learn_number(&mut self, number: u64, marker: u64) {
         let earlier = self.by_number.insert(number, marker);
         assert!(
@@ -241,7 +243,7 @@ impl Book {
         );
     }
 
-    /// Ends what a holder holds.
+    /// Ends the locks of a holder.
     pub fn end_locks_of(&mut self, holder: ReceiverId) {
         for message in self.messages.values_mut() {
             if message.lock.is_some_and(|lock| lock.holder == Some(holder)) {

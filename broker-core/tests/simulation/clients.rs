@@ -1,4 +1,4 @@
-//! Clients that ask for anything at any time, also for what they have no right to expect.
+//! Clients that send any command at any time, including ones that must be refused.
 
 mod sessions;
 
@@ -21,25 +21,25 @@ use self::sessions::{Hold, draw};
 
 pub const DUPLICATE_KEY: [u8; 16] = *b"simulator key 16";
 
-/// What a client knows of a message that it sends.
+/// The client's knowledge of a message that it sends.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub marker: u64,
     pub message_id: Option<u64>,
     pub time_to_live: Option<TimeSpan>,
     pub scheduled_at: Option<Timestamp>,
-    /// Of a queue that requires sessions.
+    /// Session id, for a queue that requires sessions.
     pub session: Option<u64>,
 }
 
-/// A command on its way out of a client.
+/// A drawn command.
 pub struct Asked {
     pub sub_queue: SubQueue,
     pub command: Command,
     pub sent: Vec<Sent>,
 }
 
-/// What clients remember of an entity, stale things included.
+/// Clients' memory of an entity, including outdated facts.
 #[derive(Default)]
 struct Memory {
     locks: Vec<(SubQueue, LockToken)>,
@@ -62,7 +62,7 @@ pub struct Clients {
     edge: Edge,
     next_marker: u64,
     next_receiver: u64,
-    /// One message in so many is large.
+    /// One message of this many is large.
     pub large_one_in: u64,
 }
 
@@ -80,7 +80,7 @@ impl Clients {
         }
     }
 
-    /// The process of the broker died, or the entity was rebuilt: links are gone.
+    /// The broker crashed, or the entity was rebuilt: links are gone.
     pub fn lose_links(&mut self, entity: usize) {
         self.memories[entity].links.clear();
         self.memories[entity].holds.clear();
@@ -96,7 +96,7 @@ impl Clients {
         push(&mut self.memories[entity].calls, ticket);
     }
 
-    /// Takes note of what left the broker.
+    /// Records an output of the broker.
     pub fn hear(&mut self, entity: usize, sub_queue: SubQueue, released: &Released) {
         self.hear_of_sessions(entity, released);
         match released {
@@ -242,7 +242,7 @@ impl Clients {
         message.session_id = session.map(name);
         let mut message = self.edge.take(message);
         if random.one_in(self.large_one_in) {
-            // Counted and not stored: quotas are met with little memory.
+            // Counted and not stored, so that quotas are reached with little memory.
             message.envelope.size += u32::try_from(random.between(50_000, 200_000)).unwrap_or(0);
         }
         (message, Sent { marker, message_id, time_to_live, scheduled_at, session })
@@ -283,7 +283,7 @@ impl Clients {
         receiver
     }
 
-    /// A lock, mostly a recent one; sometimes one that never was.
+    /// A lock, usually a recent one, sometimes one that never existed.
     fn lock(&self, entity: usize, random: &mut Random) -> (SubQueue, LockToken) {
         let locks = &self.memories[entity].locks;
         let recent = &locks[locks.len().saturating_sub(6)..];
@@ -318,7 +318,7 @@ impl Clients {
         (of, Command::Settle { token, settlement })
     }
 
-    /// A transaction: some settlements and some sends, in any order, also of locks that are over.
+    /// A transaction: some settlements and some sends in any order, also with ended locks.
     fn commit(
         &mut self,
         entity: usize,
@@ -335,7 +335,7 @@ impl Clients {
             } else {
                 self.settle(entity, random)
             };
-            // One that is released has no place in a transaction.
+            // A release cannot be part of a transaction.
             if let Ok(operation) = Operation::of(command) {
                 parts.push(Part { member: None, sub_queue, operation, numbers: Vec::new() });
             }

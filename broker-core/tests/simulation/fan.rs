@@ -1,5 +1,6 @@
-//! What a topic must have made of what was published to it, said as simply as possible: the rules of its subscriptions,
-//! which of them are catch-alls, and the copies that each of them has (TOP-01 to TOP-07, TOP-25 to TOP-28).
+//! A simple model of the copies that a topic must make of published messages: the rules of its
+//! subscriptions, its catch-alls, and the copies of each subscription (TOP-01 to TOP-07, TOP-25 to
+//! TOP-28).
 
 use std::collections::BTreeMap;
 
@@ -43,16 +44,16 @@ pub struct Stored {
     pub last: u64,
 }
 
-/// What a publish has come to for those that are catch-alls.
+/// Result of a publish for catch-alls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caught {
     /// No other subscription selects it, and a catch-all does.
     Yes,
     /// A catch-all would select it, and another subscription does.
     Elsewhere,
-    /// Nobody selects it.
+    /// No subscription selects it.
     Nobody,
-    /// There is nothing to be said of a catch-all.
+    /// Catch-alls are not involved.
     Ordinary,
 }
 
@@ -62,7 +63,8 @@ pub struct Fan {
 }
 
 impl Fan {
-    /// A message is published: first to those that are no catch-alls, and if none of them selects it to these.
+    /// Publishes a message: first to ordinary subscriptions, and to catch-alls if none of those
+    /// selects it.
     pub fn publish(&mut self, marker: u64, matter: Matter) -> Caught {
         let selects = |one: &Subscription| select(&one.made_of(matter));
         let (caught, ordinary): (Vec<_>, Vec<_>) =
@@ -84,7 +86,7 @@ impl Fan {
         }
     }
 
-    /// Whether this is what was found.
+    /// Whether the found records agree with this model.
     pub fn is_stored(&self, found: &[Stored]) -> bool {
         self.subscriptions.len() == found.len()
             && self.subscriptions.iter().zip(found).all(|(one, found)| one.is_stored(found))
@@ -111,7 +113,7 @@ impl Subscription {
     }
 }
 
-/// The copies that the store has of a subscription.
+/// The stored copies of a subscription.
 pub fn stored_copies(store: &FaultStore, id: EntityId) -> BTreeMap<u64, Copied> {
     let mut slots = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
@@ -136,7 +138,7 @@ pub fn stored_copies(store: &FaultStore, id: EntityId) -> BTreeMap<u64, Copied> 
     slots.into_iter().map(copied).collect()
 }
 
-/// A copy by its content and what was set on it.
+/// A copy by its content and overlays.
 pub fn read(contents: Vec<Bytes>, is_dead: bool) -> Copied {
     let mut contents = contents.into_iter();
     let content = contents.next().expect("a message has content");

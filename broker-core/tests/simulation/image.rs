@@ -1,4 +1,4 @@
-//! What the store holds of an entity, read without the machine.
+//! The stored records of an entity, read without the machine.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Stored {
     pub marker: u64,
     pub sub_queue: SubQueue,
     pub state: SlotState,
-    /// Whether it is Delayed, or was when it was written last.
+    /// Whether it is delayed, or was when it was last written.
     pub is_delayed: bool,
     pub delivery_count: u32,
     pub size: u64,
@@ -39,7 +39,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads an entity; `None` if nothing of it is stored.
+    /// Reads an entity; `None` if nothing is stored.
     pub fn read(store: &FaultStore, id: EntityId) -> Option<Self> {
         let mut image = Self::default();
         let mut keys: Vec<Key> = Vec::new();

@@ -1,4 +1,4 @@
-//! The judge at rest: compares what clients were told with what the store holds.
+//! Judgement at rest: compares the knowledge of clients with the stored records.
 
 use peeklock_core::entity::slot::SlotState;
 use peeklock_core::time::Timestamp;
@@ -7,12 +7,13 @@ use crate::book::{Book, Sending, is_dead};
 use crate::clients::name;
 use crate::image::Image;
 
-/// When an entity is looked at.
+/// Occasion of an inspection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Occasion {
     /// Everything is answered and durable.
     Rest,
-    /// It was read back after a failure or a crash: what was unknown is decided now, for good.
+    /// The entity was read back after a failure or a crash: unknown outcomes are now decided
+    /// permanently.
     Restart,
 }
 
@@ -29,7 +30,7 @@ impl Book {
             self.decide(image, now);
         }
         self.inspect_numbers(image);
-        // Overlays are added without asking for room.
+        // Overlays are added without a reservation.
         let bytes_max = self.description.size_bytes_max() + 600 * image.overlay_count;
         assert!(
             image.size_bytes <= bytes_max,
@@ -100,7 +101,7 @@ impl Book {
         }
     }
 
-    /// Every acknowledged message that is not there must have been taken out (FND-02).
+    /// Every acknowledged message that is absent must have been removed (FND-02).
     fn inspect_absent(&mut self, image: &Image, occasion: Occasion, now: Timestamp) {
         let present: std::collections::BTreeSet<u64> =
             image.messages.iter().map(|stored| stored.marker).collect();
@@ -143,8 +144,8 @@ impl Book {
         }
     }
 
-    /// A transaction whose outcome is unknown has done all it was asked for, or nothing: what it sends
-    /// is there exactly if what it completes is not (TXN-15).
+    /// A transaction with an unknown outcome is complete or has no effect: its sends are stored
+    /// exactly if the messages that it completes are not (TXN-15).
     fn inspect_transactions(&mut self, image: &Image) {
         if self.description.requires_duplicate_detection {
             for message in self.messages.values_mut() {
@@ -166,7 +167,7 @@ impl Book {
         }
     }
 
-    /// A batch whose outcome is unknown is there whole or not at all (SND-29).
+    /// A batch with an unknown outcome is stored whole or not at all (SND-29).
     fn inspect_batches(&self, image: &Image) {
         if self.description.requires_duplicate_detection {
             return;
@@ -188,7 +189,8 @@ impl Book {
         }
     }
 
-    /// What was unknown is decided by what is there; locks are gone, counts those of the store.
+    /// Decides unknown outcomes by the stored records. Locks are gone, and counts are the stored
+    /// ones.
     fn decide(&mut self, image: &Image, now: Timestamp) {
         for (marker, message) in &mut self.messages {
             if message.sending == Sending::Asked {
@@ -221,7 +223,7 @@ impl Book {
         }
     }
 
-    /// Numbers are used up by stored messages alone (MSG-13).
+    /// Only stored messages use up numbers (MSG-13).
     fn inspect_numbers(&self, image: &Image) {
         let mut used = self.unknown_numbers;
         for message in self.messages.values() {

@@ -1,17 +1,18 @@
-//! The simulator: queues, a topic, clients and a failing store in one process, driven from one seed.
+//! The simulator: queues, a topic, clients and a failing store in one process, driven from one
+//! seed.
 //!
-//! No actix, no threads, no clock of the system: [`world`] drives shells, trees and shard writers as
-//! the actors do, [`clients`] asks for anything at any time, and [`auditor`] judges by what clients
-//! see and what the store holds, apart from both.
+//! No actix, no threads, no system clock: [`world`] drives shells, trees and shard writers like the
+//! actors, [`clients`] sends any command at any time, and [`auditor`] judges by the answers of
+//! clients and the contents of the store, independently of both.
 //!
 //! Proven for every seed that runs: FND-02 (acknowledged is stored, exactly once), LIF-02, LIF-03,
 //! LIF-04, SET-27 (counts after a restart), SET-34 (deliveries are bounded), MSG-12 and MSG-13
 //! (numbers), SND-29 and SND-31 (batches), RCV-02, RCV-14, DUP-02, SCH-03, DLQ-12, EXP-20, ERR-06,
-//! QUO-05, SND-24, TMP-07 and TMP-14, of queues that require sessions SES-02, SES-11, SES-15 to
-//! SES-20, SES-25 and SES-27, of a topic beside them TOP-07 and TOP-25 to TOP-28, also of subscriptions that become
-//! catch-alls or are none any more, and DESIGN D3, D5 and D11.
+//! QUO-05, SND-24, TMP-07 and TMP-14; for queues that require sessions SES-02, SES-11, SES-15 to
+//! SES-20, SES-25 and SES-27; for a topic TOP-07 and TOP-25 to TOP-28, also for subscriptions that
+//! become catch-alls or cease to be; and DESIGN D3, D5 and D11.
 //!
-//! `PEEKLOCK_SIM_SEEDS=5000` runs more seeds, `PEEKLOCK_SIM_SEED=17` replays one with its trace,
+//! `PEEKLOCK_SIM_SEEDS=5000` runs more seeds, `PEEKLOCK_SIM_SEED=17` repeats one with its trace,
 //! `PEEKLOCK_SIM_STEPS` sets their length.
 #![allow(
     clippy::unwrap_used,
@@ -34,14 +35,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const SEEDS: u64 = 1_000;
 const STEPS: u64 = 600;
-/// How many lines of a failed run are shown.
+/// Trace lines that a failure prints.
 const TRACE_LINES: usize = 150;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs one seed; gives back what was seen, or the trace up to what went wrong.
+/// Runs one seed. Returns its statistics, or the trace up to the failure.
 fn run(seed: u64, steps: u64, traced: bool) -> Result<world::Seen, (String, Vec<String>)> {
     let mut world = world::World::new(seed, traced);
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -77,7 +78,7 @@ fn report(seed: u64, steps: u64) -> ! {
     panic!("seed {seed}: {what}\nreplay with PEEKLOCK_SIM_SEED={seed}");
 }
 
-/// Whatever fails, and whenever, no promise to a client is broken.
+/// No failure at any time breaks a promise to a client.
 #[test]
 fn no_seed_breaks_a_promise() {
     world::silence_planned_panics();

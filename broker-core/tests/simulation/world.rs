@@ -1,4 +1,4 @@
-//! The world: shells, trees and writers as the actors drive them, a store that fails, and a clock.
+//! The world: shells, trees and writers, driven like by the actors, a failing store, and a clock.
 
 mod actors;
 mod endings;
@@ -43,14 +43,14 @@ use self::events::Events;
 pub use self::seen::Seen;
 
 const SHARDS: u16 = 2;
-/// Entities of one shard live on both, so that they learn of a failure at different times.
+/// Entities of one shard are on both, so that they learn of a failure at different times.
 const ARBITERS: usize = 2;
-/// So often may timers knock within one passing of time.
+/// Maximum of timer events within one passing of time.
 const KNOCKS_MAX: u32 = 20_000;
-/// What a planned panic says.
+/// Message of a planned panic.
 const PLANNED: &str = "planned by the simulator";
 
-/// Panics that are part of the plan are not printed.
+/// Planned panics are not printed.
 pub fn silence_planned_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -60,7 +60,7 @@ pub fn silence_planned_panics() {
     }));
 }
 
-/// Where everything arrives that leaves the broker.
+/// Collects all outputs of the broker.
 #[derive(Default)]
 struct Mailbox(Mutex<Vec<Released>>);
 
@@ -82,7 +82,7 @@ struct Entity {
     seat: u64,
     tree: Rc<RefCell<Tree>>,
     shell: Option<Shell<Queue>>,
-    /// Waits until nothing is on its way, to be rebuilt or deleted.
+    /// Waits until nothing is in transit, to be rebuilt or deleted.
     ending: Option<Ending>,
     inlet: VecDeque<Request>,
     mail: VecDeque<Mail>,
@@ -112,15 +112,15 @@ pub struct World {
     woken: Done<u64>,
     outlet: Arc<Mailbox>,
     entities: Vec<Entity>,
-    /// A topic beside them; taken out while something happens to it.
+    /// A topic next to the queues; taken out while it is processed.
     events: Option<Events>,
     next_seat: u64,
     next_id: u64,
     next_ticket: u64,
-    /// How many tokens may be drawn until the machine panics.
+    /// Number of tokens that may be drawn until the machine panics.
     fuse: Rc<Cell<Option<u32>>>,
     room: Room,
-    /// Now and then so small that sends are refused rather than parked.
+    /// Occasionally so small that sends are refused rather than parked.
     parking: Budget,
     clients: Clients,
     auditor: Auditor,
@@ -252,14 +252,14 @@ impl World {
         description
     }
 
-    /// Makes a new entity exist, as the namespace does; its records are durable at once.
+    /// Creates an entity like the namespace; its records are durable immediately.
     fn create(&mut self, index: usize, description: QueueDescription) -> Entity {
         let id = EntityId(self.next_id);
         self.next_id += 1;
         let queue = Queue::new(id, description.clone(), self.config, self.now);
         let mut batch = Batch::default();
         queue.write_creation(&mut batch);
-        // The store does its work until it has taken the entity.
+        // The store works until it has stored the entity.
         let stored = Arc::new(Mutex::new(None));
         loop {
             let answer = Arc::clone(&stored);
@@ -300,7 +300,7 @@ impl World {
         Arc::clone(&self.writers[index % usize::from(SHARDS)])
     }
 
-    /// Builds machine, tree and shell from what is stored, as the namespace does.
+    /// Builds machine, tree and shell from the stored records, like the namespace.
     fn open(
         &mut self,
         index: usize,
@@ -313,7 +313,7 @@ impl World {
         (seat, tree, shell)
     }
 
-    /// Somebody drives a machine of a tree from now on.
+    /// Gives a machine of a tree a shell.
     fn drive<M: Machine>(&mut self, machine: M, tree: &Rc<RefCell<Tree>>) -> (u64, Shell<M>) {
         let seat = self.next_seat;
         self.next_seat += 1;
@@ -345,7 +345,7 @@ impl World {
         (seat, shell)
     }
 
-    /// One thing happens.
+    /// Runs one random event.
     pub fn step(&mut self) {
         if self.random.one_in(6) {
             self.step_events();
@@ -390,7 +390,7 @@ impl World {
             986 => self.crash(),
             987..=989 => self.come_to_rest(),
             _ => {
-                // A busy moment: everything moves a few times.
+                // A busy moment with several rounds of events.
                 for _ in 0..6 {
                     self.ask();
                     self.run_someone();
@@ -442,7 +442,7 @@ impl World {
         self.entities[entity].inlet.push_back(Request { ticket, sub_queue, command, reply });
     }
 
-    /// Clients and auditor take what left the broker.
+    /// Passes outputs of the broker to clients and auditor.
     fn hear(&mut self) {
         let released =
             std::mem::take(&mut *self.outlet.0.lock().unwrap_or_else(PoisonError::into_inner));

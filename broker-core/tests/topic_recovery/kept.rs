@@ -1,5 +1,5 @@
-//! What a message keeps on its way through topics, queues and restarts: its id and who gave it, what rules have set on
-//! it, where it was dead-lettered.
+//! Facts that a message keeps through topics, queues and restarts: its id and the id's origin,
+//! properties set by rules, and its dead-letter source.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use super::{AUDIT, BILLING, World};
 
 impl World {
-    /// The message that is received next, with all that was set on it, and where it was dead-lettered.
+    /// The next received message with all set properties, and its dead-letter source.
     async fn whole(&self, path: &str, wait: TimeSpan) -> (Message, Option<String>) {
         let mode = ReceiveMode::PeekLock;
         let command =
@@ -32,7 +32,7 @@ impl World {
         (message, Overlay::source_of(overlays.iter()).map(str::to_owned))
     }
 
-    /// The rule that made the message that is received next.
+    /// The rule that made the next received message.
     async fn rule_of(&self, path: &str, wait: TimeSpan) -> Option<String> {
         let (message, _) = self.whole(path, wait).await;
         match message.application_property("RuleName") {
@@ -76,8 +76,8 @@ impl World {
     }
 }
 
-/// SCH-12, ACT-08: what a rule has set on a message stays with it in the queue that it waits in for its
-/// instant, also when that is reached, and after a restart.
+/// SCH-12, ACT-08: properties that a rule has set stay with a message that waits for its instant in
+/// a queue, also when the instant comes, and after a restart.
 #[tokio::test]
 async fn what_a_rule_has_set_is_kept_by_a_message_that_waits_for_its_instant() {
     let world = World::new().await;
@@ -102,8 +102,8 @@ async fn what_a_rule_has_set_is_kept_by_a_message_that_waits_for_its_instant() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DUP-14, DUP-10, MSG-07: that the broker made the id of a message is known of all its copies wherever they
-/// are, also after a restart: none is a duplicate of the other. Copies of a message with an id are.
+/// DUP-14, DUP-10, MSG-07: all copies of a message remember that the broker assigned its id, also
+/// after a restart: none is a duplicate of another. Copies of a message with a sender's id are.
 #[tokio::test]
 async fn copies_without_an_id_of_their_sender_are_no_duplicates() {
     let world = World::new().await;
@@ -139,7 +139,7 @@ async fn copies_without_an_id_of_their_sender_are_no_duplicates() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DUP-14, ACT-08: an id that a rule has set is compared, whoever made the one before.
+/// DUP-14, ACT-08: an id that a rule has set is compared, whatever the origin of the previous one.
 #[tokio::test]
 async fn an_id_that_a_rule_has_set_is_compared() {
     let world = World::new().await;
@@ -159,8 +159,8 @@ async fn an_id_that_a_rule_has_set_is_compared() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-26, SCH-10: a message that waits at a topic for its instant keeps where it was dead-lettered, with
-/// the reason, also over a restart.
+/// FWD-26, SCH-10: a message that waits at a topic for its instant keeps its dead-letter source and
+/// reason, also over a restart.
 #[tokio::test]
 async fn a_dead_letter_that_waits_at_a_topic_keeps_its_source() {
     let world = World::new().await;
@@ -173,7 +173,8 @@ async fn a_dead_letter_that_waits_at_a_topic_keeps_its_source() {
     let rule = RuleDescription::new("later", Filter::True, Timestamp::NONE)
         .with_action("SET sys.ScheduledEnqueueTimeUtc = later");
     world.broker.create_subscription("intake", "Tables", sessions, vec![rule]).await.unwrap();
-    // A copy without a session starts in the dead-letter queue of the subscription, before its instant (DLQ-21).
+    // A copy without a session goes to the dead-letter queue of the subscription immediately,
+    // before its instant (DLQ-21).
     let later = Value::Timestamp(world.clock_plus(60).unix_ms());
     let message = world.broker.inbound(Message::new("x").with_application_property("later", later));
     world.broker.entity("intake").unwrap().call(Command::Send { message }).await.unwrap();

@@ -1,5 +1,5 @@
-//! What becomes of a topic and its subscriptions when an append fails, a machine panics, or the broker is
-//! stopped in the middle: the tree ends as a whole and comes back as a whole (DESIGN D3).
+//! A topic and its subscriptions when an append fails, a machine panics, or the broker is stopped
+//! halfway: the tree ends as a whole and is rebuilt as a whole (DESIGN D3).
 
 #![allow(
     clippy::unwrap_used,
@@ -41,7 +41,7 @@ struct World {
 }
 
 impl World {
-    /// A topic with two subscriptions that get everything.
+    /// Creates a topic with two subscriptions that get all messages.
     async fn new() -> Self {
         let store = Panicky::over(FaultStore::at_once(1, u64::MAX));
         let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
@@ -102,8 +102,7 @@ impl World {
         self.receive(path, ReceiveMode::PeekLock, TimeSpan::ZERO).await.unwrap()
     }
 
-    /// The next batches that are submitted while `work` is done have these fates; after them all are
-    /// stored.
+    /// Runs `work` while the next submitted batches have these fates. All later batches are stored.
     async fn with_fates<T>(&self, fates: &[Fate], work: impl Future<Output = T>) -> T {
         let store = &self.store.inner;
         store.complete_at_once(false);
@@ -143,8 +142,8 @@ fn failed<T: std::fmt::Debug>(result: Result<T, BrokerError>) {
 
 const UNKNOWN: Fate = Fate::Unknown { landed: true, holds: false };
 
-/// TOP-07, FND-02, DESIGN D3: a lost publish is nowhere, everybody in the tree is told, and what was
-/// acknowledged is there.
+/// TOP-07, FND-02, DESIGN D3: a lost publish is in no subscription, all callers in the tree get
+/// errors, and acknowledged messages are there.
 #[tokio::test]
 async fn a_lost_publish_ends_the_tree_and_is_in_no_subscription() {
     let world = World::new().await;
@@ -163,7 +162,7 @@ async fn a_lost_publish_ends_the_tree_and_is_in_no_subscription() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DESIGN D3: a subscription that panics takes its topic and its siblings along, and all come back.
+/// DESIGN D3: a panic of a subscription ends its topic and its siblings too, and all are rebuilt.
 #[tokio::test]
 async fn a_panic_in_a_subscription_rebuilds_the_whole_tree() {
     let world = World::new().await;
@@ -178,7 +177,7 @@ async fn a_panic_in_a_subscription_rebuilds_the_whole_tree() {
     for path in [AUDIT, BILLING] {
         assert_eq!(world.look(path).await, numbered(&["a", "b"]));
     }
-    // The topic panics when it asks for what is due.
+    // The topic panics when it loads due messages.
     world.store.panics.store(1, Ordering::SeqCst);
     world.clock.advance(TimeSpan::from_seconds(60));
     while world.broker.describe_topic("events").await.map_or(1, |described| described.scheduled) > 0
@@ -192,7 +191,7 @@ async fn a_panic_in_a_subscription_rebuilds_the_whole_tree() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// TOP-17: whether a subscription exists is what the store says, whatever became of the answer.
+/// TOP-17: the store decides whether a subscription exists, whatever happened to the answer.
 #[tokio::test]
 async fn a_creation_of_unknown_outcome_is_settled_by_the_store() {
     let world = World::new().await;
@@ -211,7 +210,7 @@ async fn a_creation_of_unknown_outcome_is_settled_by_the_store() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// ENT-14: a deletion that was lost with its tree is carried out by the next.
+/// ENT-14: a deletion that was lost with its tree is repeated by the next one.
 #[tokio::test]
 async fn a_deletion_that_is_lost_is_asked_for_again() {
     for fates in [&[Fate::Fail][..], &[UNKNOWN, UNKNOWN]] {
@@ -232,8 +231,8 @@ async fn a_deletion_that_is_lost_is_asked_for_again() {
     }
 }
 
-/// MSG-13, FWD-09: a destination removes what a subscription has forwarded in a batch of its own. The
-/// number is not given again, though the broker dies right after that batch.
+/// MSG-13, FWD-09: a destination removes a forwarded message of a subscription in a batch of its
+/// own. Its number is not given again, even if the broker crashes right after that batch.
 #[tokio::test]
 async fn a_number_that_was_forwarded_is_not_given_again() {
     let world = World::new().await;
@@ -247,7 +246,7 @@ async fn a_number_that_was_forwarded_is_not_given_again() {
             tokio::task::yield_now().await;
         }
     }
-    // What is not yet handed to the store dies with the broker: its clock stands still.
+    // Changes that are not yet submitted are lost with the broker, whose clock does not move.
     let store = Panicky::over(world.store.inner.crash(Crash::Loses));
     let broker = start(&store, &world.clock).await;
     let on = broker.describe_subscription("events/Subscriptions/on").await.unwrap();
@@ -255,8 +254,8 @@ async fn a_number_that_was_forwarded_is_not_given_again() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// What only the broker asks of its entities is refused to everybody else, and changes nothing: it could
-/// name records of others, or take a subscription away from under its actor.
+/// The broker's internal commands are refused from clients and change nothing: they could name
+/// records of other entities, or remove a subscription that has an actor.
 #[tokio::test]
 async fn nobody_gives_the_brokers_own_commands() {
     let world = World::new().await;
@@ -271,7 +270,7 @@ async fn nobody_gives_the_brokers_own_commands() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// ENT-15, LIF-04: a stop ends waits and loses nothing, with a hundred subscriptions.
+/// ENT-15, LIF-04: a stop ends waiting calls and loses nothing, with a hundred subscriptions.
 #[tokio::test]
 async fn a_broker_with_many_subscriptions_stops_and_starts() {
     let world = World::new().await;
@@ -300,8 +299,8 @@ async fn a_broker_with_many_subscriptions_stops_and_starts() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// TOP-07, MSG-13: senders, receivers and an operator at work while appends fail at random: what was
-/// acknowledged is in every subscription that was there, once, in the order of its numbers.
+/// TOP-07, MSG-13: senders, receivers and an operator work while appends fail at random: each
+/// acknowledged message is exactly once in every existing subscription, in the order of its number.
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_or_doubled_while_appends_fail() {
     for seed in 0..12 {
@@ -379,9 +378,9 @@ async fn nothing_acknowledged_is_lost_or_doubled_while_appends_fail() {
     }
 }
 
-/// SCH-03, SCH-07, DESIGN D8: contents of scheduled messages that are not at hand are loaded away from the
-/// arbiter, a bounded number at a time; one that cannot be read just now is tried again, and cancelled in
-/// between if its sender wishes.
+/// SCH-03, SCH-07, DESIGN D8: contents of scheduled messages that are not in memory are loaded
+/// outside the arbiter, a bounded number at a time. A failed load is tried again, and its message
+/// can be cancelled in between.
 #[tokio::test]
 async fn scheduled_contents_are_loaded_and_tried_again() {
     const COUNT: u32 = 300;

@@ -1,4 +1,4 @@
-//! The store of these tests: one whose appends fail and whose contents cannot be had when a test says so.
+//! The store of these tests, with switchable failures of appends and loads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,11 +10,12 @@ use peeklock_core::store::{
 };
 use peeklock_core::testing::FaultStore;
 
-/// A store whose fates the test decides, and that panics when asked for contents, so many times.
+/// A store whose fates the test decides, and that panics a given number of times when contents are
+/// requested.
 pub struct Panicky {
     pub inner: Arc<FaultStore>,
     pub panics: AtomicU32,
-    /// Whether contents have to be loaded, and how many of those loads fail.
+    /// Whether contents must be loaded, and how many loads fail.
     pub is_elsewhere: AtomicBool,
     pub damaged: Arc<AtomicU32>,
 }
@@ -30,7 +31,7 @@ impl Panicky {
     }
 }
 
-/// A content that is not at hand.
+/// A content that must be loaded.
 struct Elsewhere {
     content: ContentRef,
     damaged: Arc<AtomicU32>,

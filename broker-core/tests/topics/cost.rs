@@ -1,4 +1,4 @@
-//! What a publish costs on the disk.
+//! Bytes that a publish writes to disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use peeklock_core::store::journal::disk::{Disk, DiskFile};
 use peeklock_core::store::{Journal, JournalConfig};
 use peeklock_core::time::TimeSpan;
 
-/// Files in memory; counts what is written.
+/// Files in memory; counts written bytes.
 #[derive(Default)]
 struct Counting {
     files: Mutex<BTreeMap<String, Arc<File>>>,
@@ -110,9 +110,9 @@ impl DiskFile for File {
     }
 }
 
-/// TOP-10, DESIGN D8: the disk holds a content once. A message of 1 KiB to ten subscriptions, all of
-/// which complete it, takes less than 2.4 KB of the journal in lists of 16. One by one it takes ten frames more;
-/// and where no other follows, the counters of each subscription.
+/// TOP-10, DESIGN D8: the disk stores a content once. A message of 1 KiB to ten subscriptions that
+/// all complete it writes less than 2.4 KB of journal in lists of 16. Single messages write ten
+/// frames more, and the counters of each subscription if no other message follows.
 #[tokio::test]
 async fn a_publish_to_ten_subscriptions_writes_its_content_once() {
     let in_lists = written_per_publish(16, 0).await;
@@ -123,8 +123,8 @@ async fn a_publish_to_ten_subscriptions_writes_its_content_once() {
     assert!(alone < 3_400, "{alone} bytes for a publish alone");
 }
 
-/// Bytes that the journal writes for one publish, its ten deliveries and completions; `ahead` lists are
-/// published before the first is completed.
+/// Bytes that the journal writes for one publish, its ten deliveries and completions; `ahead` lists
+/// are published before the first is completed.
 async fn written_per_publish(list: u64, ahead: u64) -> u64 {
     const LISTS: u64 = 8;
     let disk = Arc::new(Counting::default());

@@ -1,4 +1,4 @@
-//! Topics: a naive oracle beside real machines, shells, a tree and a store that crashes.
+//! Topics: a naive oracle next to real machines, shells, a tree and a store that crashes.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Random work on a topic with several subscriptions, beside the oracle, with crashes.
+//! Random work on a topic with several subscriptions, compared with the oracle, with crashes.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const SEEDS: u64 = 150;
 const STEPS: u64 = 120;
 const NAMES: [&str; 4] = ["Alpha", "beta", "Gamma", "$Default"];
 
-/// What must be answered, once it may be.
+/// The expected answer, once it may be sent.
 #[derive(Debug)]
 enum Expected {
     Numbers(Vec<u64>),
@@ -34,7 +34,7 @@ struct Test {
     world: World,
     oracle: Oracle,
     random: Random,
-    /// The oracle as it was after all that is in stages up to this one.
+    /// State of the oracle after each stage.
     history: Vec<(u64, Oracle)>,
     expected: Vec<(u64, Expected)>,
     /// Locked copies, by subscription.
@@ -45,12 +45,12 @@ struct Test {
     copies: u64,
 }
 
-/// What a topic with random rules does is what the oracle says, over crashes, whatever becomes durable when, and each
-/// content is stored once.
+/// A topic with random rules agrees with the oracle, over crashes and any order of durability, and
+/// each content is stored once.
 ///
-/// The rules that the work must come upon, each of them many times:
-/// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05, TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, TOP-25, TOP-26, TOP-27, SCH-03,
-/// SCH-10, DUP-02, DUP-09, DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27, MSG-13, MSG-16, FND-02, LIF-02.
+/// The rules that the work must cover, each many times: TOP-01, TOP-02, TOP-03, TOP-04, TOP-05,
+/// TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, TOP-25, TOP-26, TOP-27, SCH-03, SCH-10, DUP-02, DUP-09,
+/// DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27, MSG-13, MSG-16, FND-02, LIF-02.
 #[test]
 fn a_topic_does_what_the_oracle_says_over_crashes() {
     let (mut crashes, mut copies) = (0, 0);
@@ -113,13 +113,13 @@ impl Test {
         self
     }
 
-    /// The topic takes a turn: what is due comes first.
+    /// The topic's turn begins with due messages.
     fn before_topic(&mut self) {
         let (now, durable, stage) = (self.world.now, self.world.durable(), self.world.stage());
         self.oracle.materialise(now, durable, stage);
     }
 
-    /// Notes what is in the stage now.
+    /// Records the state after the current stage.
     fn note(&mut self, stage: u64) {
         self.history.push((stage, self.oracle.clone()));
     }
@@ -247,7 +247,7 @@ impl Test {
         let command =
             Command::OfTopic(TopicCommand::CreateSubscription { id, description, rules: given });
         self.ask_topic(command, Expected::Done, stage);
-        // Its actor starts when its creation is durable; what is published meanwhile waits for it.
+        // Its actor starts when its creation is durable. Messages published meanwhile wait for it.
         if self.random.one_in(2) {
             self.publish();
         }
@@ -263,7 +263,7 @@ impl Test {
         let Some(id) = self.random.pick(&ids).copied() else { return };
         self.world.retire(id);
         self.locked.remove(&id);
-        // Until it is removed, it gets copies that nobody takes in.
+        // Until it is removed, it gets copies that its actor does not process.
         if self.random.one_in(2) {
             self.publish();
         }
@@ -332,8 +332,8 @@ impl Test {
         self.ask_topic(command, expected, stage);
     }
 
-    /// Receives from a subscription without sessions: what is durable, lowest numbers first, whatever
-    /// mail its actor has had.
+    /// Receives from a subscription without sessions: durable messages, lowest numbers first,
+    /// whatever mail its actor has processed.
     fn receive(&mut self) {
         let ids: Vec<EntityId> = self
             .oracle
@@ -388,13 +388,13 @@ impl Test {
         self.expected.push((number, Expected::Received(available)));
     }
 
-    /// Completes what was just received under lock. Its answer is there at once: a lock on what is
-    /// durable rests on nothing.
+    /// Completes the messages just received under lock. Their answer is immediate: a lock on a
+    /// durable message depends on nothing.
     fn complete(&mut self, id: EntityId, sub_queue: SubQueue, number: u64, expected: &[u64]) {
         let answer = self.world.answer(number);
         let received = match answer {
             Some(Ok(Outcome::Received(received))) => received,
-            // An empty one may have to wait for what was staged before.
+            // An empty answer may have to wait for earlier staged changes.
             None if expected.is_empty() => {
                 self.expected.push((number, Expected::Received(Vec::new())));
                 return;
@@ -417,7 +417,7 @@ impl Test {
         assert_eq!(received.len(), expected.len());
     }
 
-    /// A copy is gone; what else was made of its message is there still.
+    /// A copy is gone. Records whether other copies of its message remain.
     fn remains_elsewhere(&mut self, published_as: u64) {
         if self.oracle.copies_of(published_as) > 0 {
             self.oracle.reached.reach("TOP-08");
@@ -433,7 +433,7 @@ impl Test {
         self.note(stage);
     }
 
-    /// Something is submitted, something becomes durable; sometimes nobody is told.
+    /// Submits a batch and completes some. Sometimes no notice is sent.
     fn store(&mut self) {
         self.world.submit();
         for _ in 0..self.random.below(3) {
@@ -444,7 +444,7 @@ impl Test {
     }
 
     fn complete_one(&mut self, notices: bool) -> bool {
-        // A notice is a turn of the topic, if it has something in the stage.
+        // A notice is a turn of the topic, if it has changes in the stage.
         let before = self.world.topic.machine().counts().scheduled;
         let stage = self.world.stage();
         let completed = self.world.complete_one(notices);
@@ -456,7 +456,7 @@ impl Test {
         completed
     }
 
-    /// Everything becomes durable, and what is due by now happens.
+    /// Makes everything durable, and processes due events.
     fn settle(&mut self) {
         loop {
             self.world.tree.borrow_mut().flush();
@@ -473,7 +473,7 @@ impl Test {
         self.hear(true);
     }
 
-    /// Compares the answers that have come.
+    /// Compares the answers that have arrived.
     fn hear(&mut self, all: bool) {
         let waiting = std::mem::take(&mut self.expected);
         for (number, expected) in waiting {
@@ -502,10 +502,10 @@ impl Test {
         }
     }
 
-    /// Everything is durable, and compared.
+    /// Makes everything durable, and compares.
     fn rest(&mut self) {
         self.settle();
-        // Those that were not told of a stage look when they are asked.
+        // Subscriptions without a notice of a stage check it when they get a command.
         self.world.wake_subscriptions();
         self.world.check();
         let mut places: BTreeMap<u64, usize> = BTreeMap::new();
@@ -530,13 +530,13 @@ impl Test {
         }
         let scheduled = self.world.topic.machine().counts().scheduled;
         assert_eq!(scheduled, self.oracle.scheduled.len() as u64);
-        // The log of what is durable anyhow is needed no more.
+        // States before the durable one are no longer needed.
         self.history.clear();
         let stage = self.world.stage();
         self.note(stage.saturating_sub(1));
     }
 
-    /// The process dies, and the next one finds what was durable: the oracle goes back to it.
+    /// The process crashes, and the next one finds the durable state, to which the oracle returns.
     fn crash(mut self) -> Self {
         self.crashes += 1;
         if self.random.one_in(2) {
@@ -578,7 +578,7 @@ impl Test {
     }
 }
 
-/// What was found in the store is durable, whatever stage brought it.
+/// Records found in the store are durable, whatever their stage.
 fn born_anew(mut oracle: Oracle) -> Oracle {
     for subscription in oracle.subscriptions.values_mut() {
         subscription.copies.values_mut().for_each(|copy| copy.0 = 0);

@@ -1,4 +1,4 @@
-//! What a topic must do, said as simply as possible: no stages, no index, no overlays.
+//! A simple model of a topic: no stages, no index, no overlays.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use crate::reached::Reached;
 use crate::rules::{Made, Matter, Rule, copies, select};
 
-/// How long ids are remembered.
+/// Duration for which ids are remembered.
 pub const WINDOW: TimeSpan = TimeSpan::from_seconds(30);
 
 /// A message as it is published.
@@ -21,7 +21,7 @@ pub struct Sent {
     pub id: Option<u64>,
 }
 
-/// A copy as a browser sees it.
+/// A copy as a peek shows it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     pub marker: u64,
@@ -56,7 +56,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// What is due by now and was durable before is published, by instant, then by number (SCH-07).
+    /// Publishes due messages that were already durable, by instant, then by number (SCH-07).
     pub fn materialise(&mut self, now: Timestamp, durable: u64, stage: u64) {
         let mut due: Vec<(Timestamp, u64)> = self
             .scheduled
@@ -73,13 +73,13 @@ impl Oracle {
         }
     }
 
-    /// The number that a sender is told.
+    /// The number in the answer to a send.
     pub fn send(&mut self, sent: &Sent, at: Option<Timestamp>, now: Timestamp, stage: u64) -> u64 {
         if let Some(id) = sent.id.filter(|_| self.detects_duplicates) {
             if let Some((accepted_at, number)) = self.ids.get(&id)
                 && accepted_at.plus(WINDOW) > now
             {
-                // DUP-12: only who schedules is told the number.
+                // DUP-12: only a schedule returns the number.
                 let is_told = at.is_some() && self.scheduled.contains_key(number);
                 self.reached.duplicate();
                 return if is_told { *number } else { 0 };
@@ -116,7 +116,7 @@ impl Oracle {
         self.last
     }
 
-    /// How many copies of a message there are, in how many subscriptions.
+    /// Number of copies of a message in all subscriptions.
     pub fn copies_of(&self, published_as: u64) -> usize {
         let all = self.subscriptions.values().flat_map(|one| one.copies.values());
         all.filter(|(_, seen)| seen.published_as == published_as).count()

@@ -1,5 +1,5 @@
-//! Which rules of the specification the random work has come upon, and how often: an id counts as proven by it only
-//! if the case that it is about has come many times.
+//! Counts how often the random work has covered each rule of the specification: an id counts as
+//! proven only if its case has occurred many times.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use peeklock_core::ids::EntityId;
 use crate::oracle::{Sent, Subscription};
 use crate::rules::{Matter, copies};
 
-/// All that must be come upon.
+/// All rules that must be covered.
 pub const RULES: [&str; 29] = [
     "DLQ-21",
     "DLQ-23 action",
@@ -44,9 +44,9 @@ pub const RULES: [&str; 29] = [
 #[derive(Clone, Debug, Default)]
 pub struct Reached {
     times: BTreeMap<&'static str, u64>,
-    /// Changes of rules and subscriptions.
+    /// Number of changes of rules and subscriptions.
     changes: u64,
-    /// The changes before each message that waits was scheduled.
+    /// The number of changes when each waiting message was scheduled.
     scheduled: BTreeMap<u64, u64>,
     was_duplicate: bool,
 }
@@ -68,7 +68,7 @@ impl Reached {
         }
     }
 
-    /// Rules or subscriptions are others from now on.
+    /// Records a change of rules or subscriptions.
     pub fn changed(&mut self) {
         self.changes += 1;
     }
@@ -88,7 +88,7 @@ impl Reached {
         self.reach_if("SCH-10", changes.is_some_and(|changes| changes < self.changes));
     }
 
-    /// A message is published to these subscriptions.
+    /// Records a publish to these subscriptions.
     pub fn published(
         &mut self,
         detects_duplicates: bool,
@@ -129,7 +129,7 @@ impl Reached {
         self.reach_if("DLQ-27", beside && has_failed.contains(&true));
     }
 
-    /// What the rules of one subscription come to, each by itself; returns how many fail.
+    /// Results of each rule of one subscription by itself. Returns how many fail.
     fn selected(&mut self, of: &Subscription, sent: &Sent) -> usize {
         let matter = Matter { number: sent.number, subject: sent.subject, session: sent.session };
         let (mut plain, mut changed, mut failed) = (0, 0, Vec::new());

@@ -1,5 +1,5 @@
-//! A topic's tree as its actors drive it: shells that share a tree, on a store whose driver says when
-//! something is durable.
+//! A topic's tree, driven like by its actors: shells that share a tree, on a store whose driver
+//! decides when data is durable.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +37,7 @@ const KEY: [u8; 16] = *b"tests of topics.";
 type Answers = Arc<Mutex<HashMap<u64, Result<Outcome, Rejection>>>>;
 type Done = Arc<Mutex<Vec<peeklock_core::entity::StageNumber>>>;
 
-/// Keeps what is released.
+/// Keeps released answers.
 struct Ear(Answers);
 
 impl Outlet for Ear {
@@ -63,7 +63,7 @@ pub struct World {
     limits: Arc<Limits>,
 }
 
-/// What the store has of a tree, as machines.
+/// The stored state of a tree, as machines.
 struct Restored {
     topic: Topic,
     subscriptions: BTreeMap<EntityId, Queue>,
@@ -99,7 +99,7 @@ impl World {
         Self::open(store, now, 1, limits)
     }
 
-    /// Restores every machine of the tree from the store, as the namespace does.
+    /// Restores every machine of the tree from the store, like the namespace.
     fn open(store: Arc<FaultStore>, now: Timestamp, next: u64, limits: Arc<Limits>) -> Self {
         let Restored { topic, subscriptions, family, stored_bytes } = restore(&store, now);
         let tree = Tree::of_family(writer(&store), stored_bytes, family);
@@ -126,8 +126,8 @@ impl World {
         }
     }
 
-    /// The process dies; of what is submitted `landed` batches are stored, and nobody was told.
-    /// Returns the last stage that is durable.
+    /// Crashes the process. `landed` submitted batches are stored without a notice. Returns the
+    /// last durable stage.
     pub fn crash(self, landed: usize) -> (Self, u64) {
         for _ in 0..landed {
             self.store.complete_next(Shard(0), Fate::Store);
@@ -154,7 +154,7 @@ impl World {
         (number, Request { ticket: Ticket(number), sub_queue, command, reply })
     }
 
-    /// Asks the topic; the answer comes when it may.
+    /// Sends a command to the topic, whose answer may come later.
     pub fn ask_topic(&mut self, command: Command) -> u64 {
         let (number, request) = self.request(SubQueue::Main, command);
         let now = self.now;
@@ -163,7 +163,7 @@ impl World {
         number
     }
 
-    /// Asks a subscription.
+    /// Sends a command to a subscription.
     pub fn ask(&mut self, id: EntityId, sub_queue: SubQueue, command: Command) -> u64 {
         let (number, request) = self.request(sub_queue, command);
         let now = self.now;
@@ -173,14 +173,14 @@ impl World {
         number
     }
 
-    /// The topic's timer.
+    /// Runs the topic's timer.
     pub fn wake_topic(&mut self) {
         let now = self.now;
         turn(&mut self.topic, |shell, out| shell.run([], now, out));
     }
 
-    /// A new subscription joins the tree, after the topic has answered that it is stored. What has come
-    /// for it meanwhile waits.
+    /// Adds a new subscription to the tree, after the topic has answered that it is stored.
+    /// Messages for it wait meanwhile.
     pub fn adopt(&mut self, id: EntityId) {
         let topic = Arc::clone(self.tree.borrow_mut().family().unwrap().topic());
         let named = SubscriptionDescription::new("events", id.0.to_string(), &self.limits);
@@ -198,7 +198,7 @@ impl World {
         self.subscriptions.insert(id, shell);
     }
 
-    /// Every subscription takes a turn, as it does whenever it is asked something.
+    /// Runs a turn of every subscription, as before any command.
     pub fn wake_subscriptions(&mut self) {
         let now = self.now;
         for shell in self.subscriptions.values_mut() {
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// The machine of a subscription is retired, to be removed.
+    /// Retires the machine of a subscription before its removal.
     pub fn retire(&mut self, id: EntityId) {
         self.subscriptions.remove(&id);
         self.tree.borrow_mut().leave_family(id);
@@ -225,8 +225,8 @@ impl World {
         self.tree.borrow_mut().submit(self.now, &completion);
     }
 
-    /// The oldest stage becomes durable: those that have something in it are told, if `notices`, and
-    /// then what rests on it is released. Returns whether there was one.
+    /// Makes the oldest stage durable: members with changes in it are notified if `notices`, and
+    /// then dependent answers are released. Returns whether there was one.
     pub fn complete_one(&mut self, notices: bool) -> bool {
         self.store.complete_next(Shard(0), Fate::Store);
         let done = std::mem::take(&mut *self.done.lock().unwrap());
@@ -248,7 +248,7 @@ impl World {
         !done.is_empty()
     }
 
-    /// Everything becomes durable.
+    /// Makes everything durable.
     pub fn settle(&mut self) {
         loop {
             self.tree.borrow_mut().flush();
@@ -263,7 +263,7 @@ impl World {
         self.answers.lock().unwrap().remove(&number)
     }
 
-    /// Everything in a sub-queue, by number, with the address of its content.
+    /// All messages in a sub-queue, by number, with the address of their content.
     pub fn look(&mut self, id: EntityId, sub_queue: SubQueue) -> Vec<(u64, Seen, usize)> {
         let mut all = Vec::new();
         let mut from = peeklock_core::ids::SequenceNumber(0);
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Every machine is as the store would restore it, and the bytes are those of the messages.
+    /// Every machine equals the restored one, and the counted bytes are those of the messages.
     pub fn check(&mut self) {
         self.topic.machine().check_invariants().unwrap();
         let mut bytes = self.topic.machine().size_bytes();
@@ -383,14 +383,14 @@ fn restore(store: &Arc<FaultStore>, now: Timestamp) -> Restored {
     Restored { topic, subscriptions, family, stored_bytes }
 }
 
-/// A description of a subscription, whose name is its number.
+/// A description of a subscription whose name is its number.
 pub fn described(id: EntityId, settings: SubscriptionSettings) -> SubscriptionDescription {
     SubscriptionDescription {
         enable_dead_lettering_on_filter_evaluation_exceptions: settings
             .dead_lettering_on_filter_errors,
         requires_session: settings.requires_session,
         catch_all: settings.catch_all,
-        // Nobody holds a lock so long here.
+        // Longer than any lock here.
         lock_duration: TimeSpan::from_minutes(5),
         ..SubscriptionDescription::new("events", id.0.to_string(), &Limits::of(Tier::Premium))
     }

@@ -1,7 +1,7 @@
-//! What the topic does that is published to, said as simply as possible: of its subscriptions two have a rule each, for
-//! messages of their lane, or none at the moment, and the third is a catch-all that selects everything. So behind the
-//! topic, too, every message is in exactly one place, and in which is known when it is published (TOP-25, TOP-26,
-//! TOP-28).
+//! A simple model of the published topic: two subscriptions have a rule each, for messages of their
+//! lane, or temporarily none, and the third is a catch-all that selects everything. So every
+//! message after the topic is in exactly one place, too, which is known when it is published
+//! (TOP-25, TOP-26, TOP-28).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use peeklock_core::message::Message;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::Timestamp;
 
-/// The subscriptions, the catch-all last.
+/// The number of subscriptions, with the catch-all last.
 pub const SUBSCRIPTIONS: usize = 3;
 /// The catch-all.
 pub const CATCH_ALL: usize = SUBSCRIPTIONS - 1;
@@ -19,7 +19,7 @@ pub const RULE: &str = "lane";
 const LANES: u64 = 3;
 const WEIGHTS: u64 = 5;
 
-/// Why a message comes to the subscription that it comes to.
+/// Reason for which a message reaches its subscription.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Why {
     /// The rule of its lane selects it.
@@ -32,27 +32,27 @@ pub enum Why {
     Failing,
 }
 
-/// What is known of the topic.
+/// Knowledge about the topic.
 #[derive(Default)]
 pub struct Fan {
     /// The ids of the subscriptions.
     pub ids: [u64; SUBSCRIPTIONS],
-    /// Whether those of a lane have their rule, as the topic has carried out what it was asked.
+    /// Whether each lane has its rule, after the carried-out commands.
     pub has_rule: [bool; CATCH_ALL],
-    /// Where messages go that were published and have not been seen there.
+    /// Destinations of published messages that have not been seen there.
     destined: BTreeMap<u64, (usize, Why)>,
-    /// How many have come, and why.
+    /// Number of arrivals, by reason.
     pub reached: BTreeMap<Why, u64>,
 }
 
 impl Fan {
-    /// A message is published, unless it is refused.
+    /// Records the publish of a message that was not refused.
     pub fn publish(&mut self, marker: u64) {
         let destined = self.destination(marker);
         self.destined.insert(marker, destined);
     }
 
-    /// Where a message goes by the rules that are there now.
+    /// Destination of a message by the current rules.
     pub fn destination(&self, marker: u64) -> (usize, Why) {
         let lane = usize::try_from(marker % LANES).unwrap();
         match self.has_rule.get(lane) {
@@ -63,7 +63,8 @@ impl Fan {
         }
     }
 
-    /// A message has come to an entity; if that is one of the subscriptions, it is the right one.
+    /// Checks the arrival of a message at an entity; if it is a subscription, it must be the right
+    /// one.
     pub fn came(&mut self, marker: u64, entity: u64) {
         let Some(found) = self.ids.iter().position(|id| *id == entity) else { return };
         let destined = self.destined.remove(&marker);
@@ -75,7 +76,7 @@ impl Fan {
     }
 }
 
-/// The rule of a lane: one by lookup, one that is evaluated, and fails where there is no weight.
+/// The rule of a lane: one is found by lookup, the other is evaluated and fails without a weight.
 pub fn rule(lane: usize) -> RuleDescription {
     let filter = match lane {
         0 => Filter::sql("lane = 0 AND 10 / weight > 0"),
@@ -87,7 +88,7 @@ pub fn rule(lane: usize) -> RuleDescription {
     RuleDescription::new(RULE, filter, Timestamp::NONE)
 }
 
-/// The message, with what rules look at.
+/// The message with the properties that rules read.
 pub fn in_its_lane(message: Message, marker: u64) -> Message {
     let number = |number: u64| i64::try_from(number).unwrap();
     message

@@ -1,4 +1,5 @@
-//! What the store holds, over all queues and subscriptions, and what may change between two looks at it.
+//! Stored messages over all queues and subscriptions, and the permitted changes between two
+//! inspections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use peeklock_core::time::Timestamp;
 use crate::fan::Fan;
 use crate::ground::marker;
 
-/// Where a message is.
+/// Location of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub entity: u64,
@@ -23,7 +24,7 @@ pub struct Place {
     pub hops: u8,
     pub size: u64,
     pub delivery_count: u32,
-    /// Until when it is Delayed, or was (RTY-06).
+    /// End of its delay, current or past (RTY-06).
     pub delayed_until: Option<Timestamp>,
 }
 
@@ -88,39 +89,40 @@ impl Image {
     }
 }
 
-/// Judges the way from one durable state to the next.
+/// Judges the changes from one durable state to the next.
 #[derive(Default)]
 pub struct Judge {
     pub last: Image,
-    /// Acknowledged to a sender.
+    /// Messages acknowledged to a sender.
     pub acknowledged: BTreeSet<u64>,
-    /// Somebody has asked to remove it, or may have.
+    /// Messages that a client has removed, or may have.
     pub may_go: BTreeSet<u64>,
-    /// Whoever received it has decided something.
+    /// Messages that their receiver has settled.
     pub tried: BTreeSet<u64>,
-    /// What is sent in the transaction that removes a message, if nothing else can have removed it.
+    /// Messages that are sent in the transaction that removes the key, if nothing else can have
+    /// removed it.
     pub replaced: BTreeMap<u64, Vec<u64>>,
-    /// The highest number that went by each way, from source to destination.
+    /// The highest number that used each route, from source to destination.
     pub passed: BTreeMap<(u64, bool, u64), u64>,
-    /// Whether numbers pass in order: nobody has locked anything.
+    /// Whether numbers pass in order, which holds without locks.
     pub in_order: bool,
     /// Whether a duplicate may disappear in a transfer.
     pub may_absorb: bool,
-    /// Sent without an id: never a duplicate (DUP-14).
+    /// Messages sent without an id, which are never duplicates (DUP-14).
     pub without_id: BTreeSet<u64>,
     pub moved: u64,
-    /// Of those that moved, how many had been Delayed, in a main queue and in a dead-letter queue.
+    /// Number of moved messages that had been delayed, in a main queue and in a dead-letter queue.
     pub delayed_moved: [u64; 2],
     pub hops_max: u8,
     pub fan: Fan,
 }
 
 impl Judge {
-    /// Looks at what is durable now.
+    /// Judges the current durable state.
     pub fn look(&mut self, store: &FaultStore, last_id: u64, at: Timestamp) {
         let now = Image::read(store, last_id);
         let before = std::mem::take(&mut self.last);
-        // In the order of their new numbers, so that what arrived together is judged in its order.
+        // By their new numbers, so that messages that arrived together are judged in order.
         let mut arrived = Vec::new();
         for (marker, place) in &now.places {
             assert!(place.hops <= 4, "{marker} has made {} hops (FWD-12)", place.hops);
@@ -183,7 +185,7 @@ impl Judge {
         }
         self.last = now;
     }
-    /// RTY-14: what is Delayed leaves when it is due, neither delay nor count go with it (SET-39).
+    /// RTY-14: a delayed message leaves when it is due, without its delay and count (SET-39).
     fn judge_moved(&mut self, marker: u64, old: &Place, place: &Place, at: Timestamp) {
         if let Some(until) = old.delayed_until {
             assert!(until <= at, "{marker} has left {old:?} before it was due (RTY-14)");
@@ -194,8 +196,8 @@ impl Judge {
     }
 }
 
-/// RTY-06, RTY-20: an instant stays as it is until it is reached, whatever fails meanwhile; a new one is of a further
-/// failure.
+/// RTY-06, RTY-20: an end of a delay stays until it is reached, whatever fails meanwhile. A new one
+/// follows a further failure.
 fn judge_stayed(marker: u64, old: &Place, place: &Place, at: Timestamp) {
     if old.delayed_until.is_some_and(|until| until > at) {
         assert_eq!(
@@ -204,7 +206,7 @@ fn judge_stayed(marker: u64, old: &Place, place: &Place, at: Timestamp) {
         );
     } else if place.delayed_until.is_some() && place.delayed_until != old.delayed_until {
         let counts = [old, place].map(|one| one.delivery_count);
-        // In a dead-letter queue nothing is counted (SET-38).
+        // A dead-letter queue counts nothing (SET-38).
         let is_counted = old.sub_queue == SubQueue::Main;
         assert!(!is_counted || counts[0] < counts[1], "{marker}: {old:?} to {place:?} (RTY-20)");
     }

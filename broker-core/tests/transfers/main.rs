@@ -1,13 +1,13 @@
-//! Many queues that forward to each other, a topic that messages are sent by way of, and one whose subscriptions
-//! share out what is published to it, over a store that fails at any instant: a message is always in exactly one
-//! place.
+//! Many queues that forward to each other, a topic through which messages are sent, and a topic
+//! whose subscriptions divide published messages, over a store that can fail at any instant: a
+//! message is always in exactly one place.
 //!
-//! No actix, no threads, no clock of the system: [`world`] drives shells, trees, shard writers and
-//! lists on their way as the actors do, in an order that a seed gives, and [`judge`] looks at what the
-//! store holds after every batch. [`fan`] says which subscription a message comes to: that which selects it, or the
+//! No actix, no threads, no system clock: [`world`] drives shells, trees, shard writers and
+//! transfers like the actors, in the order of a seed, and [`judge`] inspects the store after every
+//! batch. [`fan`] predicts the subscription of a message: the one that selects it, or the
 //! catch-all.
 //!
-//! `PEEKLOCK_TRANSFER_SEEDS=5000` runs more seeds, `PEEKLOCK_TRANSFER_SEED=17` replays one with its
+//! `PEEKLOCK_TRANSFER_SEEDS=5000` runs more seeds, `PEEKLOCK_TRANSFER_SEED=17` repeats one with its
 //! trace.
 #![allow(
     clippy::unwrap_used,
@@ -66,7 +66,7 @@ fn report(seed: u64) -> ! {
     panic!("seed {seed}: {what}\nreplay with PEEKLOCK_TRANSFER_SEED={seed}");
 }
 
-/// Panics that a seed has planned are not printed.
+/// Planned panics are not printed.
 fn silence_planned_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -76,9 +76,9 @@ fn silence_planned_panics() {
     }));
 }
 
-/// FND-03, FWD-09, TOP-25: whichever batch of a chain over two shards, into a topic, fails, is of unknown outcome, or is
-/// the last before a crash or a panic, every message that was acknowledged is at the end, in the subscription that
-/// selects it or else in the catch-all, once and in order.
+/// FND-03, FWD-09, TOP-25: whichever batch of a chain over two shards, into a topic, fails, has an
+/// unknown outcome, or is the last before a crash or a panic, every acknowledged message arrives
+/// exactly once and in order, in the subscription that selects it or else in the catch-all.
 #[test]
 fn a_failure_at_any_step_leaves_each_message_in_one_place() {
     use peeklock_core::testing::Fate;
@@ -105,10 +105,11 @@ fn a_failure_at_any_step_leaves_each_message_in_one_place() {
     }
 }
 
-/// FND-02, FND-03, DUP-14: never none, never both. FWD-10: in the order of the source. FWD-12, FWD-13: hops.
-/// FWD-25: what has left is not counted any more. FWD-01, VIA-01: what can be forwarded is forwarded once the
-/// store works again. TXN-01, TXN-15: the parts of a transaction are there together. TOP-25, TOP-26, TOP-28: the
-/// catch-all of a topic gets what no other subscription selects by its rules as of the publish (TOP-09), and that only.
+/// FND-02, FND-03, DUP-14: no message is lost or doubled. FWD-10: in the order of the source.
+/// FWD-12, FWD-13: hops. FWD-25: a forwarded message is no longer counted. FWD-01, VIA-01:
+/// forwarding continues once the store works again. TXN-01, TXN-15: the parts of a transaction are
+/// there together. TOP-25, TOP-26, TOP-28: the catch-all of a topic gets exactly the messages that
+/// no other subscription selects by its rules at the publish (TOP-09).
 #[test]
 fn no_seed_loses_or_doubles_a_message() {
     silence_planned_panics();

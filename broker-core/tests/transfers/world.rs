@@ -1,5 +1,5 @@
-//! The world: queues, a topic that messages are sent by way of, one with subscriptions, trees and writers as the
-//! actors drive them, and lists on their way.
+//! The world: queues, a topic through which messages are sent, one with subscriptions, trees and
+//! writers, driven like by the actors, and transfers in progress.
 
 mod ask;
 mod draw;
@@ -45,16 +45,16 @@ pub use seen::Seen;
 
 const SHARDS: u16 = 2;
 const QUEUES: usize = 4;
-/// Behind the queues, a topic: it has no subscriptions, and nothing is sent to it.
+/// After the queues, a topic without subscriptions, to which nothing is sent directly.
 const TOPIC: usize = QUEUES;
-/// Behind it one that is published to, and its subscriptions: they share its tree.
+/// After it a topic that messages are published to, and its subscriptions, which share its tree.
 pub const FAN: usize = TOPIC + 1;
 const PLACES: usize = FAN + 1 + SUBSCRIPTIONS;
 const KEY: [u8; 16] = [7; 16];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
-    /// It failed, or is being retired, and something of it is on its way.
+    /// It failed, or is being retired, and some of its work is in transit.
     Failed,
     Retired,
     /// Waits for guards.
@@ -78,7 +78,7 @@ struct Entity {
     shell: Option<Shell<AnyMachine>>,
     passages: Arc<Passages>,
     ending: Option<Ending>,
-    /// Of how many of its tree no guard is out any more.
+    /// Number of members of its tree without outstanding guards.
     settled: usize,
     is_deleted: bool,
     inlet: VecDeque<Request>,
@@ -87,7 +87,7 @@ struct Entity {
     dirty: bool,
 }
 
-/// What goes wrong at one step.
+/// A fault at one step.
 #[derive(Clone, Copy, Debug)]
 pub enum Misfortune {
     Fate(Fate),
@@ -95,7 +95,7 @@ pub enum Misfortune {
     Panic(usize),
 }
 
-/// What a reply belongs to.
+/// The command that a reply belongs to.
 enum Asked {
     Send(Vec<u64>),
     Receive,
@@ -129,7 +129,7 @@ pub struct World {
     judge: Judge,
     seen: Seen,
     fuse: Rc<Cell<bool>>,
-    /// What becomes of one batch, counted from the first.
+    /// A planned fault, at the batch with this number.
     planned: Option<(u64, Misfortune)>,
     completed: u64,
     traced: bool,
@@ -209,8 +209,9 @@ impl World {
         world
     }
 
-    /// A chain of all queues and the topic with subscriptions, whose head has messages, some of them by way of the
-    /// other topic; one thing goes wrong when the `step`-th batch completes. Returns whether the run was that long.
+    /// A chain of all queues and the topic with subscriptions, whose head has messages, some of
+    /// which go through the other topic. One fault happens when the `step`-th batch completes.
+    /// Returns whether the run had so many steps.
     pub fn chain(step: u64, misfortune: Misfortune) -> bool {
         let mut world = Self::new(1, false);
         world.odds = Odds::default();
@@ -239,7 +240,7 @@ impl World {
             let message = world.message();
             let marker = world.next_marker - 1;
             world.submit(0, SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]));
-            // To the second of the chain: that is as many hops as by the first.
+            // To the second queue of the chain, which is as many hops as through the first.
             let messages = vec![world.message()];
             let marker = world.next_marker - 1;
             let via = Command::SendVia { destination: Arc::from("q1"), messages };
@@ -341,18 +342,18 @@ fn path(place: usize) -> String {
     }
 }
 
-/// The place of whom the tree of an entity is.
+/// The place of the root of an entity's tree.
 const fn root_of(place: usize) -> usize {
     if place > FAN { FAN } else { place }
 }
 
-/// The places of all that are in one tree, the root first.
+/// The places of all members of one tree, the root first.
 const fn grove_of(place: usize) -> std::ops::Range<usize> {
     let root = root_of(place);
     if root == FAN { FAN..PLACES } else { root..root + 1 }
 }
 
-/// The numbers of what was sent in a transaction.
+/// Sequence numbers of the messages sent in a transaction.
 fn sent_in(parts: &[PartOutcome]) -> Vec<SequenceNumber> {
     let sent = parts.iter().filter_map(|part| match part {
         PartOutcome::Pending(numbers) => Some(numbers.clone()),

@@ -1,4 +1,4 @@
-//! What the store holds of an entity, in the words of the oracle.
+//! Stored records of an entity, in the types of the oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::ground::marker;
 
-/// A message as its clients see it, with all that was set on it.
+/// A message as its clients see it, with all set properties.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bare {
     pub marker: u64,
@@ -38,35 +38,35 @@ pub struct Record {
     pub state: SlotState,
     pub count: u32,
     pub hops: u8,
-    /// Copies that are not its own to make any more (FWD-33).
+    /// Copies already counted for it (FWD-33).
     pub spent: u16,
-    /// The number it was first given, 0 if that is its own (MSG-15).
+    /// Its first number, 0 if that is its own (MSG-15).
     pub first: u64,
     pub enqueued_at: Timestamp,
     /// By its own time to live.
     pub expires_at: Timestamp,
-    /// Its session, or where it wants to go.
+    /// Its session, or its destination.
     pub text: Option<String>,
-    /// Until when it is Delayed; past instants are kept (RTY-06).
+    /// End of its delay; past instants are kept (RTY-06).
     pub delayed_until: Option<Timestamp>,
 }
 
 impl Record {
-    /// The same as of this instant: what is due is Delayed no more.
+    /// The record at this instant: a due message is no longer delayed.
     pub fn seen_at(mut self, now: Timestamp) -> Self {
         self.delayed_until = self.delayed_until.filter(|until| *until > now);
         self
     }
 }
 
-/// All of one entity.
+/// All records of one entity.
 #[derive(Default)]
 pub struct Image {
     pub records: BTreeMap<u64, Record>,
     pub states: BTreeMap<u64, u8>,
     /// Ids by their hash, with the instant of acceptance.
     pub ids: BTreeSet<(u128, Timestamp)>,
-    /// The highest number that it tells of, and what the counters say.
+    /// The highest number in its records, and the value of the counters.
     pub last: u64,
     pub counted: u64,
     pub size_bytes: u64,
@@ -136,7 +136,7 @@ impl Image {
     }
 }
 
-/// Whether the store has a message of this number.
+/// Whether the store has a message with this number.
 pub fn is_stored(store: &FaultStore, id: u64, sequence: u64) -> bool {
     let mut found = Vec::new();
     store.pin(&[codec::slot_key(EntityId(id), SequenceNumber(sequence))], &mut found);
@@ -153,7 +153,7 @@ fn pinned(store: &FaultStore, keys: &[Key]) -> Vec<bytes::Bytes> {
     found.into_iter().zip(keys).map(loaded).collect()
 }
 
-/// What a message says, by its content and all that was set on it.
+/// A message by its content and overlays.
 pub fn bare(content: bytes::Bytes, overlays: &[Overlay]) -> Bare {
     let marker = marker(content.clone());
     let mut message: Message = Content::parse(content).unwrap().decode().unwrap();

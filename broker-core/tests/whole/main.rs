@@ -1,18 +1,19 @@
-//! One model over everything: queues, sessions, topics, forwarding and transactions in one world, over a
-//! store that fails at any instant, beside a naive oracle.
+//! One model over everything: queues, sessions, topics, forwarding and transactions in one world,
+//! over a store that can fail at any instant, compared with a naive oracle.
 //!
-//! No actix, no threads, no clock of the system. [`world`] drives shells, trees, writers and lists on
-//! their way as the actors do; [`oracle`] predicts every answer, every list and every record from the
-//! specification alone, one file for each topic of it; [`image`] is what the store holds.
+//! No actix, no threads, no system clock. [`world`] drives shells, trees, writers and transfers
+//! like the actors; [`oracle`] predicts every answer, every transfer and every record from the
+//! specification alone, one file for each topic of it; [`image`] reads the store.
 //!
-//! After every turn: the invariants of the machine, and its counts (CNT-03, VIA-06). After every batch:
-//! each message in exactly one place, nothing acknowledged lost, nothing settled back, numbers and order as
-//! accepted, delivery counts that only grow, no change without its cause (FND-02, FND-03, LIF-01, LIF-02,
-//! MSG-12, SET-29, TXN-01, TOP-07). Each delivery is of a message that was free, in the order of its queue
-//! or session, under a lock with its holder (RCV-25, SES-19, SES-20, SET-15). At rest: sizes, accounts,
-//! states, and nothing owed to anybody.
+//! After every turn: the invariants of the machine, and its counts (CNT-03, VIA-06). After every
+//! batch: each message in exactly one place, no acknowledged message lost, no settled one back,
+//! numbers and order as accepted, delivery counts that only grow, no change without its cause
+//! (FND-02, FND-03, LIF-01, LIF-02, MSG-12, SET-29, TXN-01, TOP-07). Each delivery is of a free
+//! message, in the order of its queue or session, under a lock with its holder (RCV-25, SES-19,
+//! SES-20, SET-15). At rest: sizes, accounts, states, and no unanswered command.
 //!
-//! `PEEKLOCK_WHOLE_SEEDS=5000` runs more seeds, `PEEKLOCK_WHOLE_SEED=17` replays one with its trace.
+//! `PEEKLOCK_WHOLE_SEEDS=5000` runs more seeds, `PEEKLOCK_WHOLE_SEED=17` repeats one with its
+//! trace.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -73,7 +74,7 @@ fn report(seed: u64) -> ! {
     panic!("seed {seed}: {what}\nreplay with PEEKLOCK_WHOLE_SEED={seed}");
 }
 
-/// Panics that a seed has planned are not printed.
+/// Planned panics are not printed.
 fn silence_planned_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -83,7 +84,7 @@ fn silence_planned_panics() {
     }));
 }
 
-/// TXN-01, TXN-15: also a transaction that is larger than what is usually stored at once is one batch.
+/// TXN-01, TXN-15: a transaction that exceeds the usual size of a stage is still one batch.
 #[test]
 fn a_transaction_over_two_machines_is_one_batch_however_large() {
     world::World::commit_more_than_a_stage_holds();

@@ -1,10 +1,9 @@
-//! What the broker must do, from the specification alone: messages in plain maps, one state each, linear
-//! scans everywhere. One file for each topic of the specification.
+//! The broker's behaviour from the specification alone: messages in plain maps, one state each,
+//! linear scans everywhere. One file for each topic of the specification.
 //!
-//! What is in memory is predicted: every answer, every list that is handed over, every number. What the
-//! store holds is compared with it after every batch ([`look`]): what is new there must be what was
-//! predicted next, and what has changed must have had its cause. Which batches a crash has left is free;
-//! the oracle takes what it finds, if it is a state that it went through.
+//! State in memory is predicted: every answer, every transfer, every number. The store is compared
+//! after every batch ([`look`]): new records must be the next predicted ones, and every change must
+//! have a cause. A crash may keep any batches: the oracle accepts any state that it went through.
 
 mod count;
 mod duplicate;
@@ -37,9 +36,9 @@ pub use settle::Settled;
 pub use transaction::{Done, Piece, Undertaking};
 pub use transfer::{Fate, Handed, Stages};
 
-/// How long ids are remembered.
+/// Duration for which ids are remembered.
 pub const WINDOW: TimeSpan = TimeSpan::from_seconds(30);
-/// Why the broker removes or moves messages.
+/// Reasons for which the broker removes or moves messages.
 const EXPIRED: &str = "TTLExpiredException";
 const TOO_MANY: &str = "MaxDeliveryCountExceeded";
 const HOPS: &str = "MaxTransferHopCountExceeded";
@@ -50,7 +49,7 @@ const NO_SESSION: &str = "Session ID is null.";
 /// A lock on a message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lock {
-    /// Known once the delivery is heard of.
+    /// Known once the delivery is reported.
     pub token: Option<u128>,
     pub until: Timestamp,
     pub holder: Option<u64>,
@@ -58,15 +57,16 @@ pub struct Lock {
     pub hold: Option<u64>,
 }
 
-/// A change that is made and not known to be durable. Its message is offered to nobody (LIF-01).
+/// A change that is not known to be durable. Its message is not delivered (LIF-01).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Doing {
     Gone(&'static str),
-    /// A failure, and until when its message is Delayed, if it is.
+    /// A failure, and the end of the delay, if any.
     Count(u32, Option<Timestamp>),
     /// With the count of the delivery (SET-33).
     Defer(u32),
-    /// Deferred again or abandoned in a sub-queue, which counts nothing: the store shows no change (SET-38).
+    /// Deferred again or abandoned in a sub-queue, which counts nothing: the store shows no change
+    /// (SET-38).
     Unchanged,
     Move {
         into: SubQueue,
@@ -75,40 +75,40 @@ pub enum Doing {
     },
 }
 
-/// A durable message, and what is known of it beyond that.
+/// A durable message, with further knowledge about it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Card {
     pub record: Record,
-    /// Failed deliveries, also those that are not durable yet (SET-27).
+    /// Failed deliveries, including those that are not durable yet (SET-27).
     pub count: u32,
     pub lock: Option<Lock>,
     pub doing: Option<(Doing, u64)>,
-    /// It is in a list that is under way.
+    /// It is in a transfer in progress.
     pub is_frozen: bool,
-    /// The store has it no more, though its destination has not been heard of.
+    /// The store no longer has it, but its destination has not been checked.
     pub has_vanished: bool,
-    /// A dead letter that its destination will never take; receivers can have it (FWD-28).
+    /// A dead letter that its destination will never accept, so receivers can get it (FWD-28).
     pub stays: bool,
-    /// Of one that waits for its instant: when it is tried again.
+    /// For a scheduled message: earliest next attempt.
     pub not_before: Timestamp,
-    /// Until when it is Delayed, also if that is not durable yet, and what each failure has come to.
+    /// End of its delay, also if that is not durable yet, and the delay after each failure.
     pub delayed_until: Option<Timestamp>,
     pub failures: BTreeMap<u32, Option<Timestamp>>,
 }
 
-/// What a message has behind it that comes from elsewhere.
+/// History of a message from another entity.
 #[derive(Clone, Copy, Default)]
 pub struct Journey {
     pub hops: u8,
-    /// Copies that are not its own to make any more.
+    /// Copies already counted for it.
     pub spent: u16,
-    /// The number it was first given.
+    /// Its first number.
     pub first: u64,
-    /// Its own time to live, where an entity on its way has lowered that (EXP-16).
+    /// Its own time to live, if an earlier entity has lowered it (EXP-16).
     pub lowered: Option<TimeSpan>,
 }
 
-/// What comes to the store next, in this order.
+/// The next records to be stored, in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Incoming {
     New {
@@ -116,7 +116,7 @@ pub enum Incoming {
         record: Box<Record>,
         group: u64,
     },
-    /// A message of another entity goes with the batch of this one.
+    /// A message of another entity is removed with the batch of this one.
     Left {
         from: u64,
         sequence: u64,
@@ -124,7 +124,7 @@ pub enum Incoming {
     },
 }
 
-/// Who waits.
+/// A waiting call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call {
     pub ticket: u64,
@@ -150,7 +150,7 @@ pub enum Kind {
     Subscription,
 }
 
-/// What does not change about an entity, in a run.
+/// Constant properties of an entity in a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Nature {
     pub kind: Kind,
@@ -164,7 +164,7 @@ pub struct Nature {
     pub dead_letters_errors: bool,
 }
 
-/// What an update changes.
+/// Properties that an update changes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Mutable {
     pub status: EntityStatus,
@@ -179,12 +179,12 @@ pub struct Mutable {
 pub struct Entity {
     pub nature: Nature,
     pub now: Mutable,
-    /// What an unanswered update would leave.
+    /// Result of the unanswered updates.
     pub durable: Mutable,
     pub updates: BTreeMap<u64, Mutable>,
     pub rules: BTreeMap<String, Rule>,
     pub durable_rules: Vec<BTreeMap<String, Rule>>,
-    /// The highest number, and the highest that was told to somebody or was seen in the store.
+    /// The highest number, and the highest that was acknowledged or seen in the store.
     pub last: u64,
     pub told: u64,
     pub cards: BTreeMap<u64, Card>,
@@ -195,21 +195,22 @@ pub struct Entity {
     pub durable_states: Vec<BTreeMap<u64, u8>>,
     pub ids: BTreeMap<String, duplicate::Acceptance>,
     pub ways: BTreeMap<transfer::Exit, transfer::Way>,
-    /// Left, and the source has not been told.
+    /// Arrived at the destination, but the source does not know it yet.
     pub departing: BTreeSet<u64>,
-    /// Of a subscription: up to which number messages may leave, and up to which from a stage on.
+    /// For a subscription: number up to which messages may leave, and number up to which they may
+    /// from a stage on.
     pub proved: u64,
     pub proving: Option<(StageNumber, u64)>,
 }
 
-/// What somebody is answered.
+/// The answer to a command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
     Done,
     Numbers(Vec<u64>),
-    /// Number and count shown.
+    /// Number and shown count.
     Messages(Vec<(u64, u32)>),
-    /// With the instant until which each is Delayed (RTY-12).
+    /// With the end of the delay of each (RTY-12).
     Peeked(Vec<(u64, u32, SlotState, Option<Timestamp>)>),
     Until(Timestamp),
     Accepted(u64),
@@ -221,13 +222,13 @@ pub enum Reply {
 pub struct Oracle {
     pub now: Timestamp,
     pub entities: BTreeMap<u64, Entity>,
-    /// What those are told who are not answered yet.
+    /// Predicted replies of unanswered commands.
     pub replies: BTreeMap<u64, Reply>,
-    /// How many effects each unfinished command has in the store.
+    /// Number of effects of each unfinished command in the store.
     pub groups: BTreeMap<u64, usize>,
     pub expires_whole_sessions: bool,
     pub failures_into: SubQueue,
-    /// Copies of one message over all its hops (FWD-33).
+    /// Limit of copies of one message over all its hops (FWD-33).
     pub copy_count_max: u16,
     pub next_name: u64,
     pub ticket: u64,
@@ -265,7 +266,8 @@ impl Entity {
         self.now.forward_to.is_some()
     }
 
-    /// The instant at which a message expires: by its own time to live, else by the default (EXP-13).
+    /// The instant at which a message expires: by its own time to live, else by the default
+    /// (EXP-13).
     pub fn expiry(&self, record: &Record) -> Timestamp {
         if record.expires_at.is_never() {
             record.enqueued_at.plus(self.nature.time_to_live)
@@ -280,7 +282,7 @@ impl Entity {
             && self.expiry(record) <= now
     }
 
-    /// A new description: what was refused is offered again at once.
+    /// A new description: refused messages are offered again immediately.
     fn reset_ways(&mut self) {
         for (exit, way) in &mut self.ways {
             if !matches!(exit, transfer::Exit::Pending(_)) {
@@ -304,7 +306,7 @@ impl Incoming {
 }
 
 impl Card {
-    /// Durable, unlocked, and nothing of it is on its way.
+    /// Whether it is durable, unlocked, and not in transit.
     pub fn rests(&self) -> bool {
         self.lock.is_none() && self.doing.is_none() && !self.is_frozen && !self.has_vanished
     }
@@ -319,13 +321,13 @@ impl Oracle {
         self.entities.get_mut(&id).unwrap()
     }
 
-    /// What the broker does by itself is no part of a command.
+    /// Starts an action of the broker itself, which is no part of a command.
     fn begin_own(&mut self) {
         self.next_name += 1;
         self.ticket = OWN + self.next_name;
     }
 
-    /// Something of a command goes to the store, all of it at once.
+    /// Counts one effect of the command, all of which are stored together.
     fn in_group(&mut self) -> u64 {
         *self.groups.entry(self.ticket).or_default() += 1;
         self.ticket
@@ -339,7 +341,7 @@ impl Oracle {
         card.doing = Some((doing, group));
     }
 
-    /// What a machine does before a command: what is due by now (file 23).
+    /// Actions of a machine before a command: due events (file 23).
     pub fn advance(&mut self, id: u64) {
         self.end_locks(id);
         self.end_holds(id);
@@ -347,7 +349,7 @@ impl Oracle {
         self.expire(id);
     }
 
-    /// What it does after its commands.
+    /// Actions of a machine after its commands.
     pub fn serve(&mut self, id: u64, stages: Stages) -> Vec<Handed> {
         self.expire(id);
         let lists = self.hand_over(id, stages);

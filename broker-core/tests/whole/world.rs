@@ -1,6 +1,6 @@
-//! The world: entities, their trees, shells and writers as the actors drive them, in an order that a seed
-//! gives, beside the oracle. A command is carried out at once; what it has stored becomes durable, and is
-//! told, whenever the seed wants it.
+//! The world: entities, their trees, shells and writers, driven like by the actors in the order of
+//! a seed, next to the oracle. A command is carried out immediately; its changes become durable,
+//! and its answer is released, when the seed determines.
 
 mod ask;
 mod drive;
@@ -40,7 +40,7 @@ pub const TOPIC: u64 = 5;
 
 type AnyShell = Rc<RefCell<Shell<AnyMachine>>>;
 
-/// What the seeds have met.
+/// Statistics of the seeds.
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
     pub steps: u64,
@@ -65,7 +65,7 @@ impl Seen {
         }
     }
 
-    /// The seeds of a whole run must have been everywhere.
+    /// Asserts that the seeds of a whole run have covered every case.
     pub fn check_that_enough_happened(&self) {
         let least = [
             ("crashed", self.crashed, 200),
@@ -78,7 +78,7 @@ impl Seen {
         for (what, count, least) in least {
             assert!(count >= least, "only {count} times {what}: the seeds prove too little");
         }
-        // Those of sessions are met more often by their own model.
+        // Session rules are covered more often by their own model.
         let rules = [("RTY-01", 80), ("RTY-05", 20), ("RTY-14", 10), ("RTY-17", 100)];
         for (rule, least) in rules {
             let count = self.reached.get(rule).copied().unwrap_or(0);
@@ -98,13 +98,13 @@ struct Member {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
-    /// Something of it is on its way.
+    /// Some of its work is in transit.
     Failed,
     /// Waits for guards.
     Settling,
 }
 
-/// A top-level entity with all below it; the root comes first.
+/// A top-level entity with all entities below it; the root comes first.
 struct Grove {
     seat: u64,
     tree: Rc<RefCell<Tree>>,
@@ -113,7 +113,7 @@ struct Grove {
     settled: usize,
 }
 
-/// A list on its way.
+/// A transfer in progress.
 struct Errand {
     seat: u64,
     from: u64,
@@ -145,9 +145,9 @@ pub struct World {
     outlet: Arc<Mailbox>,
     groves: Vec<Grove>,
     errands: Vec<Errand>,
-    /// By seat, source and list: what the destinations do with it.
+    /// By seat, source and list: the decisions of destinations.
     fates: BTreeMap<(u64, u64, u64), (Handed, Vec<Fate>)>,
-    /// The entity that each unanswered command is for.
+    /// The entity of each unanswered command.
     asked: BTreeMap<u64, u64>,
     oracle: Oracle,
     deliveries: Vec<Delivery>,

@@ -1,4 +1,4 @@
-//! What stays the same in one sequence: the queue, its bounds, and what is asked most.
+//! Constants of one sequence: the queue, its limits, and the preferred requests.
 
 use peeklock_core::description::{Jitter, QueueDescription, RetryKind, RetryPolicy};
 use peeklock_core::limits::Limits;
@@ -6,7 +6,7 @@ use peeklock_core::time::TimeSpan;
 
 use super::Random;
 
-/// What stays the same in one sequence.
+/// Constants of one sequence.
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub description: QueueDescription,
@@ -15,11 +15,11 @@ pub struct Profile {
     pub release_on_connection_loss: bool,
     /// Whether most headers leave little room for settlements to set properties (SET-10).
     pub(super) has_full_headers: bool,
-    /// How much each kind of request is favoured.
+    /// Weight of each kind of request.
     pub(super) weights: Vec<(Kind, u64)>,
 }
 
-/// A kind of requests.
+/// A kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Send,
@@ -66,7 +66,7 @@ const WEIGHTS: [(Kind, u64); 19] = [
 ];
 
 impl Profile {
-    /// Small bounds, so that each of them is met.
+    /// Small limits, so that each of them is reached.
     pub(super) fn new(random: &mut Random) -> Self {
         let mut limits = Limits::default();
         limits.link_turn_count_max = 3;
@@ -92,7 +92,7 @@ impl Profile {
         if random.percent(20) {
             description.auto_delete_on_idle = TimeSpan::from_minutes(5);
         }
-        // Some sequences dwell on a few kinds of requests.
+        // Some sequences prefer a few kinds of requests.
         let mut weights = WEIGHTS.to_vec();
         for (_, weight) in &mut weights {
             *weight *= random.pick(&[1, 2, 2, 2, 2, 5]);
@@ -108,7 +108,7 @@ impl Profile {
     }
 }
 
-/// None, or one of any kind; without jitter, which only bounds an instant.
+/// None, or a policy of any kind; without jitter, which only bounds an instant.
 pub(super) fn retry_policy(random: &mut Random) -> Option<RetryPolicy> {
     let delay = TimeSpan::from_ms(random.pick(&[1, 100, 1_000, 3_000]));
     random.percent(60).then(|| RetryPolicy {

@@ -5,13 +5,13 @@ use peeklock_core::path::SubQueue;
 use super::{Generator, Kind, View};
 use crate::operation::{Decision, LockName, Operation, Part};
 
-/// So many transactions are open at once.
+/// Maximum of open transactions.
 const OPEN_MAX: usize = 3;
 
 impl Generator {
-    /// Issues one more part, or commits what was issued since, whatever has become of it: locks have
-    /// ended, the queue was updated, the process has died. A rollback, and so a timeout, asks for
-    /// nothing: it is that a transaction is forgotten (TXN-04, TXN-06).
+    /// Issues one more part, or commits the issued parts, whatever has happened to them: locks have
+    /// ended, the queue was updated, the process has crashed. A rollback or timeout needs no
+    /// request: the transaction is dropped (TXN-04, TXN-06).
     pub(super) fn transact(&mut self, ticket: u64, view: &View) -> (SubQueue, Operation) {
         if self.open.is_empty() || self.open.len() < OPEN_MAX && self.random.percent(15) {
             self.open.push(Vec::new());
@@ -53,7 +53,7 @@ impl Generator {
         {
             *settlement = Decision::Complete;
         }
-        // A settlement may have become what leads to one, which has no place here.
+        // A settlement may have been replaced by a step that cannot be part of a transaction.
         if !is_part(&operation) {
             return (sub_queue, operation);
         }

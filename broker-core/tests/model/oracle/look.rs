@@ -1,4 +1,4 @@
-//! Looking, deleting, describing.
+//! Peeking, deleting, describing.
 
 use peeklock_core::command::{Counts, MessageState};
 use peeklock_core::condition::Condition;
@@ -18,7 +18,7 @@ impl Oracle {
         let mut bytes = 0;
         for index in self.in_order(sub_queue) {
             let message = &self.messages[index];
-            // DESIGN D5: what is not durable is shown to nobody.
+            // DESIGN D5: changes that are not durable are not visible.
             if message.sequence < from || message.in_flight {
                 continue;
             }
@@ -50,12 +50,12 @@ impl Oracle {
         order
     }
 
-    /// What a peek would show of a whole sub-queue.
+    /// Result of a peek of a whole sub-queue.
     pub fn contents(&self, sub_queue: SubQueue) -> Vec<Seen> {
         self.in_order(sub_queue).into_iter().map(|index| self.seen_on_peek(index)).collect()
     }
 
-    /// DEL-01 to DEL-05: available messages, expired ones too, lowest numbers first.
+    /// DEL-01 to DEL-05: available messages, including expired ones, lowest numbers first.
     pub(super) fn delete_batch(
         &mut self,
         sub_queue: SubQueue,
@@ -105,7 +105,7 @@ impl Oracle {
 
     /// DEL-09: a deferred message, expired or not.
     pub(super) fn delete_deferred(&mut self, sub_queue: SubQueue, sequence: u64) -> Answered {
-        // RTY-13: a Delayed one is removed by number, too.
+        // RTY-13: a delayed message is removed by number, too.
         let delayed = match sub_queue {
             SubQueue::Main => self.find(sequence, State::Delayed),
             SubQueue::DeadLetter => self.find(sequence, State::DlqDelayed),
@@ -133,7 +133,7 @@ impl Oracle {
         if sub_queue != SubQueue::Main {
             return refuse(Condition::InvalidOperation);
         }
-        // ENT-17: a concurrent change since the version read.
+        // ENT-17: a concurrent change since the version that was read.
         if read_at.is_some_and(|read_at| read_at != self.updated_at) {
             self.reach("ENT-17");
             return refuse(Condition::UpdateConflict);
@@ -141,7 +141,7 @@ impl Oracle {
         self.forget_ids(description.duplicate_detection_history_time_window);
         self.description = description.clone();
         self.updated_at = self.now;
-        // An update keeps the queue from being idle, and is no access (TMP-09, CNT-09).
+        // An update prevents idleness, and is no access (TMP-09, CNT-09).
         self.last_use.idle_from = self.now;
         if !self.description.status.allows_receive() {
             self.close_receivers();
@@ -165,7 +165,7 @@ impl Oracle {
             match message.state {
                 State::Scheduled => counts.scheduled += 1,
                 State::Available | State::Locked => counts.active += 1,
-                // RTY-11: in both.
+                // RTY-11: it counts in both.
                 State::Delayed => {
                     counts.active += 1;
                     counts.delayed += 1;
@@ -196,7 +196,7 @@ impl Oracle {
         Seen {
             marker: message.marker,
             sequence: message.sequence,
-            // MSG-15: never transferred.
+            // MSG-15: it was never transferred.
             enqueued_sequence: 0,
             enqueued_at: message.enqueued_at,
             expires_at: message.expires_at,
@@ -224,7 +224,7 @@ impl Oracle {
         }
     }
 
-    /// EXP-11, EXP-12, EXP-14: only what is stored. PEK-05: no lock.
+    /// EXP-11, EXP-12, EXP-14: only stored values. PEK-05: no lock.
     pub(super) fn seen_on_peek(&self, index: usize) -> Seen {
         let mut seen = self.seen(index);
         seen.lock = None;
@@ -232,7 +232,7 @@ impl Oracle {
         seen
     }
 
-    /// EXP-11, EXP-14: what applies.
+    /// EXP-11, EXP-14: the effective values.
     pub(super) fn seen_on_receive(&self, index: usize) -> Seen {
         let message = &self.messages[index];
         let default = self.description.default_message_time_to_live;

@@ -1,4 +1,4 @@
-//! Demand, and how it is matched with what is available.
+//! Demand, and its matching with available messages.
 
 use peeklock_core::command::{Drain, LinkEnd, ReceiveMode};
 use peeklock_core::condition::Condition;
@@ -41,7 +41,7 @@ impl Oracle {
         Ok(None)
     }
 
-    /// RCV-14: takes no lock any more.
+    /// RCV-14: it takes no more locks.
     pub(super) fn cancel_receive(&mut self, call: u64) -> Answered {
         if self.waiting.iter().any(|waiting| waiting.ticket == call) {
             self.reach("RCV-14");
@@ -75,7 +75,7 @@ impl Oracle {
                 self.reach("DEF-03");
                 return refuse(Condition::MessageNotFound);
             };
-            // EXP-38; a dead-letter queue does not observe it (EXP-39).
+            // EXP-38; not in a dead-letter queue (EXP-39).
             if sub_queue == SubQueue::Main && self.is_expired(&self.messages[index]) {
                 self.reach("EXP-38");
                 return refuse(Condition::MessageNotFound);
@@ -91,7 +91,7 @@ impl Oracle {
         Ok(Some(Reply::Received(seen)))
     }
 
-    /// Gives one message to a receiver: under a lock (RCV-05) or for good (RCV-02).
+    /// Gives one message to a receiver: under a lock (RCV-05), or removed (RCV-02).
     pub(super) fn take(&mut self, index: usize, mode: ReceiveMode, holder: Option<u64>) -> Seen {
         match mode {
             ReceiveMode::PeekLock => {
@@ -156,7 +156,7 @@ impl Oracle {
     ) -> Answered {
         let demand = Demand::Link(receiver);
         self.check_link(receiver)?;
-        // RCV-18: a drain delivers what is there, also when the next grant is right behind it.
+        // RCV-18: a drain delivers available messages, also if the next grant follows immediately.
         if self.link(receiver).drain.is_some() {
             self.sweep();
             let sub_queue = self.link(receiver).sub_queue;
@@ -173,7 +173,7 @@ impl Oracle {
         } else if !self.ring.contains(&demand) {
             self.ring.push(demand);
         }
-        // TMP-15: what is said about a link without credit is no use.
+        // TMP-15: a grant for a link without credit is no use.
         match (had_credit, credit) {
             (false, 0) => {}
             (true, 0) => self.touch_perhaps(),
@@ -213,7 +213,7 @@ impl Oracle {
         self.end_drain(receiver);
         self.links.retain(|link| link.receiver != receiver);
         self.ring.retain(|demand| *demand != Demand::Link(receiver));
-        // RCV-14: a receive whose client is gone takes no lock.
+        // RCV-14: a receive of a disconnected client takes no lock.
         for call in self.waiting.clone() {
             if call.holder == Some(receiver) {
                 self.reach("RCV-14");
@@ -227,7 +227,8 @@ impl Oracle {
                 continue;
             }
             match end {
-                // SET-21: an orderly detach and a lost connection keep the locks, unless a setting says otherwise.
+                // SET-21: an orderly detach and a lost connection keep the locks, unless a setting
+                // releases them.
                 LinkEnd::Orderly | LinkEnd::Lost if !self.releases(end) => {
                     self.reach("SET-21");
                     if let Some(lock) = &mut self.messages[index].lock {
@@ -240,7 +241,7 @@ impl Oracle {
                     self.reach("SET-31");
                     self.fail_delivery(index, None);
                 }
-                // SET-31: the broker's own doing is not counted.
+                // SET-31: an end by the broker itself is not counted.
                 LinkEnd::ByBroker => {
                     self.reach("SET-31");
                     self.release(index);
@@ -250,7 +251,7 @@ impl Oracle {
         Ok(Some(Reply::Done))
     }
 
-    /// Matches demand with what is available: ascending numbers (RCV-25), demand in the order of its
+    /// Matches demand with available messages: ascending numbers (RCV-25), demand in the order of
     /// arrival (RCV-17).
     pub(super) fn serve(&mut self) {
         // EXP-35: a receive that finds only expired messages has moved or dropped them.
@@ -258,7 +259,7 @@ impl Oracle {
         for sub_queue in [SubQueue::Main, SubQueue::DeadLetter, SubQueue::TransferDeadLetter] {
             self.match_demand(sub_queue);
         }
-        // RCV-10: what may not wait is answered now.
+        // RCV-10: calls that may not wait are answered now.
         let hasty: Vec<u64> = self
             .waiting
             .iter()
@@ -269,7 +270,7 @@ impl Oracle {
             self.reach("RCV-10");
             self.end_call(ticket, Vec::new());
         }
-        // RCV-18: the rest of a drained credit is given back.
+        // RCV-18: the rest of a drained credit is returned.
         let drained: Vec<u64> = self
             .links
             .iter()
@@ -278,7 +279,7 @@ impl Oracle {
             .collect();
         for receiver in drained {
             self.reach("RCV-18");
-            // TMP-15: until now there was credit, unless there was none before either.
+            // TMP-15: there was credit until now, unless there was none before.
             let had_credit = self.link(receiver).credit() > 0;
             self.end_drain(receiver);
             if had_credit {
@@ -301,7 +302,7 @@ impl Oracle {
         }
     }
 
-    /// Every command is answered once, also when its link ends before.
+    /// Every command is answered once, also if its link ends before.
     pub(super) fn end_drain(&mut self, receiver: u64) {
         let link = self.links.iter_mut().find(|link| link.receiver == receiver);
         if let Some(link) = link
@@ -367,7 +368,7 @@ impl Oracle {
         self.end_call(ticket, seen);
     }
 
-    /// RCV-17: some messages or bytes, then it is the next one's turn.
+    /// RCV-17: some messages or bytes, then the next demand has its turn.
     pub(super) fn serve_link(&mut self, sub_queue: SubQueue, receiver: u64) {
         let (mut count, mut bytes) = (0, 0);
         while let Some(index) = self.first_available(sub_queue) {
@@ -398,8 +399,8 @@ impl Oracle {
         self.last_use.idle_from = self.now;
     }
 
-    /// ENT-24: receives that wait are blocked too, and links are closed with the same condition.
-    /// ENT-25: their locks stay, to be settled or renewed.
+    /// ENT-24: waiting receives are refused too, and links are closed with the same condition.
+    /// ENT-25: their locks stay, and can be settled or renewed.
     pub(super) fn close_receivers(&mut self) {
         for call in std::mem::take(&mut self.waiting) {
             let refused = Reply::Refused(vec![Condition::EntityDisabled]);

@@ -1,4 +1,4 @@
-//! How messages enter, and leave again before they were due.
+//! Sending, and removal before the scheduled instant.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl Oracle {
         Ok(Some(Reply::Accepted(sequence)))
     }
 
-    /// SND-29, SND-31: all or none, numbered in their order.
+    /// SND-29, SND-31: all or none, numbered in order.
     pub(super) fn send_batch(&mut self, sub_queue: SubQueue, drafts: &[Draft]) -> Answered {
         self.admit(sub_queue, drafts)?;
         if drafts.is_empty() {
@@ -28,7 +28,7 @@ impl Oracle {
         Ok(Some(Reply::AcceptedBatch(sequences)))
     }
 
-    /// The checks of SND-19 in their order, each over all messages before the next.
+    /// The checks of SND-19 in order, each over all messages before the next.
     pub(super) fn admit(
         &mut self,
         sub_queue: SubQueue,
@@ -63,7 +63,7 @@ impl Oracle {
                 return refuse(condition);
             }
         }
-        // SND-34: what has no message needs no room.
+        // SND-34: a batch without messages needs no room.
         if drafts.is_empty() {
             return Ok(());
         }
@@ -135,8 +135,8 @@ impl Oracle {
         sequence
     }
 
-    /// The number returned to the sender of a duplicate: that of the scheduled message while it exists (DUP-12), else 0;
-    /// `None` if the message is no duplicate.
+    /// The number returned to the sender of a duplicate: that of the scheduled message while it
+    /// exists (DUP-12), else 0; `None` if the message is no duplicate.
     pub(super) fn kept_for(&self, draft: &Draft) -> Option<u64> {
         let id = draft.id.filter(|_| self.description.requires_duplicate_detection)?;
         let (now, window) = (self.now, self.window());
@@ -160,7 +160,7 @@ impl Oracle {
         sequence
     }
 
-    /// CNT-08, and for the quota also what is removed but not yet durably so (DESIGN D3).
+    /// CNT-08, and for the quota also removed messages whose removal is not durable (DESIGN D3).
     pub fn stored_bytes(&self) -> u64 {
         self.messages
             .iter()
@@ -176,11 +176,11 @@ impl Oracle {
         }
         let mut found = Vec::new();
         if sequences.contains(&0) {
-            // No message has it; which of several wrong ones is named does not matter.
+            // No message has the number. If several are wrong, any may be named.
             return Err(vec![Condition::ArgumentOutOfRange, Condition::MessageNotFound]);
         }
         for sequence in sequences {
-            // What is not durable has not told anybody its number yet.
+            // No client knows the number of a message that is not durable.
             let index = self.find(*sequence, State::Scheduled);
             let Some(index) =
                 index.filter(|index| !self.messages[*index].in_flight && !found.contains(index))
@@ -198,8 +198,8 @@ impl Oracle {
         Ok(Some(Reply::Done))
     }
 
-    /// DUP-04: whether a longer window revives ids that the shorter one has forgotten is left open by
-    /// the spec, so no message with such an id is sent any more.
+    /// DUP-04: the specification leaves open whether a longer window revives ids that the shorter
+    /// one forgot, so no message with such an id is sent any more.
     pub(super) fn forget_ids(&mut self, window: TimeSpan) {
         if window <= self.window() {
             return;

@@ -1,4 +1,4 @@
-//! What becomes of a message that was delivered under a lock.
+//! Settlement of messages under lock.
 
 use peeklock_core::condition::Condition;
 use peeklock_core::description::RetryKind;
@@ -13,7 +13,7 @@ const REASON: &str = "DeadLetterReason";
 const DESCRIPTION: &str = "DeadLetterErrorDescription";
 
 impl Oracle {
-    /// The message that a lock holds, asked for where it is.
+    /// The message of a lock, if it is in this sub-queue.
     pub(super) fn held(&self, sub_queue: SubQueue, name: LockName) -> Option<usize> {
         self.messages.iter().position(|message| {
             message.lock.as_ref().is_some_and(|lock| lock.name == name)
@@ -39,7 +39,7 @@ impl Oracle {
         };
         let is_dead = sub_queue == SubQueue::DeadLetter;
         if is_dead && matches!(decision, Decision::DeadLetter(_)) {
-            // DLQ-07: and the lock stays.
+            // DLQ-07: the lock stays.
             self.reach("DLQ-07");
             return refuse(Condition::InvalidOperation);
         }
@@ -55,18 +55,18 @@ impl Oracle {
         if let Some(properties) = properties {
             let header = u64::from(self.messages[index].header_size) + u64::from(properties.bytes);
             if header > self.limits.header_bytes_max {
-                // SET-10: and the lock is as it was.
+                // SET-10: the lock is unchanged.
                 self.reach("SET-10");
                 return refuse(Condition::MessageSizeExceeded);
             }
             let is_dead_lettered = matches!(decision, Decision::DeadLetter(_));
             let count_max = self.limits.message_overlay_count_max;
             if !is_dead_lettered && self.messages[index].set_count >= count_max {
-                // And the lock is as it was.
+                // The lock is unchanged.
                 self.reach("SET-41");
                 return refuse(Condition::MessageSizeExceeded);
             }
-            // What is about to be dropped has no use for them.
+            // A message that is about to be dropped needs no properties.
             let is_dropped = matches!(decision, Decision::Abandon(..))
                 && self.messages[index].state == State::Locked
                 && self.is_expired(&self.messages[index])
@@ -103,7 +103,7 @@ impl Oracle {
                 let message = &mut self.messages[index];
                 message.lock = None;
                 message.in_flight = true;
-                // SET-33, SET-38: its delivery counts, but in a dead-letter queue.
+                // SET-33, SET-38: the delivery counts, except in a dead-letter queue.
                 message.count += u32::from(!is_dead);
                 let count = message.count;
                 message.state = if is_dead { State::DlqDeferred } else { State::Deferred };
@@ -125,7 +125,7 @@ impl Oracle {
         Ok(Some(Reply::Done))
     }
 
-    /// RTY-02, RTY-08: what an abandon may not ask for; the lock is as it was.
+    /// RTY-02, RTY-08: refused delays of an abandon. The lock is unchanged.
     fn judge_delay(&mut self, index: usize, delay: TimeSpan) -> Result<(), super::Conditions> {
         let mut conditions = Vec::new();
         if delay > self.limits.retry_delay_max {
@@ -142,8 +142,8 @@ impl Oracle {
         if conditions.is_empty() { Ok(()) } else { Err(conditions) }
     }
 
-    /// The delay of a message that has just failed: the one that was asked for, or in the main queue the
-    /// policy's (RTY-17, RTY-19).
+    /// The delay after a failure: the requested one, or in the main queue the policy's (RTY-17,
+    /// RTY-19).
     fn delay_of(&mut self, index: usize, asked: Option<TimeSpan>) -> Option<TimeSpan> {
         if asked == Some(TimeSpan::ZERO) && self.description.retry_policy.is_some() {
             self.reach("RTY-02");
@@ -176,8 +176,8 @@ impl Oracle {
         Some(delay).filter(|delay| *delay > TimeSpan::ZERO)
     }
 
-    /// SET-08: each key is added or overwritten. SET-10: counted in full beside the old values. SET-41: with the record
-    /// that they take.
+    /// SET-08: each key is added or overwritten. SET-10: counted in full in addition to the old
+    /// values. SET-41: including the record for it.
     pub(super) fn set_properties(&mut self, index: usize, properties: &Properties) {
         self.reach("SET-08");
         let message = &mut self.messages[index];
@@ -189,8 +189,8 @@ impl Oracle {
         message.header_size += properties.bytes;
     }
 
-    /// An abandon, the end of a lock, a broken connection: the count grows by one (SET-28), and what
-    /// becomes of the message follows from where it is. A mere count is waited for by nobody (SET-27).
+    /// An abandon, the end of a lock, a broken connection: the count grows by one (SET-28), and the
+    /// next state depends on the place of the message. No answer waits for a mere count (SET-27).
     pub(super) fn fail_delivery(&mut self, index: usize, asked: Option<TimeSpan>) {
         self.reach("SET-28");
         let expired = self.is_expired(&self.messages[index]);
@@ -198,11 +198,11 @@ impl Oracle {
         let message = &mut self.messages[index];
         message.lock = None;
         let state = message.state;
-        // SET-38: in a dead-letter queue nothing is counted.
+        // SET-38: a dead-letter queue counts nothing.
         message.count += u32::from(place(state) == SubQueue::Main);
         let reaches_max = message.count >= count_max;
         match state {
-            // EXP-26 to EXP-28: expiry takes effect at once, and before the count does.
+            // EXP-26 to EXP-28: expiry takes effect immediately, and before the count.
             State::Locked if expired => {
                 self.messages[index].state = State::Available;
                 self.reach("EXP-26");
@@ -215,7 +215,7 @@ impl Oracle {
                 }
                 self.expire(index);
             }
-            // SET-34, SET-35: at the failing instant.
+            // SET-34, SET-35: at the instant of the failure.
             State::Locked if reaches_max => {
                 self.reach("SET-34");
                 self.reach("SET-35");
@@ -224,7 +224,7 @@ impl Oracle {
                 }
                 self.dead_letter_by_broker(index, Verdict::DeliveryCount(count_max));
             }
-            // RCV-26: its place is by its unchanged number.
+            // RCV-26: its place follows from its unchanged number.
             State::Locked => {
                 let delay = self.delay_of(index, asked);
                 self.come_back(index, [State::Available, State::Delayed], delay);
@@ -263,7 +263,7 @@ impl Oracle {
         }
     }
 
-    /// At once, or after its delay (RTY-01).
+    /// Makes it available immediately, or after its delay (RTY-01).
     fn come_back(&mut self, index: usize, states: [State; 2], delay: Option<TimeSpan>) {
         let [at_once, later] = states;
         let now = self.now;
@@ -285,7 +285,8 @@ impl Oracle {
         };
     }
 
-    /// SET-36, DLQ-12, DLQ-14: number, instants and count are kept, reason and description added.
+    /// SET-36, DLQ-12, DLQ-14: number, instants and count are kept, reason and description are
+    /// added.
     pub(super) fn dead_letter_by_broker(&mut self, index: usize, verdict: Verdict) {
         let message = &mut self.messages[index];
         message.state = State::DlqAvailable;
@@ -313,7 +314,7 @@ impl Oracle {
         });
     }
 
-    /// SET-18: to now plus the lock duration that is in force now (ENT-18).
+    /// SET-18: to now plus the current lock duration (ENT-18).
     pub(super) fn renew(&mut self, sub_queue: SubQueue, lock: LockName) -> Answered {
         let until = self.now.plus(self.description.lock_duration);
         let Some(index) = self.held(sub_queue, lock) else {

@@ -1,4 +1,4 @@
-//! Time: locks end, scheduled messages materialise, messages expire, an entity falls idle.
+//! Time: locks end, scheduled messages are enqueued, messages expire, an entity becomes idle.
 
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
@@ -6,13 +6,13 @@ use peeklock_core::time::Timestamp;
 use super::{LastUse, Message, Oracle, State, Verdict, place};
 
 impl Oracle {
-    /// What is due happens. Never later than its instant, as long as the caller wakes the oracle
-    /// at every [`Oracle::next_event`].
+    /// Processes due events. They are never late if the caller wakes the oracle at every
+    /// [`Oracle::next_event`].
     pub(super) fn advance(&mut self, now: Timestamp) {
         self.now = now;
-        // What kept it busy until now may end now.
+        // The reason for its use may end now.
         self.remember_use();
-        // SET-16: at its end a lock is over, without anybody's doing.
+        // SET-16: a lock ends by itself.
         for index in 0..self.messages.len() {
             if self.messages[index].lock.as_ref().is_some_and(|lock| lock.until <= now) {
                 self.reach("SET-04");
@@ -31,7 +31,7 @@ impl Oracle {
             let Some(index) = due else { break };
             self.materialise(index);
         }
-        // RTY-03, RTY-04: what was Delayed is there again, in its place.
+        // RTY-03, RTY-04: delayed messages are available again, in their place.
         for index in 0..self.messages.len() {
             let message = &mut self.messages[index];
             if message.delayed_until.is_none_or(|until| until > now) {
@@ -52,7 +52,7 @@ impl Oracle {
         self.idle_at = (!self.is_busy()).then(|| self.last_use.idle_from.plus(idle));
     }
 
-    /// What is available at that very instant is still given.
+    /// A message that becomes available at that very instant is still delivered.
     pub(super) fn time_out(&mut self) {
         let now = self.now;
         // RCV-11: an empty result at the end of the wait.
@@ -68,7 +68,7 @@ impl Oracle {
         }
     }
 
-    /// SCH-03: appended as if enqueued at that instant, under a new number.
+    /// SCH-03: appended as if enqueued at that instant, with a new number.
     pub(super) fn materialise(&mut self, index: usize) {
         self.reach("SCH-01");
         self.reach("SCH-03");
@@ -101,7 +101,7 @@ impl Oracle {
             return;
         }
         if !self.has_active_receiver() {
-            // EXP-31, EXP-32: not enforced while nobody listens.
+            // EXP-31, EXP-32: not enforced without a receiver.
             self.reach("EXP-31");
             self.reach("EXP-32");
             return;
@@ -131,15 +131,15 @@ impl Oracle {
         }
     }
 
-    /// EXP-13: the stored instant of a message with its own time to live, else by the default that
-    /// is in force now.
+    /// EXP-13: the stored instant of a message with its own time to live, else the current default
+    /// applies.
     pub(super) fn expires_at(&self, message: &Message) -> Timestamp {
         message.expires_at.unwrap_or_else(|| {
             message.enqueued_at.plus(self.description.default_message_time_to_live)
         })
     }
 
-    /// EXP-38, EXP-39: what is deferred in the main queue must not be expired.
+    /// EXP-38, EXP-39: a deferred message in the main queue must not be expired.
     pub fn is_receivable(&self, message: &Message) -> bool {
         place(message.state) == SubQueue::DeadLetter || !self.is_expired(message)
     }
@@ -149,7 +149,7 @@ impl Oracle {
         self.expires_at(message) <= self.now
     }
 
-    /// The next instant at which something happens without a command, idleness left aside.
+    /// The next instant at which something happens without a command, except idleness.
     pub fn next_event(&self) -> Option<Timestamp> {
         let mut instants = Vec::new();
         for message in &self.messages {
@@ -169,7 +169,7 @@ impl Oracle {
         instants.into_iter().min()
     }
 
-    /// The instants at which anything changes for a receiver, for the generator to aim at.
+    /// Instants at which anything changes for a receiver, for the generator.
     pub fn interesting_instants(&self) -> Vec<Timestamp> {
         let mut instants = Vec::new();
         for message in self.messages.iter().filter(|message| message.state != State::Gone) {
@@ -187,17 +187,17 @@ impl Oracle {
         instants
     }
 
-    /// An activity of the table.
+    /// Records an activity of the table.
     pub(super) fn touch(&mut self) {
         self.last_use = LastUse { certain: self.now, possible: self.now, idle_from: self.now };
     }
 
-    /// Something of which the table does not say whether it is one.
+    /// Records an event that the table leaves open.
     pub(super) fn touch_perhaps(&mut self) {
         self.last_use.possible = self.now;
     }
 
-    /// TMP-14, TMP-15: not idle while it holds scheduled messages or unsatisfied demand.
+    /// TMP-14, TMP-15: not idle while it has scheduled messages or unsatisfied demand.
     pub fn is_busy(&self) -> bool {
         !self.waiting.is_empty()
             || self.links.iter().any(|link| link.credit() > 0)

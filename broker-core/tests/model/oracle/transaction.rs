@@ -7,8 +7,8 @@ use super::{Answered, Conditions, Oracle, refuse};
 use crate::operation::{Draft, Operation, Part, Reply};
 
 impl Oracle {
-    /// TXN-07: the answer that the operation would get. Its only effect: numbers are reserved for scheduled messages
-    /// (SCH-13).
+    /// TXN-07: the answer that the operation would get. Its only effect: numbers are reserved for
+    /// scheduled messages (SCH-13).
     pub(super) fn check(&mut self, sub_queue: SubQueue, operation: &Operation) -> Answered {
         self.reach("TXN-03");
         self.would_be(sub_queue, operation)?;
@@ -27,7 +27,7 @@ impl Oracle {
         Ok(Some(Reply::AcceptedBatch(told.collect())))
     }
 
-    /// TXN-01, TXN-13: all in their order, or none.
+    /// TXN-01, TXN-13: all in order, or none.
     pub(super) fn commit_all(&mut self, parts: &[Part]) -> Answered {
         let (mut settled, mut cancelled) = (Vec::new(), Vec::new());
         for part in parts {

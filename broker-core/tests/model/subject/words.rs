@@ -1,4 +1,4 @@
-//! The words of the test and those of the machine, in both directions.
+//! Conversion between the types of the test and of the machine, in both directions.
 
 use peeklock_core::command::{
     Command, Described, InboundMessage, MachineOutcome, MessageFacts, Settlement,
@@ -19,7 +19,7 @@ use crate::operation::{
 };
 
 impl Subject {
-    /// What was heard since the last time, in the words of the oracle.
+    /// Outputs since the last call, in the types of the oracle.
     pub fn take_heard(&mut self) -> Turn {
         self.read_contents();
         let mut turn = Turn::default();
@@ -110,7 +110,7 @@ impl Subject {
         seen
     }
 
-    /// Facts and content of a message in the words of the oracle, without its lock.
+    /// Facts and content of a message in the types of the oracle, without its lock.
     pub(super) fn shown(&self, facts: &MessageFacts, read: &Read) -> Seen {
         let pretended = self.pretended.get(&read.marker).copied().unwrap_or(0);
         let records = u32::from(facts.overlay_count) * OVERLAY_BYTES;
@@ -134,13 +134,13 @@ impl Subject {
         }
     }
 
-    /// Gives a lock that was seen the name by which the oracle knows it.
+    /// Gives a lock the name that the oracle uses.
     pub fn name_lock(&mut self, seen: LockName, oracle: LockName) {
         let index = usize::try_from(seen.0 - 1).unwrap_or(usize::MAX);
         self.tokens.insert(oracle, self.locks_seen[index]);
     }
 
-    /// Reads the contents of all messages heard of that the store has by now.
+    /// Reads the contents of all reported messages that the store has by now.
     pub(super) fn read_contents(&mut self) {
         let mut wanted = Vec::new();
         for heard in &self.heard {
@@ -256,7 +256,7 @@ impl Subject {
         }
     }
 
-    /// A part of a transaction; the test asks for no other operations in one.
+    /// A part of a transaction; the test uses no other operations in one.
     fn part(&mut self, part: &Part) -> transaction::Part {
         let operation = transaction::Operation::of(self.command(&part.operation));
         transaction::Part {
@@ -288,7 +288,7 @@ impl Subject {
         InboundMessage { content, envelope }
     }
 
-    /// The token of a lock; one that never was, if the oracle gave no such lock.
+    /// The token of a lock, or an unknown one if the oracle has no such lock.
     pub(super) fn token(&self, lock: LockName) -> LockToken {
         self.tokens
             .get(&lock)
@@ -328,7 +328,7 @@ fn numbers(sequences: &[u64]) -> Vec<SequenceNumber> {
     sequences.iter().copied().map(SequenceNumber).collect()
 }
 
-/// Whether a `Done` promises something durable.
+/// Whether a `Done` promises a durable change.
 pub(super) const fn rests_on_change(operation: &Operation) -> bool {
     match operation {
         Operation::CancelScheduled(_)

@@ -1,4 +1,4 @@
-//! What an acknowledgement makes certain.
+//! Facts that an acknowledgement makes certain.
 
 use super::*;
 
@@ -52,7 +52,7 @@ pub(super) fn accepted(
     }
 }
 
-/// A settlement is asked for: it may take effect before that is known.
+/// Records that a settlement was sent: it may take effect before its answer.
 pub(super) fn settling(book: &mut Book, token: LockToken, settlement: &Settlement) {
     if !matches!(settlement, Settlement::Complete) {
         forget_lock(book, token);
@@ -65,7 +65,8 @@ pub(super) fn settling(book: &mut Book, token: LockToken, settlement: &Settlemen
     }
 }
 
-/// A settlement whose outcome is unknown; in a transaction with a message that was sent `with` it.
+/// Records a settlement with an unknown outcome; in a transaction, with a message that was sent
+/// `with` it.
 pub(super) fn perhaps_settled(
     book: &mut Book,
     token: LockToken,
@@ -102,7 +103,7 @@ pub(super) fn settled(
     let Some((marker, count)) = book.tokens.get(&token).copied() else {
         panic!("a token that nobody was given settles");
     };
-    // What others may pass while it is Delayed is not the next of its session (RTY-23).
+    // A delayed message that others may pass is not the next of its session (RTY-23).
     let may_be_passed = book
         .descriptions()
         .any(|description| description.session_retry_order == SessionRetryOrder::Pass);
@@ -112,20 +113,20 @@ pub(super) fn settled(
     match settlement {
         Settlement::Complete => message.gone_at = Some(order),
         Settlement::Abandon { delay, .. } => {
-            // In a dead-letter queue nothing is counted (SET-38).
+            // A dead-letter queue counts nothing (SET-38).
             message.count_floor = message.count_floor.max(count + u32::from(!message.dead));
             if let Some(delay) = delay
                 && message.last_token == Some(token)
             {
                 message.delayed_until = Some((message.dead, asked_at.plus(*delay)));
             }
-            // It comes next in its session, unless that was one delivery too many (SES-20).
+            // It comes next in its session, unless it reached the maximum of deliveries (SES-20).
             let is_left = book.max_delivery_count_min > count + 1;
             message.touched &= !(is_left && !may_be_passed && comes_next(message, token));
         }
         Settlement::Defer { .. } => {
             message.count_floor = message.count_floor.max(count + u32::from(!message.dead));
-            // Or it was one delivery too many (SET-33).
+            // Unless it reached the maximum of deliveries (SET-33).
             message.deferred = book.max_delivery_count_min > count + 1 || message.dead;
             message.perhaps_deferred = !message.deferred;
         }
@@ -137,8 +138,8 @@ pub(super) fn settled(
     }
 }
 
-/// Whether a message that was given back is the next of its session, and was not delivered since: an
-/// answer may wait for a commit that a delivery does not wait for.
+/// Whether a released message is the next of its session and was not delivered since: an answer may
+/// wait for a commit that a delivery does not wait for.
 fn comes_next(message: &Message, token: LockToken) -> bool {
     message.sent.session.is_some() && !message.deferred && message.last_token == Some(token)
 }

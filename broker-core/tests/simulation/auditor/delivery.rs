@@ -1,10 +1,10 @@
-//! What must hold of every message that reaches a client.
+//! Checks for every message that reaches a client.
 
 use super::sessions::check_holder;
 use super::*;
 
 impl Auditor {
-    /// A message reached a client.
+    /// Records and checks a delivery to a client.
     pub(super) fn delivered(
         &mut self,
         delivery: &Delivery,
@@ -38,7 +38,7 @@ impl Auditor {
             assert_eq!(number, known.accepted_as, "a message changed its number (MSG-12): {told}");
         }
         assert!(known.number == 0 || known.number == number, "two numbers (MSG-12): {told}");
-        // One that reached the entity after its instant was never scheduled.
+        // A message that reached the entity after its instant was never scheduled.
         if known.sent.scheduled_at.is_some_and(|at| at > known.accepted_at) {
             assert!(number > known.accepted_as, "scheduled messages get a new number: {told}");
         }
@@ -48,7 +48,8 @@ impl Auditor {
         known.dead |= is_dead(facts.sub_queue);
         if !delivery.by_number && !is_dead(facts.sub_queue) {
             assert!(!known.deferred, "deferred, and not received by number (DEF-01): {told}");
-            // What is removed first was taken earlier, and leaves when its removal is durable.
+            // A message that is removed first was taken earlier, and leaves when its removal is
+            // durable.
             let in_time = delivery.mode == ReceiveMode::ReceiveAndDelete
                 || facts.expires_at.is_none_or(|at| at > now);
             assert!(in_time, "expired and delivered (EXP-20): {told}");
@@ -92,7 +93,7 @@ impl Auditor {
                 );
                 known.deliveries += 1;
                 known.last_token = Some(grant.token);
-                // Whoever is being detached may be detached behind this.
+                // A receiver that is being detached may be detached after this delivery.
                 let lasts = delivery
                     .holder
                     .is_none_or(|holder| !book.ending.values().any(|one| *one == holder));
@@ -117,7 +118,7 @@ impl Auditor {
     }
 }
 
-/// No message is passed over that nobody has touched (RCV-12).
+/// No untouched message is passed over (RCV-12).
 fn check_order(book: &Book, delivery: &Delivery, number: u64, now: Timestamp) {
     if delivery.sub_queue != SubQueue::Main || book.hides() || book.loss_max > 0 {
         return;
@@ -126,7 +127,7 @@ fn check_order(book: &Book, delivery: &Delivery, number: u64, now: Timestamp) {
     let session = session.and_then(|message| message.sent.session);
     for (at, marker) in book.by_number.range(..number) {
         let Some(message) = book.messages.get(marker) else { continue };
-        // Each session has an order of its own (SES-19).
+        // Each session has its own order (SES-19).
         if message.sent.session != session {
             continue;
         }

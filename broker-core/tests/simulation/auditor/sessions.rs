@@ -1,4 +1,4 @@
-//! What must hold of sessions: one holder at a time, order, a state that is the one that was set.
+//! Checks for sessions: one holder at a time, order, and a state that equals the one that was set.
 
 use peeklock_core::command::SessionCommand;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::clients::name;
 
 impl Auditor {
-    /// A holder, or who would be one, asks.
+    /// Records a command of a holder or of a receiver that wants to be one.
     pub(super) fn ask_in_session(
         &mut self,
         entity: usize,
@@ -23,7 +23,7 @@ impl Auditor {
                         let states = book.sessions.states.entry(session).or_default();
                         states.perhaps.insert(ticket, state.clone());
                     }
-                    // Asked behind an accept that is not answered yet: of which session is not known.
+                    // Sent after an accept without an answer: its session is unknown.
                     None => drop(book.sessions.unbound.insert(ticket, (receiver, state.clone()))),
                 }
             }
@@ -76,7 +76,7 @@ impl Auditor {
         book.links.insert(*receiver, LinkBook { mode: *mode, delivery_limit, delivered: 0 });
     }
 
-    /// What a holder asked was done.
+    /// Records a completed command of a holder.
     pub(super) fn done_in_session(
         &mut self,
         ticket: u64,
@@ -110,7 +110,7 @@ impl Auditor {
                         if let Some(lock) = &mut message.lock
                             && lock.holder == Some(*receiver)
                         {
-                            // The session prolongs them all (SES-14).
+                            // The session extends all of its locks (SES-14).
                             lock.until = *until;
                         }
                     }
@@ -162,7 +162,7 @@ impl Auditor {
         }
     }
 
-    /// What a holder asked was refused.
+    /// Records a refused command of a holder.
     pub(super) fn refused_in_session(&mut self, ticket: u64, pending: &Pending) {
         let Command::InSession { receiver, command } = &pending.command else { return };
         let book = &mut self.books[pending.entity];
@@ -207,7 +207,7 @@ impl Auditor {
         }
     }
 
-    /// The entity has failed: no link to a session is left, also if nobody was told that it ended.
+    /// The entity has failed: all links to sessions are gone, also without a notification.
     pub fn lose_sessions(&mut self, entity: usize) {
         let bound: Vec<ReceiverId> = self.books[entity].sessions.bound.keys().copied().collect();
         for receiver in bound {
@@ -215,7 +215,7 @@ impl Auditor {
         }
     }
 
-    /// Whether what a command takes may be out of sight until it is answered.
+    /// Whether messages that a command removes may be invisible until it is answered.
     pub(super) fn is_unseen(&self, entity: usize, command: &Command) -> bool {
         match command {
             Command::Receive { mode: ReceiveMode::ReceiveAndDelete, .. }
@@ -235,7 +235,7 @@ impl Auditor {
     }
 }
 
-/// A message of a session is delivered to who holds it, and to nobody else (SES-16, SES-17).
+/// A message of a session is delivered only to its holder (SES-16, SES-17).
 pub(super) fn check_holder(book: &Book, delivery: &Delivery, marker: u64) {
     let sent = book.messages.get(&marker).and_then(|known| known.sent.session).map(name);
     let bound = delivery.holder.and_then(|holder| book.sessions.bound.get(&holder));

@@ -1,4 +1,4 @@
-//! What the auditor knows of sessions.
+//! The auditor's knowledge of sessions.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use peeklock_core::command::ReceiveMode;
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::time::Timestamp;
 
-/// What is known of the state of one session.
+/// Knowledge about the state of one session.
 #[derive(Debug, Default)]
 pub struct States {
-    /// The last that was acknowledged, or read back.
+    /// The last acknowledged or read-back state.
     pub known: Option<Bytes>,
-    /// What was set and is not answered, or never will be, by ticket.
+    /// States that were set without an answer so far, by ticket.
     pub perhaps: BTreeMap<u64, Option<Bytes>>,
 }
 
 impl States {
-    /// Whether the state may be this one.
+    /// Whether the state may have this value.
     pub fn may_be(&self, state: Option<&Bytes>) -> bool {
         self.known.as_ref() == state || self.perhaps.values().any(|one| one.as_ref() == state)
     }
 }
 
-/// What is known of the sessions of an entity.
+/// Knowledge about the sessions of an entity.
 #[derive(Default)]
 pub struct Sessions {
-    /// Who holds a session, and at least until when.
+    /// Holder of each session, and the earliest end of its lock.
     pub holds: BTreeMap<String, (ReceiverId, Timestamp)>,
-    /// Which session a receiver was given, for good.
+    /// The session that a receiver was given, permanently.
     pub bound: BTreeMap<ReceiverId, (String, ReceiveMode)>,
     pub states: BTreeMap<String, States>,
-    /// States that receivers set who are not known to hold a session.
+    /// States that were set by receivers not known to hold a session.
     pub unbound: BTreeMap<u64, (ReceiverId, Option<Bytes>)>,
-    /// Credit that was granted to links that are not known to be open.
+    /// Credit granted to links not known to be open.
     pub limits: BTreeMap<ReceiverId, u64>,
 }
 
@@ -43,7 +43,8 @@ impl Sessions {
         self.holds.retain(|_, (holder, _)| *holder != receiver);
     }
 
-    /// Compares states with what is stored; `waits` says which commands have not run yet (SES-25, LIF-04).
+    /// Compares states with the stored ones; `waits` returns whether a command has not run yet
+    /// (SES-25, LIF-04).
     pub fn inspect(&mut self, stored: &BTreeMap<String, Bytes>, waits: impl Fn(u64) -> bool) {
         for session in stored.keys() {
             self.states.entry(session.clone()).or_default();

@@ -1,4 +1,5 @@
-//! What clients ask of a queue that requires sessions: mostly as holders, also without any right.
+//! Commands of clients to a queue that requires sessions: usually as holders, sometimes without a
+//! session.
 
 use bytes::Bytes;
 use peeklock_core::command::{SessionCommand, SessionFilter};
@@ -6,11 +7,11 @@ use peeklock_core::condition::Condition;
 
 use super::*;
 
-/// Few, so that many want the same.
+/// Few, so that many clients want the same.
 const SESSIONS: u64 = 5;
 const HELD_MAX: usize = 6;
 
-/// A session that a client waits for, or holds as far as it knows.
+/// A session that a client waits for, or holds to its knowledge.
 pub(super) struct Hold {
     receiver: ReceiverId,
     delivery_limit: u64,
@@ -18,7 +19,7 @@ pub(super) struct Hold {
     is_granted: bool,
     /// The entity has closed the link and left the session to its holder.
     is_closed: bool,
-    /// A state that was set and is not answered: the next one waits for that.
+    /// A state that was set without an answer: the next one waits for it.
     setting: Option<Ticket>,
 }
 
@@ -28,7 +29,7 @@ pub fn name(session: u64) -> String {
 }
 
 pub(super) fn draw(random: &mut Random) -> u64 {
-    // Some are busier than others.
+    // Some sessions are busier than others.
     random.below(SESSIONS).min(random.below(SESSIONS))
 }
 
@@ -74,7 +75,7 @@ impl Clients {
             }
             93 => (main, self.update(description, random)),
             94 => {
-                // What has no place in such a queue, or in one without sessions.
+                // Commands that are invalid in such a queue, or in one without sessions.
                 match random.below(3) {
                     0 => (main, self.receive(entity, random)),
                     1 => (SubQueue::DeadLetter, self.accept(entity, random)),
@@ -102,7 +103,7 @@ impl Clients {
         };
         let holds = &mut self.memories[entity].holds;
         if holds.len() == HELD_MAX {
-            // Nobody renews or closes it any more.
+            // The client no longer renews or closes it.
             holds.remove(0);
         }
         holds.push(hold);
@@ -112,7 +113,7 @@ impl Clients {
         Command::AcceptSession { session, receiver, mode, wait }
     }
 
-    /// Something that only a holder may ask, mostly by one.
+    /// A command for holders, usually sent by one.
     fn in_session(&mut self, entity: usize, random: &mut Random) -> Command {
         let next_state = self.next_marker;
         let memory = &mut self.memories[entity];
@@ -174,7 +175,7 @@ impl Clients {
         }
     }
 
-    /// A holder closes its session, or is gone.
+    /// A holder closes its session, or disconnects.
     fn give_up(&mut self, entity: usize, random: &mut Random) -> (SubQueue, Command) {
         let holds = &mut self.memories[entity].holds;
         if holds.is_empty() {
@@ -197,7 +198,7 @@ impl Clients {
         Command::PeekSession { session: name(draw(random)).into(), from, count_max: 20 }
     }
 
-    /// Notes which command sets a state.
+    /// Records the command that sets a state.
     pub fn asked_in_session(&mut self, entity: usize, ticket: Ticket, receiver: ReceiverId) {
         for hold in &mut self.memories[entity].holds {
             if hold.receiver == receiver && hold.setting == Some(Ticket(0)) {
@@ -206,7 +207,7 @@ impl Clients {
         }
     }
 
-    /// Takes note of what left the broker, as far as it is about sessions.
+    /// Records outputs of the broker about sessions.
     pub(super) fn hear_of_sessions(&mut self, entity: usize, released: &Released) {
         let holds = &mut self.memories[entity].holds;
         match released {

@@ -1,4 +1,4 @@
-//! What actors and desks do: turns, submissions, completions.
+//! Actions of actors and desks: turns, submissions, completions.
 
 use super::*;
 
@@ -13,11 +13,11 @@ impl World {
         }
     }
 
-    /// Runs an actor: its mail, then what is in its inlet, or its timer. Returns whether there was any.
+    /// Runs an actor: its mail, then its inlet, or its timer. Returns whether there was any work.
     pub(super) fn run(&mut self, entity: usize) -> bool {
         self.wake();
-        // Commands may overtake notices: who hears that something is durable can ask before the
-        // actor has read the notice of it.
+        // Commands may overtake notices: a client that learns that data is durable can send a
+        // command before the actor has read its notice.
         let overtakes = !self.entities[entity].inlet.is_empty() && self.random.one_in(4);
         if !overtakes && let Some(mail) = self.entities[entity].mail.pop_front() {
             match mail {
@@ -39,7 +39,7 @@ impl World {
             return true;
         }
         let due = shell.next_deadline().is_some_and(|at| at <= self.now);
-        // One that is retired takes nothing more; its timer still knocks.
+        // A retired entity takes nothing more, but its timer still fires.
         let is_open = self.entities[entity].ending.is_none();
         let count = if is_open { self.entities[entity].inlet.len() } else { 0 };
         if count == 0 && !due {
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// QUO-02, DESIGN D3: bytes are counted from acceptance until their removal is durable.
+    /// QUO-02, DESIGN D3: bytes count from acceptance until their removal is durable.
     pub(super) fn check_account(&mut self, entity: usize) {
         if !self.random.one_in(8) {
             return;
@@ -109,7 +109,8 @@ impl World {
             && let Some(image) = Image::read(&self.store, of.id)
         {
             let held = image.size_bytes;
-            // What landed without anybody knowing is not counted out yet; never the other way round.
+            // Removals that were stored with an unknown outcome may still be counted, never the
+            // other way round.
             let gone = counted.saturating_sub(lives);
             assert!(
                 counted >= held || gone == 0 && lives < held && self.odds.unknown > 0,
@@ -148,7 +149,8 @@ impl World {
         of.tree.borrow_mut().submit(self.now, &completion);
     }
 
-    /// Completions come to one place on each arbiter, which mails notices and then lets replies out.
+    /// Completions arrive at one place on each arbiter, which sends notices and then releases
+    /// replies.
     pub(super) fn take_completions(&mut self, arbiter: usize) {
         let mut releases = Vec::new();
         for (seat, stage, result) in take(&self.done) {

@@ -1,9 +1,9 @@
-//! How trees end and come back: failures, rebuilds, deletions.
+//! Ends and restarts of trees: failures, rebuilds, deletions.
 
 use super::*;
 
 impl World {
-    /// Ends a tree as the actor does: everybody who waits is told, nothing that is staged leaves.
+    /// Ends a tree like the actor: waiting callers get errors, and staged answers are dropped.
     pub(super) fn fail(&mut self, entity: usize, why: &str) {
         let of = &mut self.entities[entity];
         let Some(mut shell) = of.shell.take() else { return };
@@ -23,7 +23,7 @@ impl World {
         self.end_if_quiet(entity);
     }
 
-    /// Goes on with an entity that ends once nothing of it is on its way.
+    /// Continues with an ending entity once nothing of it is in transit.
     pub(super) fn end_if_quiet(&mut self, entity: usize) -> bool {
         let of = &self.entities[entity];
         match of.ending {
@@ -39,7 +39,7 @@ impl World {
         let (id, description) =
             (self.entities[entity].id, self.entities[entity].description.clone());
         let Some(image) = Image::read(&self.store, id) else {
-            // The deletion landed although nobody was told.
+            // The deletion was stored with an unknown outcome.
             self.replace(entity);
             return;
         };
@@ -54,7 +54,7 @@ impl World {
         self.turn(entity, |shell, now, out| shell.run([], now, out));
     }
 
-    /// The entity was idle for its AutoDeleteOnIdle: ends it as the namespace does.
+    /// The entity was idle for its AutoDeleteOnIdle: ends it like the namespace.
     pub(super) fn retire(&mut self, entity: usize) {
         let book = &self.auditor.books[entity];
         let idle = book.idle_min();
@@ -94,7 +94,7 @@ impl World {
         assert!(Image::read(&self.store, old).is_none(), "a deleted entity is stored (ENT-14)");
         self.seen.deleted += 1;
         let mut description = self.draw_description(entity);
-        // What is on its way to the path has a session or not.
+        // Commands in transit to the path were drawn with or without sessions.
         description.requires_session = self.entities[entity].description.requires_session;
         let inlet = std::mem::take(&mut self.entities[entity].inlet);
         let new = self.create(entity, description);

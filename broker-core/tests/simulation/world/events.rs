@@ -1,8 +1,9 @@
-//! A topic with subscriptions, two of which are or become catch-alls, among the queues: it has a shard in common with
-//! some of them, and fails as they do.
+//! A topic with subscriptions among the queues, two of which are or become catch-alls: it shares a
+//! shard with some queues, and fails like them.
 //!
-//! What its clients ask is carried out at once. After each command is noted what the topic must be then; what the store
-//! has after a failure is what it was at one of these moments, not before the last that anybody was told of.
+//! Commands of its clients are carried out immediately. After each command the expected state of
+//! the topic is recorded. After a failure the store must contain one of the recorded states, not
+//! older than the last acknowledged one.
 
 mod asked;
 
@@ -25,10 +26,10 @@ use crate::fan::{Fan, Stored, Subscription, read, stored_copies};
 use crate::rules::{Rule, Select, rule};
 
 const SUBSCRIPTIONS: usize = 3;
-/// It is in the shard of the first entity.
+/// Its shard is that of the first entity.
 const NEIGHBOUR: usize = 0;
 
-/// What is waited for.
+/// Expected answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
     Done,
@@ -47,15 +48,15 @@ struct Locked {
 }
 
 pub(super) struct Events {
-    /// The topic's id, then those of the subscriptions.
+    /// The topic's id, then the ids of the subscriptions.
     ids: Vec<EntityId>,
     tree: Rc<RefCell<Tree>>,
-    /// In the same order; none while the tree waits to be opened anew.
+    /// In the same order; empty while the tree waits to be opened again.
     shells: Vec<Shell<AnyMachine>>,
     done: Done<(StageNumber, Result<(), StoreError>)>,
     outlet: Arc<Mailbox>,
     edge: Edge,
-    /// What it was after each command that was carried out; the first is durable for certain.
+    /// State after each command; the first is certainly durable.
     history: VecDeque<(u64, Fan)>,
     asked: BTreeMap<u64, Due>,
     locked: Vec<Locked>,
@@ -69,7 +70,7 @@ impl Events {
 }
 
 impl World {
-    /// Creates the topic and its subscriptions in a store that works.
+    /// Creates the topic and its subscriptions in a working store.
     pub(super) fn found_events(&mut self) -> Events {
         let ids: Vec<EntityId> = (self.next_id..).take(1 + SUBSCRIPTIONS).map(EntityId).collect();
         self.next_id += ids.len() as u64;
@@ -134,7 +135,7 @@ impl World {
         SubscriptionDescription {
             catch_all,
             enable_dead_lettering_on_filter_evaluation_exceptions: number == 0,
-            // Locks end here and there; nothing becomes a dead letter by that.
+            // Some locks time out; no message becomes a dead letter by that.
             max_delivery_count: self.limits.delivery_count_max,
             ..SubscriptionDescription::new("events", number.to_string(), &self.limits)
         }
@@ -148,7 +149,7 @@ impl World {
         Request { ticket, sub_queue, command, reply }
     }
 
-    /// Opens the tree from the store: that has what the topic was after one of the commands.
+    /// Opens the tree from the store, which must contain the state after one of the commands.
     fn open_events(&mut self, events: &mut Events) {
         let root = events.ids[0];
         let mut topic = Topic::new(root, self.topic_description(), self.config, self.now);
@@ -220,7 +221,7 @@ impl World {
             .expect("the store can be scanned");
     }
 
-    /// Something happens to the topic.
+    /// Runs one random event of the topic.
     pub(super) fn step_events(&mut self) {
         let Some(mut events) = self.events.take() else { return };
         match self.random.below(8) {
@@ -236,7 +237,7 @@ impl World {
         self.events = Some(events);
     }
 
-    /// Everything of the topic that can move moves; returns whether something did.
+    /// Runs everything of the topic that is ready. Returns whether anything was.
     pub(super) fn move_events(&mut self) -> bool {
         let Some(mut events) = self.events.take() else { return false };
         let wants = events.tree.borrow().wants_submit(self.now) && !events.shells.is_empty();
@@ -250,7 +251,7 @@ impl World {
         wants || completed || mended
     }
 
-    /// Ends a tree of which an append failed, and opens one anew of which nothing is on its way.
+    /// Ends a tree after a failed append, and opens a tree again of which nothing is in transit.
     fn mend_events(&mut self, events: &mut Events) -> bool {
         let is_lost = events.tree.borrow().is_lost();
         if is_lost && !events.shells.is_empty() {
@@ -281,7 +282,7 @@ impl World {
         events.locked.clear();
     }
 
-    /// The process has died, and another one opens what is durable.
+    /// The process has crashed, and another one opens the durable state.
     pub(super) fn crash_events(&mut self) {
         let Some(mut events) = self.events.take() else { return };
         events.shells.clear();
@@ -293,14 +294,14 @@ impl World {
         self.events = Some(events);
     }
 
-    /// Each of its machines has a turn in which nothing is asked of it.
+    /// Runs a turn of each machine without a command.
     fn wake_events(&mut self, events: &mut Events) {
         for place in 0..events.shells.len() {
             self.turn_of(events, place, None);
         }
     }
 
-    /// A turn of a machine; returns whether it was carried out.
+    /// Runs a turn of a machine. Returns whether the command was carried out.
     fn turn_of(&mut self, events: &mut Events, place: usize, request: Option<Request>) -> bool {
         let now = self.now;
         let Some(shell) = events.shells.get_mut(place) else { return false };
@@ -336,7 +337,7 @@ impl World {
         }
     }
 
-    /// Has a command carried out, and notes what the topic is after it.
+    /// Carries out a command, and records the state of the topic after it.
     fn carry_out(
         &mut self,
         events: &mut Events,
@@ -354,12 +355,12 @@ impl World {
         change(&mut fan);
         events.history.push_back((ticket, fan));
         if !self.turn_of(events, place, Some(request)) {
-            // Nothing of it is staged.
+            // The command staged nothing.
             events.history.pop_back();
         }
     }
 
-    /// Clients hear what left the topic.
+    /// Passes outputs of the topic to its clients.
     fn hear_events(&mut self, events: &mut Events) {
         let released =
             std::mem::take(&mut *events.outlet.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -379,7 +380,7 @@ impl World {
                     Due::Done,
                     Ok(Outcome::Done | Outcome::Accepted(_) | Outcome::AcceptedBatch(_)),
                 ) => {
-                    // What was told is durable, with all before it.
+                    // An answered command is durable, with all earlier ones.
                     while events.history.get(1).is_some_and(|(ticket, _)| *ticket <= correlation) {
                         events.history.pop_front();
                     }
@@ -395,7 +396,7 @@ impl World {
         }
     }
 
-    /// Nothing is on its way: machines, store and what must be there agree.
+    /// Nothing is in transit: machines, store and the expected state agree.
     pub(super) fn check_events(&mut self) {
         let Some(mut events) = self.events.take() else { return };
         assert!(events.asked.is_empty(), "never answered: {:?}", events.asked);
@@ -419,7 +420,7 @@ impl World {
         self.events = Some(events);
     }
 
-    /// What nobody waits for is ready to be stored, too.
+    /// Lazy changes are ready to be stored, too.
     pub(super) fn flush_events(&mut self) {
         let Some(mut events) = self.events.take() else { return };
         self.wake_events(&mut events);
@@ -442,7 +443,7 @@ impl Events {
         self.tree.borrow_mut().submit(now, &completion);
     }
 
-    /// Returns whether there was one.
+    /// Returns whether there was a completion.
     fn take_completions(&mut self) -> bool {
         let done = take(&self.done);
         let any = !done.is_empty();
@@ -458,7 +459,7 @@ impl Events {
         any
     }
 
-    /// LIF-01, TOP-08: what is delivered is a copy that is there, as it was made.
+    /// LIF-01, TOP-08: a delivered message is a stored copy, unchanged.
     fn delivered(
         &mut self,
         subscription: usize,

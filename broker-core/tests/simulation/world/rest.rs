@@ -1,9 +1,9 @@
-//! Rests and crashes: where everything known is compared.
+//! Rests and crashes, at which all knowledge is compared.
 
 use super::*;
 
 impl World {
-    /// Everything that can move moves, until nothing does.
+    /// Runs everything that is ready, until nothing is.
     pub(super) fn drain(&mut self) {
         for _ in 0..100_000 {
             let mut moved = false;
@@ -32,15 +32,15 @@ impl World {
         panic!("the broker never comes to rest");
     }
 
-    /// Lets everything be answered and become durable, and compares all that is known.
+    /// Lets everything be answered and become durable, and compares all knowledge.
     pub fn come_to_rest(&mut self) {
         self.note(|| "rest".to_owned());
         self.fuse.set(None);
         self.seen.rests += 1;
         self.drain();
-        // Parked sends are answered after 5 s, whatever the store does; counts that nobody waits
-        // for are durable within a second (SET-27). One that waited for an entity to be created
-        // anew is parked when that is there.
+        // Parked sends are answered after 5 s, whatever the store does; lazy counts are durable
+        // within a second (SET-27). A send that waited for an entity to be created again is parked
+        // afterwards.
         for _ in 0..20 {
             self.pass_promptly(TimeSpan::from_ms(400));
             self.drain();
@@ -52,7 +52,7 @@ impl World {
                 "changes are staged since half a second before {deadline:?} (SET-27)"
             );
         }
-        // The turn that hears of the first flush may be the one that stores the last use.
+        // The turn that learns of the first flush may store the last use.
         for _ in 0..2 {
             for of in &mut self.entities {
                 of.tree.borrow_mut().flush();
@@ -99,7 +99,7 @@ impl World {
         self.compare_peeks(entity, &image);
     }
 
-    /// What a peek shows of the live machine is what is stored (LIF-04).
+    /// A peek of the live machine shows the stored messages (LIF-04).
     pub(super) fn compare_peeks(&mut self, entity: usize, image: &Image) {
         for sub_queue in SubQueue::ALL {
             let outlet = Arc::new(Mailbox::default());
@@ -111,7 +111,7 @@ impl World {
                 std::mem::take(&mut *outlet.0.lock().unwrap_or_else(PoisonError::into_inner));
             let Some(Released::Answer { result: Ok(Outcome::Peeked(shown)), .. }) = released.pop()
             else {
-                // The turn found something to do, so that the answer waits.
+                // The turn had work to do, so the answer waits.
                 return;
             };
             let shown: Vec<_> = shown
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// The process dies and another one opens what is durable.
+    /// The process crashes, and another one opens the durable state.
     pub(super) fn crash(&mut self) {
         self.seen.crashes += 1;
         let keeps = self.random.one_in(2);
@@ -156,7 +156,7 @@ impl World {
         self.crash_events();
     }
 
-    /// Ends a run: what came to rest survives a crash as it is.
+    /// Ends a run: the state at rest survives a crash unchanged.
     pub fn restart_and_rest(&mut self) {
         self.crash();
         self.come_to_rest();

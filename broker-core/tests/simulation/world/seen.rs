@@ -1,6 +1,6 @@
-//! How much a run has met.
+//! Statistics of a run.
 
-/// How much of everything a run has seen.
+/// Number of events of every kind in a run.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub commands: u64,
@@ -19,10 +19,10 @@ pub struct Seen {
     pub sessions_lost: u64,
     pub states: u64,
     pub topic_rebuilds: u64,
-    /// Messages that only a catch-all selects, and such that another subscription selects, too.
+    /// Messages that only a catch-all selects, and messages that another subscription selects, too.
     pub caught: u64,
     pub not_caught: u64,
-    /// How often a subscription has become a catch-all, or is one no more.
+    /// Number of times that a subscription became a catch-all or ceased to be one.
     pub marked: u64,
 }
 
@@ -49,7 +49,7 @@ impl Seen {
         self.marked += more.marked;
     }
 
-    /// A simulation that never meets a case proves nothing about it.
+    /// Asserts that every case occurred; otherwise the simulation would prove nothing about it.
     pub fn must_have_seen_everything(&self) {
         let Self {
             commands,

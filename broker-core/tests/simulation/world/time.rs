@@ -1,4 +1,4 @@
-//! The clock and the room of the store.
+//! The clock, and the room of the store.
 
 use super::*;
 
@@ -41,7 +41,7 @@ impl World {
         self.entities.iter().filter_map(|of| of.shell.as_ref()?.next_deadline()).min()
     }
 
-    /// Time passes, and every timer knocks when it is due.
+    /// Lets time pass, and every timer fires when it is due.
     pub(super) fn pass_promptly(&mut self, span: TimeSpan) {
         let until = self.now.plus(span);
         let mut knocks = 0;

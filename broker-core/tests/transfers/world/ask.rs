@@ -1,4 +1,4 @@
-//! What is asked of entities.
+//! Commands to entities.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl World {
             self.ask_topic(place);
             return;
         }
-        // Nobody sends to a subscription.
+        // Subscriptions accept no sends.
         let first = if place > FAN { 12 } else { 0 };
         let (sub_queue, command, asked) = match self.random.between(first, 19) {
             0..=9 => {
@@ -43,7 +43,7 @@ impl World {
                 (SubQueue::Main, Command::SendVia { destination, messages }, Asked::Send(markers))
             }
             12..=16 => {
-                // Under lock, so that what is removed is known before it is gone.
+                // Under lock, so that a removal is known before the message is gone.
                 let first = usize::from(!self.locks);
                 let sub_queue = SubQueue::ALL[first + self.random.index(3 - first)];
                 let command = Command::Receive {
@@ -70,8 +70,8 @@ impl World {
         self.submit(place, sub_queue, command, asked);
     }
 
-    /// What is asked of a topic: sends by way of it, and what can be done where they rest; of that with subscriptions
-    /// mostly what it is for.
+    /// Commands to a topic: sends through it, and operations in its transfer dead-letter queue; for
+    /// the topic with subscriptions mostly publishes and changes of rules.
     fn ask_topic(&mut self, place: usize) {
         let rest = SubQueue::TransferDeadLetter;
         let (sub_queue, command, asked) = match self.random.below(20) {
@@ -109,7 +109,8 @@ impl World {
         self.submit(place, sub_queue, command, asked);
     }
 
-    /// Two messages to some queue or to the topic with subscriptions by way of a topic, and their markers.
+    /// Two messages through a topic to a queue or to the topic with subscriptions, and their
+    /// markers.
     pub(super) fn send_via(&mut self) -> (Command, Vec<u64>) {
         let to = self.random.index(QUEUES + 1);
         let destination = Arc::from(path(if to == QUEUES { FAN } else { to }));
@@ -129,7 +130,7 @@ impl World {
         };
         let message = Message::new(format!("{marker}{}", "x".repeat(filling)));
         let message = in_its_lane(message, marker);
-        // In a chain, where nothing may disappear, a queue may detect duplicates all the same.
+        // In a chain nothing may disappear, although a queue may detect duplicates.
         let repeats = self.judge.may_absorb && self.random.one_in(4);
         let id = if repeats { marker / 4 } else { marker };
         if marker % 4 == 3 {

@@ -1,4 +1,4 @@
-//! What entities are like, as the seed wants it.
+//! Random descriptions of entities.
 
 use peeklock_core::command::{Command, TopicCommand};
 use peeklock_core::description::{
@@ -23,7 +23,7 @@ pub(super) enum Description {
 }
 
 impl Description {
-    /// A machine of that kind without messages, if it has a tree of its own.
+    /// An empty machine of that kind, if it has a tree of its own.
     pub(super) fn machine(&self, id: EntityId, config: QueueConfig, now: Timestamp) -> AnyMachine {
         match self.clone() {
             Self::Queue(queue) => AnyMachine::Queue(Box::new(Queue::new(id, queue, config, now))),
@@ -42,7 +42,7 @@ impl Description {
         }
     }
 
-    /// The command that replaces the description of what `before` describes by this one.
+    /// The command that replaces the description `before` by this one.
     pub(super) fn update(self, before: &Self) -> (Self, Command) {
         let read_at = None;
         match (self, before) {
@@ -93,7 +93,8 @@ impl World {
         if random.one_in(3) {
             description.forward_dead_lettered_messages_to = other(random);
         }
-        // Of a message that comes back to a queue in a circle, too, the delay of one visit is gone (RTY-14).
+        // For a message that returns to a queue in a circle, too, the delay of one visit ends with
+        // it (RTY-14).
         description.retry_policy = draw_policy(random);
         description.max_size_in_megabytes = 1;
         description.requires_duplicate_detection = self.judge.may_absorb && random.one_in(2);
@@ -101,7 +102,8 @@ impl World {
         Description::Queue(description)
     }
 
-    /// A subscription: it may forward, be disabled, and fill its topic; which messages it gets is the same always.
+    /// A subscription: it may forward, be disabled, and fill its topic. Which messages it gets does
+    /// not change.
     fn draw_subscription(&mut self, number: usize) -> SubscriptionDescription {
         let random = &mut self.random;
         let queue = |random: &mut Random| Some(path(random.index(QUEUES)).into_boxed_str());

@@ -1,4 +1,4 @@
-//! Turns, stages and the store, as the actors drive them.
+//! Turns, stages and the store, driven like by the actors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{FAN, Misfortune, World, check, grove_of, path, root_of};
 use crate::ground::{Mail, push, take};
 
 impl World {
-    /// What an actor does with its mail and inlet; of those of one tree some are behind.
+    /// Runs actors with their mail and inlet. Some members of a tree lag behind.
     pub(super) fn run_someone(&mut self) {
         let root = self.random.index(FAN + 1);
         for place in grove_of(root) {
@@ -54,7 +54,7 @@ impl World {
         self.fuse.set(false);
     }
 
-    /// An empty turn.
+    /// Runs an empty turn.
     pub(super) fn wake(&mut self, place: usize) {
         self.turn(place, |shell, now, out| shell.run([], now, out));
     }
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// One batch of the store ends, and what is durable then is judged.
+    /// Completes one batch of the store, and judges the durable state.
     pub(super) fn complete(&mut self, shard: Shard, fate: Fate) -> bool {
         if self.store.queued(shard) == 0 {
             return false;

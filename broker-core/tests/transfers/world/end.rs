@@ -1,4 +1,4 @@
-//! How entities end: failed, retired, deleted.
+//! Ends of entities: failed, retired, deleted.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Ending, FAN, World, grove_of, path, root_of};
 use crate::ground::{push, take};
 
 impl World {
-    /// The tree of an entity ends, and all that are in it.
+    /// Ends the tree of an entity with all its members.
     pub(super) fn fail(&mut self, place: usize, why: &str) {
         let root = root_of(place);
         if self.entities[root].shell.is_none() {
@@ -57,7 +57,7 @@ impl World {
         self.note(|| format!("{} is retired", path(place)));
     }
 
-    /// What the namespace does with entities that end.
+    /// Processes ended entities like the namespace.
     pub(super) fn move_endings(&mut self) {
         for seat in take(&self.settled) {
             let Some(place) = self.entities.iter().position(|one| one.seat == seat) else {

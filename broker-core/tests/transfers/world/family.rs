@@ -1,4 +1,4 @@
-//! The topic with subscriptions: how they come to be and are opened, in one tree, and what its rules are.
+//! The topic with subscriptions: its creation, its opening in one tree, and its rules.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::fan::{CATCH_ALL, RULE, rule};
 use crate::ground::marker;
 
 impl World {
-    /// Creates the topic and its subscriptions, in a store that works.
+    /// Creates the topic and its subscriptions in a working store.
     pub(super) fn found_family(&mut self) {
         let odds = std::mem::take(&mut self.odds);
         let topic = self.create(FAN);
@@ -36,7 +36,7 @@ impl World {
             let number = place - FAN - 1;
             self.judge.fan.ids[number] = id.0;
             let Description::Subscription(described) = description.clone() else { continue };
-            // Without one it has the rule that selects everything.
+            // Without a given rule it has the rule that selects everything.
             let rules = (number != CATCH_ALL).then(|| rule(number)).into_iter().collect();
             let create =
                 TopicCommand::CreateSubscription { id, description: Box::new(described), rules };
@@ -50,7 +50,7 @@ impl World {
         self.odds = odds;
     }
 
-    /// What a tree has staged is stored.
+    /// Stores the staged changes of a tree.
     fn store_all_of(&mut self, root: usize) {
         self.entities[root].tree.borrow_mut().flush();
         self.entities[root].dirty = true;
@@ -60,7 +60,7 @@ impl World {
         self.take_completions();
     }
 
-    /// Opens the topic and its subscriptions from the store, as the namespace does.
+    /// Opens the topic and its subscriptions from the store, like the namespace.
     pub(super) fn open_family(&mut self) {
         let root = self.entities[FAN].id;
         let Description::Topic(described) = self.entities[FAN].description.clone() else { return };
@@ -126,7 +126,7 @@ impl World {
         self.store.scan(codec::space_key(id).as_bytes(), &mut visit).unwrap();
     }
 
-    /// Who has this number in the tree of an entity.
+    /// The member with this number in the tree of an entity.
     pub(super) fn numbered(&self, place: usize, number: MemberNumber) -> Option<usize> {
         grove_of(place).find(|place| {
             let shell = self.entities[*place].shell.as_ref();
@@ -134,7 +134,7 @@ impl World {
         })
     }
 
-    /// Gives a lane its rule, or takes it away.
+    /// Creates or deletes the rule of a lane.
     pub(super) fn change_lane(&mut self) -> Command {
         let lane = self.random.index(CATCH_ALL);
         let creates = self.random.one_in(2);
@@ -150,7 +150,7 @@ impl World {
         Command::OfTopic(TopicCommand::InSubscription { subscription, command })
     }
 
-    /// Has the topic and its subscriptions take and keep whatever comes, each lane with its rule.
+    /// Makes the topic and its subscriptions accept and keep everything, each lane with its rule.
     pub(super) fn open_all_lanes(&mut self) {
         for place in grove_of(FAN) {
             let before = self.entities[place].description.clone();
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Tells what the topic is about to do: it carries these out in their order.
+    /// Predicts the effect of these requests, which the topic carries out in order.
     pub(super) fn foresee(&mut self, requests: &[Request]) {
         let fan = &mut self.judge.fan;
         for request in requests {

@@ -1,4 +1,4 @@
-//! What they answer, and what receivers make of it.
+//! Answers of entities, and reactions of receivers.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Asked, FAN, TOPIC, World, sent_in};
 use crate::ground::marker;
 
 impl World {
-    /// Clients hear what left the broker.
+    /// Passes outputs of the broker to the clients.
     pub(super) fn hear(&mut self) {
         for item in self.outlet.take() {
             let Released::Answer { correlation, result } = item else { continue };
@@ -67,11 +67,11 @@ impl World {
         else {
             return;
         };
-        // Only of one that was tried once it is certain what it was replaced by.
+        // Only after a single attempt is it certain which messages replaced it.
         let is_first = self.judge.tried.insert(marker);
         self.judge.replaced.remove(&marker);
         let is_topic = matches!(place, TOPIC | FAN);
-        // What rests at a topic is mostly sent on.
+        // Messages in the transfer dead-letter queue of a topic are mostly sent on.
         let drawn = if is_topic && self.random.one_in(2) { 0 } else { self.random.below(9) };
         let settlement = match drawn {
             0 => {
@@ -89,11 +89,11 @@ impl World {
                     .then(|| TimeSpan::from_seconds(i64::try_from(self.random.below(40)).unwrap()));
                 Settlement::Abandon { properties: None, delay }
             }
-            // The lock ends by itself.
+            // The lock times out.
             _ => return,
         };
         if is_topic && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
-            // The dead letter is completed, and another sent on in its place (TXN-09, TXN-14).
+            // Completes the dead letter and sends another message in its place (TXN-09, TXN-14).
             let (via, markers) = self.send_via();
             let part = |sub_queue, operation| Part {
                 member: None,
@@ -112,7 +112,7 @@ impl World {
             self.submit(place, SubQueue::Main, Command::Commit { parts }, Asked::Send(markers));
             return;
         }
-        // What is Delayed finds another way out by the time that it is due (RTY-14).
+        // A delayed message may have another destination when it is due (RTY-14).
         let is_retried = matches!(settlement, Settlement::Abandon { .. });
         self.submit(place, sub_queue, Command::Settle { token, settlement }, Asked::Other);
         if is_retried && (sub_queue == SubQueue::DeadLetter || self.random.one_in(3)) {

@@ -1,4 +1,4 @@
-//! How entities come to be: created, and opened again after a crash.
+//! Creation of entities, and their opening after a crash.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ impl World {
         (seat, tree, shell)
     }
 
-    /// Somebody drives a machine of a tree from now on.
+    /// Gives a machine of a tree a shell.
     pub(super) fn drive(
         &mut self,
         machine: AnyMachine,
@@ -107,7 +107,7 @@ impl World {
         (seat, shell)
     }
 
-    /// Opens a tree anew.
+    /// Opens a tree again.
     pub(super) fn reopen(&mut self, place: usize) {
         let root = root_of(place);
         if root == FAN {
@@ -137,7 +137,7 @@ impl World {
 }
 
 impl Entity {
-    /// One that nobody drives yet.
+    /// An entity without a shell.
     pub(super) fn resting(
         id: EntityId,
         place: usize,
@@ -162,7 +162,7 @@ impl Entity {
         }
     }
 
-    /// Somebody drives it from now on.
+    /// Attaches tree and shell.
     pub(super) fn open(
         &mut self,
         seat: u64,

@@ -1,4 +1,4 @@
-//! Crashes, and what must be there when everything has come to rest.
+//! Crashes, and the state at rest.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Description, FAN, PLACES, SHARDS, World, check, grove_of};
 use crate::ground::{take, writers};
 
 impl World {
-    /// The process dies; another finds what is stored.
+    /// Crashes the process; another finds the stored records.
     pub(super) fn crash(&mut self) {
         self.seen.crashed += 1;
         self.note(|| "crash".to_owned());
@@ -49,7 +49,7 @@ impl World {
         take(&self.ended);
     }
 
-    /// Everything that is under way ends, with a store that works.
+    /// Finishes all work in progress with a working store.
     pub fn come_to_rest(&mut self) {
         let odds = std::mem::take(&mut self.odds);
         let mut stable = 0;
@@ -70,7 +70,7 @@ impl World {
             self.hear_ends();
             self.move_endings();
             self.hear();
-            // What was refused is offered again and again: nothing changes by it any more.
+            // Refused transfers are offered again and again without an effect.
             let now = &self.judge.last.places;
             stable = if *now == before { stable + 1 } else { 0 };
             before.clone_from(now);
@@ -79,8 +79,8 @@ impl World {
                 self.check_rest();
                 return;
             }
-            // What nobody waits for is flushed, locks end, and what was kept is offered again.
-            // Where two sources offer in turn, there is a moment at which neither does only if time stops.
+            // Lazy changes are flushed, locks end, and kept messages are offered again. If two
+            // sources offer alternately, both pause only while time stands still.
             if stable <= 20 || stable % 7 == 0 {
                 self.now = self.now.plus(TimeSpan::from_seconds(11));
             }
@@ -106,7 +106,7 @@ impl World {
             })
     }
 
-    /// What can leave has left, and the machines agree with the store.
+    /// Every message that can leave has left, and the machines agree with the store.
     fn check_rest(&mut self) {
         let open: Vec<usize> =
             (0..PLACES).filter(|place| !self.entities[*place].is_deleted).collect();
@@ -127,7 +127,7 @@ impl World {
             let tree = entity.tree.borrow();
             assert_eq!(tree.stored_bytes(), bytes, "{}: account (FWD-25, TOP-10)", entity.path);
             let counts = machine.counts();
-            // No delay is as long as what has passed meanwhile.
+            // Every delay is shorter than the time that has passed.
             assert_eq!(counts.delayed, 0, "{}: messages are Delayed (RTY-04)", entity.path);
             let holds = self.config.forwarding.holds_when_full;
             match Description::of(machine) {
@@ -158,7 +158,7 @@ impl World {
         self.seen.delayed_dead_letters_moved = self.judge.delayed_moved[1];
     }
 
-    /// After a restart everything is as it was.
+    /// After a restart everything is unchanged.
     pub fn restart_and_rest(&mut self) {
         let before = self.judge.last.places.clone();
         self.crash();

@@ -1,4 +1,4 @@
-//! What the seeds have met.
+//! Statistics of the seeds.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Seen {
     pub four_hops: u64,
     pub full: u64,
     pub published: u64,
-    /// What has come to subscriptions, and why there.
+    /// Messages in subscriptions, by reason.
     pub shared_out: BTreeMap<Why, u64>,
 }
 
@@ -57,7 +57,7 @@ impl Seen {
         }
     }
 
-    /// The seeds of a whole run must have been where it hurts.
+    /// Asserts that the seeds of a whole run have covered all difficult cases.
     pub fn check_that_enough_happened(&self) {
         let least = [
             ("moved", self.moved, 10_000),

@@ -1,4 +1,4 @@
-//! Lists of messages on their way from one entity to another.
+//! Transfers from one entity to another.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{World, path};
 use crate::ground::{ListEnded, at_once, push, take};
 
 impl World {
-    /// Some list arrives at its destination, in any order among those of different sources.
+    /// Delivers a random transfer to its destination, in any order among sources.
     pub(super) fn walk(&mut self) {
         if self.errands.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Sources learn what became of their lists.
+    /// Reports the results of transfers to their sources.
     pub(super) fn hear_ends(&mut self) {
         for ListEnded { seat, list, keys, end } in take(&self.ended) {
             let Some(place) = self.entities.iter().position(|one| one.seat == seat) else {

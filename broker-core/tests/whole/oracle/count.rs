@@ -9,7 +9,7 @@ use peeklock_core::path::SubQueue;
 use super::{Doing, Incoming, Oracle};
 
 impl Oracle {
-    /// CNT-01 to CNT-05, VIA-06: messages by state, with what is on its way to the store.
+    /// CNT-01 to CNT-05, VIA-06: messages by state, including changes that are being stored.
     pub fn counts(&self, id: u64) -> Counts {
         let entity = &self.entities[&id];
         let mut counts = Counts::default();
@@ -28,7 +28,7 @@ impl Oracle {
         for (sequence, card) in &entity.cards {
             let (sub_queue, state) = (card.record.sub_queue, card.record.state);
             match &card.doing {
-                // It is at its destination, and its source knows, or was opened anew.
+                // It is at its destination, and its source knows that, or was opened again.
                 _ if card.has_vanished && !under_way.contains(sequence) => {}
                 _ if card.is_frozen => frozen += 1,
                 Some((Doing::Gone(_), _)) => {}

@@ -9,23 +9,23 @@ use crate::image::Bare;
 #[derive(Clone, Debug)]
 pub struct Acceptance {
     pub at: Timestamp,
-    /// The number of a message that was scheduled, else 0.
+    /// The number of a scheduled message, else 0.
     pub scheduled: u64,
-    /// The command that brought it.
+    /// The command that sent it.
     pub ticket: u64,
-    /// Whether it is durable for certain.
+    /// Whether it is certainly durable.
     pub is_told: bool,
 }
 
 impl Bare {
-    /// The id that its sender gave it (DUP-14).
+    /// The id from its sender (DUP-14).
     pub fn own_id(&self) -> Option<&str> {
         self.id.starts_with("id").then_some(&*self.id)
     }
 }
 
 impl Oracle {
-    /// DUP-02, DUP-05, DUP-12: the number that a duplicate is answered with.
+    /// DUP-02, DUP-05, DUP-12: the number in the answer to a duplicate.
     pub fn find_duplicate(&self, id: u64, message_id: Option<&str>) -> Option<u64> {
         let entity = &self.entities[&id];
         if !entity.nature.detects {

@@ -17,7 +17,7 @@ impl Oracle {
             || entity.calls.iter().any(|call| call.lane == Lane::Of(SubQueue::Main))
     }
 
-    /// EXP-20, EXP-31, EXP-41: what is expired goes while somebody receives.
+    /// EXP-20, EXP-31, EXP-41: expired messages are removed while there is a receiver.
     pub fn expire(&mut self, id: u64) {
         if self.entities[&id].nature.kind == Kind::Topic || !self.has_receiver(id) {
             return;
@@ -47,7 +47,7 @@ impl Oracle {
                 self.reach(if own { "RTY-07" } else { "RTY-25" });
             }
             let count = self.entities[&id].cards[&sequence].count;
-            // Each goes by itself: they need not go together.
+            // Each is removed separately: they need not be stored together.
             self.begin_own();
             self.end_expired(id, sequence, count);
         }

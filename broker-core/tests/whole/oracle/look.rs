@@ -1,4 +1,4 @@
-//! What the store holds now, beside what it should.
+//! Comparison of the store with the predictions.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::{Card, Doing, Incoming, Kind, Oracle};
 use crate::image::{Image, Record};
 
 impl Oracle {
-    /// Compares the entities of a tree with what a batch of it has left. `was` says whether the store has
-    /// a message of another entity.
+    /// Compares the entities of a tree with the store after one of its batches. `has` returns
+    /// whether the store has a message of another entity.
     pub fn look(&mut self, images: &BTreeMap<u64, Image>, has: &dyn Fn(u64, u64) -> bool) {
         let mut realised: BTreeMap<u64, usize> = BTreeMap::new();
         for (id, image) in images {
@@ -61,7 +61,7 @@ impl Oracle {
             };
             assert!(!card.has_vanished, "{id}/{sequence} is back (FND-03)");
             card.record = card.record.clone().seen_at(now);
-            // A delay that has already ended shows in the raw record only (RTY-01, SET-38).
+            // A delay that has already ended shows only in the raw record (RTY-01, SET-38).
             let is_done = card.doing.as_ref().is_some_and(|(doing, _)| {
                 matches!(doing, Doing::Count(..)) && raw == Some(&after(&card.record, doing))
             });
@@ -76,7 +76,8 @@ impl Oracle {
                 *realised.entry(*group).or_default() += 1;
                 card.doing = None;
             } else {
-                // What each failure has come to is known; the last that is stored decides (RTY-06, SET-27).
+                // The effect of each failure is known; the last stored one decides (RTY-06,
+                // SET-27).
                 let delayed_until = card.failures.get(&stored.count).copied().flatten();
                 let counted = Record { count: stored.count, delayed_until, ..before.clone() };
                 let counted = counted.seen_at(now);
@@ -90,7 +91,7 @@ impl Oracle {
         }
     }
 
-    /// New messages come in the order in which they were accepted, with the numbers that they were given.
+    /// New messages appear in the order of their acceptance, with their predicted numbers.
     fn look_at_incoming(
         &mut self,
         id: u64,
@@ -133,7 +134,7 @@ impl Oracle {
                     let card = source.cards.remove(&sequence);
                     let was_frozen = card.is_some_and(|card| card.is_frozen);
                     assert!(was_frozen, "{from}/{sequence} has left, and not by a list (FND-03)");
-                    // A source that was opened anew knows of no list.
+                    // A source that was opened again knows of no transfer.
                     let knows = source.ways.values().filter_map(|way| way.list.as_ref());
                     if knows.flatten().any(|one| *one == sequence) {
                         source.departing.insert(sequence);
@@ -142,7 +143,7 @@ impl Oracle {
                 }
             }
             self.of(id).incoming.pop_front();
-            // What came with a command that is durable is remembered for certain (DUP-08).
+            // Ids of a durable command are certainly remembered (DUP-08).
             let all = self.entities.values_mut().flat_map(|entity| entity.ids.values_mut());
             for acceptance in all.filter(|one| one.ticket == group) {
                 acceptance.is_told = true;
@@ -150,7 +151,7 @@ impl Oracle {
         }
     }
 
-    /// A command of this entity was answered: what it did is durable.
+    /// A command of this entity was answered: its changes are durable.
     pub fn settled(&mut self, id: u64, ticket: u64, last: u64) {
         let entity = self.of(id);
         entity.told = entity.told.max(last);
@@ -166,8 +167,8 @@ impl Oracle {
         }
     }
 
-    /// A tree was opened anew: what was only in memory is gone, and of what was on its way there is what
-    /// there is (LIF-04, SET-27, SES-18).
+    /// A tree was opened again: state in memory is gone, and pending changes are stored or not
+    /// (LIF-04, SET-27, SES-18).
     pub fn reopen(&mut self, images: &BTreeMap<u64, Image>, ids: &dyn Fn(&str) -> u128) {
         for (id, image) in images {
             let now = self.now;
@@ -179,7 +180,7 @@ impl Oracle {
                 card.stays = false;
                 card.not_before = Timestamp::NONE;
                 card.doing = None;
-                // The list is on its way still, if it has vanished.
+                // If it has vanished, the transfer is still in progress.
                 card.is_frozen = card.has_vanished;
             }
             entity.incoming.clear();
@@ -217,7 +218,7 @@ impl Oracle {
     }
 }
 
-/// A message after a change of it.
+/// A record after a change.
 fn after(before: &Record, doing: &Doing) -> Record {
     let mut record = before.clone();
     match doing {

@@ -10,7 +10,8 @@ use crate::image::{Bare, Record};
 use crate::rules::{Made, Matter, Rule, copies, select};
 
 impl Oracle {
-    /// TOP-01 to TOP-08: what a message becomes in all subscriptions; the number that the topic gives it.
+    /// TOP-01 to TOP-08: publishes a message to all subscriptions. Returns the number from the
+    /// topic.
     pub fn publish(&mut self, topic: u64, bare: &Bare, journey: Journey) -> u64 {
         let published_as = self.of(topic).number();
         let Journey { hops, spent, first, .. } = journey;
@@ -75,7 +76,7 @@ impl Oracle {
             (id, copies(&entity.rules, errors, session, matter))
         };
         let all: Vec<(u64, Vec<Made>)> = subscriptions.map(made).collect();
-        // TOP-25 to TOP-27: a catch-all gets what no other selects.
+        // TOP-25 to TOP-27: a catch-all gets messages that no other subscription selects.
         let is_catch_all = |id: &u64| self.entities[id].now.catch_all;
         let is_selected = all.iter().any(|(id, made)| !is_catch_all(id) && select(made));
         let is_asked = |id: &u64| !is_selected || !is_catch_all(id);

@@ -8,7 +8,7 @@ use peeklock_core::time::Timestamp;
 use super::{Call, Card, Doing, Lane, Lock, Oracle, Reply};
 
 impl Oracle {
-    /// RCV-25, RCV-27: what a receiver of a lane can get, lowest numbers first.
+    /// RCV-25, RCV-27: messages available to a receiver of a lane, lowest numbers first.
     pub fn available(&self, id: u64, lane: Lane) -> Vec<u64> {
         let which = match lane {
             Lane::Session(session) => return self.next_in(id, session),
@@ -59,8 +59,8 @@ impl Oracle {
         None
     }
 
-    /// RCV-12, RCV-13: those who wait are served in their order, sessions before sub-queues; each gets
-    /// everything there is up to what it asked for.
+    /// RCV-12, RCV-13: waiting calls are served in order, sessions before sub-queues. Each gets
+    /// everything available up to its maximum.
     pub fn give_messages(&mut self, id: u64) {
         let mut calls: Vec<Call> = self.entities[&id].calls.iter().cloned().collect();
         calls.sort_by_key(|call| match call.lane {
@@ -102,7 +102,7 @@ impl Oracle {
             let is_main = card.record.sub_queue == SubQueue::Main;
             let hold = session.filter(|_| is_main).map(|one| entity.holds[&one].name);
             let until = if hold.is_some() { Timestamp::NEVER } else { until };
-            // Given back, it is offered at its exit again.
+            // When released, it is offered at its exit again.
             card.stays = false;
             card.lock = Some(Lock { token: None, until, holder, hold });
         }
@@ -118,7 +118,8 @@ impl Oracle {
         self.end_calls(id, is_over, &Reply::Refused(Condition::ServiceTimeout));
     }
 
-    /// Ends calls. Where others get nothing, those that wait for a session are cancelled (SES-08).
+    /// Ends calls. If receives get an empty answer, calls that wait for a session are cancelled
+    /// (SES-08).
     pub fn end_calls(&mut self, id: u64, which: impl Fn(&Call) -> bool, reply: &Reply) {
         let calls = self.entities[&id].calls.iter();
         let ended: Vec<Call> = calls.filter(|call| which(call)).cloned().collect();

@@ -28,7 +28,7 @@ impl Retry {
         TimeSpan::from_ms(self.most.map_or(delay, |most| delay.min(most)))
     }
 
-    /// The policy of a description, if it can be one of these.
+    /// The policy of a description, if it has this form.
     pub fn of(policy: RetryPolicy) -> Self {
         let RetryPolicy { kind, delay, delay_max, .. } = policy;
         Self { kind, delay: delay.as_ms(), most: delay_max.map(TimeSpan::as_ms) }
@@ -42,8 +42,8 @@ impl Card {
 }
 
 impl Oracle {
-    /// RTY-01, RTY-02, RTY-05, RTY-17, RTY-19: until when a message is Delayed that has failed so often; `asked` is
-    /// what an abandon says of it.
+    /// RTY-01, RTY-02, RTY-05, RTY-17, RTY-19: end of the delay of a message after this number of
+    /// failures; `asked` is the delay that an abandon requests.
     pub fn delayed_until(
         &mut self,
         id: u64,

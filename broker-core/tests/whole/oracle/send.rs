@@ -9,7 +9,7 @@ use super::transfer::lowered;
 use super::{Call, Doing, Incoming, Journey, Kind, Lane, Mutable, Oracle, Reply};
 use crate::image::{Bare, Record};
 
-/// When a message is tried again that may not become so many copies.
+/// Interval until a message that exceeds its number of copies is tried again.
 const AGAIN: TimeSpan = TimeSpan::from_minutes(1);
 
 /// When a message expires that is enqueued at this instant (EXP-02, EXP-05).
@@ -41,7 +41,7 @@ impl Oracle {
     fn accept_one(&mut self, id: u64, bare: &Bare) -> u64 {
         if let Some(kept) = self.find_duplicate(id, bare.own_id()) {
             self.reach("DUP-02");
-            // DUP-12: only who schedules is told the number.
+            // DUP-12: only a schedule returns the number.
             return if bare.schedule.is_some() { kept } else { 0 };
         }
         let schedule = bare.schedule.filter(|at| *at > self.now);
@@ -54,7 +54,7 @@ impl Oracle {
         sequence
     }
 
-    /// A new message of a queue, or a scheduled one of a topic.
+    /// Stores a new message of a queue, or a scheduled one of a topic.
     pub fn store(
         &mut self,
         id: u64,
@@ -80,7 +80,7 @@ impl Oracle {
             delayed_until: None,
         };
         if nature.kind == Kind::Topic {
-            // It has no overlays there: this is beside its slot (FWD-26).
+            // It has no overlays there: the source is stored next to its slot (FWD-26).
             record.text = record.bare.source.take();
         }
         if nature.requires_session {
@@ -89,7 +89,7 @@ impl Oracle {
         self.come(id, record)
     }
 
-    /// A record comes to the store under the next number.
+    /// Predicts a record with the next number.
     pub fn come(&mut self, id: u64, record: Record) -> u64 {
         let group = self.in_group();
         let entity = self.of(id);
@@ -162,7 +162,7 @@ impl Oracle {
                 continue;
             }
             let ceiling = Some(self.entities[&id].nature.time_to_live);
-            // Perhaps lowered on its way.
+            // It may have been lowered on the way.
             let own = (!record.expires_at.is_never())
                 .then(|| record.expires_at.since(record.enqueued_at));
             let record = Record {
@@ -205,7 +205,7 @@ impl Oracle {
         }
         entity.reset_ways();
         if to.forward_dead.is_none() {
-            // Set again, it holds for those that stayed for good, too (FWD-28).
+            // A new destination also applies to messages that stayed permanently (FWD-28).
             entity.cards.values_mut().for_each(|card| card.stays = false);
         }
         let lanes = [(SubQueue::Main, to.forward_to), (SubQueue::DeadLetter, to.forward_dead)];

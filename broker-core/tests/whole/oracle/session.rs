@@ -10,12 +10,12 @@ use peeklock_core::time::Timestamp;
 
 use super::{Call, Doing, Lane, Oracle, Reply};
 
-/// Who holds a session.
+/// Holder of a session.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hold {
     pub receiver: u64,
     pub until: Timestamp,
-    /// Names this lock among all.
+    /// Unique id of this lock.
     pub name: u64,
 }
 
@@ -32,7 +32,7 @@ impl Oracle {
             .ok_or(Condition::SessionLockLost)
     }
 
-    /// SES-30: session locks whose time is over.
+    /// SES-30: session locks that time out.
     pub fn end_holds(&mut self, id: u64) {
         let now = self.now;
         let holds = self.entities[&id].holds.iter().filter(|(_, hold)| hold.until <= now);
@@ -94,8 +94,8 @@ impl Oracle {
         Some(Reply::Accepted(session))
     }
 
-    /// SES-19, SES-20: what comes next in a session, in its order; nothing overtakes a message that is on
-    /// its way back, and one that is Delayed only where that may be (RTY-22, RTY-23).
+    /// SES-19, SES-20: the next messages of a session in order. Nothing overtakes a message that is
+    /// being returned, and a delayed one is passed only where that is allowed (RTY-22, RTY-23).
     pub fn next_in(&self, id: u64, session: u64) -> Vec<u64> {
         let session = session.to_string();
         let mut next = Vec::new();
@@ -122,7 +122,7 @@ impl Oracle {
         next
     }
 
-    /// Notes that a receiver of a session finds one that is Delayed with another behind it.
+    /// Records that a receiver of a session finds a delayed message with another after it.
     pub fn reach_retried(&mut self, id: u64, session: u64) {
         let session = session.to_string();
         let entity = &self.entities[&id];
@@ -136,7 +136,7 @@ impl Oracle {
         }
     }
 
-    /// Notes that a session is free whose lowest message is Delayed, and not offered for that (RTY-24).
+    /// Records that a free session is not offered because its lowest message is delayed (RTY-24).
     fn reach_not_offered(&mut self, id: u64, sessions: &BTreeSet<u64>) {
         let entity = &self.entities[&id];
         let waits = |session: &&u64| {

@@ -11,7 +11,7 @@ use super::{Doing, Oracle, Reply, TOO_MANY};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settled {
     Complete,
-    /// With the delay that is asked for.
+    /// With the requested delay.
     Abandon(Option<TimeSpan>),
     Defer,
     DeadLetter,
@@ -19,7 +19,7 @@ pub enum Settled {
 }
 
 impl Oracle {
-    /// SET-04, SET-16: locks whose time is over.
+    /// SET-04, SET-16: locks that time out.
     pub fn end_locks(&mut self, id: u64) {
         let now = self.now;
         let over = self.locked(id, |lock| lock.hold.is_none() && lock.until <= now);
@@ -36,8 +36,8 @@ impl Oracle {
         chosen.map(|(sequence, _)| *sequence).collect()
     }
 
-    /// A delivery has failed: SET-28, SET-34, SET-35, SET-38, EXP-26, EXP-28, DEF-05, RTY-05, RTY-07. `asked` is
-    /// the abandon, with the delay that it asks for; without one nobody has said so.
+    /// A failed delivery: SET-28, SET-34, SET-35, SET-38, EXP-26, EXP-28, DEF-05, RTY-05, RTY-07.
+    /// `asked` is the abandon with its requested delay; `None` if the lock ended in another way.
     pub fn fail(&mut self, id: u64, sequence: u64, asked: Option<Option<TimeSpan>>) {
         let entity = &self.entities[&id];
         let card = &entity.cards[&sequence];
@@ -65,12 +65,12 @@ impl Oracle {
         if asked.is_some() || leaves && is_main {
             return self.do_with(id, sequence, Doing::Count(count, until));
         }
-        // Nothing waits for such a count (SET-27).
+        // No answer waits for such a count (SET-27).
         card.lock = None;
         card.count = count;
     }
 
-    /// The message that a token locks, or why there is none (SET-13, SET-20, SES-15).
+    /// The message that a token locks, or the error (SET-13, SET-20, SES-15).
     pub fn held(&self, id: u64, sub_queue: SubQueue, token: u128) -> Result<u64, Condition> {
         let entity = &self.entities[&id];
         if entity.nature.requires_session && sub_queue == SubQueue::Main {
@@ -173,7 +173,7 @@ impl Oracle {
         until
     }
 
-    /// SET-21, SET-31, SES-31, SES-33: a receiver is gone.
+    /// SET-21, SET-31, SES-31, SES-33: a receiver has ended.
     pub fn detach(&mut self, id: u64, receiver: u64, end: LinkEnd) -> Reply {
         self.end_calls(id, |call| call.holder == Some(receiver), &Reply::Messages(Vec::new()));
         if let Some(session) = self.held_by(id, receiver) {
@@ -182,7 +182,7 @@ impl Oracle {
         let own = self.locked(id, |lock| lock.hold.is_none() && lock.holder == Some(receiver));
         for sequence in own {
             match end {
-                // The settings keep them.
+                // The settings keep the locks.
                 LinkEnd::Orderly | LinkEnd::Lost => {}
                 LinkEnd::Broken => {
                     self.reach("SET-31");

@@ -18,7 +18,7 @@ pub enum Piece {
     Renew(u128),
 }
 
-/// An operation and where it is carried out.
+/// An operation with its entity and sub-queue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Undertaking {
     pub id: u64,
@@ -26,7 +26,7 @@ pub struct Undertaking {
     pub piece: Piece,
 }
 
-/// What became of one.
+/// Result of an operation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Done {
     Numbers(Vec<u64>),
@@ -35,8 +35,8 @@ pub enum Done {
 }
 
 impl Oracle {
-    /// TXN-01, TXN-07, TXN-13: all of it, or nothing. `member` is the subscription that a topic drives,
-    /// which is asked first.
+    /// TXN-01, TXN-07, TXN-13: all or nothing. `member` is the subscription that a topic
+    /// coordinates, which is checked first.
     pub fn commit(&mut self, all: &[Undertaking], member: Option<u64>) -> Reply {
         let mut used = BTreeSet::new();
         let (others, own): (Vec<&Undertaking>, Vec<&Undertaking>) =

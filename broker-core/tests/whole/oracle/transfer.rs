@@ -9,16 +9,16 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use super::{Card, Doing, HOPS, Incoming, Journey, Kind, NO_SESSION, Oracle};
 use crate::image::{Bare, Record};
 
-/// Transfers of a message at most (FWD-12).
+/// Maximum of transfers of a message (FWD-12).
 const HOPS_MAX: u8 = 4;
-/// A list has at most so many messages, and is halved so often behind one that was cut short.
+/// Maximum of messages in a transfer, and number of halvings after one that was cut short.
 const LIST_COUNT_MAX: usize = 256;
 const HALVINGS: u32 = 4;
-/// When a list is offered again of which nothing became known, and one of dead letters (FWD-28).
+/// Intervals until a transfer without a result is offered again, and one of dead letters (FWD-28).
 const RETRY: TimeSpan = TimeSpan::from_seconds(1);
 const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
 
-/// A way out.
+/// A route out of an entity.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Exit {
     Messages,
@@ -28,19 +28,19 @@ pub enum Exit {
 
 #[derive(Clone, Default, Debug)]
 pub struct Way {
-    /// What is under way.
+    /// The transfer in progress.
     pub list: Option<Vec<u64>>,
     pub not_before: Timestamp,
-    /// Something was given up in this turn; the stage with that, until it is durable: nothing leaves
-    /// before (FWD-10).
+    /// A message was given up in this turn, and the stage with that until it is durable: nothing
+    /// leaves before (FWD-10).
     pub gives_up: bool,
     pub settled_in: Option<StageNumber>,
-    /// How often the next list is halved, since one was cut short by a refusal.
+    /// Number of halvings of the next transfer, after one was cut short by a refusal.
     pub halvings: u32,
 }
 
-/// What of a tree is the world's to choose: the stage that a turn adds to, the last that is durable, and
-/// the last copy that a subscription has taken in.
+/// Facts of a tree that the world determines: the stage of a turn, the last durable stage, and the
+/// last copy that a subscription has processed.
 #[derive(Clone, Copy)]
 pub struct Stages {
     pub own: StageNumber,
@@ -48,7 +48,7 @@ pub struct Stages {
     pub taken_in: u64,
 }
 
-/// A list that leaves.
+/// A transfer that leaves.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Handed {
     pub sub_queue: SubQueue,
@@ -56,23 +56,24 @@ pub struct Handed {
     pub sequences: Vec<u64>,
 }
 
-/// What a destination does with a message.
+/// A destination's decision about a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Taken,
     Refused(Condition),
-    /// One before it was refused (FWD-10).
+    /// An earlier message was refused (FWD-10).
     NotTried,
     Kept,
 }
 
-/// The time to live of a message, as its way has left it (EXP-16).
+/// The time to live of a message after its transfers (EXP-16).
 pub fn lowered(own: Option<TimeSpan>, journey: Journey) -> Option<TimeSpan> {
     own.map(|own| journey.lowered.map_or(own, |lowered| own.min(lowered)))
 }
 
 impl Oracle {
-    /// Whether a message leaves by itself, once it is durable and unlocked (FWD-01, FWD-26, FWD-28).
+    /// Whether a message leaves automatically, once it is durable and unlocked (FWD-01, FWD-26,
+    /// FWD-28).
     pub fn leaves(&self, id: u64, record: &Record) -> bool {
         let now = &self.entities[&id].now;
         match record.sub_queue {
@@ -82,7 +83,8 @@ impl Oracle {
         }
     }
 
-    /// FWD-01, FWD-10, FWD-11, FWD-12: all that waits at an exit leaves as one list, in its order.
+    /// FWD-01, FWD-10, FWD-11, FWD-12: all messages that wait at an exit leave as one transfer, in
+    /// order.
     pub fn hand_over(&mut self, id: u64, stages: Stages) -> Vec<Handed> {
         let kind = self.entities[&id].nature.kind;
         if kind == Kind::Topic {
@@ -204,7 +206,7 @@ impl Oracle {
         }
         for sequence in &sequences {
             if self.entities[&id].cards[sequence].delayed_until.is_some() {
-                // When it is due, and not before.
+                // Not before it is due.
                 self.reach("RTY-14");
             }
         }
@@ -223,9 +225,9 @@ impl Oracle {
         self.do_with(id, sequence, Doing::Move { into, count, reason });
     }
 
-    /// What a destination does with a list: it is there, or not (FWD-09, FWD-13, FWD-21, FWD-22). Of the
-    /// source a message says where it was dead-lettered (FWD-26). Nothing is taken behind one that is refused
-    /// (FWD-10), as one is that would become too many copies (FWD-33).
+    /// A destination's decisions about a transfer (FWD-09, FWD-13, FWD-21, FWD-22). A message keeps
+    /// the entity that dead-lettered it (FWD-26). Nothing is accepted after a refused message
+    /// (FWD-10), such as one that would exceed its number of copies (FWD-33).
     pub fn arrive(&mut self, from: u64, list: &Handed, to: u64) -> Vec<Fate> {
         if let Err(condition) = self.check_send(to) {
             return vec![Fate::Refused(condition); list.sequences.len()];
@@ -298,7 +300,8 @@ impl Oracle {
         self.remember(to, bare.own_id(), sequence, schedule.is_some());
     }
 
-    /// What a source has back is not taken over any more, whatever a destination still holds (FND-03).
+    /// A message returned to its source is no longer accepted, even if a destination still holds it
+    /// (FND-03).
     fn never_arrives(&mut self, id: u64, number: u64) {
         let is_it = |one: &Incoming| matches!(one, Incoming::Left { from, sequence, .. } if (*from, *sequence) == (id, number));
         let all = self.entities.values().flat_map(|entity| &entity.incoming);
@@ -309,7 +312,7 @@ impl Oracle {
         self.groups.retain(|group, _| !gone.contains(group));
     }
 
-    /// The source hears what became of a list: FWD-15, FWD-25, FWD-28.
+    /// The source gets the result of a transfer: FWD-15, FWD-25, FWD-28.
     pub fn depart(&mut self, id: u64, sequences: &[u64], fates: &[Fate]) {
         let now = self.now;
         let entity = self.of(id);
@@ -330,12 +333,12 @@ impl Oracle {
             entity.departing.remove(sequence);
             match fate {
                 Fate::Taken => {
-                    // Its destination may have failed since, and has not been looked at.
+                    // Its destination may have failed since, and was not checked.
                     if let Some(card) = entity.cards.get_mut(sequence) {
                         card.has_vanished = true;
                     }
                 }
-                // The one that was refused is out of its way.
+                // The refused message no longer blocks it.
                 Fate::NotTried => entity.cards.get_mut(sequence).unwrap().is_frozen = false,
                 Fate::Kept => {
                     entity.cards.get_mut(sequence).unwrap().is_frozen = false;
@@ -395,7 +398,7 @@ impl Oracle {
 }
 
 impl super::Entity {
-    /// A description by which messages leave is not durable yet (DESIGN D5).
+    /// Whether a description with a destination is not durable yet (DESIGN D5).
     fn has_open_update(&self) -> bool {
         self.updates.values().any(|one| one.forward_to.is_some() || one.forward_dead.is_some())
     }

@@ -1,4 +1,4 @@
-//! What clients ask: each command goes to the oracle and to the machine.
+//! Commands of clients: each goes to the oracle and to the machine.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Has both carry a command out.
+    /// Carries out a command in both.
     pub(super) fn both(
         &mut self,
         id: u64,
@@ -91,7 +91,7 @@ impl World {
         }
         self.oracle.ticket = ticket;
         let reply = predict(&mut self.oracle, ticket);
-        // Who refuses drives nobody else to the end.
+        // A refusal does not advance the other member.
         let member = member.filter(|_| !matches!(reply, Some(Reply::Refused(_))));
         self.note(|| format!("  {ticket} should be {reply:?}"));
         if let Some(reply) = reply {
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Mostly one of the last deliveries of an entity.
+    /// Usually one of the last deliveries of an entity.
     fn draw_delivery(&mut self, id: u64) -> Option<Delivery> {
         let all: Vec<Delivery> =
             self.deliveries.iter().rev().filter(|one| one.id == id).take(6).copied().collect();
@@ -412,8 +412,8 @@ impl World {
         });
     }
 
-    /// TXN-08, TXN-09, TXN-14: over a queue with its sub-queues, with sends to others by way of it, or over
-    /// the topic and one of its subscriptions.
+    /// TXN-08, TXN-09, TXN-14: over a queue with its sub-queues, with sends to others through it,
+    /// or over the topic and one of its subscriptions.
     fn commit(&mut self, id: u64) {
         let kind = self.oracle.entities[&id].nature.kind;
         let member = (kind == Kind::Topic).then(|| self.random.between(6, 8));

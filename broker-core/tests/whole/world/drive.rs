@@ -1,4 +1,4 @@
-//! What actors, desk, couriers and namespace do.
+//! Actions of actors, desk, couriers and namespace.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl World {
         Request { ticket: Ticket(ticket), sub_queue, command, reply }
     }
 
-    /// A turn of a machine without a command that the oracle has to be told of.
+    /// A turn of a machine without a command for the oracle.
     pub(super) fn turn(
         &mut self,
         id: u64,
@@ -42,12 +42,12 @@ impl World {
         self.run(id, None, run);
     }
 
-    /// An empty turn.
+    /// Runs an empty turn.
     pub(super) fn wake(&mut self, id: u64) {
         self.turn(id, |shell, now, out| shell.run([], now, out));
     }
 
-    /// A turn of a machine, after the oracle has been told what it is asked. `member` is another one that
+    /// A turn of a machine, after the oracle got its command. `member` is another machine that
     /// takes part.
     pub(super) fn run(
         &mut self,
@@ -86,7 +86,8 @@ impl World {
                 }
             }
             Ok(Err(Failure(why))) => {
-                // What it was asked is refused, or carried out: a tree ends by itself only if the store has failed it.
+                // A command is refused or carried out: a tree ends by itself only after a failure
+                // of the store.
                 let is_lost = self.groves[grove].tree.borrow().is_lost();
                 assert!(is_lost, "{id} ends its tree: {why} (TXN-07, TXN-08)");
                 self.fail(grove, &why);
@@ -122,7 +123,7 @@ impl World {
         numbered.next().map(|member| member.id)
     }
 
-    /// FWD-10, FWD-11: the lists that have left are those that should have.
+    /// FWD-10, FWD-11: exactly the predicted transfers have left.
     fn take_lists(&mut self, grove: usize, mut expected: Vec<(u64, Handed)>) {
         let seat = self.groves[grove].seat;
         for place in 0..self.groves[grove].members.len() {
@@ -154,7 +155,7 @@ impl World {
         assert!(expected.is_empty(), "{expected:?} should have been handed over (FWD-11)");
     }
 
-    /// A tree ends: everybody who waits is told, nothing that is staged leaves.
+    /// Ends a tree: waiting callers get errors, and staged answers are dropped.
     pub(super) fn fail(&mut self, place: usize, why: &str) {
         if self.groves[place].ending.is_some() {
             return;
@@ -177,7 +178,7 @@ impl World {
         self.hear();
     }
 
-    /// What the namespace does with trees that have ended.
+    /// Processes ended trees like the namespace.
     pub(super) fn move_endings(&mut self) {
         for seat in take(&self.settled) {
             if let Some(grove) = self.groves.iter_mut().find(|grove| grove.seat == seat) {
@@ -227,7 +228,8 @@ impl World {
         self.take_completions();
     }
 
-    /// The desk hears of a batch; the actors get mail of it, which they may read later.
+    /// The desk gets the completion of a batch. The actors get mail about it, which they may read
+    /// later.
     pub(super) fn take_completions(&mut self) {
         for (seat, stage, result) in take(&self.done) {
             let Some(place) = self.groves.iter().position(|grove| grove.seat == seat) else {
@@ -292,7 +294,7 @@ impl World {
         self.note(|| format!("{ms} ms pass"));
     }
 
-    /// Some list arrives at its destination, in any order among those of different sources.
+    /// Delivers a random transfer to its destination, in any order among sources.
     pub(super) fn walk(&mut self) {
         if self.errands.is_empty() {
             return;
@@ -308,7 +310,7 @@ impl World {
             .flat_map(|grove| &grove.members)
             .find(|member| PathKey::fold(&member.path) == key)
             .map(|member| member.id);
-        // A tree that is being opened anew answers when it is open.
+        // A tree that is being opened again answers when it is open.
         if found.is_some_and(|to| !self.is_open(to)) {
             return;
         }
@@ -346,11 +348,11 @@ impl World {
         self.run(to, None, |shell, now, out| shell.run([request], now, out));
     }
 
-    /// Sources learn what became of their lists.
+    /// Reports the results of transfers to their sources.
     pub(super) fn hear_ends(&mut self) {
         for ListEnded { seat, list, keys, end } in take(&self.ended) {
             let of_seat = self.groves.iter().position(|grove| grove.seat == seat);
-            // The list is of whom its keys are of.
+            // The keys of a transfer name its source.
             let from =
                 keys.first().map(|key| u64::from_be_bytes(key.as_bytes()[..8].try_into().unwrap()));
             let key = from.map(|from| (seat, from, list.0));
@@ -395,7 +397,7 @@ impl World {
         }
     }
 
-    /// What holds after every turn of a machine.
+    /// Invariants after every turn of a machine.
     fn check(&mut self, id: u64) {
         let (grove, member) = self.place_of(id);
         let Some(shell) = self.groves[grove].members[member].shell.as_ref() else { return };

@@ -1,4 +1,4 @@
-//! What the seed draws.
+//! Draws of the seed.
 
 use peeklock_core::description::{EntityStatus, RetryKind};
 use peeklock_core::message::{Message, MessageId, Value};
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// The same for the broker.
+    /// The same message in the type of the broker.
     pub(super) fn inbound(&self, bare: &Bare) -> peeklock_core::command::InboundMessage {
         self.inbound_of(bare, usize::try_from(bare.marker % 7 * 40).unwrap())
     }

@@ -1,4 +1,4 @@
-//! What clients are answered, beside what they should be.
+//! Answers to clients, compared with the predicted ones.
 
 use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::condition::Condition;
@@ -33,7 +33,7 @@ impl World {
                 Reply::Numbers(all) => all.iter().copied().max().unwrap_or(0),
                 _ => 0,
             };
-            // Whoever takes a lock is answered at once; that says nothing of what is durable.
+            // An answer with a lock is immediate and does not prove that anything is durable.
             let is_gated =
                 !matches!(found, Reply::Messages(_) | Reply::Accepted(_) | Reply::Until(_));
             if is_gated {
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// A message is delivered: it is the one that is stored, and its lock is new (SET-15, TOP-08).
+    /// A delivered message is the stored one, and its lock is new (SET-15, TOP-08).
     fn received(&mut self, id: u64, one: &ReceivedMessage) -> (u64, u32) {
         let (sequence, sub_queue) = (one.facts.sequence.0, one.facts.sub_queue);
         let content = one.content.loaded().unwrap().clone();

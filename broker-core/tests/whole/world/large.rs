@@ -1,4 +1,4 @@
-//! One transaction that is larger than a stage may become.
+//! One transaction that exceeds the size of a stage.
 
 use peeklock_core::command::{Command, ReceiveMode, RuleCommand, Settlement, TopicCommand};
 use peeklock_core::description::EntityStatus;
@@ -19,12 +19,13 @@ const COUNT: usize = 10;
 const FILLING: usize = 1_000_000;
 
 impl World {
-    /// A topic publishes more than a stage holds and a subscription settles, in one transaction: the store
-    /// has all of it after one batch, or nothing (TXN-01, TXN-15).
+    /// In one transaction a topic publishes more than a stage holds and a subscription settles: the
+    /// store has all of it after one batch, or nothing (TXN-01, TXN-15).
     pub fn commit_more_than_a_stage_holds() {
         let mut world = Self::new(1, false);
         world.odds = peeklock_core::testing::Odds::default();
-        // Nothing is forwarded: lists are bounded by bytes, too, of which the oracle knows nothing.
+        // Nothing is forwarded, because transfers are also bounded by bytes, which the oracle does
+        // not model.
         for id in [TOPIC, MEMBER, 7, 8] {
             let to = Mutable {
                 status: EntityStatus::Active,
@@ -82,7 +83,7 @@ impl World {
         world.both_of(TOPIC, Some(MEMBER), main, Command::Commit { parts }, |oracle, _| {
             Some(oracle.commit(&pieces, Some(MEMBER)))
         });
-        // Every batch is looked at, and has all of a command or nothing of it.
+        // Every batch is compared, and contains all or none of a command.
         world.come_to_rest();
     }
 

@@ -1,4 +1,4 @@
-//! How entities come to be, and how a tree is opened from the store.
+//! Creation of entities, and the opening of a tree from the store.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl World {
         let failures_into =
             if random.one_in(4) { SubQueue::DeadLetter } else { SubQueue::TransferDeadLetter };
         let expires_whole_sessions = !random.one_in(3);
-        // All that one publish can become here is 15 copies.
+        // One publish makes at most 15 copies here.
         let copy_count_max = if seed.is_multiple_of(2) { 16 } else { 10_000 };
         let config = QueueConfig {
             release_on_detach: false,
@@ -116,7 +116,7 @@ impl World {
         world
     }
 
-    /// Draws all entities and has them created.
+    /// Draws all entities and creates them.
     fn found(&mut self) {
         for id in 1..=8 {
             let kind = match id {
@@ -213,7 +213,7 @@ impl World {
         self.groves.push(grove);
     }
 
-    /// Everything of the newest tree becomes durable; nothing of the oracle is asked.
+    /// Makes everything of the newest tree durable without the oracle.
     fn store_everything(&mut self) {
         let place = self.groves.len() - 1;
         self.groves[place].tree.borrow_mut().flush();
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// Opens a tree from the store, as the namespace does.
+    /// Opens a tree from the store, like the namespace.
     fn open(&mut self, root: u64, members: &[u64]) -> Grove {
         let now = self.oracle.now;
         let seat = self.next_seat;
@@ -380,7 +380,7 @@ impl World {
         self.store.scan(codec::space_key(Self::id(id)).as_bytes(), &mut visit).unwrap();
     }
 
-    /// The description that is stored is one that was given, not older than the last that was told.
+    /// The stored description is a given one, not older than the last acknowledged one.
     fn find_description(&mut self, id: u64, found: Mutable) {
         let counted = Image::read(&self.store, id).counted;
         let entity = self.oracle.entities.get_mut(&id).unwrap();
@@ -455,7 +455,7 @@ impl World {
         self.oracle.look(&images, &|id, sequence| is_stored(&store, id, sequence));
     }
 
-    /// What the namespace does with a tree that has ended.
+    /// Opens an ended tree again, like the namespace.
     pub(super) fn reopen(&mut self, place: usize) {
         let ids: Vec<u64> = self.groves[place].members.iter().map(|member| member.id).collect();
         self.look(&ids);
@@ -477,7 +477,7 @@ impl World {
         self.oracle.reopen(&images, &hash);
     }
 
-    /// The process dies; another finds what is stored.
+    /// Crashes the process; another finds the stored records.
     pub(super) fn crash(&mut self) {
         self.seen.crashed += 1;
         self.note(|| "crash".to_owned());
@@ -523,7 +523,7 @@ impl World {
         }
     }
 
-    /// A command that the oracle knows nothing of.
+    /// A command that the oracle does not know of.
     fn send_raw(&mut self, id: u64, sub_queue: SubQueue, command: Command) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;

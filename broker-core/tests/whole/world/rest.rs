@@ -1,4 +1,4 @@
-//! What holds once nothing is under way any more.
+//! Checks once no work is in progress.
 
 use peeklock_core::store::Shard;
 use peeklock_core::testing::Fate;
@@ -8,7 +8,7 @@ use super::{SHARDS, World};
 use crate::oracle::Oracle;
 
 impl World {
-    /// Everything that is under way ends, with a store that works.
+    /// Finishes all work in progress with a working store.
     pub fn come_to_rest(&mut self) {
         self.note(|| "come to rest".to_owned());
         let odds = std::mem::take(&mut self.odds);
@@ -36,7 +36,7 @@ impl World {
                 self.check_rest();
                 return;
             }
-            // What nobody waits for is flushed.
+            // Lazy changes are flushed.
             self.oracle.now = self.oracle.now.plus(TimeSpan::from_ms(501));
         }
         panic!("the world does not come to rest");
@@ -75,7 +75,7 @@ impl World {
         self.oracle.check_rest();
     }
 
-    /// After a restart everything is as it was.
+    /// After a restart everything is unchanged.
     pub fn restart_and_rest(&mut self) {
         self.come_to_rest();
         self.crash();
@@ -93,7 +93,7 @@ impl Oracle {
         }
     }
 
-    /// Nothing is owed to the store or to anybody.
+    /// No reservation and no command is left.
     fn check_rest(&mut self) {
         self.check_nothing_vanished();
         assert!(self.replies.is_empty(), "{:?} were never answered", self.replies);

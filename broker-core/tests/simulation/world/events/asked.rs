@@ -1,4 +1,4 @@
-//! What clients ask of the topic and its subscriptions.
+//! Commands of clients to the topic and its subscriptions.
 
 use peeklock_core::command::{Command, ReceiveMode, RuleCommand, Settlement, TopicCommand};
 use peeklock_core::message::{Message, Value};
@@ -10,7 +10,7 @@ use super::{Due, Events, Locked, SUBSCRIPTIONS, World};
 use crate::fan::Caught;
 use crate::rules::{Act, Matter, Rule, Select, rule};
 
-/// Of rules.
+/// Names of rules.
 const NAMES: [&str; 3] = ["$default", "alpha", "beta"];
 
 impl World {
@@ -28,7 +28,7 @@ impl World {
     }
 
     fn publish(&mut self, events: &mut Events) {
-        // What waits for room meets the rules that there are then.
+        // A send that waits for room is judged by the rules at that time.
         if self.room != Room::Open {
             return;
         }
@@ -78,7 +78,7 @@ impl World {
         let act = match self.random.below(6) {
             0 => Some(Act::Mark(self.random.below(9))),
             1 => Some(Act::Divide),
-            // They have none.
+            // These messages have no session.
             2 => Some(Act::RemoveSession),
             _ => None,
         };
@@ -92,7 +92,7 @@ impl World {
         let (is_there, is_last) = (known.contains_key(name), known.len() == 1);
         let new = self.draw_rule();
         let described = Box::new(rule(name, new));
-        // Mostly there is one.
+        // Usually there is one.
         let deletes = is_there && self.random.one_in(if is_last { 6 } else { 2 });
         let command = match (is_there, deletes) {
             (_, true) => RuleCommand::Delete(name.into()),
@@ -110,7 +110,7 @@ impl World {
         });
     }
 
-    /// A subscription becomes a catch-all, or is one no more (TOP-25).
+    /// Makes a subscription a catch-all, or an ordinary one again (TOP-25).
     fn mark(&mut self, events: &mut Events) {
         let number = self.random.index(SUBSCRIPTIONS);
         let catch_all = number > 0 && self.random.one_in(2);
