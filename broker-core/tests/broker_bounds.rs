@@ -386,7 +386,7 @@ async fn messages_of_all_entities_have_a_bound() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// QUO-08: rules and descriptions together are bounded in bytes, whatever their number.
+/// QUO-08: rules and descriptions together are bounded in bytes, regardless of their number.
 #[tokio::test]
 async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
     const LIMIT: &str = "broker_description_bytes_max";
@@ -444,7 +444,7 @@ async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
 }
 
 /// FWD-09, QUO-08: remembered numbers of messages from other brokers count with the ids of
-/// duplicate detection, whatever the number of sources and entities.
+/// duplicate detection, regardless of the number of sources and entities.
 #[tokio::test]
 async fn what_is_remembered_of_forwarded_messages_has_a_bound() {
     let broker = broker(|limits| limits.broker_duplicate_id_count_max = 3).await;

@@ -99,8 +99,8 @@ fn matching_allocates_the_list_of_copies_only() {
     assert_eq!((copies.len(), counted.count_total), (0, 0));
 }
 
-/// QUO-08: the counted bytes of rules are close to the memory that they use, whatever their kind
-/// and number.
+/// QUO-08: the counted bytes of rules are close to the memory that they use, regardless of their
+/// kind and number.
 #[test]
 fn what_rules_are_counted_for_is_what_they_take() {
     let mut limits = Limits::of(Tier::Premium);

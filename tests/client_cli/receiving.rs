@@ -2,7 +2,8 @@
 
 use super::broker::{Broker, body};
 
-/// SQL-09: `peek --where` shows messages for which a condition in SQL is true, also by properties of the broker.
+/// SQL-09: `peek --where` shows messages for which a condition in SQL is true, also by properties
+/// of the broker.
 #[test]
 fn messages_are_peeked_by_a_condition() {
     let broker = Broker::with_queue(&[]);
@@ -97,7 +98,8 @@ fn a_receive_waits_as_long_as_it_is_told() {
     broker.ends(6, &["receive", "orders", "--wait", "10ms"]);
 }
 
-/// SET-03, SET-28: each message counts one delivery, whatever the number of requested messages.
+/// SET-03, SET-28: each message counts one delivery, regardless of the number of requested
+/// messages.
 #[test]
 fn abandoned_messages_come_again_counted_once() {
     let broker = Broker::with_queue(&[]);

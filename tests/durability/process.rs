@@ -161,7 +161,7 @@ impl Spawned {
         self.child.wait().unwrap();
     }
 
-    /// Kills the process after this time, whatever its state.
+    /// Kills the process after this time, regardless of its state.
     pub fn kill_after(self, time: Duration) {
         std::thread::sleep(time);
         self.kill();

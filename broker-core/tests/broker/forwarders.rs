@@ -302,7 +302,7 @@ fn verdicts_are_carried_out_by_the_broker() {
 }
 
 /// FWD-10, FWD-31: no message is transferred to an entity that has refused an earlier one until
-/// that one is dead-lettered, whatever the case of the name; the forwarder is called again.
+/// that one is dead-lettered, regardless of the case of the name; the forwarder is called again.
 /// Messages for other entities do not wait.
 #[test]
 fn nothing_overtakes_what_an_entity_refuses() {

@@ -336,8 +336,8 @@ fn large(bytes: usize) -> Message {
     Message::new("x".repeat(bytes))
 }
 
-/// DESIGN D6: whatever the number of forwarding queues, loads stay within their room, which is held
-/// until the destination has stored the messages. All of them arrive.
+/// DESIGN D6: regardless of the number of forwarding queues, loads stay within their room, which is
+/// held until the destination has stored the messages. All of them arrive.
 #[tokio::test]
 async fn lists_of_many_sources_wait_for_room() {
     let stage = Stage::open(|_| {}).await;

@@ -187,8 +187,8 @@ async fn a_parked_list_leaves_room_for_everything_else() {
     world.stop().await;
 }
 
-/// DESIGN D11: a queue has at most one waker in the store, whatever the number of waiting sends and
-/// other commands.
+/// DESIGN D11: a queue has at most one waker in the store, regardless of the number of waiting
+/// sends and other commands.
 #[tokio::test]
 async fn a_busy_store_is_given_one_waker_by_a_queue() {
     let world = World::busy().await;

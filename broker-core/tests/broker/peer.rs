@@ -138,8 +138,8 @@ async fn what_was_refused_is_not_remembered() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// FWD-12, FWD-13: a message that exceeds the hop limit of this broker is refused, whatever the
-/// limit of the other broker.
+/// FWD-12, FWD-13: a message that exceeds the hop limit of this broker is refused, regardless of
+/// the limit of the other broker.
 #[tokio::test]
 async fn hops_are_counted_across_brokers() {
     let (_, broker) = with_queue(QueueUpdate::default()).await;

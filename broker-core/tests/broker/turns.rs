@@ -233,8 +233,8 @@ fn delete(count_max: u32) -> Command {
     Command::DeleteBatch { count_max, enqueued_before: None }
 }
 
-/// A turn ends with the command that reaches 1,024 messages, whatever the number of commands. The
-/// driver keeps the remaining commands.
+/// A turn ends with the command that reaches 1,024 messages, regardless of the number of commands.
+/// The driver keeps the remaining commands.
 #[test]
 fn a_turn_ends_by_what_it_weighs() {
     let mut world = World::queue(|_| {});
@@ -316,8 +316,8 @@ fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
     assert!(!world.shell.wants_long_turn());
 }
 
-/// DESIGN D6: messages that leave for other entities count in their turn, whatever the number of
-/// destinations. The rest leaves in the next turns, and commands meanwhile do not wait for it.
+/// DESIGN D6: messages that leave for other entities count in their turn, regardless of the number
+/// of destinations. The rest leaves in the next turns, and commands meanwhile do not wait for it.
 #[test]
 fn what_is_handed_over_is_work_of_its_turn() {
     let mut world = World::queue(|_| {});

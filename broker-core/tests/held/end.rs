@@ -157,7 +157,7 @@ async fn a_stop_ends_waits_and_then_actors() {
 }
 
 /// SES-31: a stop waits while something is held, a message or only its session, and no longer,
-/// whatever its grace.
+/// regardless of its grace.
 #[tokio::test]
 async fn a_stop_ends_with_the_last_hold() {
     let stand = Stand::new().await;

@@ -43,8 +43,8 @@ async fn a_holder_who_floods_does_not_hold_up_the_others() {
 }
 
 /// ERR-06, DESIGN D6: a holder's commands take the place neither of commands that wait for a long
-/// turn of the queue nor of its own earlier ones, whatever their number. All are carried out, its
-/// own in order, without other commands at the queue.
+/// turn of the queue nor of its own earlier ones, regardless of their number. All are carried out,
+/// its own in order, without other commands at the queue.
 #[tokio::test]
 async fn what_a_holder_asks_takes_no_place_among_long_turns() {
     let stand = Stand::new().await;

@@ -124,8 +124,8 @@ fn a_move_that_nobody_needs_any_more_holds_nothing() {
     }
 }
 
-/// Client data that resembles frame heads is not scanned repeatedly, whatever its amount after the
-/// end of the log.
+/// Client data that resembles frame heads is not scanned repeatedly, regardless of its amount after
+/// the end of the log.
 #[test]
 fn what_looks_like_frames_does_not_keep_the_log_from_opening() {
     let disk = SimulatedDisk::new(1);

@@ -237,8 +237,8 @@ async fn is_done(mut what: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|context| Poll::Ready(what.as_mut().poll(context).is_ready())).await
 }
 
-/// SEC-15, SEC-26: after an invalid token, access ends at all entities within a second, whatever
-/// their number, because their refusals are delayed concurrently.
+/// SEC-15, SEC-26: after an invalid token, access ends at all entities within a second, regardless
+/// of their number, because their refusals are delayed concurrently.
 #[tokio::test]
 async fn refusals_at_many_entities_wait_beside_each_other() {
     in_time(async {
@@ -382,8 +382,8 @@ async fn a_panic_counts_as_a_refusal() {
     .await;
 }
 
-/// SEC-16: a token over the maximum length is invalid, whatever the authorizer would decide. If it
-/// replaces a valid one, it ends the grants of that one.
+/// SEC-16: a token over the maximum length is invalid, regardless of what the authorizer would
+/// decide. If it replaces a valid one, it ends the grants of that one.
 #[tokio::test]
 async fn a_token_without_end_is_not_looked_at() {
     in_time(async {

@@ -31,7 +31,7 @@ async fn every_queue(access: &Access) -> Vec<Arc<str>> {
 }
 
 /// CON-73, ENT-30: of many entities only the readable ones are listed, in order and in pages of
-/// listed entities. The authorizer is asked once, whatever their number.
+/// listed entities. The authorizer is asked once, regardless of their number.
 #[tokio::test]
 async fn a_list_holds_what_may_be_read() {
     in_time(async {

@@ -139,7 +139,8 @@ async fn copies_without_an_id_of_their_sender_are_no_duplicates() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DUP-14, ACT-08: an id that a rule has set is compared, whatever the origin of the previous one.
+/// DUP-14, ACT-08: an id that a rule has set is compared, regardless of the origin of the previous
+/// one.
 #[tokio::test]
 async fn an_id_that_a_rule_has_set_is_compared() {
     let world = World::new().await;

@@ -191,7 +191,7 @@ async fn a_panic_in_a_subscription_rebuilds_the_whole_tree() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// TOP-17: the store decides whether a subscription exists, whatever happened to the answer.
+/// TOP-17: the store decides whether a subscription exists, regardless of the answer.
 #[tokio::test]
 async fn a_creation_of_unknown_outcome_is_settled_by_the_store() {
     let world = World::new().await;

@@ -578,7 +578,7 @@ impl Test {
     }
 }
 
-/// Records found in the store are durable, whatever their stage.
+/// Records found in the store are durable, regardless of their stage.
 fn born_anew(mut oracle: Oracle) -> Oracle {
     for subscription in oracle.subscriptions.values_mut() {
         subscription.copies.values_mut().for_each(|copy| copy.0 = 0);

@@ -196,8 +196,8 @@ impl Judge {
     }
 }
 
-/// RTY-06, RTY-20: an end of a delay stays until it is reached, whatever fails meanwhile. A new one
-/// follows a further failure.
+/// RTY-06, RTY-20: an end of a delay stays until it is reached, even if transfers fail meanwhile. A
+/// new one follows a further failure.
 fn judge_stayed(marker: u64, old: &Place, place: &Place, at: Timestamp) {
     if old.delayed_until.is_some_and(|until| until > at) {
         assert_eq!(

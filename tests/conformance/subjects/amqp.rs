@@ -2,7 +2,7 @@
 //! the official SDKs: links that are attached for an operation, credit and drains, dispositions,
 //! and requests to management nodes.
 //!
-//! Operations that AMQP lacks run in this process, whatever the scenario. [`in_process`] lists them
+//! Operations that AMQP lacks run in this process, in every scenario. [`in_process`] lists them
 //! with the reasons.
 
 mod connection;

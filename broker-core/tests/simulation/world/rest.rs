@@ -38,7 +38,7 @@ impl World {
         self.fuse.set(None);
         self.seen.rests += 1;
         self.drain();
-        // Parked sends are answered after 5 s, whatever the store does; lazy counts are durable
+        // Parked sends are answered after 5 s, even if the store is busy; lazy counts are durable
         // within a second (SET-27). A send that waited for an entity to be created again is parked
         // afterwards.
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Operations that AMQP lacks, and that run in this process instead, whatever the scenario.
+//! Operations that AMQP lacks, and that run in this process instead, in every scenario.
 //!
 //! A caller names the row of the table that its operation belongs to; there is no other access to
 //! the broker from here. A test in [`crate::faces`] checks for each operation which rows it uses.
