@@ -125,7 +125,7 @@ fn throughput_in_process() {
 }
 
 #[test]
-fn latency_has_one_message_under_way_and_the_floor_beside_it() {
+fn latency_sends_one_message_at_a_time_and_prints_the_floor() {
     for over in ["websocket", "amqp", "http", "in-process"] {
         let figures = figures("latency", &["w1", "--over", over, "--messages", "20"]);
         assert_messages(&figures, 20);
@@ -140,7 +140,7 @@ fn latency_has_one_message_under_way_and_the_floor_beside_it() {
 }
 
 #[test]
-fn memory_is_not_durable_and_small_is_small() {
+fn memory_and_small_loads_print_their_settings() {
     let memory = figures("memory", &["w3", "--messages", "100"]);
     assert_messages(&memory, 100);
     assert_eq!(memory["durability"], "in memory only");
@@ -182,7 +182,7 @@ fn a_backlog_is_sent_and_drained() {
 }
 
 #[test]
-fn a_topic_delivers_to_each_subscription_beside_a_queue() {
+fn a_topic_delivers_to_each_subscription() {
     for over in ["websocket", "websocket-json", "amqp", "in-process"] {
         let arguments = ["w5", "--over", over, "--messages", "60", "--subscriptions", "3"];
         let figures = figures("topic", &[&arguments[..], &["--clients", "2"]].concat());
@@ -222,7 +222,7 @@ fn queues_are_created_and_connections_opened() {
 }
 
 #[test]
-fn loads_in_process_say_what_the_disk_was_asked() {
+fn loads_in_process_print_disk_figures() {
     let cycle = figures("cycle", &["cycle", "--floor", "--messages", "200", "--list", "16"]);
     assert!(number(&cycle, "syncs") > 0.0 && number(&cycle, "floor_per_second") > 0.0);
     let beside = figures("beside", &["beside", "--messages", "200"]);
@@ -235,7 +235,7 @@ fn loads_in_process_say_what_the_disk_was_asked() {
 }
 
 #[test]
-fn a_table_is_for_people() {
+fn the_default_output_is_a_table() {
     let directory = directory("table");
     let (code, out, _) = text(bench(&directory, &["--messages", "50"]).output().unwrap());
     assert_eq!(code, 0);
@@ -246,7 +246,7 @@ fn a_table_is_for_people() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     let directory = directory("refused");
     let cases: [&[&str]; 14] = [
         &["w5", "--over", "http"],
@@ -293,7 +293,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn a_broker_that_runs_is_left_as_it_was() {
+fn a_running_broker_is_left_unchanged() {
     let directory = directory("url");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_peeklock"));
     serve.args([
@@ -341,7 +341,7 @@ fn a_broker_that_runs_is_left_as_it_was() {
 /// TLS-04, LIS-01: loads and commands present a certificate to a broker that requires one, over
 /// every protocol of one port.
 #[test]
-fn a_broker_that_asks_for_certificates_is_reached() {
+fn a_broker_requiring_certificates_is_reached() {
     let directory = directory("certificates");
     let issuer = {
         let mut params = CertificateParams::new(Vec::new()).unwrap();

@@ -78,7 +78,7 @@ fn the_browser_client_resumes() {
 
 /// ERR-06, SND-13, SET-17: a broker that refuses, stops answering, or sends invalid frames.
 #[test]
-fn the_browser_client_survives_what_a_broker_should_not_do() {
+fn the_browser_client_survives_protocol_violations() {
     node(&["socket.test.js"], &[("PEEKLOCK_WS", "ws://127.0.0.1:1/".to_owned())]);
 }
 
@@ -102,7 +102,7 @@ fn the_browser_client_signs_and_trusts() {
 }
 
 #[test]
-fn the_browser_client_has_the_types_it_says() {
+fn the_browser_client_has_its_declared_types() {
     let path = search_path();
     run(Command::new("node_modules/.bin/tsc").args(["--project", "."]).env("PATH", path));
 }

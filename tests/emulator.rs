@@ -92,7 +92,7 @@ impl Drop for Emulator {
 /// unchanged, the development key is valid and its signatures are checked, access requires a key,
 /// the health needs none, and the start logs the key and the environment variables.
 #[test]
-fn it_stands_where_the_emulator_stood() {
+fn the_program_replaces_the_emulator() {
     let path = file();
     let environment = [
         ("CONFIG_PATH", path.to_str().unwrap()),
@@ -202,7 +202,7 @@ fn a_name_of_the_public_dns_is_refused_unless_it_is_configured() {
 /// ADM-60, ADM-63: a configuration file that does not exist stops the start. The error names it and
 /// the alternatives.
 #[test]
-fn a_file_that_is_nowhere_is_told_with_the_way_out() {
+fn a_missing_file_is_reported_with_the_alternatives() {
     let ended = program()
         .args([
             "serve",
@@ -225,7 +225,7 @@ fn a_file_that_is_nowhere_is_told_with_the_way_out() {
 
 /// SEC-24: without the flag the public key is invalid.
 #[test]
-fn the_key_is_known_in_the_place_alone() {
+fn the_public_key_is_invalid_without_the_flag() {
     let environment = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
     let broker = Emulator::start("alone", &[], &environment);
     assert_eq!(broker.get("/$Resources/queues?api-version=2021-05", Some(KEY)).0, 401);
@@ -241,7 +241,7 @@ fn import(path: &Path) -> (Option<i32>, String, String) {
 /// ADM-60, ADM-61, ADM-63, ADM-65: importing the file gives a valid configuration. Invalid values
 /// are refused with their place in the file.
 #[test]
-fn its_file_becomes_one_of_ours() {
+fn the_emulators_file_is_imported() {
     // The file that the emulator ships, with which the SDKs are tested, and a file with all
     // properties.
     for file in [file().with_file_name("emulator-installer").join("Config.json"), file()] {

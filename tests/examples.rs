@@ -71,7 +71,7 @@ fn no_example_is_left_out() {
 
 /// SES-19, SES-20, SES-24: the steps of each order run in sequence, with the state of the session.
 #[test]
-fn the_worker_of_sessions_ships_every_order_in_its_order() {
+fn the_session_worker_ships_orders_step_by_step() {
     let shipped: Vec<String> =
         (1..=3).map(|order| format!("order-{order}: pick pay ship")).collect();
     assert_eq!(sorted("session_worker"), shipped);
@@ -90,7 +90,7 @@ fn requesters_get_their_replies_by_session() {
 
 /// SES-34: with the same handles in process and over WebSocket.
 #[test]
-fn a_requester_is_told_the_price_or_why_there_is_none() {
+fn a_requester_gets_the_price_or_the_reason() {
     let said = ["in process", "over WebSocket"].map(|way| {
         [
             format!("{way}: 2 cups are 500 cents"),
@@ -102,7 +102,7 @@ fn a_requester_is_told_the_price_or_why_there_is_none() {
 }
 
 #[test]
-fn the_actor_that_receives_books_two_invoices_and_refuses_one() {
+fn the_receiving_actor_books_two_invoices_and_refuses_one() {
     let expected = [
         "booked invoice 1 over 12.50",
         "booked invoice 3 over 99.00",
@@ -123,7 +123,7 @@ fn the_embedded_broker_keeps_its_folder() {
 
 /// EXP-48
 #[test]
-fn jobs_that_are_late_wait_for_slower_processing() {
+fn late_jobs_wait_for_slower_processing() {
     let expected = [
         "invoice was late: TTLExpiredException",
         "report was late: TTLExpiredException",
@@ -175,7 +175,7 @@ fn each_subscription_gets_what_its_rules_select() {
 
 /// TXN-01, TXN-14
 #[test]
-fn a_dead_letter_is_mended_in_one_transaction() {
+fn a_dead_letter_is_corrected_in_one_transaction() {
     let expected = [
         "before the commit: 0 in the queue, 1 in its dead-letter queue",
         "after the commit: 1 in the queue, 0 in its dead-letter queue",
@@ -200,7 +200,7 @@ fn the_guide_shows_the_second_binary() {
 /// The program is `peeklock` with its configuration, banner and signals, plus its own transport and
 /// forwarder.
 #[test]
-fn the_second_binary_serves_lines_and_prints_what_it_forwards() {
+fn the_second_binary_serves_lines_and_prints_forwarded_messages() {
     let folder = folder("host");
     let program = Path::new(env!("CARGO_BIN_EXE_peeklock"));
     let example = program.parent().unwrap().join("examples").join("host");

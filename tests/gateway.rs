@@ -227,7 +227,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(connect: impl AsyncFn() -> S) 
 /// LIS-01: AMQP, HTTP, WebSocket and AMQP over WebSocket are distinguished, however their bytes are
 /// split.
 #[test]
-fn everything_is_spoken_on_one_port() {
+fn one_port_serves_every_protocol() {
     run(async {
         let world = World::start(|_| {}).await;
         for address in world.shared_ports() {
@@ -242,7 +242,7 @@ fn everything_is_spoken_on_one_port() {
 
 /// LIS-01, TLS-01: the same over TLS, and no connection without it.
 #[test]
-fn everything_is_spoken_within_tls() {
+fn one_port_serves_every_protocol_over_tls() {
     run(async {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gateway-tls");
         let authority = Authority::at(directory);
@@ -315,7 +315,7 @@ fn attach_by_certificate() -> Vec<u8> {
 /// transport, at its own port and at the gateway, and over AMQP also at the login. A client without
 /// a certificate is anonymous.
 #[test]
-fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
+fn the_authorizer_gets_a_certificate_from_every_transport() {
     run(async {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gateway-certificates");
         let authority = Authority::at(&directory);
@@ -388,7 +388,7 @@ fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
 /// LIS-02: the protocol determines host names and limits, and a connection counts toward the limit
 /// of its transport.
 #[test]
-fn what_is_spoken_has_the_bounds_of_its_listener() {
+fn each_protocol_has_the_limits_of_its_listener() {
     run(async {
         let world = World::start(|settings| {
             settings.http.allowed_hosts = vec!["http.test".to_owned()];
@@ -446,7 +446,7 @@ fn what_is_spoken_has_the_bounds_of_its_listener() {
 /// LIS-03: a client that does not identify its protocol is closed in time, and the oldest such
 /// client earlier if there are many.
 #[test]
-fn silence_is_ended() {
+fn silent_connections_are_closed() {
     let _alone = MANY_SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
     run(async {
         let world = World::start(|settings| {
@@ -485,7 +485,7 @@ fn silence_is_ended() {
 /// unidentified for the longest time is closed. Silent clients may have 256 connections more than
 /// the limit.
 #[test]
-fn a_transport_decides_who_makes_room_behind_the_gateway() {
+fn a_transport_selects_the_closed_connection_behind_the_gateway() {
     let _alone = MANY_SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
     run(async {
         let world = World::start(|settings| {
@@ -532,7 +532,7 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
 /// LIS-02: a client at a shared port gets the time of its protocol to end when the broker stops:
 /// the broker announces the stop, and the client can still complete a message under lock.
 #[test]
-fn a_stop_gives_clients_at_a_shared_port_their_time() {
+fn a_stop_gives_clients_at_a_shared_port_time_to_end() {
     run(async {
         for port in 0..2 {
             let world = World::start(|_| {}).await;
@@ -673,7 +673,7 @@ impl Random {
 /// or a PROXY header that contains something else, gets an answer or is closed once its client has
 /// sent everything, and other clients are served meanwhile.
 #[test]
-fn whatever_a_connection_begins_with_is_answered_or_ended() {
+fn any_first_bytes_get_an_answer_or_a_close() {
     run(async {
         let world = World::start(|settings| {
             settings.opening_timeout = Duration::from_secs(2);

@@ -162,7 +162,7 @@ fn report(place: &Path) -> (i32, Value) {
 }
 
 #[test]
-fn a_sound_journal_is_sound_and_left_as_it_is() {
+fn a_sound_journal_is_left_unchanged() {
     let place = filled("sound");
     let before = files(&place.join("data"));
     let (code, out, err) = run(&place, &["verify"]);
@@ -182,7 +182,7 @@ fn a_sound_journal_is_sound_and_left_as_it_is() {
 /// One flipped byte in the content of a message: `serve` refuses, `verify` names the message,
 /// `repair` gives up only that message, and the others are served.
 #[test]
-fn a_damaged_message_is_named_given_up_and_the_others_are_served() {
+fn a_damaged_message_is_given_up_and_others_are_served() {
     let place = filled("content");
     let at = position(&place, FIRST, body(7).as_bytes());
     flip(&place, FIRST, at);
@@ -259,7 +259,7 @@ fn a_damaged_frame_keeps_its_messages() {
 }
 
 #[test]
-fn a_damaged_copy_of_a_header_is_harmless_and_both_are_not() {
+fn one_damaged_header_copy_is_harmless_and_two_are_not() {
     let place = filled("header");
     flip(&place, FIRST, 20);
     let (code, report) = report(&place);
@@ -280,7 +280,7 @@ fn a_damaged_copy_of_a_header_is_harmless_and_both_are_not() {
 }
 
 #[test]
-fn a_torn_end_is_told_and_is_no_damage() {
+fn a_torn_end_is_reported_without_damage() {
     let place = place("torn");
     let mut server = Server::start(&place);
     assert_eq!(server.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
@@ -340,7 +340,7 @@ fn a_missing_segment_needs_a_decision() {
 }
 
 #[test]
-fn where_every_segment_is_gone_nothing_is_promised() {
+fn a_journal_without_segments_promises_nothing() {
     let place = filled("no-segments");
     for name in files(&place.join("data")).keys().filter(|name| name.starts_with("segment-")) {
         std::fs::remove_file(place.join("data").join(name)).unwrap();
@@ -376,7 +376,7 @@ fn a_damaged_side_file_is_harmless() {
 }
 
 #[test]
-fn a_directory_in_use_is_refused_and_one_without_a_journal_told() {
+fn a_directory_in_use_or_without_a_journal_is_refused() {
     let place = filled("in-use");
     let server = Server::start(&place);
     for command in [&["verify"][..], &["repair", "--yes"]] {

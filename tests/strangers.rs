@@ -145,7 +145,7 @@ fn a_refused_origin_is_in_the_log() {
 /// SEC-22: the log names the address of each client that is refused because of its Origin, for HTTP
 /// requests and upgrades, at the port of each listener and at the gateway.
 #[test]
-fn who_is_refused_for_his_origin_is_in_the_log_with_his_address() {
+fn the_address_of_a_refused_origin_is_in_the_log() {
     let broker = Broker::start(None, &["--ephemeral"], &[]);
     let [http, websocket, amqp, gateway] = &broker.addresses;
     // Fewer requests than the rate limit of log lines with one cause.
@@ -198,7 +198,7 @@ const STAY: Duration = Duration::from_secs(3);
 /// With the number of files that the broker requests, it has some left for its journal while
 /// clients connect to all listeners and send nothing, half a request, or a request that must wait.
 #[test]
-fn strangers_leave_the_files_that_are_needed() {
+fn unknown_clients_leave_enough_open_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let current = Some(maximum.unwrap_or(OWN_FILES).min(OWN_FILES));
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
@@ -286,23 +286,23 @@ type Ask = fn(TcpStream, &str) -> Told;
 /// LIS-04, SEC-17: at the AMQP port anonymous access is limited to this machine, and a client
 /// behind a proxy never counts as on this machine. A proxy's connection without a header is closed.
 #[test]
-fn over_amqp_nobody_is_on_this_machine_by_a_proxy() {
-    nobody_is_on_this_machine_by_a_proxy("amqp", &[over_amqp]);
+fn amqp_clients_behind_a_proxy_are_not_local() {
+    clients_behind_a_proxy_are_not_local("amqp", &[over_amqp]);
 }
 
 /// LIS-04, SEC-17: the same at the WebSocket port.
 #[test]
-fn over_websocket_nobody_is_on_this_machine_by_a_proxy() {
-    nobody_is_on_this_machine_by_a_proxy("websocket", &[over_websocket]);
+fn websocket_clients_behind_a_proxy_are_not_local() {
+    clients_behind_a_proxy_are_not_local("websocket", &[over_websocket]);
 }
 
 /// LIS-04, SEC-17: the same at the gateway for every protocol.
 #[test]
-fn by_the_gateway_nobody_is_on_this_machine_by_a_proxy() {
-    nobody_is_on_this_machine_by_a_proxy("gateway", &[over_amqp, over_websocket, over_http]);
+fn gateway_clients_behind_a_proxy_are_not_local() {
+    clients_behind_a_proxy_are_not_local("gateway", &[over_amqp, over_websocket, over_http]);
 }
 
-fn nobody_is_on_this_machine_by_a_proxy(listener: &str, asks: &[Ask]) {
+fn clients_behind_a_proxy_are_not_local(listener: &str, asks: &[Ask]) {
     let place = LISTENERS.iter().position(|name| *name == listener).unwrap();
     let straight = Broker::start(None, &["--ephemeral"], &[]);
     let setting = format!("{}__PROXY_PROTOCOL", listener.to_uppercase());

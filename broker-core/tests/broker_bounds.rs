@@ -224,7 +224,7 @@ async fn delayed_messages_of_all_entities_have_a_bound() {
 /// RTY-04: 10,000 messages that are due in the same second all become available within that second,
 /// without a request.
 #[tokio::test]
-async fn as_many_as_may_be_due_in_one_second_are_available_in_it() {
+async fn ten_thousand_due_messages_are_available_within_their_second() {
     const COUNT: usize = 10_000;
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let builder = Broker::builder().arbiters(1);
@@ -328,7 +328,7 @@ async fn subscriptions_and_rules_of_all_topics_have_a_bound() {
 /// QUO-08: deleted subscriptions make room, directly and with their topic, and a failed creation
 /// uses none.
 #[tokio::test]
-async fn subscriptions_that_are_gone_make_room() {
+async fn deleted_subscriptions_make_room() {
     let broker = broker(|limits| limits.broker_subscription_count_max = 2).await;
     broker.create_topic("t", TopicUpdate::default()).await.unwrap();
     let create = async |topic: &str, name: &str, filter: Filter| {
@@ -446,7 +446,7 @@ async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
 /// FWD-09, QUO-08: remembered numbers of messages from other brokers count with the ids of
 /// duplicate detection, regardless of the number of sources and entities.
 #[tokio::test]
-async fn what_is_remembered_of_forwarded_messages_has_a_bound() {
+async fn remembered_numbers_of_forwarded_messages_have_a_bound() {
     let broker = broker(|limits| limits.broker_duplicate_id_count_max = 3).await;
     let taken = async |to: &str, from: u128, numbers: &[u64]| {
         let entity = EntityId(1);
@@ -510,7 +510,7 @@ async fn all_rules_can_be_read() {
 /// many small ones, or few that may report many rules. A caller without room is refused as busy,
 /// and after planning a declaration keeps only the bytes that its plan needs.
 #[tokio::test]
-async fn declarations_that_are_carried_out_have_a_bound_in_bytes() {
+async fn declarations_in_progress_have_a_bound_in_bytes() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let builder = Broker::builder().clock(Arc::clone(&clock) as Arc<_>).arbiters(1);
     let broker = builder.start().await.unwrap();

@@ -102,7 +102,7 @@ fn matching_allocates_the_list_of_copies_only() {
 /// QUO-08: the counted bytes of rules are close to the memory that they use, regardless of their
 /// kind and number.
 #[test]
-fn what_rules_are_counted_for_is_what_they_take() {
+fn counted_bytes_of_rules_match_their_memory() {
     let mut limits = Limits::of(Tier::Premium);
     limits.rule_bytes_max = 1 << 20;
     let numbered = |count: usize, bytes: usize| {

@@ -55,7 +55,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn config_check_shows_what_is_in_force_and_where_it_comes_from() {
+fn config_check_shows_settings_with_their_sources() {
     let config =
         "[http]\nworkers = 3\n[limits]\nhop_count_max = 2\n[[queues]]\nname = \"orders\"\n";
     let mut command = peeklock("check", config, &["config", "check"]);

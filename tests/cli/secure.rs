@@ -35,7 +35,7 @@ fn anonymous_access_beyond_loopback_is_refused_unless_confirmed() {
 
 /// SEC-17.
 #[test]
-fn without_anonymous_access_clients_are_told_how_to_get_in() {
+fn refused_anonymous_clients_learn_how_to_authenticate() {
     let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n";
     let server = Server::start(peeklock(
         "closed",
@@ -178,7 +178,7 @@ fn a_strict_audience_is_a_host_of_the_configuration() {
 /// TLS-03: failed handshakes are counted by cause, such as bytes that are not TLS and handshakes
 /// that time out. Failures that need action are logged at the default level.
 #[test]
-fn handshakes_that_come_to_nothing_are_counted() {
+fn failed_handshakes_are_counted() {
     let config = "[tls]\nenabled = true\nhandshake_timeout = \"1s\"\n";
     let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
     let command = peeklock("handshakes", config, &flags);
@@ -230,7 +230,7 @@ fn handshakes_that_come_to_nothing_are_counted() {
 /// run in which keys are set, shown and changed and tokens are valid and invalid, over every
 /// transport and at any level, the log never contains a key, signature or token.
 #[test]
-fn refusals_are_in_the_log_and_no_secret_is() {
+fn refusals_are_logged_without_secrets() {
     use base64::Engine as _;
 
     const KEYS: [&str; 4] = [
@@ -399,7 +399,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
 /// and is counted and logged like anywhere else. Otherwise keys could be tried there without a
 /// trace. A valid token with too few rights is no attempt, nor is a missing token.
 #[test]
-fn a_bad_token_at_the_health_is_told_as_anywhere_else() {
+fn an_invalid_token_at_the_health_is_logged() {
     const KEYS: [&str; 2] = [
         "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
         "BQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
@@ -461,7 +461,7 @@ fn a_bad_token_at_the_health_is_told_as_anywhere_else() {
 /// SEC-27, SEC-28, SEC-30, HTP-02: the program accepts tokens of the configured issuer over HTTP
 /// and WebSocket, in addition to tokens that are signed with keys of policies.
 #[test]
-fn tokens_of_an_identity_provider_are_taken() {
+fn tokens_of_an_identity_provider_are_accepted() {
     use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 
     let key = IssuerKey::new("k1");

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::{FREE_PORT, Server, peeklock, run};
 
 #[test]
-fn serves_says_where_and_stops_in_order() {
+fn serve_prints_its_addresses_and_stops_in_order() {
     let server = Server::start(peeklock(
         "serves",
         "",
@@ -66,7 +66,7 @@ fn a_full_disk_is_reported_everywhere() {
 /// Settings of the user take precedence.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
-fn the_allocator_is_told_to_give_back_soon() {
+fn the_allocator_returns_memory_early() {
     let names = ["_RJEM_MALLOC_CONF", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
     // Settings of the allocator in the environment, and whether its background threads run.
     let told = |test: &str, set: Option<(&str, &str)>| {
@@ -132,7 +132,7 @@ fn a_store_in_memory_is_announced() {
 
 /// Messages and queues exist again after a stop and after a kill. A second process is refused.
 #[test]
-fn a_restart_finds_what_was_there() {
+fn a_restart_finds_stored_messages() {
     let command = |name| {
         peeklock(
             name,

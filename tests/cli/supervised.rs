@@ -10,7 +10,7 @@ use crate::{FREE_PORT, Server, peeklock, run};
 /// the broker is alive, and that it stops.
 #[cfg(unix)]
 #[test]
-fn a_service_manager_is_told_of_start_turns_and_stop() {
+fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     use std::os::unix::net::UnixDatagram;
 
     let mut command = peeklock(
@@ -124,7 +124,7 @@ fn health_finds_the_broker_of_its_data_directory() {
 /// If the HTTP address of the broker of its data directory cannot be read, `health` asks no other
 /// broker, which might be at the default address. It reports the file and the alternative.
 #[test]
-fn health_asks_nobody_else_where_it_cannot_read() {
+fn health_asks_no_other_broker_without_its_address() {
     let mut command = peeklock("health_unread", "", &["health", "--data-dir", "kept"]);
     command.env_remove("PEEKLOCK_HEALTH_URL");
     let file = command.get_current_dir().unwrap().join("kept/http-url");

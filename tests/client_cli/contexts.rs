@@ -71,7 +71,7 @@ fn contexts_are_added_used_listed_shown_and_removed() {
 
 /// The options for the broker and the output format may precede the command.
 #[test]
-fn options_of_the_connection_stand_before_the_command_too() {
+fn connection_options_may_precede_the_command() {
     let broker = Broker::with_queue(&[]);
     let home = Home::new("before");
     for arguments in [
@@ -91,7 +91,7 @@ fn options_of_the_connection_stand_before_the_command_too() {
 
 /// Precedence from highest to lowest: flag, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use.
 #[test]
-fn the_nearest_word_names_the_broker() {
+fn flags_and_variables_select_the_broker_by_precedence() {
     let broker = Broker::with_queue(&[]);
     let home = Home::new("nearest");
     for (name, url) in [("one", "ws://127.0.0.1:1"), ("two", "ws://127.0.0.1:2")] {
@@ -124,7 +124,7 @@ fn the_nearest_word_names_the_broker() {
 }
 
 #[test]
-fn what_is_wrong_with_a_context_is_named() {
+fn an_invalid_context_is_named() {
     let home = Home::new("wrong");
     assert_eq!(home.run(&["context", "add", "a b", "ws://a:1"]).code, 2);
     assert_eq!(home.run(&["context", "add", "a", "http://a:1"]).code, 2);
@@ -171,7 +171,7 @@ fn a_token_is_kept_and_never_shown() {
 
 /// SEC-17
 #[test]
-fn a_broker_that_wants_a_token_says_so() {
+fn a_broker_requiring_a_token_is_reported() {
     let closed = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
     let broker = Broker::start_with("127.0.0.1:0", &closed);
     let (_, log) = broker.ends(1, &["queue", "list"]);

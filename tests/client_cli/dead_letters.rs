@@ -160,7 +160,7 @@ fn resubmit_ends_with_code_6_if_no_dead_letter_matches() {
 
 /// Messages that do not match the conditions stay unlocked and keep their counts.
 #[test]
-fn those_that_are_meant_are_sent_again_and_the_others_are_left_as_they_were() {
+fn matching_dead_letters_are_resubmitted_and_others_unchanged() {
     let broker = broker();
     let before = broker.peek(DLQ);
     let arguments = ["dlq", "resubmit", "orders", "--where", "reason=MaxDeliveryCountExceeded"];
@@ -221,7 +221,7 @@ fn count_number_target_and_properties_are_chosen() {
 
 /// A copy that the queue drops is not stored, so the original must stay (DUP-02).
 #[test]
-fn an_original_stays_whose_copy_is_dropped_as_a_duplicate() {
+fn an_original_stays_if_its_copy_is_a_duplicate() {
     let broker =
         Broker::with_queue(&["--max-delivery-count", "1", "--requires-duplicate-detection"]);
     broker.ok(&["send", "orders", "a", "--id", "a"]);
@@ -236,7 +236,7 @@ fn an_original_stays_whose_copy_is_dropped_as_a_duplicate() {
 }
 
 #[test]
-fn an_original_stays_whose_copy_is_refused() {
+fn an_original_stays_if_its_copy_is_refused() {
     let broker = broker();
     let (_, log) = broker.ends(4, &["dlq", "resubmit", "orders", "--to", "absent"]);
     assert!(log.contains("EntityNotFound"), "{log}");
@@ -254,7 +254,7 @@ fn an_original_stays_whose_copy_is_refused() {
 
 /// More messages than one group of requests and than one peek.
 #[test]
-fn many_are_resubmitted_in_their_order_once_each() {
+fn many_dead_letters_are_resubmitted_once_in_order() {
     let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
     let bodies: Vec<String> = (0..700).map(|number| format!("m{number}")).collect();
     broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
@@ -270,7 +270,7 @@ fn many_are_resubmitted_in_their_order_once_each() {
 
 /// Messages that another client has locked stay, and the command reports them.
 #[test]
-fn dead_letters_locked_by_another_are_told_to_be_left() {
+fn dead_letters_locked_by_another_client_are_reported() {
     let broker = broker();
     let receive = ["receive", "orders", "--dead-letter", "--settle", "none", "--body-only"];
     assert_eq!(broker.ok(&receive), "a\n");
@@ -283,7 +283,7 @@ fn dead_letters_locked_by_another_are_told_to_be_left() {
 }
 
 #[test]
-fn a_number_that_is_not_there_is_told() {
+fn an_absent_number_is_reported() {
     let broker = broker();
     for arguments in [&["--number", "99"][..], &["--number", "99", "--dry-run"]] {
         let (_, log) = broker.ends(4, &[&["dlq", "resubmit", "orders"], arguments].concat());

@@ -62,7 +62,7 @@ fn words(text: &str) -> Vec<Vec<&str>> {
 /// DEC-13, DEC-16: a dry run shows the changes and makes none; applying makes them; applying again
 /// changes nothing; then differing properties are updated, with the values before and after.
 #[test]
-fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
+fn a_file_applied_again_changes_nothing() {
     let broker = Broker::start();
     let file = File::new("once", TOPOLOGY);
     let apply = ["apply", "-f", file.path()];
@@ -108,7 +108,7 @@ fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
 /// DEC-17: applying an export changes nothing at its source, and makes an empty namespace equal to
 /// the source.
 #[test]
-fn what_is_exported_can_be_applied() {
+fn an_export_can_be_applied() {
     let broker = Broker::start();
     let file = File::new("exported", "");
     for command in [
@@ -145,7 +145,7 @@ fn what_is_exported_can_be_applied() {
 /// DEC-04, DEC-05, DEC-08, DEC-16: an invalid file is reported with file, line, key and remedy, and
 /// nothing is changed.
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_its_place() {
+fn an_error_in_a_file_is_reported_with_its_place() {
     let broker = Broker::with_queue(&[]);
     let apply = |text: &str| {
         let file = File::new("wrong", text);
@@ -188,7 +188,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_place() {
 /// DEC-10, DEC-11, DEC-16: after a failure in the middle the command reports the completed steps,
 /// and repeating it does the rest. This many steps need several requests.
 #[test]
-fn a_failure_in_the_middle_says_what_is_done() {
+fn a_failure_reports_completed_steps() {
     let settings = [("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", "150")];
     let broker = Broker::start_with("127.0.0.1:0", &settings);
     broker.ok(&["queue", "create", "old"]);
@@ -232,7 +232,7 @@ fn a_large_file_is_applied() {
 /// DEC-16: entities that exceed one request and depend on each other are refused with the limit and
 /// the remedy.
 #[test]
-fn what_no_request_holds_is_refused() {
+fn a_declaration_over_the_request_limit_is_refused() {
     let broker = Broker::start();
     let mut text = "[[queues]]\nname = \"all\"\n".to_owned();
     for index in 0..2_000 {

@@ -57,7 +57,7 @@ fn commands() -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn every_command_teaches_with_examples_and_names_its_exit_codes() {
+fn every_command_has_examples_and_exit_codes() {
     for command in commands() {
         let ended = Program::new(&[&command[..], &["--help"]].concat()).run();
         assert_eq!(ended.code, 0);
@@ -86,7 +86,7 @@ fn every_command_teaches_with_examples_and_names_its_exit_codes() {
 }
 
 #[test]
-fn a_typing_error_is_answered_with_the_word_that_was_meant() {
+fn a_typing_error_is_answered_with_a_suggestion() {
     for (arguments, expected) in [
         (&["recieve", "orders"][..], "receive"),
         (&["queue", "lst"], "list"),

@@ -41,7 +41,7 @@ fn bodies_cannot_act_on_the_terminal() {
 }
 
 #[test]
-fn colours_are_for_terminals_and_for_those_who_want_them() {
+fn colours_appear_on_terminals_or_on_request() {
     let broker = Broker::with_queue(&[]);
     let (_, shown) = Terminal::start(&broker, 100, &["queue", "list"]).end();
     assert!(shown.contains("\u{1b}[1m"), "{shown:?}");
@@ -64,7 +64,7 @@ fn a_table_is_as_wide_as_the_terminal() {
 }
 
 #[test]
-fn deleting_asks_and_no_means_no() {
+fn deleting_asks_and_no_keeps_the_queue() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a", "b"]);
     let delete = ["queue", "delete", "orders"];
@@ -121,7 +121,7 @@ fn lines_typed_are_sent_and_ctrl_d_ends() {
 }
 
 #[test]
-fn long_work_has_a_bar_that_is_gone_at_the_end() {
+fn long_work_shows_a_bar_until_its_end() {
     let broker = Broker::with_queue(&[]);
     let send = ["send", "orders", "x", "--repeat", "2000"];
     let mut terminal = Terminal::start(&broker, 100, &send);
@@ -137,7 +137,7 @@ fn long_work_has_a_bar_that_is_gone_at_the_end() {
 }
 
 #[test]
-fn top_draws_sorts_and_gives_the_screen_back_on_every_way_out() {
+fn top_draws_sorts_and_restores_the_screen() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a", "b"]);
     for way_out in ["q", "\u{1b}", "\u{3}", "-TERM", "-INT"] {
@@ -163,7 +163,7 @@ fn top_draws_sorts_and_gives_the_screen_back_on_every_way_out() {
 }
 
 #[test]
-fn top_sees_what_changes_and_a_broker_that_goes() {
+fn top_shows_changes_and_a_lost_broker() {
     let mut broker = Broker::with_queue(&[]);
     let mut terminal = Terminal::start(&broker, 160, &["top", "--interval", "100ms"]);
     terminal.until("1 queues, 0 active");
@@ -179,7 +179,7 @@ fn top_sees_what_changes_and_a_broker_that_goes() {
 
 /// The result is shown in colour and in words.
 #[test]
-fn rule_test_is_coloured_on_a_terminal_unless_nobody_wants_it() {
+fn rule_test_is_coloured_on_a_terminal_unless_disabled() {
     let broker = Broker::start();
     let arguments = ["rule", "test", "--sql", "a = 1 AND b = 2", "--property", "a:i32=1"];
     let (code, shown) = Terminal::start(&broker, 80, &arguments).end();

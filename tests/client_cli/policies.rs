@@ -24,7 +24,7 @@ fn with_string(string: &str, arguments: &[&str]) -> Ended {
 /// its address. When an anonymous client creates the first policy, the command warns that anonymous
 /// access ends (SEC-17).
 #[test]
-fn a_connection_string_is_of_the_broker_that_is_named() {
+fn a_connection_string_belongs_to_the_named_broker() {
     let broker = Broker::with_queue(&[]);
     let (out, log) = broker.ends(2, &["connection-string", "--url", "ws://127.0.0.1:1"]);
     assert!(out.is_empty() && log.contains("--policy RootManageSharedAccessKey"), "{log}");
@@ -37,7 +37,7 @@ fn a_connection_string_is_of_the_broker_that_is_named() {
 /// and regenerated; and a client that signs with a key has exactly the rights of its policy while
 /// the key is valid.
 #[test]
-fn policies_are_managed_and_their_connection_strings_let_clients_in() {
+fn policies_are_managed_and_their_connection_strings_give_access() {
     let broker = Broker::with_queue(&[]);
     // Up to here no credential is needed, and the answer still arrives.
     let ended = broker.program(&["connection-string", "--policy", ROOT, "--for", "peeklock"]).run();
@@ -175,7 +175,7 @@ fn the_first_key_is_taken_from_the_data_directory() {
 /// with a warning if no broker runs there, and never if something else names a broker. Commands in
 /// the folder of a running broker need no flags.
 #[test]
-fn the_key_of_a_data_directory_is_not_taken_for_that_of_another_broker() {
+fn the_key_of_a_data_directory_is_not_used_for_another_broker() {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/client-cli-own-key");
     if std::path::Path::new(folder).exists() {
         std::fs::remove_dir_all(folder).unwrap();

@@ -96,7 +96,7 @@ fn all_queues_are_listed() {
 }
 
 #[test]
-fn no_queue_is_no_failure_and_says_how_to_make_one() {
+fn an_empty_list_succeeds_and_shows_the_create_command() {
     let broker = Broker::start();
     let (out, log) = broker.ends(0, &["queue", "list"]);
     assert_eq!(out, "");
@@ -106,7 +106,7 @@ fn no_queue_is_no_failure_and_says_how_to_make_one() {
 }
 
 #[test]
-fn a_refusal_names_condition_retry_tracking_id_and_the_way_out() {
+fn a_refusal_names_condition_retry_tracking_id_and_remedy() {
     let broker = Broker::with_queue(&[]);
     let (_, log) = broker.ends(5, &["queue", "create", "orders"]);
     assert!(log.starts_with("error: EntityAlreadyExists: "), "{log}");
@@ -134,7 +134,7 @@ fn a_refusal_names_condition_retry_tracking_id_and_the_way_out() {
 
 /// With --if-not-exists an existing queue is unchanged, and properties that differ are reported.
 #[test]
-fn what_is_there_already_is_compared_with_what_is_named() {
+fn an_existing_queue_is_compared_with_the_named_properties() {
     let broker = Broker::with_queue(&[]);
     let again = |properties: &[&str]| {
         let create = ["queue", "create", "orders", "--if-not-exists"];
@@ -170,7 +170,7 @@ fn what_is_there_already_is_compared_with_what_is_named() {
 }
 
 #[test]
-fn wrong_words_are_refused_before_anything_is_asked() {
+fn invalid_arguments_are_refused_before_any_request() {
     let broker = Broker::with_queue(&[]);
     for (arguments, expected) in [
         (&["queue", "create", "q", "--lock-duration", "30"][..], "30s"),
@@ -196,7 +196,7 @@ fn wrong_words_are_refused_before_anything_is_asked() {
 
 /// RTY-29: a retry policy is set, shown and removed, and it delays an abandoned message.
 #[test]
-fn a_queue_retries_as_it_is_told() {
+fn a_queue_retries_by_its_policy() {
     let broker = Broker::start();
     broker.ok(&[
         "queue",
@@ -247,7 +247,7 @@ fn a_queue_retries_as_it_is_told() {
 /// RTY-29: without a retry policy an abandoned message is delayed only if --delay is given, by that
 /// time.
 #[test]
-fn an_abandon_has_the_delay_that_it_says() {
+fn an_abandon_uses_its_own_delay() {
     let broker = Broker::with_queue(&["--max-delivery-count", "5"]);
     broker.send("orders", &["a"]);
     broker.ok(&["receive", "orders", "--abandon"]);
@@ -271,7 +271,7 @@ fn now() -> Timestamp {
 
 /// DEL-03, DEL-04, DEL-06
 #[test]
-fn purge_deletes_what_is_available_and_tells_what_is_left() {
+fn purge_deletes_available_messages_and_reports_the_rest() {
     let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
     broker.send("orders", &["dead"]);
     broker.ok(&["receive", "orders", "--settle", "abandon"]);
@@ -291,7 +291,7 @@ fn purge_deletes_what_is_available_and_tells_what_is_left() {
 }
 
 #[test]
-fn delete_and_purge_ask_only_where_somebody_can_answer() {
+fn delete_and_purge_ask_only_on_a_terminal() {
     let broker = Broker::with_queue(&[]);
     let ended = broker.program(&["queue", "delete", "orders"]).input(b"y\n").run();
     assert_eq!(ended.code, 2);

@@ -60,7 +60,7 @@ fn a_received_message_is_shown_whole_and_gone() {
 
 /// FWD-26: a forwarded dead letter shows the entity that dead-lettered it.
 #[test]
-fn a_forwarded_dead_letter_says_where_it_comes_from() {
+fn a_forwarded_dead_letter_shows_its_source() {
     let broker = Broker::with_queue(&[]);
     let forwards = ["--forward-dead-lettered-messages-to", "orders", "--max-delivery-count", "1"];
     broker.ok(&[&["queue", "create", "src"][..], &forwards].concat());
@@ -75,7 +75,7 @@ fn a_forwarded_dead_letter_says_where_it_comes_from() {
 }
 
 #[test]
-fn as_many_are_received_as_are_wanted_and_there() {
+fn receive_stops_at_the_count_or_the_last_message() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a", "b", "c", "d", "e"]);
     assert_eq!(broker.ok(&["receive", "orders", "--body-only"]), "a\n");
@@ -89,7 +89,7 @@ fn as_many_are_received_as_are_wanted_and_there() {
 }
 
 #[test]
-fn a_receive_waits_as_long_as_it_is_told() {
+fn a_receive_waits_for_the_given_time() {
     let broker = Broker::with_queue(&[]);
     let mut running = broker.program(&["receive", "orders", "--wait", "1m", "--body-only"]).start();
     broker.send("orders", &["two coffees"]);
@@ -136,7 +136,7 @@ fn receive_and_delete_is_only_on_demand_and_settles_nothing() {
 }
 
 #[test]
-fn following_goes_on_until_interrupted_and_loses_nothing() {
+fn following_runs_until_interrupted_and_loses_nothing() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a"]);
     for signal in ["-INT", "-TERM"] {
@@ -168,7 +168,7 @@ fn a_waiting_receive_is_interrupted_with_a_code_of_its_own() {
 /// A pipe holds 64 KiB: messages that were not written to it are released without a counted
 /// delivery (SET-32).
 #[test]
-fn a_reader_that_leaves_loses_nothing_that_was_not_written() {
+fn a_closed_pipe_releases_unwritten_messages() {
     let broker = Broker::with_queue(&["--max-delivery-count", "1"]);
     let bodies: Vec<String> = (0..100).map(|n| format!("{n:03}{}", "x".repeat(9_997))).collect();
     broker.send("orders", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
@@ -264,7 +264,7 @@ fn peek_shows_ranges_and_states_and_changes_nothing() {
 }
 
 #[test]
-fn peek_follows_what_comes() {
+fn peek_follows_new_messages() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a"]);
     let arguments = ["peek", "orders", "--follow", "--interval", "10ms", "--body-only"];
@@ -278,7 +278,7 @@ fn peek_follows_what_comes() {
 
 /// Bodies are unchanged in a pipe with --body-only, and escaped in any other output.
 #[test]
-fn what_acts_on_a_terminal_is_escaped_unless_bodies_are_asked_for() {
+fn control_characters_are_escaped_unless_bodies_are_requested() {
     let broker = Broker::with_queue(&[]);
     let hostile = "\u{1b}[2J\u{202e}gpj";
     let message = serde_json::json!({"body": hostile, "messageId": hostile, "subject": hostile,
@@ -301,7 +301,7 @@ fn what_acts_on_a_terminal_is_escaped_unless_bodies_are_asked_for() {
 }
 
 #[test]
-fn long_bodies_are_cut_in_tables_and_that_is_said() {
+fn long_bodies_are_cut_in_tables_with_a_note() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &[&"x".repeat(61)]);
     let (out, log) = broker.ends(0, &["peek", "orders"]);
@@ -330,7 +330,7 @@ fn a_full_disk_loses_nothing() {
 
 /// SET-25: the command reports messages that were written but could not be completed.
 #[test]
-fn what_was_written_and_not_completed_is_told() {
+fn uncompleted_messages_are_reported() {
     let broker = Broker::with_queue(&[]);
     // More than a pipe holds, so the writer is still busy when the first line is read.
     let bodies: Vec<String> = (0..20).map(|n| format!("{n:02}{}", "x".repeat(9_998))).collect();
@@ -346,7 +346,7 @@ fn what_was_written_and_not_completed_is_told() {
 
 /// SET-25: the command also reports them if the broker is away and Ctrl-C ends the command.
 #[test]
-fn what_was_written_is_told_when_the_broker_is_away_and_the_receive_is_stopped() {
+fn uncompleted_messages_are_reported_when_the_broker_is_away() {
     for follow in [&["--follow"][..], &["--all"]] {
         let mut broker = Broker::with_queue(&[]);
         let bodies: Vec<String> = (0..20).map(|n| format!("{n:02}{}", "x".repeat(9_998))).collect();
@@ -367,7 +367,7 @@ fn what_was_written_is_told_when_the_broker_is_away_and_the_receive_is_stopped()
 
 /// SET-03: the command reports messages that could not be abandoned.
 #[test]
-fn what_could_not_be_abandoned_is_told() {
+fn failed_abandons_are_reported() {
     let mut broker = Broker::with_queue(&[]);
     broker.send("orders", &["a"]);
     let waiting = ["receive", "orders", "-n", "2", "--wait", "5m", "--body-only"];
@@ -383,7 +383,7 @@ fn what_could_not_be_abandoned_is_told() {
 
 /// EXP-33: `peek` marks expired messages that are still stored.
 #[test]
-fn peek_marks_what_is_expired() {
+fn peek_marks_expired_messages() {
     let broker = Broker::with_queue(&[]);
     broker.ok(&["send", "orders", "a", "--ttl", "1ms"]);
     broker.ok(&["send", "orders", "b"]);

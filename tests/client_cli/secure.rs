@@ -63,7 +63,7 @@ impl Secure {
 /// trust the given authority, by default that of the data directory, and no other; they report an
 /// untrusted one with the remedy.
 #[test]
-fn a_command_trusts_whom_it_is_told() {
+fn a_command_trusts_only_the_given_authority() {
     let secure = Secure::start("trusts");
     assert!(secure.broker.url.starts_with("wss://127.0.0.1:"), "{}", secure.broker.url);
     let string = secure.string();
@@ -173,7 +173,7 @@ fn a_connection_string_follows_the_public_url() {
 
 /// SEC-21: the command does not guess the AMQP address.
 #[test]
-fn a_port_that_is_not_known_is_asked_for() {
+fn an_unknown_port_is_not_guessed() {
     // On a loopback address where the usual port is free.
     let broker = Broker::start_at("127.0.0.77:0");
     let (_, log) = broker.ends(2, &["connection-string", "--policy", "RootManageSharedAccessKey"]);

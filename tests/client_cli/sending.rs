@@ -73,7 +73,7 @@ fn a_file_is_a_body_byte_for_byte() {
 
 /// MSG-11, MSG-20: `send` reads the output of `peek`, and no property is lost.
 #[test]
-fn what_peek_writes_send_reads_and_nothing_is_lost() {
+fn send_reads_the_output_of_peek_without_loss() {
     let broker = Broker::with_queue(&[]);
     broker.ok(&["queue", "create", "copies"]);
     let lines = [
@@ -112,7 +112,7 @@ fn what_peek_writes_send_reads_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_line_that_is_no_message_is_named_and_ends_the_sending() {
+fn an_invalid_line_is_named_and_ends_the_sending() {
     let broker = Broker::with_queue(&[]);
     let input = b"{\"body\":\"one\"}\n\n{\"bdy\":\"two\"}\n{\"body\":\"three\"}\n";
     let ended = broker.program(&["send", "orders"]).input(input).run();
@@ -167,14 +167,14 @@ fn many_messages_keep_their_order_and_are_counted() {
 
 /// DUP-02
 #[test]
-fn duplicates_are_told_apart() {
+fn duplicates_are_counted_separately() {
     let broker = Broker::with_queue(&["--requires-duplicate-detection"]);
     let out = broker.ok(&["send", "orders", "x", "--id", "a", "--repeat", "3"]);
     assert_eq!(out, "sent 1 message to orders, sequence number 1; 2 dropped as duplicates\n");
 }
 
 #[test]
-fn repeat_and_rate_bound_what_is_sent() {
+fn repeat_and_rate_limit_the_sent_messages() {
     let broker = Broker::with_queue(&[]);
     let begun = Instant::now();
     broker.ok(&["send", "orders", "x", "--repeat", "5", "--rate", "20"]);
@@ -219,7 +219,7 @@ fn a_full_disk_does_not_hide_what_was_sent() {
 }
 
 #[test]
-fn a_line_that_is_no_message_has_an_answer_for_programs() {
+fn an_invalid_line_has_a_machine_readable_error() {
     let broker = Broker::with_queue(&[]);
     let input = b"{\"body\":\"one\"}\n{\"bdy\":\"two\"}\n{\"body\":\"three\"}\n";
     let arguments = ["send", "orders", "--keep-going", "-o", "ndjson"];
@@ -235,7 +235,7 @@ fn a_line_that_is_no_message_has_an_answer_for_programs() {
 }
 
 #[test]
-fn a_sending_that_stops_names_its_line() {
+fn a_stopped_sending_names_its_last_line() {
     let broker = Broker::with_queue(&[]);
     let input = b"{\"body\":\"one\"}\n{\"bdy\":\"two\"}\n{\"body\":\"three\"}\n";
     let ended = broker.program(&["send", "orders"]).input(input).run();
@@ -243,7 +243,7 @@ fn a_sending_that_stops_names_its_line() {
 }
 
 #[test]
-fn a_json_document_is_known_for_one() {
+fn a_json_document_is_recognised() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a"]);
     let document = broker.ok(&["peek", "orders", "-o", "json"]);
@@ -257,7 +257,7 @@ fn a_json_document_is_known_for_one() {
 }
 
 #[test]
-fn the_port_of_http_is_known_for_one() {
+fn the_http_port_is_recognised() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let served = std::thread::spawn(move || {
@@ -277,7 +277,7 @@ fn the_port_of_http_is_known_for_one() {
 }
 
 #[test]
-fn what_is_no_sequence_number_is_said() {
+fn an_invalid_sequence_number_is_reported() {
     let (_, log) = Broker::start().ends(2, &["schedule", "cancel", "orders", "x"]);
     assert!(log.contains("expected a sequence number"), "{log}");
 }

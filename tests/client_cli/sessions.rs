@@ -34,7 +34,7 @@ fn messages_are_received_by_session() {
 /// SES-06, SES-11, SES-31: the command holds the session while it runs, and releases its messages
 /// without a counted delivery.
 #[test]
-fn a_session_is_held_as_long_as_the_command_runs() {
+fn a_session_is_held_while_the_command_runs() {
     let broker = with_sessions();
     let held = ["receive", "steps", "--session", "b", "-n", "3", "--wait", "5m", "--body-only"];
     let mut running = broker.program(&held).start();
@@ -71,7 +71,7 @@ fn following_goes_from_session_to_session() {
 
 /// SES-29, PEK-07: listing sessions and peeking their messages.
 #[test]
-fn sessions_are_listed_and_looked_into() {
+fn sessions_are_listed_and_peeked() {
     let broker = with_sessions();
     assert_eq!(broker.ok(&["session", "list", "steps"]), "a\nb\n");
     let ids = broker.ok(&["session", "list", "steps", "-o", "ndjson", "--active"]);

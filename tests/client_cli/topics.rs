@@ -136,7 +136,7 @@ fn subscriptions_get_what_their_rules_select() {
 
 /// TOP-25, TOP-30
 #[test]
-fn a_catch_all_gets_the_rest_and_says_why_not_all() {
+fn a_catch_all_gets_the_rest_and_rule_test_explains_it() {
     let broker = with_topic();
     broker.ok(&["subscription", "create", "orders", "dear", "--sql", "price > 5"]);
     broker.ok(&["subscription", "create", "orders", "rest", "--catch-all"]);
@@ -214,7 +214,7 @@ fn rules_are_added_shown_replaced_and_removed() {
 
 /// TOP-17: an invalid filter or an absent topic is reported before anything is created.
 #[test]
-fn a_subscription_that_cannot_be_is_not_created() {
+fn an_invalid_subscription_is_not_created() {
     let broker = with_topic();
     let (_, log) = broker.ends(2, &["subscription", "create", "orders", "eu", "--sql", "a ="]);
     assert!(log.contains("line 1, column 4"), "{log}");
@@ -243,7 +243,7 @@ fn a_subscription_that_cannot_be_is_not_created() {
 /// SQL-15, TOP-02, TOP-03: the broker evaluates each rule, and the output shows the compared
 /// values.
 #[test]
-fn rule_test_tells_which_rules_select_a_message_and_why() {
+fn rule_test_explains_the_result_of_each_rule() {
     let broker = with_topic();
     broker.ok(&["subscription", "create", "orders", "eu", "--sql", "region = 'eu'"]);
     let dear = ["--sql", "price > 100 AND region = 'eu'", "--action", "SET priority = 'high'"];
@@ -324,7 +324,7 @@ rule given selects it
 /// FWD-01, CNT-05: `forward` lists sources, destinations and the number of messages that could not
 /// be forwarded.
 #[test]
-fn forward_shows_the_ways_and_what_failed() {
+fn forward_lists_destinations_and_failures() {
     let broker = with_topic();
     broker.ok(&["subscription", "create", "orders", "eu"]);
     let (out, log) = broker.ends(0, &["forward"]);
@@ -409,7 +409,7 @@ fn a_queue_is_no_topic() {
 
 /// The hint names a command that does not fail for the same reason.
 #[test]
-fn what_is_not_there_for_want_of_a_topic_is_hinted_at_with_the_topic() {
+fn a_missing_topic_is_named_in_the_hint() {
     let broker = Broker::start();
     let (_, log) = broker.ends(4, &["rule", "add", "t", "nosub", "dear", "--sql", "a = 1"]);
     assert!(log.contains("there is no topic `t`"), "{log}");

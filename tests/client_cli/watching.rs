@@ -32,7 +32,7 @@ fn readings_in_a_pipe_are_lines_of_json_with_rates() {
 }
 
 #[test]
-fn one_table_is_sorted_as_asked() {
+fn a_table_is_sorted_by_the_given_column() {
     let broker = Broker::with_queue(&[]);
     broker.ok(&["queue", "create", "a"]);
     broker.ok(&["queue", "create", "b"]);
@@ -68,7 +68,7 @@ fn readings_end_quietly_when_the_reader_leaves() {
 /// CNT-01, CNT-04, CNT-13: topics and subscriptions are shown next to queues, with the values that
 /// they have.
 #[test]
-fn topics_and_subscriptions_are_shown_beside_queues() {
+fn topics_and_subscriptions_are_shown_next_to_queues() {
     let broker = Broker::with_queue(&[]);
     broker.ok(&["topic", "create", "events"]);
     broker.ok(&["topic", "create", "quiet"]);

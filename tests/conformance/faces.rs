@@ -55,7 +55,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "duplicate::a_repeated_schedule_gives_the_number_of_the_message_still_scheduled", face: Only(BESIDE_AMQP), why: "an accepted transfer over AMQP returns no number" },
     Exception { what: "topics::duplicates_are_dropped_at_the_topic_and_never_in_a_subscription", face: Only(BESIDE_AMQP), why: "an accepted transfer over AMQP returns no number" },
     Exception { what: "retry::a_handle_abandons_with_a_delay_alone_and_in_a_transaction", face: Only(LINKS_BESIDE_AMQP), why: "a delay that the handles have, in addition to the property of all transports" },
-    Exception { what: "sessions::operations_of_sessions_are_refused_where_there_are_none", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },
+    Exception { what: "sessions::session_operations_are_refused_without_sessions", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },
     Exception { what: "requests", face: Only(&[Http]), why: "REST, and connections that are cut" },
     Exception { what: "sessions", face: Only(WITH_LINKS), why: "HTTP has no link to hold a session with" },
     Exception { what: "message_properties::numbers_have_63_bits", face: PartlyInProcess(SOCKETS), why: "the record of the number that was given last is set in the store" },
@@ -63,22 +63,22 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "sessions::sessions_are_listed_by_id", face: PartlyInProcess(SOCKETS), why: "the holder of the listed sessions" },
     Exception { what: "topics::a_copy_without_session_goes_to_the_dead_letter_queue", face: PartlyInProcess(&[Http]), why: "the sessions are received" },
     Exception { what: "forwarding::a_full_destination_and_a_small_one_dead_letter_at_the_source", face: PartlyInProcess(&[Http]), why: "a message above a mebibyte, which HTTP does not take" },
-    Exception { what: "forwarding::a_full_destination_can_hold_messages_up", face: PartlyInProcess(&[Http]), why: BY_WAY },
-    Exception { what: "forwarding::a_message_can_be_sent_by_way_of_a_queue", face: PartlyInProcess(&[Http]), why: BY_WAY },
-    Exception { what: "forwarding::what_cannot_be_sent_on_is_dead_lettered_on_the_way", face: PartlyInProcess(&[Http]), why: BY_WAY },
-    Exception { what: "forwarding::a_message_on_its_way_outlives_a_restart", face: PartlyInProcess(&[Http]), why: BY_WAY },
-    Exception { what: "forwarding::rules_see_where_a_forwarded_message_comes_from", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::a_full_destination_can_delay_messages", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::a_message_can_be_sent_through_a_queue", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::a_failed_send_through_a_queue_is_dead_lettered_there", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::a_message_in_transfer_survives_a_restart", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "forwarding::rules_see_the_source_of_a_forwarded_message", face: PartlyInProcess(&[Http]), why: BY_WAY },
     Exception { what: "via", face: PartlyInProcess(&[Http]), why: BY_WAY },
     Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
-    Exception { what: "via::what_one_of_them_cannot_do_none_does", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
-    Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
+    Exception { what: "via::a_failure_of_one_part_undoes_all", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
+    Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_again_as_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "transactions::a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
-    Exception { what: "transactions::an_operation_that_would_fail_is_refused_at_once_with_its_own_error", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
-    Exception { what: "transactions::the_quota_is_that_of_all_messages_together", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
-    Exception { what: "transactions::a_batch_of_one_is_told_as_a_message", face: Only(LINKS_BESIDE_AMQP), why: "a commit over AMQP returns nothing about its parts" },
+    Exception { what: "transactions::a_failing_operation_is_refused_when_issued_with_its_own_error", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
+    Exception { what: "transactions::the_quota_covers_all_messages_of_a_transaction", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
+    Exception { what: "transactions::a_batch_of_one_is_reported_as_a_message", face: Only(LINKS_BESIDE_AMQP), why: "a commit over AMQP returns nothing about its parts" },
     Exception { what: "transactions::the_state_of_a_session_is_set_at_the_commit", face: Only(LINKS_BESIDE_AMQP), why: "a session and a transaction at once, which the suite asks of no client of AMQP" },
     Exception { what: "transactions", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
-    Exception { what: "transactions::nothing_else_can_be_part_of_one", face: Only(&[Inproc]), why: "commands that no transport can say" },
+    Exception { what: "transactions::other_operations_cannot_be_part_of_a_transaction", face: Only(&[Inproc]), why: "commands that no transport can say" },
     Exception { what: "transactions::a_dropped_transaction_is_rolled_back", face: Only(&[Inproc]), why: "a handle of this process" },
     Exception { what: "transactions::messages_of_a_session_are_settled_in_a_transaction_while_it_is_held", face: Only(&[Inproc]), why: "a session and a transaction at once, which the suite asks of no other transport" },
     Exception { what: "matrix::transfer_dead_letters_of_topics", face: PartlyInProcess(&[Http]), why: BY_WAY },
@@ -165,7 +165,7 @@ const LISTS: &[(Transport, &[&str])] = &[
 /// FND-05: every scenario, and every part of the matrix, runs over every transport, or the list
 /// names its transports and the reason.
 #[test]
-fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
+fn every_scenario_runs_over_every_transport_or_is_listed() {
     let mut over: BTreeMap<&str, Vec<Transport>> = BTreeMap::new();
     for scenario in everywhere::SCENARIOS {
         over.entry(scenario).or_default().extend(Transport::ALL);

@@ -33,9 +33,9 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     closing_a_receiver_keeps_its_locks_until_they_run_out,
     dropped_receivers_take_a_message_to_the_dead_letter_queue,
     a_released_message_is_there_again_and_not_counted,
-    a_receive_that_is_dropped_takes_nothing,
-    a_receive_that_is_dropped_gives_back_what_was_locked_for_it,
-    a_receiver_takes_nothing_ahead,
+    a_dropped_receive_takes_nothing,
+    a_dropped_receive_releases_its_locked_message,
+    a_receiver_prefetches_nothing,
     waiting_receives_are_served_in_order_of_arrival,
     more_receives_at_once_than_allowed_are_refused with two_receivers,
     a_peek_without_number_goes_on_after_the_last,
@@ -50,20 +50,20 @@ macro_rules! sessions {
             a_queue_that_requires_sessions_gives_and_takes_by_session_only,
             a_session_is_accepted_by_id_by_one_receiver,
             dead_letters_of_a_session_are_forwarded,
-            the_next_session_is_that_of_the_oldest_message,
+            the_next_session_has_the_oldest_message,
             waiting_accepts_are_served_in_order,
-            an_accept_that_is_dropped_holds_nothing,
-            what_is_done_through_a_session_lock_ends_with_it,
-            an_abandoned_message_comes_before_those_behind_it,
-            a_delayed_message_holds_up_its_session,
-            those_behind_pass_a_delayed_message_if_set_so,
-            a_session_lock_that_runs_out_delays_what_was_in_hand,
+            a_dropped_accept_holds_nothing,
+            work_under_a_session_lock_ends_with_it,
+            an_abandoned_message_precedes_later_messages,
+            a_delayed_message_blocks_its_session,
+            later_messages_pass_a_delayed_one_if_configured,
+            an_expired_session_lock_delays_unsettled_messages,
             only_an_orderly_close_leaves_the_count_alone,
             a_session_keeps_its_state_for_the_next_holder,
             sessions_are_listed_by_id,
-            what_is_set_aside_belongs_to_its_session,
+            deferred_and_scheduled_messages_belong_to_their_session,
             one_expired_message_expires_its_whole_session,
-            messages_of_a_session_expire_one_by_one_if_set_so with one_by_one,
+            messages_of_a_session_expire_one_by_one_if_configured with one_by_one,
             sessions_outlive_a_restart_and_their_locks_do_not,
             requesters_share_a_queue_of_replies,
         ] }
@@ -81,7 +81,7 @@ sessions! {
 macro_rules! held_sessions {
     ($($module:ident: $transport:ident),* $(,)?) => {$(
         scenarios_of! { $module, $transport, sessions:
-            [operations_of_sessions_are_refused_where_there_are_none] }
+            [session_operations_are_refused_without_sessions] }
     )*};
 }
 
@@ -117,30 +117,30 @@ transactions! {
     amqp_transactions on Amqp: [
     nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after,
     after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens,
-    every_settlement_a_schedule_and_a_renewal_can_be_part_of_one,
+    every_settlement_a_schedule_and_a_renewal_can_be_part_of_a_transaction,
     scheduled_messages_are_cancelled_at_the_commit,
     a_transaction_times_out_two_minutes_after_its_first_operation,
-    a_commit_that_cannot_do_one_part_does_none,
+    a_commit_with_one_failing_part_does_none,
     a_commit_fails_with_the_state_of_the_queue,
     a_transaction_covers_one_queue,
     messages_of_a_transaction_get_consecutive_numbers_at_its_commit,
     a_dead_letter_is_completed_and_its_copy_sent_as_one,
-    a_restart_keeps_what_was_committed_and_nothing_else,
+    a_restart_keeps_only_committed_transactions,
     a_connection_has_at_most_1000_open_transactions,
     the_delay_of_an_abandon_counts_from_the_commit,
-    ids_are_looked_at_when_a_transaction_commits,
+    ids_are_checked_when_a_transaction_commits,
     a_lock_is_settled_once_in_a_transaction,
-    a_message_whose_instant_passes_before_the_commit_is_enqueued_by_it,
+    a_message_due_before_the_commit_is_enqueued_by_it,
     a_basic_namespace_has_no_transactions with basic,
-    a_full_store_refuses_commits_that_send_and_no_others with small_store,
-    a_topic_with_one_of_its_subscriptions_is_one,
+    a_full_store_refuses_only_commits_with_sends with small_store,
+    a_topic_and_its_subscription_share_a_transaction,
     a_topic_and_its_subscription_do_all_or_nothing,
     a_dead_letter_of_a_subscription_is_published_again_as_one,
     a_restart_keeps_a_commit_over_topic_and_subscription,
     a_transaction_across_entities_settles_at_the_first_and_sends_to_others,
-    the_first_entity_of_a_transaction_is_the_one_that_others_are_reached_by,
-    a_transfer_that_fails_does_not_undo_its_transaction,
-    a_sender_by_way_of_the_queue_needs_no_transaction_across_entities,
+    the_first_entity_of_a_transaction_is_its_root,
+    a_failed_transfer_does_not_undo_its_transaction,
+    a_sender_through_the_queue_needs_no_cross_entity_transaction,
 ] }
 
 transactions! {
@@ -148,14 +148,14 @@ transactions! {
     websocket_open_transactions on WebSocket,
     websocket_json_open_transactions on WebSocketJson: [
     a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next,
-    an_operation_that_would_fail_is_refused_at_once_with_its_own_error,
-    the_quota_is_that_of_all_messages_together,
-    a_batch_of_one_is_told_as_a_message,
+    a_failing_operation_is_refused_when_issued_with_its_own_error,
+    the_quota_covers_all_messages_of_a_transaction,
+    a_batch_of_one_is_reported_as_a_message,
     the_state_of_a_session_is_set_at_the_commit,
 ] }
 
 scenarios_of! { inproc_transaction_handles, Inproc, transactions: [
-    nothing_else_can_be_part_of_one,
+    other_operations_cannot_be_part_of_a_transaction,
     a_dropped_transaction_is_rolled_back,
     messages_of_a_session_are_settled_in_a_transaction_while_it_is_held,
 ] }
@@ -174,15 +174,15 @@ via! {
     websocket_via on WebSocket,
     websocket_json_via on WebSocketJson,
     amqp_via on Amqp: [
-    a_message_can_be_sent_by_way_of_a_topic,
-    what_cannot_be_sent_on_rests_at_the_topic,
-    the_transfer_dead_letter_queue_of_a_topic_is_one_like_others,
-    what_cannot_be_sent_on_has_one_place_at_a_topic with into_the_dead_letter_queue,
-    a_receiver_waits_for_what_cannot_be_sent_on,
+    a_message_can_be_sent_through_a_topic,
+    a_failed_send_through_a_topic_stays_at_the_topic,
+    the_transfer_dead_letter_queue_of_a_topic_is_like_others,
+    failed_sends_have_one_place_at_a_topic with into_the_dead_letter_queue,
+    a_receiver_waits_for_failed_sends,
     receivers_of_a_topic_are_counted_with_those_of_its_subscriptions with two_receivers,
-    status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it with that_holds,
-    sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it with that_holds,
-    what_is_sent_by_way_of_a_topic_outlives_a_restart with that_holds,
+    status_and_quota_of_a_topic_apply_to_sends_through_it with holding_when_full,
+    sends_through_a_topic_and_its_failed_sends_are_uses with holding_when_full,
+    sends_through_a_topic_survive_a_restart with holding_when_full,
 ] }
 
 via! {
@@ -191,12 +191,12 @@ via! {
     websocket_json_via_transactions on WebSocketJson,
     amqp_via_transactions on Amqp: [
     a_settlement_in_a_subscription_and_sends_to_others_are_one,
-    what_one_of_them_cannot_do_none_does,
-    a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one,
+    a_failure_of_one_part_undoes_all,
+    a_dead_letter_of_a_topic_is_completed_and_sent_again_as_one,
 ] }
 
 scenarios_of! { http_requests, Http, requests: [
-    a_receive_whose_connection_is_cut_takes_nothing,
+    a_receive_on_a_cut_connection_takes_nothing,
     rest_and_the_json_api_see_the_same_messages,
     the_rest_operations_lock_renew_unlock_complete_and_delete,
     properties_of_the_broker_are_ignored_on_send,

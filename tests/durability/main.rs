@@ -255,7 +255,7 @@ fn must_have_seen_everything(run: &Run<'_>) {
 /// Over many kills at random moments no acknowledged message is lost, no settled one returns,
 /// batches are whole, order and contents are kept, and duplicates are dropped.
 #[test]
-fn a_killed_broker_keeps_its_word() {
+fn a_killed_broker_keeps_acknowledged_work() {
     let _alone = alone();
     let rounds = number("PEEKLOCK_KILL_ROUNDS").unwrap_or(ROUNDS);
     let seed = seed();
@@ -302,7 +302,7 @@ fn a_killed_broker_has_each_forwarded_message_in_one_place() {
 /// A broker in memory, which forgets everything, must fail in the first round. This shows that the
 /// test can fail.
 #[test]
-fn a_broker_that_forgets_is_found_out_in_the_first_round() {
+fn a_forgetful_broker_fails_the_first_round() {
     let _alone = alone();
     let place = Place::new("forgets", Storage::Memory);
     let what = Run::new(&place, seed()).rounds(ROUNDS).unwrap_err();

@@ -21,13 +21,13 @@ const PATIENCE: TimeSpan = TimeSpan::from_seconds(30);
 
 /// SET-27, SET-31, LIF-04, FND-02 after SIGTERM.
 #[test]
-fn a_client_goes_on_when_its_broker_was_stopped() {
+fn a_client_continues_after_a_stop_of_its_broker() {
     over_a_restart("stopped", |broker| broker.stop().unwrap());
 }
 
 /// SET-27, LIF-04, FND-02 after SIGKILL.
 #[test]
-fn a_client_goes_on_when_its_broker_was_killed() {
+fn a_client_continues_after_a_kill_of_its_broker() {
     over_a_restart("killed", Broker::kill);
 }
 

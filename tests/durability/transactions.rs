@@ -78,7 +78,7 @@ pub(super) enum End {
 
 /// TXN-15, TXN-01, TXN-04, TXN-13, TXN-14, SCH-13: over many kills.
 #[test]
-fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
+fn a_transaction_is_complete_or_absent_after_a_kill() {
     let _alone = alone();
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("killed-transactions");
     let _absent = std::fs::remove_dir_all(&directory);

@@ -30,7 +30,7 @@ const REST_MAX: Duration = Duration::from_secs(30);
 
 /// TXN-09, TXN-15, VIA-01, VIA-04, VIA-05, FND-03: over many kills.
 #[test]
-fn what_is_settled_and_sent_on_by_way_of_a_topic_is_one_after_a_kill() {
+fn a_settlement_and_a_send_through_a_topic_are_one_after_a_kill() {
     let _alone = alone();
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("killed-via");
     let _absent = std::fs::remove_dir_all(&directory);

@@ -19,7 +19,7 @@
 //! | Attack | Shown by |
 //! |---|---|
 //! | pings whose pongs are not read | `scenarios/pongs.rs`, over AMQP in WebSocket `scenarios/amqp_pings.rs` |
-//! | forwarding destinations that ping without end or announce a huge frame | `scenarios/hostile_peers.rs`, `the_command_line_holds_little_for_a_hostile_broker` here |
+//! | forwarding destinations that ping without end or announce a huge frame | `scenarios/hostile_peers.rs`, `the_command_line_uses_little_memory_for_a_hostile_broker` here |
 //! | thousands of `explain` in a frame, or over HTTP | `scenarios/explain.rs` |
 //! | settlements of thousands of ranges, answers unread | `scenarios/failures.rs` |
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
@@ -256,7 +256,7 @@ fn apart_waiting() {
 /// A client of the program uses little memory if a broker pings without end or announces a huge
 /// frame, before or after the welcome.
 #[test]
-fn the_command_line_holds_little_for_a_hostile_broker() {
+fn the_command_line_uses_little_memory_for_a_hostile_broker() {
     let broker = Broker::start();
     let peers = [Until::Upgrade, Until::Welcome].map(|until| {
         [Flood::Pings, Flood::Frame]

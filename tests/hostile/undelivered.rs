@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// that the system has not buffered whole for the client, including a frame of large messages of
 /// which only the first pieces were sent.
 #[test]
-fn what_is_written_to_nobody_is_counted() {
+fn undelivered_removals_are_counted() {
     let _alone = alone();
     let broker = Broker::start();
     fill(&broker, MESSAGES);

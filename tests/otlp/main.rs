@@ -139,7 +139,7 @@ fn without_its_collector_the_program_works_and_stops() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_its_key() {
+fn an_invalid_setting_is_refused_by_its_key() {
     let place = directory("wrong");
     std::fs::write(place.join("bad.headers"), "s3cret\n").unwrap();
     let file = place.join("bad.headers").display().to_string();

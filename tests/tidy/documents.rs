@@ -30,7 +30,7 @@ fn the_map_of_the_tree_is_right() {
 /// there and in decision 31. A letter before a file stands for a folder, which the text above
 /// names.
 #[test]
-fn the_ways_lead_over_files_that_are_there() {
+fn message_paths_name_existing_files() {
     let map = read("ARCHITECTURE.md");
     let ways = map.split_once("## The way of a message").unwrap().1;
     let ways = ways.split("\n## ").next().unwrap();
@@ -112,7 +112,7 @@ fn each_mutation_can_be_applied() {
 
 /// The tests and listed scenarios that FINDINGS.md names exist.
 #[test]
-fn findings_are_shown_by_tests_that_are_there() {
+fn findings_name_existing_tests() {
     let page = read("tests/FINDINGS.md");
     let mut count = 0;
     for shown in page.split('`').skip(1).step_by(2) {
@@ -142,7 +142,7 @@ fn the_changelog_has_its_form() {
 }
 
 #[test]
-fn examples_are_short_and_say_what_one_will_see() {
+fn examples_are_short_and_state_their_output() {
     let examples = files("examples", "rs");
     assert!(!examples.is_empty());
     for path in examples {

@@ -39,7 +39,7 @@ fn no_transport_knows_another() {
 /// DESIGN D6: buffers of libraries for a connection are bounded on both sides: WebSockets are
 /// configured in one place, and an HTTP client limits its read-ahead.
 #[test]
-fn what_libraries_buffer_is_bounded() {
+fn buffers_of_libraries_are_bounded() {
     const WEBSOCKETS: &str = "transports/listen/src/websocket.rs";
     let (mut websockets, mut clients) = (0, 0);
     for path in ["transports", "plugins", "src"].into_iter().flat_map(|folder| files(folder, "rs"))
@@ -80,7 +80,7 @@ fn what_libraries_buffer_is_bounded() {
 /// Functions of `Broker` are for its owner, and those of `Access` for checked clients. Transports
 /// use only `Access`.
 #[test]
-fn no_transport_goes_round_the_door() {
+fn no_transport_bypasses_access() {
     let unchecked = ["entity", "managed_at", "full_access", "delete_entity", "delete"];
     let mut unchecked: Vec<String> = unchecked.map(str::to_owned).into();
     for file in ["queues", "topics", "policies", "declare"] {

@@ -9,7 +9,7 @@ use crate::{code, code_of, files, place, read, root};
 /// Permitted dependencies of each crate of the core: machines and words have no impure dependency,
 /// and the store does not know what its records mean.
 #[test]
-fn the_floors_of_the_core_are_as_the_map_shows_them() {
+fn the_floors_of_the_core_agree_with_the_map() {
     let floors: [(&str, &[&str]); 5] = [
         ("record", &["bytes"]),
         ("words", &["bytes", "siphasher", "smallvec", "thiserror", "time"]),
@@ -57,7 +57,7 @@ fn the_floors_of_the_core_are_as_the_map_shows_them() {
 /// in-process clients, and the core has only the listed dependencies, which contain no server and
 /// no network client.
 #[test]
-fn the_library_pays_for_nothing_of_the_program() {
+fn the_library_builds_nothing_of_the_program() {
     let manifest =
         |path: &str| -> toml::Table { read(format!("{path}/Cargo.toml")).parse().unwrap() };
     let core = [
@@ -180,7 +180,7 @@ fn the_shell_knows_no_actix_no_threads_and_no_clock() {
 }
 
 #[test]
-fn handles_know_the_broker_by_their_port_alone() {
+fn handles_reach_the_broker_only_through_their_port() {
     let is_port = |path: &Path| {
         place(path).split('/').any(|part| part == "in_process" || part == "in_process.rs")
     };

@@ -143,7 +143,7 @@ fn scenarios_are_listed_by_topic_and_name() {
     let has = |topic: &str, name: &str| listed.contains(&(topic.to_owned(), name.to_owned()));
     assert!(has("send", "an_empty_batch_succeeds_and_stores_nothing"));
     assert!(has("transactions", "a_basic_namespace_has_no_transactions"));
-    assert!(has("via", "what_one_of_them_cannot_do_none_does"));
+    assert!(has("via", "a_failure_of_one_part_undoes_all"));
     assert!(has("sessions", "sessions_are_listed_by_id"));
     assert!(has("receive", "a_receive_for_no_message_is_refused"));
     assert!(!has("receive", "an_empty_batch_succeeds_and_stores_nothing"));
@@ -275,7 +275,7 @@ fn every_requirement_has_a_test_or_a_reason() {
 
 /// The comment of the model names exactly the rules that its sequences must cover.
 #[test]
-fn the_model_names_what_it_is_made_to_come_upon() {
+fn the_model_names_its_covered_rules() {
     let text = read("broker-core/tests/model.rs");
     let named = ids_between(&text, "/// The rules that sequences must cover, each", "#[test]");
     assert_eq!(named, ids_between(&text, "const RULES", "];"));

@@ -260,7 +260,7 @@ mod of_itself {
     use super::*;
 
     #[test]
-    fn comments_and_texts_are_told_from_code() {
+    fn comments_and_texts_are_distinguished_from_code() {
         let text = "a(); // \"x\n/* b /* c */ d */ let e = \"// f\"; let g = r#\"\" h\"#; '\"'; 'i'; &'j k";
         let kept = without_comments(text, Texts::Kept);
         assert_eq!(kept.len(), text.len());

@@ -90,7 +90,7 @@ async fn look<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
 /// The next one waits for an answer, also if it is for another queue, and management is not
 /// affected.
 #[tokio::test]
-async fn a_broker_has_so_many_commands_on_their_way_in() {
+async fn a_broker_bounds_its_commands_in_progress() {
     let store = FaultStore::at_once(1, u64::MAX);
     let mut settings = Settings::default();
     settings.limits.broker_inbound_count_max = 2;
@@ -190,7 +190,7 @@ impl Store for SlowToClose {
 /// DESIGN D10: a store may wait for its medium when it closes. The runtime that stops the broker
 /// goes on meanwhile.
 #[tokio::test]
-async fn a_store_that_closes_slowly_holds_up_nobody_else() {
+async fn a_slow_close_of_a_store_blocks_no_other_work() {
     let (is_closing, closing) = channel();
     let (may_close, waits) = channel();
     let inner = MemoryStore::new(1, u64::MAX);

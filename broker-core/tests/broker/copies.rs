@@ -138,7 +138,7 @@ async fn the_copies_are_counted_over_a_restart() {
 /// FWD-33: if only one of many copies is forwarded, it gets half of the remainder instead of an
 /// equal share. A queue on the way makes no copies and uses none.
 #[tokio::test]
-async fn a_copy_that_goes_on_has_enough_for_it() {
+async fn a_forwarded_copy_gets_half_of_the_remaining_copies() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
     broker.create_queue("q", QueueUpdate::default()).await.unwrap();
     topic(&broker, "wide", 10).await;
@@ -157,7 +157,7 @@ async fn a_copy_that_goes_on_has_enough_for_it() {
 /// FWD-33: a client's message may become at most the maximum of copies. Otherwise the send is
 /// refused and nothing is stored.
 #[tokio::test]
-async fn a_send_that_would_go_over_it_is_refused() {
+async fn a_send_over_the_copy_limit_is_refused() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
     topic(&broker, "t", usize::from(MAX)).await;
     send(&broker, "t").await.unwrap();
@@ -175,7 +175,7 @@ async fn a_send_that_would_go_over_it_is_refused() {
 /// FWD-33, FWD-28: a dead letter that would exceed the limit stays in its queue and can be
 /// received.
 #[tokio::test]
-async fn a_dead_letter_that_would_go_over_it_stays() {
+async fn a_dead_letter_over_the_copy_limit_stays() {
     let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
     topic(&broker, "t1", 10).await;
     topic(&broker, "t2", 3).await;
@@ -267,7 +267,7 @@ async fn a_lowered_time_to_live_travels() {
 /// MSG-07, DLQ-16, SET-11: limits of ids and reasons apply to clients. They apply neither to ids
 /// that the broker assigns nor to its own reasons, wherever the message goes.
 #[tokio::test]
-async fn limits_do_not_judge_what_the_broker_makes() {
+async fn limits_do_not_apply_to_values_of_the_broker() {
     let mut settings = Settings::default();
     settings.limits.message_id_chars_max = 8;
     settings.limits.dead_letter_reason_chars_max = 5;

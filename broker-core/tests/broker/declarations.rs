@@ -311,7 +311,7 @@ async fn carried_out(broker: &Broker, declaration: &Declaration, random: &mut Ra
 /// any size: the plan changes nothing; afterwards everything is as declared, no step is left, and
 /// nothing that was not named has changed.
 #[tokio::test]
-async fn any_declaration_makes_any_namespace_so_and_nothing_else() {
+async fn a_declaration_changes_only_the_declared_entities() {
     let mut taken = 0;
     for seed in 0..120 {
         let mut random = Random(seed);
@@ -338,7 +338,7 @@ async fn any_declaration_makes_any_namespace_so_and_nothing_else() {
 /// DEC-07, DEC-10: steps that are carried out one at a time are the planned steps in their order,
 /// also if a circle is closed among other updates.
 #[tokio::test]
-async fn steps_that_are_done_one_at_a_time_are_those_of_the_plan() {
+async fn single_steps_are_the_planned_steps() {
     let broker = started().await;
     for path in ["old", "older"] {
         broker.create_queue(path, QueueUpdate::default()).await.unwrap();
@@ -398,7 +398,7 @@ async fn an_empty_list_of_rules_leaves_none() {
 /// DEC-09: if the steps have changed, none is carried out. A change of the namespace that leaves
 /// the steps as they are does not matter.
 #[tokio::test]
-async fn a_plan_that_is_outrun_is_not_carried_out() {
+async fn an_outdated_plan_is_not_carried_out() {
     let broker = started().await;
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
     let set = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
@@ -422,7 +422,7 @@ async fn a_plan_that_is_outrun_is_not_carried_out() {
 /// DEC-12: a plan requires Manage on all named entities and destinations. The refusal is the same
 /// for existing and absent entities.
 #[tokio::test]
-async fn who_may_not_manage_may_not_plan() {
+async fn a_plan_requires_the_right_to_manage() {
     let broker = started().await;
     for path in ["mine", "other"] {
         broker.create_queue(path, QueueUpdate::default()).await.unwrap();
@@ -461,7 +461,7 @@ async fn who_may_not_manage_may_not_plan() {
 /// DEC-11: steps before a failed one stay done and are reported, and repeating the declaration does
 /// the rest.
 #[tokio::test]
-async fn a_failure_says_what_is_done_and_what_is_left() {
+async fn a_failure_reports_done_and_remaining_steps() {
     let mut settings = peeklock_core::description::Settings::default();
     settings.limits.entity_count_max = 3;
     let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();
@@ -489,7 +489,7 @@ async fn a_failure_says_what_is_done_and_what_is_left() {
 /// DEC-14: with `Existing::IsKept`, existing entities are kept and reported with both values, and
 /// missing ones are created.
 #[tokio::test]
-async fn existing_entities_are_kept_where_that_is_wanted() {
+async fn existing_entities_are_kept_on_request() {
     let broker = started().await;
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
     let set = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
@@ -550,7 +550,7 @@ async fn carrying_out_waits_for_its_turn_at_a_plan() {
 /// declares rules, changed and removed ones are reported up to a limit, beyond which the plan is
 /// refused.
 #[tokio::test]
-async fn a_plan_tells_of_rules_up_to_a_bound() {
+async fn a_plan_reports_rules_up_to_a_limit() {
     let mut settings = peeklock_core::description::Settings::default();
     settings.limits.rule_bytes_max = 1 << 20;
     let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();

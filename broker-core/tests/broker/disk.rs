@@ -171,7 +171,7 @@ async fn a_failed_disk_ends_the_broker_and_loses_nothing() {
 /// A disk that fails while the broker is idle is reported too, so that a probe notices it before a
 /// client.
 #[tokio::test]
-async fn a_disk_that_fails_in_quiet_is_told_of() {
+async fn a_disk_failure_is_reported_while_idle() {
     let disk = SimulatedDisk::new(3);
     let broker = Broker::builder().store(open(&disk)).start().await.unwrap();
     broker.create_queue("q", QueueUpdate::default()).await.unwrap();

@@ -305,7 +305,7 @@ fn verdicts_are_carried_out_by_the_broker() {
 /// that one is dead-lettered, regardless of the case of the name; the forwarder is called again.
 /// Messages for other entities do not wait.
 #[test]
-fn nothing_overtakes_what_an_entity_refuses() {
+fn no_message_overtakes_a_refused_one() {
     run(async {
         let to = |path: &str| Verdict::To(path.into());
         let first = Act::Say(["absent", "Absent", "b", "ABSENT", "B"].map(to).into());
@@ -332,7 +332,7 @@ fn nothing_overtakes_what_an_entity_refuses() {
 /// FWD-32: a failure counts, and the message is offered again before later ones, after growing
 /// delays. At MaxDeliveryCount it is dead-lettered.
 #[test]
-fn a_failing_forwarder_is_asked_again_and_then_no_more() {
+fn a_failing_forwarder_is_retried_up_to_max_delivery_count() {
     run(async {
         let stage = Stage::open([failed("one"), failed("two"), failed("three")]).await;
         stage.create("a", Some("test://there")).await;
@@ -411,7 +411,7 @@ fn a_slow_call_is_cancelled_at_its_limit() {
 
 /// FWD-32: a forwarder that blocks its thread delays only its own source, until the time limit.
 #[test]
-fn a_blocked_thread_holds_up_nobody_else() {
+fn a_blocked_thread_delays_no_other_source() {
     run(async {
         let stage = Stage::open([Act::Block]).await;
         stage.create("a", Some("test://there")).await;
@@ -503,7 +503,7 @@ fn destinations_are_judged_by_their_forwarder() {
 
 /// FWD-12, FWD-31: the broker counts hops. A message at its hop limit is not shown to a forwarder.
 #[test]
-fn the_hop_limit_is_the_brokers() {
+fn the_broker_enforces_the_hop_limit() {
     run(async {
         let stage = Stage::open([]).await;
         stage.create("q4", Some("test://there")).await;
@@ -553,7 +553,7 @@ fn dead_letters_are_offered_without_end() {
 /// FND-03: undelivered messages are there after a restart, and the broker has the same name for the
 /// forwarder.
 #[test]
-fn a_restart_goes_on() {
+fn a_restart_keeps_undelivered_messages() {
     run(async {
         let stage = Stage::open([failed("no")]).await;
         stage.create("a", Some("test://there")).await;
@@ -573,7 +573,7 @@ fn a_restart_goes_on() {
 
 /// A route that cannot be created counts as a failure of every message of the source.
 #[test]
-fn a_route_that_cannot_be_made_fails_every_message() {
+fn a_failed_route_fails_every_message() {
     run(async {
         let stage = Stage::open([]).await;
         stage.create("a", Some("test://nowhere")).await;

@@ -339,7 +339,7 @@ fn large(bytes: usize) -> Message {
 /// DESIGN D6: regardless of the number of forwarding queues, loads stay within their room, which is
 /// held until the destination has stored the messages. All of them arrive.
 #[tokio::test]
-async fn lists_of_many_sources_wait_for_room() {
+async fn transfers_of_many_sources_wait_for_room() {
     let stage = Stage::open(|_| {}).await;
     stage.create("to", None).await;
     for number in 0..20 {
@@ -370,7 +370,7 @@ async fn lists_of_many_sources_wait_for_room() {
 /// DESIGN D6: a transfer that exceeds the whole room is loaded alone. Later small ones do not keep
 /// it waiting.
 #[tokio::test]
-async fn a_list_that_is_larger_than_all_room_passes_alone() {
+async fn a_transfer_larger_than_the_room_is_loaded_alone() {
     let stage = Stage::open(|_| {}).await;
     stage.create("to", None).await;
     for (number, bytes) in [100_000, 3 << 20, 100_000, 5 << 20, 100_000].into_iter().enumerate() {
@@ -394,7 +394,7 @@ async fn a_list_that_is_larger_than_all_room_passes_alone() {
 /// DESIGN D6: an entity accepts transfers although its own transfer waits for the room that they
 /// hold, so that no chain or circle of entities deadlocks.
 #[tokio::test]
-async fn what_waits_for_room_keeps_nobody_from_ending() {
+async fn a_transfer_waiting_for_room_blocks_no_arrivals() {
     let stage = Stage::open(|_| {}).await;
     for (path, to) in [("c", None), ("b", Some("c")), ("a", Some("b"))] {
         stage.create(path, to).await;
@@ -419,7 +419,7 @@ async fn what_waits_for_room_keeps_nobody_from_ending() {
 /// DESIGN D6: due messages of many topics are loaded when there is room, and published as
 /// scheduled.
 #[tokio::test]
-async fn what_is_due_at_many_topics_waits_for_room() {
+async fn due_messages_of_many_topics_wait_for_room() {
     let stage = Stage::open(|_| {}).await;
     let at = stage.broker.now().plus(TimeSpan::from_seconds(60));
     for number in 0..5 {
@@ -450,7 +450,7 @@ async fn what_is_due_at_many_topics_waits_for_room() {
 /// at most half of the room, so that transfers within the broker do not wait for forwarders that do
 /// not answer.
 #[tokio::test]
-async fn forwarders_that_hang_leave_room_to_others() {
+async fn hanging_forwarders_leave_room_to_others() {
     let stage = Stage::open(|limits| limits.forwarder_thread_count_max = 1).await;
     for number in 0..3 {
         let source = format!("from{number}");
@@ -484,7 +484,7 @@ async fn forwarders_that_hang_leave_room_to_others() {
 /// DESIGN D6: a transfer that waits for another publish at a topic with slow rules is returned
 /// after a while if others need its room. Nothing is lost, and the others go on.
 #[tokio::test]
-async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
+async fn a_transfer_waiting_for_a_publish_returns_its_room() {
     let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
     stage.store.give_all();
     let (topic, heavy) = stage.create_slow_topic().await;
@@ -514,7 +514,7 @@ async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
 /// DESIGN D6: a forwarder that has answered holds no room of the other forwarders: its transfer
 /// goes on to an entity, and a slow publish there delays no other forwarder.
 #[tokio::test]
-async fn a_forwarder_that_has_answered_holds_nothing_of_others() {
+async fn an_answered_forwarder_holds_no_room() {
     let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
     stage.store.give_all();
     let (topic, heavy) = stage.create_slow_topic().await;

@@ -49,7 +49,7 @@ fn named(name: &str, tier: Tier) -> Settings {
 /// CNT-10: name, tier, created and modified instants survive restarts. A start that changes name or
 /// tier modifies the namespace.
 #[tokio::test]
-async fn a_namespace_tells_when_it_was_created_and_modified() {
+async fn a_namespace_has_created_and_modified_instants() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
     let broker = started(&store, named("shop", Tier::Premium), 0).await;
     assert_eq!(*broker.namespace(), told("shop", Tier::Premium, 0, 0));
@@ -381,7 +381,7 @@ async fn a_creation_waits_for_a_deletion_under_way() {
 /// FWD-02: a source can be changed although its destination is deleted. A new destination must
 /// exist, and the error names the reason.
 #[tokio::test]
-async fn a_source_is_changed_although_its_destination_is_gone() {
+async fn a_source_with_a_deleted_destination_can_be_changed() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
     let broker = started(&store, Settings::default(), 0).await;
     let none = QueueUpdate::default;

@@ -88,7 +88,7 @@ async fn size(broker: &Broker) -> u64 {
 /// properties is refused and the lock stays; the message can be abandoned and deferred without
 /// properties, and dead-lettered with more, any number of times.
 #[tokio::test]
-async fn properties_are_set_on_a_message_as_often_as_may_be() {
+async fn properties_are_set_on_a_message_up_to_the_limit() {
     let broker = broker(&store(), |limits| limits.message_overlay_count_max = 2).await;
     send(&broker).await.unwrap();
     abandon_often(&broker, 2).await;
@@ -114,7 +114,7 @@ async fn properties_are_set_on_a_message_as_often_as_may_be() {
 /// SET-41, CNT-08: the size of a queue includes the properties set on its messages and a record for
 /// each set, also after a restart, and no longer after the message is removed.
 #[tokio::test]
-async fn what_is_set_on_a_message_counts_with_its_record() {
+async fn set_properties_count_in_the_size_of_a_queue() {
     let store = store();
     let broker = broker(&store, |_| ()).await;
     send(&broker).await.unwrap();
@@ -136,7 +136,7 @@ async fn what_is_set_on_a_message_counts_with_its_record() {
 /// SET-41: a message on which properties were set more often than a lowered limit allows is opened,
 /// delivered with all properties, and settled.
 #[tokio::test]
-async fn what_was_set_more_often_than_may_be_now_is_delivered_and_settled() {
+async fn a_message_over_a_lowered_overlay_limit_is_delivered_and_settled() {
     let store = store();
     let broker = broker(&store, |_| ()).await;
     send(&broker).await.unwrap();
@@ -159,7 +159,7 @@ async fn what_was_set_more_often_than_may_be_now_is_delivered_and_settled() {
 /// SET-41, QUO-08: sets of properties count like messages over the whole broker. At the limit sends
 /// and sets are refused, settlements without properties succeed, and removed messages make room.
 #[tokio::test]
-async fn what_is_set_on_messages_counts_with_the_messages_of_the_broker() {
+async fn set_properties_count_as_messages_of_the_broker() {
     let broker = broker(&store(), |limits| limits.broker_message_count_max = 3).await;
     send(&broker).await.unwrap();
     abandon_often(&broker, 2).await;

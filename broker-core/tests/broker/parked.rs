@@ -96,7 +96,7 @@ async fn look(sending: &mut Sending<'_>) -> Option<Result<u64, BrokerError>> {
 
 /// SND-19: a send that would be refused in any case does not wait for room.
 #[tokio::test]
-async fn a_send_that_is_refused_in_any_case_is_refused_at_once() {
+async fn an_invalid_send_is_refused_without_waiting_for_room() {
     let world = World::busy().await;
     let mut waiting: Vec<Sending> = Vec::new();
     for _ in 0..2 {
@@ -122,7 +122,7 @@ async fn a_send_that_is_refused_in_any_case_is_refused_at_once() {
 /// SND-19: a send that has waited in vain meets all checks before the check of room. ServerBusy
 /// comes after exactly 5 s.
 #[tokio::test]
-async fn a_parked_send_that_waits_in_vain_meets_the_checks_in_their_order() {
+async fn a_parked_send_meets_all_checks_in_order_at_its_timeout() {
     let world = World::busy().await;
     let mut first: Sending = Box::pin(send(&world.queue, "a"));
     assert!(look(&mut first).await.is_none());
@@ -190,7 +190,7 @@ async fn a_parked_list_leaves_room_for_everything_else() {
 /// DESIGN D11: a queue has at most one waker in the store, regardless of the number of waiting
 /// sends and other commands.
 #[tokio::test]
-async fn a_busy_store_is_given_one_waker_by_a_queue() {
+async fn a_queue_has_one_waker_in_a_busy_store() {
     let world = World::busy().await;
     let mut waiting: Vec<Sending> = Vec::new();
     for _ in 0..5 {
@@ -213,7 +213,7 @@ async fn a_busy_store_is_given_one_waker_by_a_queue() {
 /// QUO-10, DESIGN D11: a topic accepts a transfer with slow rules only if the store has room for
 /// the properties that the rules set on the copies. Until then the messages stay in their source.
 #[tokio::test]
-async fn what_is_forwarded_waits_for_room_for_what_rules_set_on_it() {
+async fn a_transfer_waits_for_room_for_properties_set_by_rules() {
     let world = World::busy().await;
     world.store.set_room(Room::Open);
     world.broker.create_topic("events", TopicUpdate::default()).await.unwrap();

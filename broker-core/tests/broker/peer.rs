@@ -96,7 +96,7 @@ async fn forwarded_messages_arrive_in_order() {
 
 /// A transfer whose answer was lost is handed over again, also after a restart.
 #[tokio::test]
-async fn what_was_taken_is_not_stored_again() {
+async fn an_accepted_message_is_not_stored_again() {
     let (store, broker) = with_queue(QueueUpdate::default()).await;
     hand_over(&broker, source(1), numbered(&broker, [3, 1, 2])).await;
     let again = hand_over(&broker, source(1), numbered(&broker, [3, 1, 2, 4])).await;
@@ -124,7 +124,7 @@ async fn what_was_taken_is_not_stored_again() {
 
 /// A refused message may be handed over again, and is then judged again.
 #[tokio::test]
-async fn what_was_refused_is_not_remembered() {
+async fn a_refused_message_is_not_remembered() {
     let (_, broker) = with_queue(QueueUpdate::default()).await;
     let disabled = |status| QueueUpdate { status: Some(status), ..QueueUpdate::default() };
     broker.update_queue("q", disabled(EntityStatus::SendDisabled), None).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_destination_applies_its_own_rules() {
 
 /// FWD-10: a message that may be accepted later ends the list too.
 #[tokio::test]
-async fn what_comes_later_keeps_its_order() {
+async fn a_temporary_refusal_ends_the_list() {
     let store = Arc::new(MemoryStore::new(1, 64 << 10));
     let broker = start(&store).await;
     broker.create_queue("q", QueueUpdate::default()).await.unwrap();
@@ -269,7 +269,7 @@ async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
 /// FWD-09, FWD-13, MSG-15: a topic publishes a message from another broker once. Its copies have
 /// the hops and the first number of the message.
 #[tokio::test]
-async fn a_topic_publishes_what_is_forwarded_once() {
+async fn a_topic_publishes_a_forwarded_message_once() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
     let broker = start(&store).await;
     broker.create_topic("q", TopicUpdate::default()).await.unwrap();
@@ -311,7 +311,7 @@ async fn a_topic_publishes_what_is_forwarded_once() {
 /// SQL-08, SQL-09, MSG-15, FWD-26: the rules of a topic see the first number and the dead-letter
 /// source of a message from another broker.
 #[tokio::test]
-async fn rules_see_where_a_message_of_another_broker_comes_from() {
+async fn rules_see_the_source_of_a_message_from_another_broker() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
     let broker = start(&store).await;
     broker.create_topic("q", TopicUpdate::default()).await.unwrap();

@@ -79,7 +79,7 @@ async fn manage_comes_with_send_and_listen() {
 /// SEC-02: a policy has a name, rights and two keys of 256 bits in Base64, which are generated
 /// unless they are given.
 #[tokio::test]
-async fn keys_are_256_random_bits_or_those_that_are_given() {
+async fn keys_are_given_or_256_random_bits() {
     let (broker, _) = start(&memory()).await;
     broker.create_policy("", "made", of(send())).await.unwrap();
     let made = broker.policy_keys("", "made").await.unwrap();
@@ -197,7 +197,7 @@ async fn policies_outlive_a_restart() {
 /// SEC-17: creating, regenerating and reading a key each end anonymous access. Operations that
 /// return no key do not.
 #[tokio::test]
-async fn whoever_uses_a_key_ends_anonymous_access() {
+async fn using_a_key_ends_anonymous_access() {
     for used in 0..4 {
         let (broker, policies) = start(&memory()).await;
         let mark = policies.grant_anonymous().unwrap().epoch.unwrap();
@@ -306,7 +306,7 @@ fn stored(store: &Arc<dyn Store>, key: &[u8]) -> usize {
 /// written or not. If the store cannot confirm that, the broker is not ready, because a revoked key
 /// could return.
 #[tokio::test]
-async fn a_change_that_was_not_stored_is_none() {
+async fn an_unstored_change_has_no_effect() {
     for (first, second) in [(Fate::Fail, Fate::Store), (Fate::Fail, Fate::Fail)] {
         let faults = FaultStore::at_once(1, u64::MAX);
         let store = Arc::clone(&faults) as Arc<dyn Store>;
@@ -347,7 +347,7 @@ async fn a_change_that_was_not_stored_is_none() {
 /// SEC-09: regenerating a key ends only the grants of that key. Deleting a policy or changing its
 /// rights ends all its grants.
 #[tokio::test]
-async fn what_was_granted_ends_with_its_key() {
+async fn grants_end_with_their_key() {
     let (broker, policies) = start(&memory()).await;
     broker.create_policy("", "p", of(send())).await.unwrap();
     broker.create_policy("", "other", of(send())).await.unwrap();
@@ -437,7 +437,7 @@ async fn a_host_wraps_handles_with_a_policy() {
 /// entity or of the namespace has exactly the rights of the policy, and one wrapped with a policy
 /// of a sibling entity has none.
 #[tokio::test]
-async fn a_wrapped_handle_may_what_the_table_says() {
+async fn a_wrapped_handle_has_the_rights_of_the_table() {
     let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Nobody)).start().await.unwrap();
     for queue in ["q", "sibling"] {
         broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
@@ -474,7 +474,7 @@ async fn keys_are_not_printed_by_accident() {
 
 /// Policies belong to one broker.
 #[tokio::test]
-async fn policies_are_those_of_one_broker() {
+async fn policies_belong_to_one_broker() {
     let (broker, policies) = start(&memory()).await;
     let second = Broker::builder().arbiters(1).policies(&policies).start().await;
     assert!(matches!(second.err(), Some(StartError::Policies)));

@@ -48,7 +48,7 @@ fn send(broker: &Broker, to: &Entity, property_bytes: usize) -> Command {
 /// Other entities are served during a publish, whose result is unaffected. A later message stays
 /// after it (TOP-07).
 #[tokio::test]
-async fn others_have_their_turn_while_a_publish_goes_on() {
+async fn other_entities_get_turns_during_a_publish() {
     let broker = broker(60).await;
     let (queue, topic) = (broker.entity("orders").unwrap(), broker.entity("events").unwrap());
     let heavy = topic.call(send(&broker, &topic, 32_000));
@@ -89,7 +89,7 @@ async fn begin(calls: &mut [Pin<&mut impl Future>]) {
 /// time if other commands need the room. They are not refused earlier, nor if no command needs the
 /// room.
 #[tokio::test]
-async fn what_waits_for_a_publish_does_not_keep_the_room_of_all() {
+async fn commands_waiting_for_a_publish_return_their_room() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let mut settings = Settings::default();
     settings.limits.broker_inbound_bytes_max = 1 << 20;

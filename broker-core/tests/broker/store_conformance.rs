@@ -115,7 +115,7 @@ fn journal_on_a_simulated_disk_keeps_the_contract() {
 
 /// So does a journal that is killed instead of closed: acknowledged batches are stored.
 #[test]
-fn journal_that_is_killed_keeps_the_contract() {
+fn killed_journal_keeps_the_contract() {
     let disk = RefCell::new(SimulatedDisk::new(1));
     let open = |capacity_bytes| -> Arc<dyn Store> {
         Journal::open_on(Arc::new(disk.borrow().clone()), small(capacity_bytes)).unwrap()
@@ -137,7 +137,7 @@ fn journal_that_is_killed_keeps_the_contract() {
 
 /// DESIGN D6: separately pinned content holds no memory of the journal, even if it is cached.
 #[test]
-fn what_is_pinned_apart_holds_nothing_of_the_journal() {
+fn separately_pinned_content_holds_no_memory_of_the_journal() {
     let config = JournalConfig { cache_bytes: 64 << 20, ..small(u64::MAX) };
     let journal = Journal::open_on(Arc::new(SimulatedDisk::new(1)), config).unwrap();
     let (fence, id) = journal.acquire(Shard(0)).unwrap();

@@ -91,7 +91,7 @@ fn tokens(outcome: &Outcome) -> Vec<LockToken> {
 }
 
 #[tokio::test]
-async fn a_send_a_receive_and_a_settlement_are_told_with_their_message() {
+async fn a_send_a_receive_and_a_settlement_are_reported_with_their_message() {
     let (broker, orders, notes) = start().await;
     let message = broker.inbound(order(1));
     orders.call(Command::Send { message }).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_send_a_receive_and_a_settlement_are_told_with_their_message() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_told_with_its_condition() {
+async fn a_refusal_is_reported_with_its_condition() {
     let (broker, orders, notes) = start().await;
     let token = LockToken(7);
     let settled = orders.call(Command::Settle { token, settlement: Settlement::Complete }).await;
@@ -143,7 +143,7 @@ async fn what_is_refused_is_told_with_its_condition() {
 }
 
 #[tokio::test]
-async fn of_a_list_only_so_many_are_told_one_by_one() {
+async fn a_list_reports_a_bounded_number_of_messages() {
     let (broker, orders, notes) = start().await;
     let count = TRACED_MESSAGES_MAX + 2;
     let messages = (0..count).map(|number| broker.inbound(order(number))).collect();
@@ -191,7 +191,7 @@ impl Outlet for Line {
 
 /// A delivery over a link is reported when it is sent.
 #[tokio::test]
-async fn a_delivery_over_a_link_is_told() {
+async fn a_delivery_over_a_link_is_reported() {
     let (broker, orders, notes) = start().await;
     let (line, mut arrivals) = mpsc::unbounded_channel();
     let line: Arc<dyn Outlet> = Arc::new(Line(line));

@@ -108,7 +108,7 @@ async fn an_ended_transaction_is_unknown() {
 
 /// TXN-06: every later use of the id reports the timeout, also if another call detected it.
 #[tokio::test]
-async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
+async fn a_timed_out_transaction_reports_the_timeout_on_each_use() {
     let world = World::with(|settings| settings.limits.transaction_open_count_max = 2).await;
     let transactions = Transactions::new(&world.broker);
     let ids = [
@@ -148,7 +148,7 @@ async fn a_transaction_that_timed_out_says_so_whenever_it_is_used() {
 /// TXN-07: a transaction with an unanswered operation cannot be committed. An operation that never
 /// got an answer is left out.
 #[tokio::test]
-async fn a_transaction_is_committed_when_all_of_it_is_answered() {
+async fn a_transaction_with_unanswered_operations_is_not_committed() {
     let world = World::new().await;
     let transactions = Transactions::new(&world.broker);
     let id = transactions.begin(Reach::OneEntity).unwrap();
@@ -168,7 +168,7 @@ async fn a_transaction_is_committed_when_all_of_it_is_answered() {
 
 /// TXN-08, SET-13: an operation that is left out has no effect on the transaction.
 #[tokio::test]
-async fn what_is_left_out_binds_a_transaction_to_nothing() {
+async fn an_operation_left_out_does_not_affect_its_transaction() {
     let world = World::new().await;
     world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
     let other = world.broker.entity("other").unwrap();
@@ -208,7 +208,7 @@ async fn transactions_end_with_their_connection() {
 /// QUO-03: the memory of the open transactions of a connection is bounded. One operation is always
 /// accepted, and an ended transaction returns its bytes.
 #[tokio::test]
-async fn what_a_connection_holds_in_transactions_has_a_bound() {
+async fn transactions_of_a_connection_have_bounded_memory() {
     let bytes_max = 10_000;
     let world =
         World::with(|settings| settings.limits.transaction_open_bytes_max = bytes_max).await;
@@ -248,7 +248,7 @@ async fn what_a_connection_holds_in_transactions_has_a_bound() {
 /// DESIGN D6: so is the memory of all connections together. An abandoned transaction returns its
 /// room when its time is over (TXN-06).
 #[tokio::test]
-async fn what_all_connections_hold_in_transactions_has_a_bound() {
+async fn transactions_of_all_connections_have_bounded_memory() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
     let connections: Vec<Transactions> = (0..3).map(|_| Transactions::new(&world.broker)).collect();
     let begin = |place: usize| connections[place].begin(Reach::OneEntity).unwrap();
@@ -271,7 +271,7 @@ async fn what_all_connections_hold_in_transactions_has_a_bound() {
 /// DESIGN D6: no connection keeps that room because it came first. A connection that holds much
 /// more than another would hold loses its oldest transaction.
 #[tokio::test]
-async fn who_holds_much_in_transactions_makes_room() {
+async fn a_connection_with_large_transactions_makes_room() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
     let (greedy, modest) = (Transactions::new(&world.broker), Transactions::new(&world.broker));
     let mut held = Vec::new();
@@ -317,7 +317,7 @@ async fn open_transactions_have_a_bound_over_all_connections() {
 /// TXN-06: a transaction may stay without an operation while no other needs its room. Then it is
 /// ended, except the one that asks, and its id reports a timeout.
 #[tokio::test]
-async fn a_transaction_without_an_operation_gives_way_when_others_need_its_room() {
+async fn an_empty_transaction_ends_when_others_need_its_room() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
     let patient = Transactions::new(&world.broker);
     let unused = patient.begin(Reach::OneEntity).unwrap();
@@ -343,7 +343,7 @@ async fn a_transaction_without_an_operation_gives_way_when_others_need_its_room(
 
 /// TXN-06, TXN-17: the same happens when its connection has the maximum of transactions.
 #[tokio::test]
-async fn a_transaction_without_an_operation_makes_place_for_another() {
+async fn an_empty_transaction_ends_at_the_limit_of_its_connection() {
     let world = World::with(|settings| settings.limits.transaction_open_count_max = 2).await;
     let transactions = Transactions::new(&world.broker);
     let begin = || transactions.begin(Reach::OneEntity);
@@ -490,7 +490,7 @@ async fn complete_in_one(
 /// step of the transaction, in a queue and in a subscription whose topic takes part. A transaction
 /// with one step too many is rolled back, and the same settlements succeed in two transactions.
 #[tokio::test]
-async fn what_a_transaction_settles_is_bounded_with_what_was_set_on_it() {
+async fn set_properties_count_in_the_steps_of_a_transaction() {
     let world = World::with(|settings| settings.limits.transaction_step_count_max = 10).await;
     world.broker.create_topic("events", TopicUpdate::default()).await.unwrap();
     let update = SubscriptionUpdate::default();

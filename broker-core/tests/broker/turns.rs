@@ -236,7 +236,7 @@ fn delete(count_max: u32) -> Command {
 /// A turn ends with the command that reaches 1,024 messages, regardless of the number of commands.
 /// The driver keeps the remaining commands.
 #[test]
-fn a_turn_ends_by_what_it_weighs() {
+fn a_turn_ends_at_its_weight() {
     let mut world = World::queue(|_| {});
     world.fill(20_000);
     let (turns, left) = world.turns(Share::Turn, 1, vec![delete(100); 256]);
@@ -248,7 +248,7 @@ fn a_turn_ends_by_what_it_weighs() {
 /// A command that exceeds a turn waits for a long turn, and so do all later ones. A long turn
 /// carries out one of these commands.
 #[test]
-fn a_command_that_is_more_than_a_turn_waits_for_a_long_one() {
+fn a_command_larger_than_a_turn_waits_for_a_long_turn() {
     let mut world = World::queue(|_| {});
     world.fill(20_000);
     let (turns, left) = world.turns(Share::Turn, 3, vec![delete(4_000); 256]);
@@ -290,7 +290,7 @@ fn links_that_end_together_take_a_long_turn_each() {
 /// EXP-34: messages that expire together are moved by the thousand in a normal turn, which takes no
 /// command before that is done, and by ten thousand in a long turn.
 #[test]
-fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
+fn due_messages_beyond_a_turn_wait_for_a_long_turn() {
     let mut world = World::queue(|queue| {
         queue.default_message_time_to_live = TimeSpan::from_seconds(60);
     });
@@ -319,7 +319,7 @@ fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
 /// DESIGN D6: messages that leave for other entities count in their turn, regardless of the number
 /// of destinations. The rest leaves in the next turns, and commands meanwhile do not wait for it.
 #[test]
-fn what_is_handed_over_is_work_of_its_turn() {
+fn transfers_count_in_their_turn() {
     let mut world = World::queue(|_| {});
     let sends = (0..50).map(|number| Command::SendVia {
         destination: format!("to-{number}").into(),
@@ -342,7 +342,7 @@ fn what_is_handed_over_is_work_of_its_turn() {
 /// A message with slow rules is judged only in long turns, not even for a slice in a normal one: a
 /// thousand topics with one such message each would need a thousand slices per round.
 #[test]
-fn what_rules_take_long_for_is_judged_in_long_turns_only() {
+fn slow_rules_are_judged_in_long_turns_only() {
     let mut world = World::topic_with_heavy_rules();
     let send = || Command::Send { message: message(32_000) };
     let (turns, left) = world.turns(Share::Turn, 20, vec![send(), send()]);
@@ -362,7 +362,7 @@ fn what_rules_take_long_for_is_judged_in_long_turns_only() {
 /// SCH-03, SCH-07: more messages are due at one instant than are loaded together, and one of them
 /// needs several slices. All are published exactly once, including those after it.
 #[test]
-fn what_is_due_behind_a_message_that_is_judged_for_long_is_published() {
+fn due_messages_after_a_slow_one_are_published() {
     let mut world = World::topic_with_heavy_rules();
     let at = world.now.plus(TimeSpan::from_seconds(60));
     let bytes = |place: usize| if place == 1 { 32_000 } else { 1 };
@@ -401,7 +401,7 @@ fn send_heavy(world: &mut World<Topic>) -> (u64, u64) {
 /// SCH-03: a message that becomes due during a publish waits for it and does not restart its
 /// judging. All messages that have become due are published when it is done.
 #[test]
-fn what_becomes_due_does_not_have_a_publish_judged_anew() {
+fn due_messages_do_not_restart_a_publish() {
     let mut world = World::topic_with_heavy_rules();
     let (alone, _) = send_heavy(&mut world);
     let begin = world.now;
@@ -421,7 +421,7 @@ fn what_becomes_due_does_not_have_a_publish_judged_anew() {
 /// transaction that its topic coordinates, and are counted before it is carried out. A transaction
 /// that exceeds a turn waits for a long one, and one that exceeds the limit is refused (QUO-11).
 #[test]
-fn what_a_transaction_settles_in_a_subscription_is_weighed_before() {
+fn settlements_in_a_subscription_are_weighed_before_a_commit() {
     /// Sets of properties on each message.
     const TIMES: u64 = 60;
     let id = EntityId(2);

@@ -15,7 +15,7 @@ use crate::stand::{Held, Log, Stand, receive, submit};
 /// SES-13, SES-15, SES-31, SES-33: a session that is closed or broken off, through its own inlet or
 /// through the queue.
 #[tokio::test]
-async fn a_session_that_is_let_go_has_no_actor() {
+async fn a_released_session_has_no_actor() {
     let stand = Stand::new().await;
     for end in [LinkEnd::Orderly, LinkEnd::Broken, LinkEnd::ByBroker] {
         for past in [false, true] {
@@ -33,7 +33,7 @@ async fn a_session_that_is_let_go_has_no_actor() {
 
 /// SES-08: a session that is accepted for a dropped caller is released.
 #[tokio::test]
-async fn a_session_for_a_caller_that_is_gone_is_given_back() {
+async fn a_session_accepted_for_a_dropped_caller_is_released() {
     let stand = Stand::new().await;
     let (_, command) = stand.accept_command(Some("a"));
     let go_on = stand.hold_up();
@@ -61,7 +61,7 @@ async fn a_session_for_a_caller_that_is_gone_is_given_back() {
 /// RCV-14, SES-15: commands after the end of a hold, in the same group and in later ones, are
 /// answered in order and return their permits.
 #[tokio::test]
-async fn what_is_asked_behind_the_end_is_answered() {
+async fn commands_after_the_end_of_a_hold_are_answered() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
     let log = Arc::new(Log::default());

@@ -83,7 +83,7 @@ async fn a_failed_append_of_a_session_ends_the_tree() {
 /// DESIGN D11, SES-15: a state that waits for room when its session is lost is refused, and later
 /// commands are answered.
 #[tokio::test]
-async fn a_state_that_waits_does_not_outlive_its_session() {
+async fn a_waiting_state_does_not_outlive_its_session() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
     stand.store.busy.store(u32::MAX, Ordering::SeqCst);
@@ -107,7 +107,7 @@ async fn a_state_that_waits_does_not_outlive_its_session() {
 /// DESIGN D3, SES-08: a panic in the turn of the queue that releases a session loses no waiting
 /// command: the rebuilt queue carries it out.
 #[tokio::test]
-async fn a_panic_while_a_session_is_let_go_leaves_nobody_waiting() {
+async fn a_panic_while_a_session_is_released_loses_no_command() {
     let stand = Stand::new().await;
     stand.send("a").await;
     let held = stand.accept("a").await.unwrap();
@@ -135,7 +135,7 @@ async fn a_panic_while_a_session_is_let_go_leaves_nobody_waiting() {
 
 /// DESIGN D3: nothing of the old queue remains after a rebuild.
 #[tokio::test]
-async fn a_rebuilt_queue_leaves_nothing_of_the_one_before() {
+async fn a_rebuilt_queue_keeps_nothing_of_the_old_one() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
     held.renewal().await.unwrap();

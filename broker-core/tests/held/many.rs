@@ -49,7 +49,7 @@ async fn ten_thousand_sessions_are_held_at_once() {
 /// SES-04, DESIGN D3: a hundred thousand accepted and released sessions leave no actor, inlet or
 /// entry.
 #[tokio::test]
-async fn nothing_is_left_of_a_hundred_thousand_sessions() {
+async fn a_hundred_thousand_released_sessions_leave_nothing() {
     let stand = Stand::in_real_time().await;
     for round in 0..ROUNDS {
         let held = accept(&stand, HELD, round * HELD).await;

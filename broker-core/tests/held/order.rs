@@ -19,7 +19,7 @@ const LONG: usize = 1_100;
 /// SES-16, DESIGN D3, D6: a holder that floods its session delays other holders and the queue by at
 /// most a turn.
 #[tokio::test]
-async fn a_holder_who_floods_does_not_hold_up_the_others() {
+async fn a_flooding_holder_does_not_delay_others() {
     let stand = Stand::new().await;
     let (loud, quiet) = (stand.accept("a").await.unwrap(), stand.accept("b").await.unwrap());
     let log = Arc::new(Log::default());
@@ -46,7 +46,7 @@ async fn a_holder_who_floods_does_not_hold_up_the_others() {
 /// turn of the queue nor of its own earlier ones, regardless of their number. All are carried out,
 /// its own in order, without other commands at the queue.
 #[tokio::test]
-async fn what_a_holder_asks_takes_no_place_among_long_turns() {
+async fn commands_of_a_holder_take_no_place_among_long_turns() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
     let mut scheduled = Vec::new();
@@ -75,7 +75,7 @@ async fn what_a_holder_asks_takes_no_place_among_long_turns() {
 /// SES-24, DESIGN D11: a state that waits for room in the store is not overtaken by later commands
 /// of its holder, and delays no other session.
 #[tokio::test]
-async fn a_state_that_waits_for_room_is_not_overtaken() {
+async fn a_state_waiting_for_room_is_not_overtaken() {
     let stand = Stand::new().await;
     let (slow, other) = (stand.accept("a").await.unwrap(), stand.accept("b").await.unwrap());
     let log = Arc::new(Log::default());
@@ -114,7 +114,7 @@ async fn a_state_that_waits_for_room_is_not_overtaken() {
 /// although the first command goes to the session and the second to the queue, which may have its
 /// turn first.
 #[tokio::test]
-async fn a_session_that_was_let_go_can_be_accepted_right_behind() {
+async fn a_released_session_can_be_accepted_immediately() {
     let stand = Stand::new().await;
     stand.send("a").await;
     for session in [Some("a"), None] {
@@ -143,7 +143,7 @@ async fn a_session_that_was_let_go_can_be_accepted_right_behind() {
 /// RCV-14: a waiting receive of a dropped caller is withdrawn through the inlet that it came
 /// through.
 #[tokio::test]
-async fn a_receive_is_withdrawn_by_the_way_that_it_came() {
+async fn a_receive_is_withdrawn_through_its_inlet() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
     let log = Arc::new(Log::default());
@@ -167,7 +167,7 @@ async fn a_receive_is_withdrawn_by_the_way_that_it_came() {
 
 /// SET-24: commands that reach a session through the queue are answered by the same session.
 #[tokio::test]
-async fn what_comes_by_the_queue_is_carried_out_too() {
+async fn commands_through_the_queue_reach_the_session() {
     let stand = Stand::new().await;
     stand.send("a").await;
     let held = stand.accept("a").await.unwrap();
@@ -195,7 +195,7 @@ async fn what_comes_by_the_queue_is_carried_out_too() {
 /// SES-13, SES-33: a holder can release a session while its state waits for room. The state is lost
 /// with the hold.
 #[tokio::test]
-async fn a_state_that_waits_holds_up_no_end() {
+async fn a_waiting_state_does_not_delay_the_end() {
     let stand = Stand::new().await;
     for end in [LinkEnd::Orderly, LinkEnd::Broken] {
         let held = stand.accept("a").await.unwrap();
@@ -254,7 +254,7 @@ async fn the_end_of_a_hold_has_its_place_at_the_queue() {
 
 /// DESIGN D6: releasing sessions with much to do delays the arbiter by at most their turns.
 #[tokio::test]
-async fn sessions_that_are_let_go_take_turns_too() {
+async fn released_sessions_take_turns() {
     const SESSIONS: usize = 4;
     const COMMANDS: usize = 2_000;
     let stand = Stand::new().await;

@@ -50,7 +50,7 @@ fn report(seed: u64, steps: u64) -> ! {
 
 /// Over any number of interruptions the journal keeps acknowledged batches and their order.
 #[test]
-fn no_crash_takes_what_was_acknowledged() {
+fn no_crash_loses_an_acknowledged_batch() {
     let steps = number("PEEKLOCK_JOURNAL_STEPS").unwrap_or(STEPS);
     if let Some(seed) = number("PEEKLOCK_JOURNAL_SEED") {
         match run(seed, steps, true) {

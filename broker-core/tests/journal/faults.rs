@@ -306,6 +306,6 @@ fn no_failing_change_of_a_file_loses_anything() {
 }
 
 #[test]
-fn no_failing_look_loses_anything() {
+fn no_failing_read_loses_anything() {
     fail_each(&[Call::List, Call::Open, Call::Length, Call::Read, Call::FreeBytes]);
 }

@@ -91,7 +91,7 @@ fn a_burst_is_written_in_groups() {
 /// A large content that is completed while its parts are being moved keeps nothing: the log is
 /// freed, and the keeper becomes idle.
 #[test]
-fn a_move_that_nobody_needs_any_more_holds_nothing() {
+fn an_obsolete_move_holds_nothing() {
     for written in 1..6 {
         let disk = SimulatedDisk::new(1);
         let journal = Journal::manual(Arc::new(disk.clone()), config(1 << 20), 3).unwrap();
@@ -127,7 +127,7 @@ fn a_move_that_nobody_needs_any_more_holds_nothing() {
 /// Client data that resembles frame heads is not scanned repeatedly, regardless of its amount after
 /// the end of the log.
 #[test]
-fn what_looks_like_frames_does_not_keep_the_log_from_opening() {
+fn data_resembling_frames_does_not_slow_the_opening() {
     let disk = SimulatedDisk::new(1);
     let journal = Journal::manual(Arc::new(disk.clone()), config(4 << 20), 1).unwrap();
     journal.close().unwrap();
@@ -147,7 +147,7 @@ fn what_looks_like_frames_does_not_keep_the_log_from_opening() {
 
 /// A panic of the committer's thread ends the journal: later callers and watchers get the error.
 #[test]
-fn a_panic_of_the_committer_is_told() {
+fn a_panic_of_the_committer_is_reported() {
     let journal = Journal::open_on(Arc::new(SimulatedDisk::new(1)), config(1 << 20)).unwrap();
     let (told, watched) = channel();
     journal.watch(Box::new(move |error| {

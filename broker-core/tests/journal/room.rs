@@ -180,7 +180,7 @@ fn the_smallest_disk_has_room_again_after_a_purge() {
 
 /// QUO-05: alternating sends and completions at the floor work without end.
 #[test]
-fn a_disk_that_stays_full_goes_on() {
+fn a_disk_that_stays_full_keeps_working() {
     let mut full = Full::new();
     full.fill();
     let mut sent = 0;
@@ -239,7 +239,7 @@ fn a_full_disk_can_be_opened_again_and_again() {
 /// Reservations are kept: a granted batch can be written, even if other programs have filled the
 /// disk up to the journal's own reserve.
 #[test]
-fn a_disk_that_others_fill_fails_cleanly() {
+fn a_disk_filled_by_other_programs_fails_cleanly() {
     let mut full = Full::new();
     for _ in 0..20 {
         assert_eq!(full.reserve(), Reserved::Granted);

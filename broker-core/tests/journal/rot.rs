@@ -278,7 +278,7 @@ fn flip_everywhere(files: &Files, expected: &State, stride_of: impl Fn(&str) -> 
 
 /// The damaged journal has every feature of a journal.
 #[test]
-fn the_journal_that_rots_is_a_rich_one() {
+fn the_damaged_journal_has_every_feature() {
     for with_large in [false, true] {
         let (files, state) = closed_journal(with_large);
         let count_of = |end: &str| files.keys().filter(|name| name.ends_with(end)).count();
@@ -365,7 +365,7 @@ fn no_wrong_file_goes_unnoticed() {
 
 /// Files that the journal did not create are no damage, and are left unchanged.
 #[test]
-fn files_of_others_are_left_alone() {
+fn foreign_files_are_left_unchanged() {
     let (files, state) = closed_journal(false);
     let newest = files.keys().rfind(|name| name.starts_with("segment-")).unwrap().clone();
     for name in [

@@ -94,7 +94,7 @@ fn numbers(messages: &[ReceivedMessage]) -> Vec<u64> {
 /// year, still accepts messages and loses none, although a lock cannot last then. A start at that
 /// instant is refused with an error. With a correct clock the next start finds all messages.
 #[tokio::test]
-async fn the_year_10000_comes() {
+async fn a_clock_at_the_last_instant_loses_no_message() {
     let before = Timestamp::parse("9989-12-31T23:59:59Z").unwrap();
     let (store, clock) = (Switched::new(2), Arc::new(ManualClock::at(before)));
     let broker = start(&store, &clock).await;
@@ -235,7 +235,7 @@ async fn a_queue_that_fails_three_times_is_closed() {
 
 /// If the broker cannot acquire the store again, it fails and reports that.
 #[tokio::test]
-async fn a_store_that_is_lost_fails_the_broker() {
+async fn a_lost_store_fails_the_broker() {
     let world = World::new(QueueUpdate::default()).await;
     world.store.refuses_ownership.store(1, Ordering::SeqCst);
     world.store.failures.store(1, Ordering::SeqCst);

@@ -50,7 +50,7 @@ async fn at_once(
 /// general credential is invalid there, nor the other way round. A client without a valid one
 /// waits.
 #[tokio::test]
-async fn what_is_good_for_a_destination_counts_at_once() {
+async fn a_valid_destination_credential_counts_immediately() {
     let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Slow)).start().await.unwrap();
     broker.create_queue("q", QueueUpdate::default()).await.unwrap();
     let access = |token: &str| broker.access(Principal::anonymous().with_token(token));

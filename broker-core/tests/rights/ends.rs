@@ -87,7 +87,7 @@ async fn detached(mail: &mut Mail, receiver: ReceiverId) {
 /// SEC-15: the end of a grant ends credit, links and waiting calls, and later commands are refused.
 /// Deliveries are released without a counted delivery.
 #[tokio::test]
-async fn an_end_ends_links_credit_and_calls_that_wait() {
+async fn the_end_of_a_grant_ends_links_credit_and_waiting_calls() {
     in_time(async {
         let world = World::new().await;
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
@@ -131,7 +131,7 @@ async fn an_end_ends_links_credit_and_calls_that_wait() {
 
 /// SEC-09, SEC-15: raising an epoch ends only grants of that epoch, immediately for commands.
 #[tokio::test]
-async fn a_raised_epoch_ends_what_rests_on_it() {
+async fn raising_an_epoch_ends_its_grants() {
     in_time(async {
         let world = World::new().await;
         let (one, other) = (Epoch::new(), Epoch::new());
@@ -167,7 +167,7 @@ async fn a_raised_epoch_ends_what_rests_on_it() {
 /// SEC-15: a newer token replaces the older one for open handles and links, which outlive the older
 /// one.
 #[tokio::test]
-async fn a_newer_token_carries_links_on() {
+async fn a_newer_token_keeps_links_open() {
     in_time(async {
         let world = World::new().await;
         let now = world.broker.now();
@@ -190,7 +190,7 @@ async fn a_newer_token_carries_links_on() {
 /// SEC-15: a newer token with fewer rights, or an invalid one, ends everything that it does not
 /// grant.
 #[tokio::test]
-async fn a_newer_token_that_gives_less_ends_links() {
+async fn a_newer_token_with_fewer_rights_ends_links() {
     in_time(async {
         let world = World::new().await;
         world.told.grant("send", "*", Grant::of(Rights::of(Right::Send)));
@@ -240,7 +240,7 @@ async fn is_done(mut what: Pin<&mut impl Future<Output = ()>>) -> bool {
 /// SEC-15, SEC-26: after an invalid token, access ends at all entities within a second, regardless
 /// of their number, because their refusals are delayed concurrently.
 #[tokio::test]
-async fn refusals_at_many_entities_wait_beside_each_other() {
+async fn refusals_at_many_entities_are_delayed_concurrently() {
     in_time(async {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
         let failures = Failures::default();
@@ -278,7 +278,7 @@ async fn refusals_at_many_entities_wait_beside_each_other() {
 
 /// SEC-15: a session is released, and a waiting accept is refused.
 #[tokio::test]
-async fn an_end_gives_sessions_back() {
+async fn the_end_of_a_grant_releases_sessions() {
     in_time(async {
         let world = World::new().await;
         let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
@@ -340,7 +340,7 @@ async fn an_end_gives_sessions_back() {
 
 /// An authorizer is asked once for each entity while its grant is valid.
 #[tokio::test]
-async fn a_grant_is_remembered_as_long_as_it_lasts() {
+async fn a_grant_is_remembered_while_it_is_valid() {
     in_time(async {
         let world = World::new().await;
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
@@ -385,7 +385,7 @@ async fn a_panic_counts_as_a_refusal() {
 /// SEC-16: a token over the maximum length is invalid, regardless of what the authorizer would
 /// decide. If it replaces a valid one, it ends the grants of that one.
 #[tokio::test]
-async fn a_token_without_end_is_not_looked_at() {
+async fn a_token_over_the_length_limit_is_refused() {
     in_time(async {
         let world = World::new().await;
         let long = "t".repeat(TOKEN_BYTES_MAX + 1);
@@ -408,7 +408,7 @@ async fn a_token_without_end_is_not_looked_at() {
 
 /// SEC-08, QUO-02: the remembered paths are bounded in number and length. Paths of handles stay.
 #[tokio::test]
-async fn of_many_paths_few_are_remembered() {
+async fn remembered_paths_are_bounded() {
     in_time(async {
         let world = World::new().await;
         let access = world.granted("some", Grant::everything());
@@ -437,7 +437,7 @@ async fn of_many_paths_few_are_remembered() {
 /// either: immediately for messages, and its link is notified once. A newer token that covers both
 /// reopens it.
 #[tokio::test]
-async fn a_way_by_another_entity_ends_with_the_right_at_either() {
+async fn a_route_through_another_entity_ends_with_either_grant() {
     in_time(async {
         for ended in ["via", "q"] {
             let world = World::new().await;
@@ -488,7 +488,7 @@ async fn a_way_by_another_entity_ends_with_the_right_at_either() {
 
 /// SEC-15, VIA-02: the expiry of one token for both is notified once.
 #[tokio::test]
-async fn one_end_for_both_ends_of_a_way_is_told_once() {
+async fn a_common_expiry_of_a_route_is_notified_once() {
     in_time(async {
         let world = World::new().await;
         world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();

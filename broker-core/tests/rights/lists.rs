@@ -33,7 +33,7 @@ async fn every_queue(access: &Access) -> Vec<Arc<str>> {
 /// CON-73, ENT-30: of many entities only the readable ones are listed, in order and in pages of
 /// listed entities. The authorizer is asked once, regardless of their number.
 #[tokio::test]
-async fn a_list_holds_what_may_be_read() {
+async fn a_list_contains_readable_entities() {
     in_time(async {
         let world = World::new().await;
         for number in 0..COUNT {
@@ -71,7 +71,7 @@ async fn a_list_holds_what_may_be_read() {
 
 /// CON-73, SEC-08: the same for subscriptions. An unreadable topic is reported like an absent one.
 #[tokio::test]
-async fn a_list_of_subscriptions_tells_nothing_of_others() {
+async fn a_list_of_subscriptions_reveals_no_others() {
     in_time(async {
         let world = World::new().await;
         world.broker.create_topic("t", TopicUpdate::default()).await.unwrap();

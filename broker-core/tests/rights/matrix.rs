@@ -33,7 +33,7 @@ fn all_rights() -> Vec<Rights> {
 
 /// SEC-05, SEC-06, CON-72: the table of rights agrees with the specification.
 #[test]
-fn the_table_says_what_the_specification_says() {
+fn the_table_of_rights_agrees_with_the_specification() {
     for (place, action) in Action::ALL.into_iter().enumerate() {
         assert_eq!(action as usize, place, "{action:?} stands at its place");
         let needs = match expected(action) {
@@ -59,7 +59,7 @@ fn actions_of(command: &Command) -> Vec<Action> {
 /// RTY-31, SEC-05, SEC-08, CON-72: every command is carried out exactly if it is granted, whatever
 /// the purpose of the handle. All refusals are equal.
 #[tokio::test]
-async fn every_command_asks_for_its_right() {
+async fn every_command_requires_its_right() {
     in_time(async {
         let world = World::new().await;
         world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
@@ -232,7 +232,7 @@ fn update(queue: QueueUpdate) -> Management {
 /// RTY-31, SEC-05, SEC-06, SEC-08, CNT-12: management requires its right. Without it the answer is
 /// the same for existing and absent entities.
 #[tokio::test]
-async fn management_asks_for_its_right() {
+async fn management_requires_its_right() {
     in_time(async {
         let world = World::new().await;
         for rights in all_rights() {
@@ -277,7 +277,7 @@ async fn management_asks_for_its_right() {
 
 /// SEC-08: a handle is refused equally for existing and absent entities, for every purpose.
 #[tokio::test]
-async fn a_handle_is_refused_before_it_is_known_what_there_is() {
+async fn a_refused_handle_does_not_reveal_existence() {
     in_time(async {
         let world = World::new().await;
         let nothing = world.granted("nothing", Grant::nothing());
@@ -302,7 +302,7 @@ async fn a_handle_is_refused_before_it_is_known_what_there_is() {
 /// SEC-05, CON-73: over a JSON API the right to listen includes reading descriptions and counts,
 /// but no changes.
 #[tokio::test]
-async fn over_a_json_api_listen_is_enough_to_read() {
+async fn listen_includes_reading_over_a_json_api() {
     in_time(async {
         let world = World::new().await;
         let strict = world.granted("listen", Grant::of(Rights::of(Right::Listen)));
@@ -331,7 +331,7 @@ async fn over_a_json_api_listen_is_enough_to_read() {
 /// FWD-05, SEC-07: setting a destination requires managing it as well. An unchanged destination is
 /// not checked again.
 #[tokio::test]
-async fn forwarding_takes_the_right_on_the_destination() {
+async fn forwarding_requires_the_right_on_the_destination() {
     in_time(async {
         let world = World::new().await;
         let access = world.access("a");
@@ -357,7 +357,7 @@ async fn forwarding_takes_the_right_on_the_destination() {
 
 /// VIA-02, SEC-07: sending through another entity requires the right to send at both.
 #[tokio::test]
-async fn sending_by_way_of_another_takes_the_right_on_both() {
+async fn sending_through_another_entity_requires_both_rights() {
     in_time(async {
         let world = World::new().await;
         world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();

@@ -49,7 +49,7 @@ async fn begun(access: &Access) -> (Transactions, TransactionId, Entity) {
 
 /// TXN-07, SEC-05: an operation that is not granted when it is issued is left out.
 #[tokio::test]
-async fn an_operation_is_asked_for_when_it_is_issued() {
+async fn an_operation_is_judged_when_it_is_issued() {
     in_time(async {
         let world = World::new().await;
         let access = world.granted("a", Grant::of(Rights::of(Right::Listen)));
@@ -65,7 +65,7 @@ async fn an_operation_is_asked_for_when_it_is_issued() {
 /// TXN-07, SEC-15: if a grant has ended by the commit, everything is rolled back, unless a newer
 /// token grants it.
 #[tokio::test]
-async fn rights_are_asked_again_at_commit() {
+async fn rights_are_checked_again_at_commit() {
     in_time(async {
         for is_renewed in [false, true] {
             let world = World::new().await;
@@ -91,7 +91,7 @@ async fn rights_are_asked_again_at_commit() {
 /// TXN-09, VIA-02, SEC-07: sends through the first entity require the right there, too, also if it
 /// is the parent of the dead-letter queue that was used.
 #[tokio::test]
-async fn the_way_is_asked_for_with_the_parent_of_a_sub_queue() {
+async fn sends_through_a_sub_queue_require_the_right_at_its_parent() {
     in_time(async {
         for may_send in [false, true] {
             let world = World::new().await;
@@ -123,7 +123,7 @@ async fn the_way_is_asked_for_with_the_parent_of_a_sub_queue() {
 /// commit, too, whether it was sent over a link through the first entity or by the transaction
 /// itself.
 #[tokio::test]
-async fn a_right_that_ended_at_the_destination_rolls_back() {
+async fn an_ended_right_at_the_destination_rolls_back() {
     in_time(async {
         for by_link in [false, true] {
             for is_ended in [false, true] {

@@ -278,7 +278,7 @@ impl Topic {
 /// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05, TOP-06, TOP-13, TOP-19, TOP-20, TOP-21, TOP-22, TOP-23, TOP-24,
 /// TOP-25, TOP-26, TOP-27, TOP-28, DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27
 #[test]
-fn a_topic_makes_the_copies_that_its_rules_ask_for() {
+fn a_topic_makes_the_copies_of_its_rules() {
     let first = number("PEEKLOCK_RULES_SEED", 1);
     let mut seen = [0usize; 6];
     let mut caught = 0;

@@ -24,7 +24,7 @@ fn plain_receive() -> Command {
 
 /// SES-01, RCV-28, SND-25: every message has a session id, and is received only by session.
 #[test]
-fn without_a_session_nothing_comes_or_goes() {
+fn a_queue_with_sessions_requires_a_session() {
     let mut stand = Stand::new();
     assert_eq!(stand.try_send(Message::default()), Err(Condition::InvalidOperation));
     let batch = [message("a"), Message::default()].map(Stand::inbound).into();
@@ -58,7 +58,7 @@ fn the_empty_id_is_a_session() {
 
 /// SES-09, MAT-04: an entity without sessions, and a sub-queue, have none to accept.
 #[test]
-fn where_there_are_no_sessions_none_is_accepted() {
+fn a_queue_without_sessions_accepts_none() {
     let plain = QueueDescription { requires_session: false, ..sessionful() };
     let mut stand = Stand::of(plain, true);
     assert_eq!(stand.accept(Some("a"), 1), Err(Condition::InvalidOperation));
@@ -154,7 +154,7 @@ fn accepts_wait_in_order() {
 /// SES-08: workers that accept again after each session share the sessions, and no session waits
 /// while a worker does.
 #[test]
-fn workers_that_ask_again_share_sessions() {
+fn repeated_accepts_share_sessions() {
     let mut stand = Stand::new();
     let mut served = [0u32; 5];
     let mut calls: Vec<_> = (0..5u64).map(|worker| (worker, 1 + worker)).collect();
@@ -355,7 +355,7 @@ fn a_disabled_queue_lets_holders_finish() {
 
 /// RCV-22: receivers that hold or wait for sessions count as receivers.
 #[test]
-fn there_are_only_so_many_receivers() {
+fn receivers_of_sessions_are_bounded() {
     let mut stand = Stand::new();
     stand.limits.receiver_count_max = 2;
     stand.accept(Some("a"), 1).unwrap();

@@ -23,7 +23,7 @@ fn counts_after(end: impl FnOnce(&mut Stand)) -> Vec<u32> {
 
 /// SES-30, SES-31, SES-33: a timeout and a broken connection count, closing does not.
 #[test]
-fn how_a_session_ends_decides_what_counts() {
+fn counted_deliveries_depend_on_the_end_of_a_session() {
     assert_eq!(counts_after(|stand| stand.wait(seconds(30))), [1, 0]);
     assert_eq!(counts_after(|stand| stand.close(1, LinkEnd::Broken)), [1, 0]);
     assert_eq!(counts_after(|stand| stand.close(1, LinkEnd::Orderly)), [0, 0]);
@@ -54,7 +54,7 @@ fn a_crash_loop_ends_in_the_dead_letter_queue() {
 /// DESIGN D3: deadlines of a held session belong to that session: neither the end of its lock nor
 /// the end of a call is a deadline of the queue itself.
 #[test]
-fn what_is_due_in_a_held_session_is_its_own() {
+fn deadlines_of_a_held_session_are_its_own() {
     let mut stand = Stand::new();
     let (first, second) = (ReceiverId(1), ReceiverId(2));
     stand.accept(Some("a"), 1).unwrap();

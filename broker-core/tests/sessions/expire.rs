@@ -75,7 +75,7 @@ fn messages_in_flight_outlive_their_session() {
 
 /// EXP-43: a delivered message that expires while it is held does not expire the session.
 #[test]
-fn an_expired_message_in_flight_expires_nobody() {
+fn an_expired_message_in_flight_does_not_expire_its_session() {
     let mut stand = dead_lettering(true);
     stand.send_with_ttl("a", seconds(5));
     stand.send("a");
@@ -89,7 +89,7 @@ fn an_expired_message_in_flight_expires_nobody() {
 
 /// EXP-44: deferred and scheduled messages and the state stay.
 #[test]
-fn expiry_leaves_what_is_set_aside() {
+fn expiry_keeps_deferred_and_scheduled_messages() {
     let mut stand = dead_lettering(true);
     stand.send("a");
     stand.send_with_ttl("a", seconds(5));
@@ -131,7 +131,7 @@ fn the_default_time_to_live_expires_sessions() {
 
 /// EXP-47: with the setting off, each message expires by itself.
 #[test]
-fn messages_expire_one_by_one_if_told_so() {
+fn messages_expire_one_by_one_if_configured() {
     let mut stand = dead_lettering(false);
     stand.send("a");
     stand.send_with_ttl("a", seconds(1));

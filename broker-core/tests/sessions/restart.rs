@@ -48,7 +48,7 @@ fn sessions_come_back_without_locks() {
 
 /// LIF-04: a change that was not durable has no effect.
 #[test]
-fn what_was_in_flight_is_lost() {
+fn a_change_in_flight_is_lost() {
     let mut stand = Stand::new();
     stand.send("a");
     stand.accept(Some("a"), 1).unwrap();

@@ -41,7 +41,7 @@ fn update(stand: &mut Stand, change: impl FnOnce(&mut QueueDescription)) {
 /// RTY-22, RTY-03: by default a delayed message blocks only later messages. Messages in flight can
 /// be settled, and the lock renewed. When it is due it comes first.
 #[test]
-fn a_delayed_message_holds_up_those_behind_it() {
+fn a_delayed_message_blocks_later_messages() {
     let mut stand = holding(SessionRetryOrder::Hold, 5);
     let first = stand.receive(1, 3).unwrap();
     stand.abandon_with_delay(&first[1], seconds(10)).unwrap();
@@ -81,7 +81,7 @@ fn a_waiting_receive_gets_the_message_when_it_is_due() {
 /// RTY-23: with `pass` later messages are delivered. When the delayed message is due, it precedes
 /// the remaining ones, also while the abandon is being stored.
 #[test]
-fn those_behind_pass_a_delayed_message_if_the_queue_says_so() {
+fn later_messages_pass_a_delayed_one_if_configured() {
     let mut stand = holding(SessionRetryOrder::Pass, 4);
     let first = stand.receive(1, 1).unwrap().remove(0);
     stand.commits = false;
@@ -96,7 +96,7 @@ fn those_behind_pass_a_delayed_message_if_the_queue_says_so() {
 
 /// RTY-23, SES-20: a message that is due before its abandon is durable is no longer passed.
 #[test]
-fn a_message_that_is_due_in_flight_holds_up_those_behind_it() {
+fn a_message_due_in_flight_blocks_later_messages() {
     let mut stand = holding(SessionRetryOrder::Pass, 2);
     let first = stand.receive(1, 1).unwrap().remove(0);
     stand.commits = false;
@@ -110,7 +110,7 @@ fn a_message_that_is_due_in_flight_holds_up_those_behind_it() {
 
 /// RTY-23: the order can be changed while messages are delayed.
 #[test]
-fn a_change_of_the_order_holds_for_what_is_delayed() {
+fn a_change_of_the_order_applies_to_delayed_messages() {
     let mut stand = holding(SessionRetryOrder::Hold, 3);
     let first = stand.receive(1, 1).unwrap().remove(0);
     stand.abandon_with_delay(&first, seconds(10)).unwrap();
@@ -125,7 +125,7 @@ fn a_change_of_the_order_holds_for_what_is_delayed() {
 /// RTY-24: accept next does not offer a blocked session, and wakes for it. Accept by id holds it,
 /// and gets nothing until then.
 #[test]
-fn a_session_that_is_held_up_is_not_next() {
+fn a_blocked_session_is_not_next() {
     let mut stand = holding(SessionRetryOrder::Hold, 2);
     let first = stand.receive(1, 1).unwrap().remove(0);
     stand.abandon_with_delay(&first, seconds(10)).unwrap();
@@ -145,7 +145,7 @@ fn a_session_that_is_held_up_is_not_next() {
 /// RTY-24: a session whose lowest active message is available is offered, whatever is delayed after
 /// it. With `pass` so is any session with an available message.
 #[test]
-fn a_session_with_something_to_hand_out_is_next() {
+fn a_session_with_an_available_message_is_next() {
     let mut stand = holding(SessionRetryOrder::Hold, 2);
     let both = stand.receive(1, 2).unwrap();
     stand.abandon_with_delay(&both[1], seconds(10)).unwrap();
@@ -258,7 +258,7 @@ fn delays_survive_a_restart() {
 
 /// RTY-06: an abandon that was lost with the process has no effect.
 #[test]
-fn a_delay_that_was_not_stored_never_was() {
+fn an_unstored_delay_has_no_effect() {
     let mut stand = holding(SessionRetryOrder::Hold, 1);
     let first = stand.receive(1, 1).unwrap().remove(0);
     stand.commits = false;

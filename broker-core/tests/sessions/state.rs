@@ -74,7 +74,7 @@ fn a_state_is_bounded_and_counts() {
 
 /// SES-27: empty states do not count for the quota, so their number is limited.
 #[test]
-fn there_are_only_so_many_states() {
+fn session_states_are_bounded() {
     let mut stand = Stand::new();
     stand.limits.session_state_count_max = 2;
     for receiver in 1..=3 {

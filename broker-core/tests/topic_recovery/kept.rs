@@ -79,7 +79,7 @@ impl World {
 /// SCH-12, ACT-08: properties that a rule has set stay with a message that waits for its instant in
 /// a queue, also when the instant comes, and after a restart.
 #[tokio::test]
-async fn what_a_rule_has_set_is_kept_by_a_message_that_waits_for_its_instant() {
+async fn a_scheduled_message_keeps_properties_set_by_a_rule() {
     let world = World::new().await;
     world.broker.create_queue("work", QueueUpdate::default()).await.unwrap();
     let rule = RuleDescription::new("later", Filter::True, Timestamp::NONE)
@@ -142,7 +142,7 @@ async fn copies_without_an_id_of_their_sender_are_no_duplicates() {
 /// DUP-14, ACT-08: an id that a rule has set is compared, regardless of the origin of the previous
 /// one.
 #[tokio::test]
-async fn an_id_that_a_rule_has_set_is_compared() {
+async fn an_id_set_by_a_rule_is_compared() {
     let world = World::new().await;
     let detects =
         QueueUpdate { requires_duplicate_detection: Some(true), ..QueueUpdate::default() };
@@ -163,7 +163,7 @@ async fn an_id_that_a_rule_has_set_is_compared() {
 /// FWD-26, SCH-10: a message that waits at a topic for its instant keeps its dead-letter source and
 /// reason, also over a restart.
 #[tokio::test]
-async fn a_dead_letter_that_waits_at_a_topic_keeps_its_source() {
+async fn a_dead_letter_scheduled_at_a_topic_keeps_its_source() {
     let world = World::new().await;
     world.broker.create_topic("intake", TopicUpdate::default()).await.unwrap();
     let sessions = SubscriptionUpdate {

@@ -212,7 +212,7 @@ async fn a_creation_of_unknown_outcome_is_settled_by_the_store() {
 
 /// ENT-14: a deletion that was lost with its tree is repeated by the next one.
 #[tokio::test]
-async fn a_deletion_that_is_lost_is_asked_for_again() {
+async fn a_lost_deletion_can_be_repeated() {
     for fates in [&[Fate::Fail][..], &[UNKNOWN, UNKNOWN]] {
         let world = World::new().await;
         world.send("a").await.unwrap();
@@ -234,7 +234,7 @@ async fn a_deletion_that_is_lost_is_asked_for_again() {
 /// MSG-13, FWD-09: a destination removes a forwarded message of a subscription in a batch of its
 /// own. Its number is not given again, even if the broker crashes right after that batch.
 #[tokio::test]
-async fn a_number_that_was_forwarded_is_not_given_again() {
+async fn a_forwarded_number_is_not_given_again() {
     let world = World::new().await;
     world.broker.create_queue("end", QueueUpdate::default()).await.unwrap();
     let forwards =
@@ -257,7 +257,7 @@ async fn a_number_that_was_forwarded_is_not_given_again() {
 /// The broker's internal commands are refused from clients and change nothing: they could name
 /// records of other entities, or remove a subscription that has an actor.
 #[tokio::test]
-async fn nobody_gives_the_brokers_own_commands() {
+async fn internal_commands_are_refused_from_clients() {
     let world = World::new().await;
     let broker = &world.broker;
     let (audit, topic) = (broker.entity(AUDIT).unwrap(), broker.entity("events").unwrap());

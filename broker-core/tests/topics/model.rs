@@ -52,7 +52,7 @@ struct Test {
 /// TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, TOP-25, TOP-26, TOP-27, SCH-03, SCH-10, DUP-02, DUP-09,
 /// DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27, MSG-13, MSG-16, FND-02, LIF-02.
 #[test]
-fn a_topic_does_what_the_oracle_says_over_crashes() {
+fn a_topic_agrees_with_the_oracle_over_crashes() {
     let (mut crashes, mut copies) = (0, 0);
     let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..SEEDS {

@@ -86,12 +86,12 @@ fn silence_planned_panics() {
 
 /// TXN-01, TXN-15: a transaction that exceeds the usual size of a stage is still one batch.
 #[test]
-fn a_transaction_over_two_machines_is_one_batch_however_large() {
+fn a_large_transaction_over_two_machines_is_one_batch() {
     world::World::commit_more_than_a_stage_holds();
 }
 
 #[test]
-fn broker_and_oracle_agree_about_everything() {
+fn broker_and_oracle_agree() {
     silence_planned_panics();
     if let Some(seed) = number("PEEKLOCK_WHOLE_SEED") {
         match run(seed, true) {

@@ -167,7 +167,7 @@ impl Judge<'_> {
 /// FND-05: an operation over AMQP uses this process only for the rows of the table that it needs,
 /// and every row is used.
 #[test]
-fn what_amqp_does_in_this_process_is_what_its_table_says() {
+fn amqp_uses_this_process_only_for_rows_of_its_table() {
     block_on(async {
         let stage = Stage::open(Transport::Amqp, Setup::default()).await;
         let amqp = Amqp::open(stage.broker(), &stage.clock).await;

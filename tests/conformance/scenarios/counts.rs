@@ -72,7 +72,7 @@ pub async fn the_size_is_the_sum_of_the_stored_sizes(s: &Stage) {
 }
 
 /// CNT-13
-pub async fn the_highest_number_tells_what_has_come_in(s: &Stage) {
+pub async fn the_highest_number_counts_accepted_messages(s: &Stage) {
     s.open_queue(ORDERS).await;
     let last = async || s.describe(ORDERS).await.unwrap().last_sequence.0;
     assert_eq!(last().await, 0);
@@ -91,7 +91,7 @@ pub async fn the_highest_number_tells_what_has_come_in(s: &Stage) {
 }
 
 /// CNT-09
-pub async fn a_description_tells_when_it_was_created_updated_and_used(s: &Stage) {
+pub async fn a_description_has_created_updated_and_accessed_instants(s: &Stage) {
     let start = s.now();
     s.open_queue(ORDERS).await;
     let instants = async || {

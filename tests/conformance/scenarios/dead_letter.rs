@@ -3,7 +3,7 @@
 use super::*;
 
 /// DLQ-01, DLQ-02, ADR-02, ADR-03, ADR-04
-pub async fn the_dead_letter_queues_are_there_with_the_queue(s: &Stage) {
+pub async fn the_dead_letter_queues_exist_with_the_queue(s: &Stage) {
     s.open_queue("Orders/New").await;
     for path in [
         "orders/new/$deadletterqueue",
@@ -99,7 +99,7 @@ pub async fn dead_letters_count_toward_the_size_of_the_queue(s: &Stage) {
 }
 
 /// DLQ-12
-pub async fn dead_lettering_keeps_what_the_message_had(s: &Stage) {
+pub async fn dead_lettering_keeps_the_content_of_a_message(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "before").await;
     let sent = message("a")
@@ -119,7 +119,7 @@ pub async fn dead_lettering_keeps_what_the_message_had(s: &Stage) {
 }
 
 /// DLQ-14, DLQ-16, DLQ-18, SET-36
-pub async fn too_many_deliveries_are_told_with_their_number(s: &Stage) {
+pub async fn too_many_deliveries_are_reported_with_their_number(s: &Stage) {
     s.open_queue_with(ORDERS, max_delivery_count(3)).await;
     s.put(ORDERS, "a").await;
     for _ in 0..3 {
@@ -188,7 +188,7 @@ pub async fn the_number_of_dead_letters_is_reported(s: &Stage) {
 
 /// FWD-26, FND-05: a forwarded dead letter shows the entity that dead-lettered it, in a peek and in
 /// a receive. A dead letter that stays has no such value.
-pub async fn a_forwarded_dead_letter_says_where_it_was_dead_lettered(s: &Stage) {
+pub async fn a_forwarded_dead_letter_names_its_source(s: &Stage) {
     s.open_queue("park").await;
     let forwards = QueueUpdate {
         forward_dead_lettered_messages_to: Some("park".into()),

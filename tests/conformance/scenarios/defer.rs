@@ -44,7 +44,7 @@ pub async fn a_receive_by_numbers_is_all_or_nothing(s: &Stage) {
 
 /// DEF-11: a larger request is refused with the limit in either mode, and no message is locked or
 /// removed.
-pub async fn a_receive_by_numbers_brings_at_most_4_mebibytes(s: &Stage) {
+pub async fn a_receive_by_numbers_returns_at_most_4_mebibytes(s: &Stage) {
     s.open_queue(ORDERS).await;
     let mut deferred = Vec::new();
     for id in ["a", "b", "c", "d", "e"] {
@@ -63,7 +63,7 @@ pub async fn a_receive_by_numbers_brings_at_most_4_mebibytes(s: &Stage) {
 }
 
 /// DEF-04
-pub async fn a_deferred_message_in_hand_can_be_settled_in_every_way(s: &Stage) {
+pub async fn a_locked_deferred_message_can_be_settled_in_every_way(s: &Stage) {
     s.open_queue(ORDERS).await;
     let counts_after = [(0, 0, 0), (0, 1, 0), (0, 1, 0), (0, 0, 1)];
     for (decision, expected) in Decision::all().into_iter().zip(counts_after) {

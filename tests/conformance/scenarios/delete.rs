@@ -50,7 +50,7 @@ pub async fn batch_delete_takes_1_to_4000(s: &Stage) {
 }
 
 /// DEL-03
-pub async fn batch_delete_spares_what_was_enqueued_at_its_instant_or_later(s: &Stage) {
+pub async fn batch_delete_spares_messages_enqueued_at_its_instant_or_later(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "early").await;
     s.advance(minutes(1)).await;
@@ -79,7 +79,7 @@ pub async fn batch_delete_skips_locked_scheduled_and_deferred_messages(s: &Stage
 }
 
 /// DEL-06
-pub async fn purge_removes_all_there_was_and_tells_how_many(s: &Stage) {
+pub async fn purge_removes_all_messages_and_returns_their_number(s: &Stage) {
     s.open_queue(ORDERS).await;
     for _ in 0..5 {
         s.send_batch(ORDERS, (0..1_000).map(|_| message("x")).collect()).await.unwrap();

@@ -35,7 +35,7 @@ pub async fn a_deferral_counts_and_renew_peek_and_dead_letter_do_not(s: &Stage) 
 }
 
 /// SET-33, SET-35: a deferral can be the last delivery of a message.
-pub async fn a_deferral_that_reaches_the_maximum_dead_letters(s: &Stage) {
+pub async fn a_deferral_at_the_maximum_dead_letters(s: &Stage) {
     s.open_queue_with(ORDERS, max_delivery_count(2)).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
@@ -49,7 +49,7 @@ pub async fn a_deferral_that_reaches_the_maximum_dead_letters(s: &Stage) {
 }
 
 /// SET-34, SET-35, SET-36: the move needs no receiver.
-pub async fn the_last_lock_that_ends_moves_the_message_without_any_receiver(s: &Stage) {
+pub async fn the_last_lock_end_moves_the_message_without_a_receiver(s: &Stage) {
     s.open_queue_with(ORDERS, max_delivery_count(2)).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;

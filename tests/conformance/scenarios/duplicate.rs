@@ -85,7 +85,7 @@ pub async fn an_id_is_remembered_when_its_message_is_gone(s: &Stage) {
 }
 
 /// DUP-11, SND-33
-pub async fn of_two_messages_with_one_id_in_a_batch_the_first_is_kept(s: &Stage) {
+pub async fn the_first_of_two_messages_with_one_id_in_a_batch_is_kept(s: &Stage) {
     s.open_queue_with(ORDERS, detects_duplicates()).await;
     send(s, "known", "known").await;
     let batch = vec![

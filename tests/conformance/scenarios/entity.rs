@@ -50,7 +50,7 @@ fn unusual() -> QueueUpdate {
 }
 
 /// ENT-31, ENT-07, ENT-10, TMP-06, EXP-24
-pub async fn what_is_given_at_creation_is_what_the_description_tells(s: &Stage) {
+pub async fn the_description_has_the_properties_of_the_creation(s: &Stage) {
     s.open_queue_with(ORDERS, unusual()).await;
     let description = s.describe(ORDERS).await.unwrap().description;
     assert_eq!(description.lock_duration, seconds(7));
@@ -140,7 +140,7 @@ fn bounds() -> Vec<(&'static str, Vec<Set>, Vec<Set>)> {
 }
 
 /// ENT-09, ENT-10, ENT-11, QUO-01, TMP-03, TMP-04, DUP-04, EXP-09
-pub async fn values_are_taken_at_their_bounds_and_refused_beyond(s: &Stage) {
+pub async fn values_are_accepted_at_their_limits_and_refused_beyond(s: &Stage) {
     for (name, inside, outside) in bounds() {
         let update = |set: &Set| {
             let mut update = QueueUpdate::default();
@@ -209,7 +209,7 @@ pub async fn a_deleted_queue_takes_everything_with_it(s: &Stage) {
 }
 
 /// ENT-15
-pub async fn a_waiting_receive_is_told_when_its_queue_is_deleted(s: &Stage) {
+pub async fn a_waiting_receive_is_refused_when_its_queue_is_deleted(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.advance(seconds(1)).await;
     let mode = ReceiveMode::PeekLock;
@@ -221,7 +221,7 @@ pub async fn a_waiting_receive_is_told_when_its_queue_is_deleted(s: &Stage) {
 }
 
 /// ENT-16
-pub async fn what_is_fixed_at_creation_cannot_be_changed(s: &Stage) {
+pub async fn fixed_properties_cannot_be_changed(s: &Stage) {
     s.open_queue(ORDERS).await;
     let changes = [
         QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() },
@@ -246,7 +246,7 @@ pub async fn what_is_fixed_at_creation_cannot_be_changed(s: &Stage) {
 }
 
 /// ENT-17
-pub async fn an_update_keeps_what_it_leaves_out_but_for_the_user_metadata(s: &Stage) {
+pub async fn an_update_keeps_omitted_properties_except_user_metadata(s: &Stage) {
     s.open_queue_with(ORDERS, unusual()).await;
     let before = s.describe(ORDERS).await.unwrap().description;
     let change = QueueUpdate { max_delivery_count: Some(99), ..QueueUpdate::default() };
@@ -261,7 +261,7 @@ pub async fn an_update_keeps_what_it_leaves_out_but_for_the_user_metadata(s: &St
 }
 
 /// ENT-17
-pub async fn an_update_of_a_version_that_is_no_more_is_a_conflict(s: &Stage) {
+pub async fn an_update_of_an_old_version_is_a_conflict(s: &Stage) {
     if !s.offers(Extra::VersionedUpdate) {
         return;
     }
@@ -305,7 +305,7 @@ pub async fn queues_are_listed_in_order_of_name_in_pages(s: &Stage) {
 }
 
 /// QUO-01, QUO-03: the limit of entities is three here.
-pub async fn there_are_as_many_queues_as_allowed(s: &Stage) {
+pub async fn queues_are_limited_in_number(s: &Stage) {
     for path in ["a", "b", "c"] {
         s.open_queue(path).await;
     }

@@ -150,9 +150,7 @@ pub async fn a_scheduled_message_does_not_expire(s: &Stage) {
 }
 
 /// EXP-21, EXP-24, EXP-35, ENT-05
-pub async fn with_the_switch_off_expired_messages_are_dropped_by_the_receive_that_finds_them(
-    s: &Stage,
-) {
+pub async fn expired_messages_are_dropped_by_a_receive_with_the_switch_off(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.send(ORDERS, short_lived("a", seconds(1))).await.unwrap();
     s.advance(seconds(1)).await;
@@ -162,7 +160,7 @@ pub async fn with_the_switch_off_expired_messages_are_dropped_by_the_receive_tha
 }
 
 /// EXP-22, EXP-23, EXP-35, DLQ-14, DLQ-16
-pub async fn with_the_switch_on_expired_messages_are_dead_lettered_with_their_reason(s: &Stage) {
+pub async fn expired_messages_are_dead_lettered_with_the_switch_on(s: &Stage) {
     s.open_queue_with(ORDERS, keeps_expired()).await;
     for text in ["a", "b"] {
         s.send(ORDERS, short_lived(text, seconds(1))).await.unwrap();
@@ -309,7 +307,7 @@ pub async fn an_expired_deferred_message_is_seen_but_not_received_and_can_be_del
 }
 
 /// EXP-38, DEF-05
-pub async fn a_deferred_message_that_expires_in_hand_goes_back_to_deferred(s: &Stage) {
+pub async fn a_deferred_message_expired_under_lock_returns_to_deferred(s: &Stage) {
     s.open_queue_with(ORDERS, keeps_expired()).await;
     let sequence = s.send(ORDERS, short_lived("a", minutes(5))).await.unwrap();
     let seen = s.take(ORDERS).await;

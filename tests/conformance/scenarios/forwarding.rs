@@ -80,7 +80,7 @@ pub async fn messages_go_to_the_destination_in_their_order(s: &Stage) {
 }
 
 /// FWD-02, FWD-03, FWD-04
-pub async fn a_destination_must_be_there(s: &Stage) {
+pub async fn a_destination_must_exist(s: &Stage) {
     refused(s.create("a", forwards_to("b")).await, "EntityNotFound");
     refused(s.create("a", forwards_dead_letters_to("b")).await, "EntityNotFound");
     refused(s.create("a", forwards_to("A")).await, "EntityNotFound");
@@ -134,7 +134,7 @@ pub async fn a_queue_that_forwards_to_itself_dead_letters_transfers(s: &Stage) {
 /// FWD-06: messages that are stored when ForwardTo is set are forwarded too: locked ones after
 /// their lock, scheduled ones when they are enqueued, deferred ones never. The remaining ones can
 /// be received after ForwardTo is removed.
-pub async fn messages_that_are_there_are_forwarded_too(s: &Stage) {
+pub async fn stored_messages_are_forwarded_too(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("a").await;
     s.put_deferred("a", "deferred").await;
@@ -183,7 +183,7 @@ pub async fn an_expired_message_is_not_forwarded(s: &Stage) {
 }
 
 /// FWD-09, EXP-16: the time to live starts again, with the maximum of the destination.
-pub async fn the_time_to_live_counts_anew_at_the_destination(s: &Stage) {
+pub async fn the_time_to_live_restarts_at_the_destination(s: &Stage) {
     let default_message_time_to_live = Some(seconds(30));
     s.open_queue_with("b", QueueUpdate { default_message_time_to_live, ..QueueUpdate::default() })
         .await;
@@ -339,7 +339,7 @@ pub async fn forwarding_takes_no_time(s: &Stage) {
 
 /// VIA-01, VIA-06, MSG-13, MSG-15, SCH-02: a message sent through a queue is not visible there and
 /// moves on. A scheduled one waits at the destination.
-pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
+pub async fn a_message_can_be_sent_through_a_queue(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("via").await;
     let sender = s.sender_via("B", "via").await.unwrap();
@@ -363,7 +363,7 @@ pub async fn a_message_can_be_sent_by_way_of_a_queue(s: &Stage) {
 
 /// VIA-02, VIA-03, VIA-06, FWD-15: the destination must exist when a sender attaches. A later
 /// failure moves the message to the transfer dead-letter queue of the queue that it passes.
-pub async fn what_cannot_be_sent_on_is_dead_lettered_on_the_way(s: &Stage) {
+pub async fn a_failed_send_through_a_queue_is_dead_lettered_there(s: &Stage) {
     s.open_queue("via").await;
     refused(s.sender_via("b", "via").await, "EntityNotFound");
     s.open_queue("b").await;
@@ -384,7 +384,7 @@ pub async fn what_cannot_be_sent_on_is_dead_lettered_on_the_way(s: &Stage) {
 }
 
 /// VIA-01, LIF-05: a message in transfer survives a restart, does not expire and is not visible.
-pub async fn a_message_on_its_way_outlives_a_restart(s: &Stage) {
+pub async fn a_message_in_transfer_survives_a_restart(s: &Stage) {
     let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
     s.open_queue_with("b", small).await;
     s.open_queue("via").await;
@@ -407,7 +407,7 @@ pub async fn a_message_on_its_way_outlives_a_restart(s: &Stage) {
 
 /// MAT-01, DEL-04: an operator can delete messages that wait to be forwarded. They cannot be
 /// cancelled or settled.
-pub async fn what_waits_to_be_forwarded_can_be_deleted(s: &Stage) {
+pub async fn messages_waiting_to_be_forwarded_can_be_deleted(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue_with("a", forwards_dead_letters_to("b")).await;
     let status = Some(EntityStatus::SendDisabled);

@@ -74,7 +74,7 @@ pub async fn a_released_message_is_there_again_and_not_counted(s: &Stage) {
 }
 
 /// RCV-14
-pub async fn a_receive_that_is_dropped_takes_nothing(s: &Stage) {
+pub async fn a_dropped_receive_takes_nothing(s: &Stage) {
     let client = open(s, &[]).await;
     let receiver = client.receiver(ORDERS).unwrap();
     {
@@ -86,7 +86,7 @@ pub async fn a_receive_that_is_dropped_takes_nothing(s: &Stage) {
 }
 
 /// RCV-14: also if its message was already locked.
-pub async fn a_receive_that_is_dropped_gives_back_what_was_locked_for_it(s: &Stage) {
+pub async fn a_dropped_receive_releases_its_locked_message(s: &Stage) {
     let client = open(s, &[]).await;
     let receiver = client.receiver(ORDERS).unwrap();
     {
@@ -99,7 +99,7 @@ pub async fn a_receive_that_is_dropped_gives_back_what_was_locked_for_it(s: &Sta
 }
 
 /// RCV-16, RCV-21
-pub async fn a_receiver_takes_nothing_ahead(s: &Stage) {
+pub async fn a_receiver_prefetches_nothing(s: &Stage) {
     let client = open(s, &["a", "b", "c"]).await;
     let receiver = client.receiver(ORDERS).unwrap();
     receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();

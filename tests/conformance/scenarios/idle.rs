@@ -15,7 +15,7 @@ async fn exists(s: &Stage) -> bool {
 }
 
 /// TMP-01, TMP-02, TMP-07, TMP-20, ENT-14
-pub async fn a_queue_that_nobody_uses_is_deleted_with_its_messages(s: &Stage) {
+pub async fn an_unused_queue_is_deleted_with_its_messages(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "a").await;
     s.advance(before(minutes(10))).await;
@@ -141,7 +141,7 @@ pub async fn a_queue_is_not_idle_while_a_receive_waits(s: &Stage) {
 
 /// TMP-20: a server that waits for replies keeps its queue. When the server is gone, the queue is
 /// deleted.
-pub async fn a_reply_queue_goes_after_the_server_that_waited_at_it(s: &Stage) {
+pub async fn a_reply_queue_is_deleted_after_its_server(s: &Stage) {
     s.open_queue_with("replies", temporary(minutes(5))).await;
     s.advance(minutes(4)).await;
     let waiting = s.receive("replies", ReceiveMode::PeekLock, 1, seconds(60));
@@ -170,7 +170,7 @@ pub async fn an_update_can_make_a_queue_temporary_and_lasting_again(s: &Stage) {
 }
 
 /// TMP-02: the default of the namespace for queues without the property.
-pub async fn the_namespace_has_a_default_for_queues_that_give_none(s: &Stage) {
+pub async fn the_namespace_has_a_default_for_queues_without_the_property(s: &Stage) {
     s.open_queue(ORDERS).await;
     let description = s.describe(ORDERS).await.unwrap().description;
     assert_eq!(description.auto_delete_on_idle, minutes(20));

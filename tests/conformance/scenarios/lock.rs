@@ -5,7 +5,7 @@ use peeklock_core::description::SubscriptionUpdate;
 use super::*;
 
 /// SET-17, SET-18
-pub async fn renew_sets_the_end_to_now_plus_the_lock_duration_as_often_as_wanted(s: &Stage) {
+pub async fn repeated_renewals_set_the_end_to_now_plus_the_lock_duration(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
@@ -47,7 +47,7 @@ pub async fn every_delivery_has_a_token_of_its_own(s: &Stage) {
 }
 
 /// SET-23, SET-24: one client settles a message that another one received.
-pub async fn whoever_has_the_token_may_settle_and_renew(s: &Stage) {
+pub async fn any_client_with_the_token_can_settle_and_renew(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
@@ -60,7 +60,7 @@ pub async fn whoever_has_the_token_may_settle_and_renew(s: &Stage) {
 }
 
 /// SET-23: the lock remains after its client is gone.
-pub async fn a_lock_outlives_the_client_that_took_it(s: &Stage) {
+pub async fn a_lock_outlives_its_client(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     let other = s.another().await;
@@ -74,7 +74,7 @@ pub async fn a_lock_outlives_the_client_that_took_it(s: &Stage) {
 }
 
 /// ENT-18, RCV-06
-pub async fn a_changed_lock_duration_is_for_locks_taken_or_renewed_afterwards(s: &Stage) {
+pub async fn a_changed_lock_duration_applies_to_later_locks_and_renewals(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     s.put(ORDERS, "b").await;

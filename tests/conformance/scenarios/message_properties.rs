@@ -70,7 +70,7 @@ pub async fn a_body_is_any_bytes_and_may_be_empty(s: &Stage) {
 
 /// MSG-09: destination, subject and content type of a message do not affect where it goes, nor do
 /// the sessions and messages that it names. All of them arrive unchanged.
-pub async fn what_a_message_says_of_itself_is_not_interpreted(s: &Stage) {
+pub async fn addressing_properties_of_a_message_are_not_interpreted(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.open_queue("other").await;
     let first = s.send(ORDERS, message("a").with_message_id("one")).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn what_a_message_says_of_itself_is_not_interpreted(s: &Stage) {
 }
 
 /// MSG-04, MSG-10, SCH-03
-pub async fn every_property_of_the_sender_is_there_on_peek_and_on_receive(s: &Stage) {
+pub async fn every_property_of_the_sender_appears_on_peek_and_receive(s: &Stage) {
     s.open_queue(ORDERS).await;
     let sent = full(s.now());
     s.send(ORDERS, sent.clone()).await.unwrap();
@@ -234,7 +234,7 @@ pub async fn each_queue_numbers_its_messages_from_1(s: &Stage) {
 }
 
 /// MSG-15
-pub async fn a_message_that_was_never_transferred_has_no_original_number(s: &Stage) {
+pub async fn an_untransferred_message_has_no_original_number(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "x").await;
     assert_eq!(s.look(ORDERS).await[0].enqueued_sequence, 0);
@@ -281,7 +281,7 @@ pub async fn application_properties_keep_their_exact_types(s: &Stage) {
 }
 
 /// MSG-22
-pub async fn keys_of_properties_are_told_apart_byte_by_byte_and_not_empty(s: &Stage) {
+pub async fn keys_of_properties_are_compared_byte_by_byte_and_not_empty(s: &Stage) {
     s.open_queue(ORDERS).await;
     let sent = message("x")
         .with_application_property("key", "a")

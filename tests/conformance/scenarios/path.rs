@@ -3,7 +3,7 @@
 use super::*;
 
 /// ADR-06, ADR-09
-pub async fn paths_ignore_case_and_keep_that_of_their_creation(s: &Stage) {
+pub async fn paths_ignore_case_and_keep_their_original_case(s: &Stage) {
     s.open_queue("Sales/Orders.New_1-a").await;
     assert_eq!(
         &*s.describe("sales/orders.NEW_1-A").await.unwrap().description.path,
@@ -47,7 +47,7 @@ pub async fn names_with_foreign_characters_and_of_the_system_are_refused(s: &Sta
 }
 
 /// ADR-14
-pub async fn a_path_that_names_nothing_is_not_found(s: &Stage) {
+pub async fn an_absent_path_is_not_found(s: &Stage) {
     s.open_queue(ORDERS).await;
     for path in ["absent", "absent/$deadletterqueue", "orders/below", "topic/Subscriptions/sub"] {
         refused(s.send(path, message("x")).await, "EntityNotFound");

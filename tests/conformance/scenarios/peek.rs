@@ -21,7 +21,7 @@ pub async fn peek_shows_messages_by_number_without_changing_them(s: &Stage) {
 }
 
 /// PEK-03, PEK-05, PEK-06
-pub async fn peek_shows_messages_in_every_state_but_not_those_of_other_sub_queues(s: &Stage) {
+pub async fn peek_shows_messages_in_every_state_of_one_sub_queue(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "dead").await;
     let seen = s.take(ORDERS).await;

@@ -37,7 +37,7 @@ pub async fn a_locked_message_is_kept_from_others_for_the_lock_duration(s: &Stag
 }
 
 /// RCV-07
-pub async fn the_lock_of_a_waiting_receive_starts_when_its_message_comes(s: &Stage) {
+pub async fn the_lock_of_a_waiting_receive_starts_when_its_message_arrives(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.advance(seconds(1)).await;
     let waiting = s.receive(ORDERS, PEEK_LOCK, 1, minutes(1));
@@ -115,7 +115,7 @@ pub async fn a_waiting_receive_takes_the_first_message_and_waits_for_no_more(s: 
 }
 
 /// RCV-12, RCV-13
-pub async fn a_receive_for_many_takes_all_there_are_up_to_its_number(s: &Stage) {
+pub async fn a_receive_for_many_takes_available_messages_up_to_its_count(s: &Stage) {
     s.open_queue(ORDERS).await;
     for text in ["a", "b", "c", "d", "e"] {
         s.put(ORDERS, text).await;
@@ -158,7 +158,7 @@ pub async fn a_message_is_given_to_one_of_the_competing_receivers(s: &Stage) {
 }
 
 /// RCV-25, RCV-26
-pub async fn a_message_that_comes_back_takes_its_old_place(s: &Stage) {
+pub async fn a_returned_message_takes_its_old_place(s: &Stage) {
     s.open_queue(ORDERS).await;
     for text in ["a", "b", "c"] {
         s.put(ORDERS, text).await;
@@ -172,7 +172,7 @@ pub async fn a_message_that_comes_back_takes_its_old_place(s: &Stage) {
 }
 
 /// RCV-26, SET-16
-pub async fn a_message_whose_lock_ran_out_takes_its_old_place(s: &Stage) {
+pub async fn a_message_with_an_expired_lock_takes_its_old_place(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     s.take(ORDERS).await;

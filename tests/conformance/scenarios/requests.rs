@@ -24,7 +24,7 @@ fn broker_properties(response: &Response) -> serde_json::Value {
 }
 
 /// RCV-14, HTP-11
-pub async fn a_receive_whose_connection_is_cut_takes_nothing(s: &Stage) {
+pub async fn a_receive_on_a_cut_connection_takes_nothing(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.advance(seconds(1)).await;
     {

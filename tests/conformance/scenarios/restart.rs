@@ -37,7 +37,7 @@ pub async fn after_a_restart_every_message_is_where_it_was_and_no_lock_is_held(s
 }
 
 /// SCH-07: instants that passed during the downtime.
-pub async fn what_was_due_during_the_downtime_materialises_after_it(s: &Stage) {
+pub async fn messages_due_during_the_downtime_are_enqueued_after_it(s: &Stage) {
     s.open_queue(ORDERS).await;
     for (text, count) in [("second", 2), ("first", 1), ("later", 60)] {
         let at = s.now().plus(minutes(count));

@@ -23,7 +23,7 @@ fn retries(kind: RetryKind, delay: TimeSpan) -> QueueUpdate {
 }
 
 /// RTY-01, RTY-03, RTY-13, RTY-28
-pub async fn an_abandoned_message_comes_again_after_its_delay_at_its_place(s: &Stage) {
+pub async fn an_abandoned_message_returns_to_its_place_after_its_delay(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     s.put(ORDERS, "b").await;
@@ -241,7 +241,7 @@ pub async fn delayed_messages_can_be_deleted(s: &Stage) {
 }
 
 /// RTY-16, RTY-17, RTY-18, RTY-20
-pub async fn a_policy_delays_each_failure_until_it_is_taken_away(s: &Stage) {
+pub async fn a_policy_delays_each_failure_until_it_is_removed(s: &Stage) {
     s.open_queue_with(ORDERS, retries(RetryKind::Exponential, seconds(10))).await;
     let policy = s.describe(ORDERS).await.unwrap().description.retry_policy;
     assert_eq!(policy, retries(RetryKind::Exponential, seconds(10)).retry_policy.unwrap());
@@ -318,7 +318,7 @@ pub async fn a_policy_out_of_range_is_refused(s: &Stage) {
 }
 
 /// RTY-19
-pub async fn a_policy_does_not_hold_in_a_dead_letter_queue(s: &Stage) {
+pub async fn a_policy_does_not_apply_in_a_dead_letter_queue(s: &Stage) {
     s.open_queue_with(ORDERS, retries(RetryKind::Fixed, minutes(1))).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
@@ -389,7 +389,7 @@ pub async fn a_delay_does_not_keep_a_queue_from_being_idle(s: &Stage) {
 }
 
 /// RTY-21
-pub async fn a_lock_that_is_lost_with_the_broker_delays_nothing(s: &Stage) {
+pub async fn a_lock_lost_with_the_broker_causes_no_delay(s: &Stage) {
     s.open_queue_with(ORDERS, retries(RetryKind::Fixed, minutes(1))).await;
     s.put(ORDERS, "a").await;
     s.take(ORDERS).await;

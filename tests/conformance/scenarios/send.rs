@@ -95,7 +95,7 @@ pub async fn a_property_may_have_32_kib_and_a_header_64_kib(s: &Stage) {
 }
 
 /// SND-24, QUO-01, QUO-04, DLQ-10, DLQ-29, SCH-08, DEF-10
-pub async fn a_full_queue_refuses_sends_until_there_is_room_and_all_else_goes_on(s: &Stage) {
+pub async fn a_full_queue_refuses_only_sends_until_there_is_room(s: &Stage) {
     s.open_queue_with(ORDERS, one_mebibyte()).await;
     for id in ["a", "b", "c"] {
         s.send(ORDERS, sized(MIB / 4, id)).await.unwrap();
@@ -156,7 +156,7 @@ pub async fn the_first_failing_check_decides_the_error(s: &Stage) {
 }
 
 /// SND-20, DLQ-05
-pub async fn nobody_sends_to_a_dead_letter_queue(s: &Stage) {
+pub async fn a_dead_letter_queue_refuses_sends(s: &Stage) {
     s.open_queue(ORDERS).await;
     for path in [DLQ, TDLQ] {
         refused(s.send(path, message("x")).await, "InvalidOperation");

@@ -129,7 +129,7 @@ pub async fn a_session_is_accepted_by_id_by_one_receiver(s: &Stage) {
 }
 
 /// SES-07, SES-08
-pub async fn the_next_session_is_that_of_the_oldest_message(s: &Stage) {
+pub async fn the_next_session_has_the_oldest_message(s: &Stage) {
     open(s).await;
     for (session, text) in [("c", "1"), ("a", "2"), ("c", "3"), ("b", "4")] {
         put(s, session, text).await;
@@ -172,7 +172,7 @@ pub async fn waiting_accepts_are_served_in_order(s: &Stage) {
 
 /// SES-08: a call that is dropped after it was granted a session releases it without a counted
 /// delivery.
-pub async fn an_accept_that_is_dropped_holds_nothing(s: &Stage) {
+pub async fn a_dropped_accept_holds_nothing(s: &Stage) {
     open(s).await;
     s.advance(seconds(1)).await;
     let mut accept = Box::pin(next(s, minutes(1)));
@@ -190,7 +190,7 @@ pub async fn an_accept_that_is_dropped_holds_nothing(s: &Stage) {
 }
 
 /// SES-12, SES-13, SES-14, SES-15, EXP-40
-pub async fn what_is_done_through_a_session_lock_ends_with_it(s: &Stage) {
+pub async fn work_under_a_session_lock_ends_with_it(s: &Stage) {
     open(s).await;
     put(s, "a", "1").await;
     let receiver = hold(s, "a").await;
@@ -218,7 +218,7 @@ pub async fn what_is_done_through_a_session_lock_ends_with_it(s: &Stage) {
 }
 
 /// SES-19, SES-20, SES-22, SES-32
-pub async fn an_abandoned_message_comes_before_those_behind_it(s: &Stage) {
+pub async fn an_abandoned_message_precedes_later_messages(s: &Stage) {
     open(s).await;
     for text in ["1", "2", "3", "4"] {
         put(s, "a", text).await;
@@ -243,7 +243,7 @@ pub async fn an_abandoned_message_comes_before_those_behind_it(s: &Stage) {
 
 /// RTY-22, RTY-24: a delayed message blocks later messages of its session, and the session is
 /// offered when it is due.
-pub async fn a_delayed_message_holds_up_its_session(s: &Stage) {
+pub async fn a_delayed_message_blocks_its_session(s: &Stage) {
     open(s).await;
     for (session, text) in [("a", "1"), ("a", "2"), ("b", "3")] {
         put(s, session, text).await;
@@ -266,7 +266,7 @@ pub async fn a_delayed_message_holds_up_its_session(s: &Stage) {
 
 /// RTY-23: with `SessionRetryOrder::Pass`, later messages are delivered before a delayed one. When
 /// it is due, it precedes the remaining ones.
-pub async fn those_behind_pass_a_delayed_message_if_set_so(s: &Stage) {
+pub async fn later_messages_pass_a_delayed_one_if_configured(s: &Stage) {
     let session_retry_order = Some(SessionRetryOrder::Pass);
     s.open_queue_with(ORDERS, QueueUpdate { session_retry_order, ..by_session() }).await;
     for text in ["1", "2", "3"] {
@@ -283,7 +283,7 @@ pub async fn those_behind_pass_a_delayed_message_if_set_so(s: &Stage) {
 }
 
 /// RTY-17, RTY-25: when a session lock times out, unsettled messages are delayed by the policy.
-pub async fn a_session_lock_that_runs_out_delays_what_was_in_hand(s: &Stage) {
+pub async fn an_expired_session_lock_delays_unsettled_messages(s: &Stage) {
     let policy = super::retry::policy(RetryKind::Fixed, seconds(10));
     s.open_queue_with(ORDERS, QueueUpdate { retry_policy: Some(Some(policy)), ..by_session() })
         .await;
@@ -395,7 +395,7 @@ pub async fn sessions_are_listed_by_id(s: &Stage) {
 }
 
 /// DEF-08, PEK-07, DEL-07, SCH-03
-pub async fn what_is_set_aside_belongs_to_its_session(s: &Stage) {
+pub async fn deferred_and_scheduled_messages_belong_to_their_session(s: &Stage) {
     open(s).await;
     let deferred = put(s, "a", "deferred").await;
     let at = s.now().plus(seconds(10));
@@ -441,7 +441,7 @@ pub async fn one_expired_message_expires_its_whole_session(s: &Stage) {
 }
 
 /// EXP-47
-pub async fn messages_of_a_session_expire_one_by_one_if_set_so(s: &Stage) {
+pub async fn messages_of_a_session_expire_one_by_one_if_configured(s: &Stage) {
     open(s).await;
     put(s, "a", "1").await;
     s.send(ORDERS, of("a", "2").with_time_to_live(seconds(1))).await.unwrap();
@@ -515,7 +515,7 @@ pub async fn requesters_share_a_queue_of_replies(s: &Stage) {
 
 /// SES-09, MAT-04, ENT-24, ENT-25: cells of the column "Session" of the operation matrix that no
 /// other scenario here covers.
-pub async fn operations_of_sessions_are_refused_where_there_are_none(s: &Stage) {
+pub async fn session_operations_are_refused_without_sessions(s: &Stage) {
     open(s).await;
     s.open_queue("plain").await;
     for path in ["plain", DLQ, TDLQ] {

@@ -23,7 +23,7 @@ pub async fn abandon_makes_the_message_available_again_at_once(s: &Stage) {
 }
 
 /// SET-04, SET-16, SET-25, SET-28
-pub async fn a_message_that_nobody_settles_comes_back_when_its_lock_ends(s: &Stage) {
+pub async fn an_unsettled_message_returns_when_its_lock_ends(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.send(ORDERS, message("a").with_message_id("id")).await.unwrap();
     let first = s.take(ORDERS).await;
@@ -51,7 +51,7 @@ pub async fn a_dead_lettered_message_is_in_the_dead_letter_queue_only(s: &Stage)
 }
 
 /// SET-06, DLQ-15, DLQ-28
-pub async fn dead_letter_tells_reason_description_and_properties(s: &Stage) {
+pub async fn dead_letter_sets_reason_description_and_properties(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
@@ -180,7 +180,7 @@ pub async fn a_token_settles_once_and_never_a_later_delivery(s: &Stage) {
 }
 
 /// SET-19, SET-20
-pub async fn nothing_can_be_done_with_a_lock_that_has_ended(s: &Stage) {
+pub async fn an_ended_lock_allows_no_operation(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
@@ -195,7 +195,7 @@ pub async fn nothing_can_be_done_with_a_lock_that_has_ended(s: &Stage) {
 }
 
 /// SET-20
-pub async fn a_token_that_nobody_got_is_refused(s: &Stage) {
+pub async fn an_unknown_token_is_refused(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     s.take(ORDERS).await;
@@ -210,7 +210,7 @@ pub async fn a_token_that_nobody_got_is_refused(s: &Stage) {
 }
 
 /// SET-20, DLQ-11
-pub async fn a_token_of_the_queue_is_none_of_its_dead_letter_queue(s: &Stage) {
+pub async fn a_token_of_the_queue_is_invalid_in_its_dead_letter_queue(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.open_queue("other").await;
     s.put(ORDERS, "a").await;
@@ -224,7 +224,7 @@ pub async fn a_token_of_the_queue_is_none_of_its_dead_letter_queue(s: &Stage) {
 }
 
 /// SET-14
-pub async fn of_a_batch_of_tokens_each_is_completed_or_named(s: &Stage) {
+pub async fn each_token_of_a_batch_is_completed_or_reported(s: &Stage) {
     s.open_queue(ORDERS).await;
     for text in ["a", "b", "c"] {
         s.put(ORDERS, text).await;
@@ -246,7 +246,7 @@ pub async fn of_a_batch_of_tokens_each_is_completed_or_named(s: &Stage) {
 }
 
 /// SET-12, EXP-25, EXP-29, EXP-30
-pub async fn every_settlement_succeeds_on_a_message_that_expired_while_locked(s: &Stage) {
+pub async fn every_settlement_succeeds_on_a_message_expired_under_lock(s: &Stage) {
     s.open_queue_with(ORDERS, keeps_expired()).await;
     for decision in Decision::all() {
         s.send(ORDERS, message("a").with_time_to_live(seconds(5))).await.unwrap();

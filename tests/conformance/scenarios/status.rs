@@ -42,7 +42,7 @@ pub async fn each_status_blocks_sends_or_receives_or_both_and_keeps_the_messages
 }
 
 /// ENT-25
-pub async fn work_in_hand_can_be_finished_and_looked_at_in_every_status(s: &Stage) {
+pub async fn locked_messages_can_be_settled_and_peeked_in_every_status(s: &Stage) {
     s.open_queue(ORDERS).await;
     for status in BLOCKING {
         let at = s.now().plus(days(1));

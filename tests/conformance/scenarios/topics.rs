@@ -99,7 +99,7 @@ pub async fn a_published_message_is_in_every_subscription_when_it_is_acknowledge
 }
 
 /// TOP-06, SND-27, CNT-04
-pub async fn a_message_that_nobody_selects_is_accepted_and_dropped(s: &Stage) {
+pub async fn an_unselected_message_is_accepted_and_dropped(s: &Stage) {
     let admin = open(s).await;
     admin.delete_rule(AUDIT, "$default").await.unwrap();
     admin.delete_subscription(BILLING).await.unwrap();
@@ -275,7 +275,7 @@ pub async fn the_lowest_time_to_live_counts(s: &Stage) {
 }
 
 /// ENT-21, ENT-22, ENT-23, ENT-24, ENT-26
-pub async fn statuses_block_what_they_say(s: &Stage) {
+pub async fn statuses_block_sends_and_receives(s: &Stage) {
     let admin = open(s).await;
     s.put(EVENTS, "first").await;
     for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
@@ -310,7 +310,7 @@ pub async fn statuses_block_what_they_say(s: &Stage) {
 }
 
 /// ADR-01, ADR-12, ADR-14, ENT-13, ENT-30, RCV-30, PEK-11, SND-20, SND-21, DLQ-02, DLQ-32
-pub async fn topics_and_subscriptions_are_what_their_paths_say(s: &Stage) {
+pub async fn paths_identify_topics_and_subscriptions(s: &Stage) {
     let admin = open(s).await;
     s.open_queue(ORDERS).await;
     fails(admin.create_topic("ORDERS").await, "EntityAlreadyExists");
@@ -389,7 +389,7 @@ pub async fn a_deleted_topic_takes_its_subscriptions_along(s: &Stage) {
 }
 
 /// TMP-10, TMP-11, TMP-13, TMP-19, CNT-09
-pub async fn idle_subscriptions_go_alone_and_idle_topics_with_all(s: &Stage) {
+pub async fn idle_subscriptions_are_deleted_alone_and_idle_topics_with_all(s: &Stage) {
     let admin = admin(s);
     let idle = |span| TopicUpdate { auto_delete_on_idle: Some(span), ..TopicUpdate::default() };
     admin.create_topic_with(EVENTS, idle(minutes(20))).await.unwrap();
@@ -475,7 +475,7 @@ pub async fn each_use_of_a_topic_ends_its_idleness(s: &Stage) {
 }
 
 /// QUO-01, RCV-22
-pub async fn a_topic_has_so_many_subscriptions_rules_and_receivers(s: &Stage) {
+pub async fn subscriptions_rules_and_receivers_of_a_topic_are_limited(s: &Stage) {
     let admin = open(s).await;
     fails(admin.create_subscription(EVENTS, "third").await, "QuotaExceeded");
     for number in 0..2 {
@@ -527,7 +527,7 @@ pub async fn a_batch_is_published_whole_and_in_order(s: &Stage) {
 }
 
 /// FND-02, LIF-04, TOP-08, SES-24: all state of a topic survives a restart.
-pub async fn a_topic_outlives_a_restart_with_all_it_has(s: &Stage) {
+pub async fn a_topic_survives_a_restart_with_all_state(s: &Stage) {
     let admin = open(s).await;
     admin.create_rule(AUDIT, all("more").with_action("SET kind = 'a'")).await.unwrap();
     s.put(EVENTS, "x").await;
@@ -555,7 +555,7 @@ pub async fn a_topic_outlives_a_restart_with_all_it_has(s: &Stage) {
 }
 
 /// RTY-16, RTY-17, RTY-20: a subscription has its own policy, independent of other subscriptions.
-pub async fn a_subscription_retries_as_its_policy_says(s: &Stage) {
+pub async fn a_subscription_retries_by_its_policy(s: &Stage) {
     let policy = super::retry::policy(RetryKind::Linear, seconds(10));
     let retries =
         |policy| SubscriptionUpdate { retry_policy: Some(policy), ..SubscriptionUpdate::default() };

@@ -99,7 +99,7 @@ pub async fn after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_
 }
 
 /// TXN-02, SCH-13: send, schedule, complete, abandon, defer, dead-letter, renew.
-pub async fn every_settlement_a_schedule_and_a_renewal_can_be_part_of_one(s: &Stage) {
+pub async fn every_settlement_a_schedule_and_a_renewal_can_be_part_of_a_transaction(s: &Stage) {
     open(s).await;
     for text in ["complete", "abandon", "defer", "dead-letter", "renew"] {
         s.put(ORDERS, text).await;
@@ -171,7 +171,7 @@ pub async fn scheduled_messages_are_cancelled_at_the_commit(s: &Stage) {
 
 /// TXN-02: an operation that cannot be part of a transaction is refused, and the transaction stays
 /// open.
-pub async fn nothing_else_can_be_part_of_one(s: &Stage) {
+pub async fn other_operations_cannot_be_part_of_a_transaction(s: &Stage) {
     open(s).await;
     let broker = s.broker();
     let entity = broker.entity(ORDERS).unwrap();
@@ -251,7 +251,7 @@ pub async fn a_transaction_times_out_two_minutes_after_its_first_operation(s: &S
 
 /// TXN-07: an operation that cannot succeed is refused when it is issued, and the rest is committed
 /// without it.
-pub async fn an_operation_that_would_fail_is_refused_at_once_with_its_own_error(s: &Stage) {
+pub async fn a_failing_operation_is_refused_when_issued_with_its_own_error(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "held").await;
     s.put(ORDERS, "settled").await;
@@ -279,7 +279,7 @@ pub async fn an_operation_that_would_fail_is_refused_at_once_with_its_own_error(
 }
 
 /// TXN-07, QUO-03: a lock that ends before the commit fails the whole commit permanently.
-pub async fn a_commit_that_cannot_do_one_part_does_none(s: &Stage) {
+pub async fn a_commit_with_one_failing_part_does_none(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     s.put(ORDERS, "b").await;
@@ -332,7 +332,7 @@ pub async fn a_commit_fails_with_the_state_of_the_queue(s: &Stage) {
 }
 
 /// TXN-07, SND-24: the quota is checked for all messages together.
-pub async fn the_quota_is_that_of_all_messages_together(s: &Stage) {
+pub async fn the_quota_covers_all_messages_of_a_transaction(s: &Stage) {
     let one_mebibyte = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
     s.open_queue_with(ORDERS, one_mebibyte).await;
     let transaction = s.begin().await.unwrap();
@@ -406,7 +406,7 @@ pub async fn a_dead_letter_is_completed_and_its_copy_sent_as_one(s: &Stage) {
 }
 
 /// TXN-15, TXN-12: after a restart a committed transaction is complete, and others have no effect.
-pub async fn a_restart_keeps_what_was_committed_and_nothing_else(s: &Stage) {
+pub async fn a_restart_keeps_only_committed_transactions(s: &Stage) {
     open(s).await;
     for text in ["a", "b"] {
         s.put(ORDERS, text).await;
@@ -449,7 +449,7 @@ pub async fn a_connection_has_at_most_1000_open_transactions(s: &Stage) {
 }
 
 /// DUP-11, DUP-02, TXN-04
-pub async fn ids_are_looked_at_when_a_transaction_commits(s: &Stage) {
+pub async fn ids_are_checked_when_a_transaction_commits(s: &Stage) {
     s.open_queue_with(ORDERS, detects_duplicates()).await;
     let of = |id: &str| Work::Send(message(id).with_message_id(id));
     let forgotten = s.begin().await.unwrap();
@@ -489,7 +489,7 @@ pub async fn a_lock_is_settled_once_in_a_transaction(s: &Stage) {
 }
 
 /// SCH-06: the instant is checked when the transaction commits.
-pub async fn a_message_whose_instant_passes_before_the_commit_is_enqueued_by_it(s: &Stage) {
+pub async fn a_message_due_before_the_commit_is_enqueued_by_it(s: &Stage) {
     open(s).await;
     let transaction = s.begin().await.unwrap();
     let at = s.now().plus(minutes(1));
@@ -515,7 +515,7 @@ pub fn basic() -> Setup {
 }
 
 /// QUO-05: a commit that sends needs room in the store. A commit that only settles needs none.
-pub async fn a_full_store_refuses_commits_that_send_and_no_others(s: &Stage) {
+pub async fn a_full_store_refuses_only_commits_with_sends(s: &Stage) {
     open(s).await;
     s.send(ORDERS, sized(60 << 10, "a")).await.unwrap();
     let held = s.take(ORDERS).await;

@@ -51,7 +51,7 @@ async fn transfers(s: &Stage) -> (u64, u64) {
 
 /// VIA-01, VIA-02, VIA-06, MSG-15, SCH-02: a message sent through a topic is not published there,
 /// and moves on with a number from the topic's sequence. A scheduled one waits at the destination.
-pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
+pub async fn a_message_can_be_sent_through_a_topic(s: &Stage) {
     let sender = open(s).await;
     assert_eq!(s.put(EVENTS, "own").await, 1);
     assert_eq!(sender.send(message("1").with_session_id("s")).await.unwrap(), 2);
@@ -96,7 +96,7 @@ pub async fn a_message_can_be_sent_by_way_of_a_topic(s: &Stage) {
 /// VIA-03, VIA-06, FWD-12, FWD-15, FWD-16, FWD-17, FWD-20, FWD-23, CNT-04: a message that cannot be
 /// transferred stays in the transfer dead-letter queue of the topic with the reason, until a client
 /// receives it.
-pub async fn what_cannot_be_sent_on_rests_at_the_topic(s: &Stage) {
+pub async fn a_failed_send_through_a_topic_stays_at_the_topic(s: &Stage) {
     let sender = open(s).await;
     let disabled = QueueUpdate { status: Some(EntityStatus::Disabled), ..QueueUpdate::default() };
     s.update("b", disabled).await.unwrap();
@@ -150,7 +150,7 @@ pub async fn what_cannot_be_sent_on_rests_at_the_topic(s: &Stage) {
 /// FWD-19, DLQ-02, DLQ-04, DLQ-07, DLQ-08, DLQ-32, SET-03, SET-38, DEF-02, PEK-01, DEL-01, DEL-06:
 /// the queue supports every operation of a dead-letter queue, and a topic has no other dead-letter
 /// queue.
-pub async fn the_transfer_dead_letter_queue_of_a_topic_is_one_like_others(s: &Stage) {
+pub async fn the_transfer_dead_letter_queue_of_a_topic_is_like_others(s: &Stage) {
     open_with_dead(s, &["1", "2", "3", "4", "5", "6"]).await;
     assert_eq!(texts(&s.look(EVENTS_TDLQ).await), ["1", "2", "3", "4", "5", "6"]);
     let first = s.take(EVENTS_TDLQ).await;
@@ -187,7 +187,7 @@ pub async fn the_transfer_dead_letter_queue_of_a_topic_is_one_like_others(s: &St
 
 /// FWD-18, DLQ-32: this holds for either setting of auto-forwarding, since a topic has no
 /// dead-letter queue.
-pub async fn what_cannot_be_sent_on_has_one_place_at_a_topic(s: &Stage) {
+pub async fn failed_sends_have_one_place_at_a_topic(s: &Stage) {
     open_with_dead(s, &["1"]).await;
     assert_eq!(texts(&s.take_all(EVENTS_TDLQ).await), ["1"]);
     refused(s.take_from("events/$DeadLetterQueue").await, "EntityNotFound");
@@ -199,7 +199,7 @@ pub fn into_the_dead_letter_queue() -> Setup {
 
 /// RCV-04, RCV-14, ENT-24, ENT-29: a receive there waits for later failures. It ends when the topic
 /// is disabled for receivers.
-pub async fn a_receiver_waits_for_what_cannot_be_sent_on(s: &Stage) {
+pub async fn a_receiver_waits_for_failed_sends(s: &Stage) {
     let sender = open_with_dead(s, &[]).await;
     let receive = s.receive(EVENTS_TDLQ, ReceiveMode::PeekLock, 1, minutes(5));
     let send = async { sender.send(message("late")).await.unwrap() };
@@ -249,7 +249,7 @@ pub fn two_receivers() -> Setup {
 
 /// ENT-21, ENT-23, ENT-24, ENT-25, ENT-29, SND-24, VIA-01: status and quota of the topic apply to
 /// sends through it. Accepted messages still move on.
-pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Stage) {
+pub async fn status_and_quota_of_a_topic_apply_to_sends_through_it(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
     s.send("b", sized(1_000 << 10, "full")).await.unwrap();
@@ -283,7 +283,7 @@ pub async fn status_and_quota_of_a_topic_are_those_of_sends_by_way_of_it(s: &Sta
 /// TMP-10, TMP-14, TMP-15, TMP-16, TMP-07, CNT-09: a topic with a waiting transfer is not idle, and
 /// uses of its transfer dead-letter queue are uses of the topic. Messages in that queue do not keep
 /// it.
-pub async fn sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it(s: &Stage) {
+pub async fn sends_through_a_topic_and_its_failed_sends_are_uses(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
     s.send("b", sized(1_000 << 10, "full")).await.unwrap();
@@ -317,7 +317,7 @@ pub async fn sends_by_way_of_a_topic_and_what_rests_there_are_uses_of_it(s: &Sta
 
 /// VIA-01, VIA-03, LIF-04, LIF-05, ENT-14, FWD-19: waiting transfers of a topic and its transfer
 /// dead letters survive a restart and are deleted only with the topic.
-pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
+pub async fn sends_through_a_topic_survive_a_restart(s: &Stage) {
     let sender = open(s).await;
     s.update("b", small(1)).await.unwrap();
     s.open_queue("c").await;
@@ -360,8 +360,8 @@ pub async fn what_is_sent_by_way_of_a_topic_outlives_a_restart(s: &Stage) {
 }
 
 /// A setup in which messages wait for a full destination.
-pub fn that_holds() -> Setup {
-    super::forwarding::that_holds()
+pub fn holding_when_full() -> Setup {
+    super::forwarding::holding_when_full()
 }
 
 fn complete(seen: &Seen) -> Work {
@@ -415,7 +415,7 @@ pub async fn a_settlement_in_a_subscription_and_sends_to_others_are_one(s: &Stag
 
 /// TXN-07, TXN-09, TXN-01: a failure of the topic, its subscription or the transfer undoes
 /// everything.
-pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
+pub async fn a_failure_of_one_part_undoes_all(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
     let begin = async || {
@@ -457,7 +457,7 @@ pub async fn what_one_of_them_cannot_do_none_does(s: &Stage) {
 
 /// TXN-10, TXN-14, TXN-15, VIA-03: a later failure of a transfer undoes nothing. Its dead letter is
 /// completed and sent again in one transaction, and the result survives a restart.
-pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_anew_as_one(s: &Stage) {
+pub async fn a_dead_letter_of_a_topic_is_completed_and_sent_again_as_one(s: &Stage) {
     open(s).await;
     s.put(EVENTS, "order").await;
     let held = s.take(AUDIT).await;

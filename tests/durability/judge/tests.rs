@@ -124,7 +124,7 @@ impl Case {
 }
 
 #[test]
-fn what_was_acknowledged_is_there() {
+fn an_acknowledged_message_is_there() {
     Case::sent().fine(vec![seen(1, 1)], vec![]);
     Case::sent().wrong(vec![], vec![], "m1 is lost");
     // The message stays, round after round.
@@ -132,14 +132,14 @@ fn what_was_acknowledged_is_there() {
 }
 
 #[test]
-fn what_is_unknown_may_be_either_once() {
+fn an_unknown_outcome_is_decided_once() {
     let unknown = || Case::new().ask(sending(&[1]), UNKNOWN);
     unknown().fine(vec![], vec![]).wrong(vec![seen(1, 1)], vec![], "m1 is there as");
     unknown().fine(vec![seen(1, 1)], vec![]).wrong(vec![], vec![], "m1 is lost");
 }
 
 #[test]
-fn what_was_refused_or_never_sent_is_not_there() {
+fn a_refused_or_unsent_message_is_not_there() {
     let busy = Outcome::Refused("ServerBusy".to_owned());
     let refused = || Case::new().ask(sending(&[1]), busy.clone());
     refused().fine(vec![], vec![]);
@@ -150,7 +150,7 @@ fn what_was_refused_or_never_sent_is_not_there() {
 }
 
 #[test]
-fn what_was_settled_stays_settled() {
+fn a_settled_message_stays_settled() {
     let complete = |outcome| Case::held().ask(settling(1, Verdict::Complete), outcome);
     complete(DONE).fine(vec![], vec![]);
     complete(DONE).wrong(vec![seen(1, 1)], vec![], "m1 is there as");
@@ -163,7 +163,7 @@ fn what_was_settled_stays_settled() {
 }
 
 #[test]
-fn a_lost_answer_may_have_taken_as_many_as_it_could() {
+fn a_lost_answer_may_have_removed_up_to_its_maximum() {
     let two = || Case::sent().ask(sending(&[2]), Outcome::Numbers(vec![2])).ask(TAKE, UNKNOWN);
     two().fine(vec![seen(1, 1), seen(2, 2)], vec![]);
     two().fine(vec![seen(2, 2)], vec![]).wrong(vec![], vec![], "m2 is lost");
@@ -231,7 +231,7 @@ fn contents_counts_marks_and_places_are_kept() {
 }
 
 #[test]
-fn what_is_delayed_comes_when_it_is_due_and_nothing_else_is() {
+fn only_delayed_messages_are_delayed_until_due() {
     let later = |outcome| {
         let (verdict, mark, reason) = (Verdict::Abandon, None, None);
         let op = Op::Settle { id: 1, verdict, mark, reason, delay_ms: Some(5_000) };
@@ -339,7 +339,7 @@ fn amqp_shows_which_messages_were_scheduled() {
 }
 
 #[test]
-fn what_is_scheduled_waits_and_what_was_cancelled_is_gone() {
+fn scheduled_messages_wait_and_cancelled_ones_are_gone() {
     let sent = |due| Sent { id: 1, print: print(1), due: Some(due) };
     let scheduled = |due| {
         let op = Op::Send { sender: 1, messages: vec![sent(due)] };

@@ -60,7 +60,7 @@ pub async fn a_dead_letter_waits_for_its_destination(s: &Stage) {
 }
 
 /// FWD-28: a dead letter at its hop limit stays permanently and can be received.
-pub async fn a_dead_letter_that_may_not_hop_can_be_received(s: &Stage) {
+pub async fn a_dead_letter_at_the_hop_limit_can_be_received(s: &Stage) {
     s.open_queue("end").await;
     s.open_queue_with("q4", forwards_dead_letters_to("end")).await;
     for number in (0..4).rev() {
@@ -86,7 +86,7 @@ pub async fn a_dead_letter_that_may_not_hop_can_be_received(s: &Stage) {
 
 /// FWD-26: DeadLetterSource names the entity that dead-lettered a message, also after further
 /// transfers. Before the first transfer there is no value.
-pub async fn dead_letter_source_names_where_it_was_dead_lettered(s: &Stage) {
+pub async fn dead_letter_source_names_the_dead_lettering_entity(s: &Stage) {
     s.open_queue("c").await;
     s.open_queue_with("b", forwards_to("c")).await;
     s.open_queue("Orders/A").await;

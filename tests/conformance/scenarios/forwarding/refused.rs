@@ -4,7 +4,7 @@ use super::*;
 
 /// FWD-15, FWD-16, FWD-17, FWD-19, FWD-20, FWD-21: a disabled or absent destination. No failed
 /// transfer is repeated by itself.
-pub async fn what_a_destination_does_not_take_is_dead_lettered_at_the_source(s: &Stage) {
+pub async fn a_refused_transfer_is_dead_lettered_at_the_source(s: &Stage) {
     for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
         let status = Some(status);
         s.open_queue("b").await;
@@ -148,7 +148,7 @@ pub async fn a_dead_letter_without_session_stays_in_its_queue(s: &Stage) {
 }
 
 /// ENT-27: forwarding stops while the status of the source blocks receives.
-pub async fn a_source_that_gives_no_receives_forwards_nothing(s: &Stage) {
+pub async fn a_receive_disabled_source_forwards_nothing(s: &Stage) {
     s.open_queue("b").await;
     let status = Some(EntityStatus::ReceiveDisabled);
     s.open_queue_with("a", QueueUpdate { status, ..forwards_to("b") }).await;
@@ -160,7 +160,7 @@ pub async fn a_source_that_gives_no_receives_forwards_nothing(s: &Stage) {
 }
 
 /// VIA-03: with this setting, messages wait in order for room at a full destination.
-pub async fn a_full_destination_can_hold_messages_up(s: &Stage) {
+pub async fn a_full_destination_can_delay_messages(s: &Stage) {
     let small = QueueUpdate { max_size_in_megabytes: Some(1), ..QueueUpdate::default() };
     s.open_queue_with("b", small).await;
     s.open_queue_with("a", forwards_to("b")).await;
@@ -184,7 +184,7 @@ pub async fn a_full_destination_can_hold_messages_up(s: &Stage) {
     assert_eq!(s.counts("via").await.transfer_dead_letter, 0);
 }
 
-pub fn that_holds() -> Setup {
+pub fn holding_when_full() -> Setup {
     let mut setup = Setup::default();
     setup.settings.forwarding_on_destination_full =
         peeklock_core::description::OnDestinationFull::Hold;

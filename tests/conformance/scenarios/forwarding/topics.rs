@@ -31,7 +31,7 @@ pub async fn a_topic_is_a_destination_and_its_subscriptions_are_sources(s: &Stag
 }
 
 /// FWD-26, TOP-11: rules of a topic see the reason of a dead letter, and the copy shows its source.
-pub async fn rules_see_what_was_set_on_a_forwarded_dead_letter(s: &Stage) {
+pub async fn rules_see_properties_set_on_a_forwarded_dead_letter(s: &Stage) {
     let filter = Filter::Sql(SqlText::new("DeadLetterReason = 'broken'"));
     open_events(s, None, Some(RuleDescription::new("broken", filter, s.now()))).await;
     s.open_queue_with("a", forwards_dead_letters_to(EVENTS)).await;
@@ -54,7 +54,7 @@ pub async fn rules_see_what_was_set_on_a_forwarded_dead_letter(s: &Stage) {
 
 /// SQL-08, SQL-09, MSG-15, FWD-26: rules see the source of a forwarded message, also after it was
 /// scheduled at the topic. A message that was sent to the topic has none.
-pub async fn rules_see_where_a_forwarded_message_comes_from(s: &Stage) {
+pub async fn rules_see_the_source_of_a_forwarded_message(s: &Stage) {
     let rules = [
         ("dead", "sys.DeadLetterSource = 'dead' AND sys.EnqueuedSequenceNumber = 1"),
         ("first", "sys.DeadLetterSource IS NULL AND sys.EnqueuedSequenceNumber > 0"),
@@ -131,7 +131,7 @@ pub async fn a_disabled_topic_dead_letters_at_the_source(s: &Stage) {
 
 /// DLQ-20: a message whose header exceeds the limit through transfers is dead-lettered at the
 /// destination with all its properties: in the queue, or in the subscription.
-pub async fn a_header_that_grows_too_large_is_dead_lettered_where_it_arrives(s: &Stage) {
+pub async fn an_oversized_header_is_dead_lettered_at_the_destination(s: &Stage) {
     s.open_queue("b").await;
     open_events(s, None, None).await;
     s.open_queue_with("a", forwards_dead_letters_to("b")).await;

@@ -106,7 +106,7 @@ pub async fn initial_rules_replace_the_default_one(s: &Stage) {
 }
 
 /// DLQ-23, DLQ-24, DLQ-25, DLQ-27, SQL-40, ACT-10
-pub async fn a_rule_that_fails_makes_a_dead_letter_if_the_switch_is_on(s: &Stage) {
+pub async fn a_failing_rule_makes_a_dead_letter_if_the_switch_is_on(s: &Stage) {
     let rules = || {
         vec![
             sql("b", "price / 0 = 1"),
@@ -142,7 +142,7 @@ pub async fn a_rule_that_fails_makes_a_dead_letter_if_the_switch_is_on(s: &Stage
 }
 
 /// DLQ-20, ACT-11
-pub async fn a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue(s: &Stage) {
+pub async fn a_copy_with_an_oversized_header_goes_to_the_dead_letter_queue(s: &Stage) {
     let rules = vec![all("grow").with_action("SET b = a; SET c = a; SET d = a")];
     open_with(s, SubscriptionUpdate::default(), rules).await;
     let large = message("x").with_application_property("a", "v".repeat(20_000));
@@ -162,7 +162,7 @@ pub async fn a_copy_whose_header_grows_too_large_goes_to_the_dead_letter_queue(s
 }
 
 /// TOP-01: the explanation has the result of each rule and its reason, and stores nothing.
-pub async fn rules_explain_what_they_make_of_a_message(s: &Stage) {
+pub async fn rules_explain_their_result_for_a_message(s: &Stage) {
     let admin = open(s).await;
     admin.create_rule(AUDIT, sql("cheap", "price < 3 AND kind = 'x'")).await.unwrap();
     let explained = admin.explain(AUDIT, priced("x", 2)).await.unwrap();
@@ -173,7 +173,7 @@ pub async fn rules_explain_what_they_make_of_a_message(s: &Stage) {
 }
 
 /// TOP-25, TOP-26, TOP-27, TOP-28, TOP-29, TOP-30, SND-27
-pub async fn a_catch_all_gets_what_no_other_subscription_selects(s: &Stage) {
+pub async fn a_catch_all_gets_messages_unselected_by_others(s: &Stage) {
     let rest = "events/Subscriptions/rest";
     let catching = |catch_all| SubscriptionUpdate {
         catch_all: Some(catch_all),
@@ -249,7 +249,7 @@ pub async fn rules_never_see_the_body(s: &Stage) {
 }
 
 /// SCH-12, ACT-08
-pub async fn a_schedule_that_an_action_sets_has_no_effect_in_the_subscription(s: &Stage) {
+pub async fn a_schedule_set_by_an_action_has_no_effect_in_the_subscription(s: &Stage) {
     let rules = vec![all("r").with_action("SET sys.ScheduledEnqueueTimeUtc = later")];
     open_with(s, SubscriptionUpdate::default(), rules).await;
     let later = s.now().plus(minutes(5));

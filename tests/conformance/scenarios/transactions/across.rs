@@ -38,7 +38,7 @@ pub async fn a_transaction_across_entities_settles_at_the_first_and_sends_to_oth
 }
 
 /// TXN-09: the first entity can be one that is sent to.
-pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reached_by(s: &Stage) {
+pub async fn the_first_entity_of_a_transaction_is_its_root(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
     s.put("done", "held").await;
@@ -55,7 +55,7 @@ pub async fn the_first_entity_of_a_transaction_is_the_one_that_others_are_reache
 }
 
 /// TXN-09, VIA-01: a sender through the queue needs no cross-entity transaction.
-pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s: &Stage) {
+pub async fn a_sender_through_the_queue_needs_no_cross_entity_transaction(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
     let transaction = s.begin().await.unwrap();
@@ -67,7 +67,7 @@ pub async fn a_sender_by_way_of_the_queue_needs_no_transaction_across_entities(s
 }
 
 /// TXN-13: a batch of one message is reported as a single message, over every transport.
-pub async fn a_batch_of_one_is_told_as_a_message(s: &Stage) {
+pub async fn a_batch_of_one_is_reported_as_a_message(s: &Stage) {
     open(s).await;
     let client = s.client();
     let (transaction, sender) =
@@ -86,7 +86,7 @@ pub async fn a_batch_of_one_is_told_as_a_message(s: &Stage) {
 
 /// TXN-10, VIA-03, VIA-06: a later failure of a transfer does not undo the commit, and it is
 /// counted.
-pub async fn a_transfer_that_fails_does_not_undo_its_transaction(s: &Stage) {
+pub async fn a_failed_transfer_does_not_undo_its_transaction(s: &Stage) {
     open(s).await;
     s.open_queue("done").await;
     s.put(ORDERS, "order").await;

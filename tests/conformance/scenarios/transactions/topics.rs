@@ -16,7 +16,7 @@ async fn open_topic(s: &Stage) {
 }
 
 /// TXN-08, TXN-01, TXN-03: a settlement in a subscription and sends to its topic, in either order.
-pub async fn a_topic_with_one_of_its_subscriptions_is_one(s: &Stage) {
+pub async fn a_topic_and_its_subscription_share_a_transaction(s: &Stage) {
     open_topic(s).await;
     for settles_first in [true, false] {
         s.send(EVENTS, message("old")).await.unwrap();
