@@ -110,7 +110,7 @@ test("the client works in the browser as it does in Node", async (t) => {
 });
 
 // SET-01, SET-03, SET-05, SET-07, DEF-02, CNT-01
-test("buttons settle, and the counts follow", async (t) => {
+test("buttons settle messages, and the counts follow", async (t) => {
   const { tab, cards } = await openedAt(t);
   const send = async (body) => {
     await tab.fill("#body", body);
@@ -146,7 +146,7 @@ test("buttons settle, and the counts follow", async (t) => {
   await count(tab, "activeMessageCount", 0);
 });
 
-test("whatever a message says is text", async (t) => {
+test("content of messages is shown as text", async (t) => {
   const { connection, path, tab, cards } = await openedAt(t);
   const evil = '<img src=x onerror="window.hacked = true"><script>window.hacked = true</script>';
   await connection.sender(path).send({
@@ -172,7 +172,7 @@ test("whatever a message says is text", async (t) => {
 });
 
 // RCV-16
-test("not more is in hand than the page says", async (t) => {
+test("locked messages are limited by the page", async (t) => {
   const { connection, path, tab, cards } = await openedAt(t);
   await tab.fill("#limit", "2");
   await connection.sender(path).sendBatch(["a", "b", "c", "d"]);
@@ -215,7 +215,7 @@ test("everything can be done with the keyboard", async (t) => {
 });
 
 // SET-21
-test("a socket that is cut is made anew, and what is in hand stays in hand", async (t) => {
+test("a cut socket is reopened, and locked messages stay locked", async (t) => {
   const connection = await connected(t);
   const proxy = await Proxy.open(t);
   const path = await queue(connection);
@@ -238,7 +238,7 @@ test("a socket that is cut is made anew, and what is in hand stays in hand", asy
 });
 
 // SET-32
-test("who leaves the page gives back what is in hand, and it does not count", async (t) => {
+test("leaving the page releases locked messages uncounted", async (t) => {
   const { connection, path, tab, cards } = await openedAt(t);
   await connection.sender(path).send("left");
   await cards().waitFor();
@@ -248,7 +248,7 @@ test("who leaves the page gives back what is in hand, and it does not count", as
 });
 
 // SEC-23
-test("no other page may connect, and no other name is served", async (t) => {
+test("other pages cannot connect, and other host names are refused", async (t) => {
   const other = createServer((_, response) => response.setHeader("Content-Type", "text/html").end("<title>other</title>"));
   other.listen(0, "127.0.0.1");
   await once(other, "listening");
@@ -273,7 +273,7 @@ test("no other page may connect, and no other name is served", async (t) => {
   assert.equal(status, 421);
 });
 
-test("it fits a phone, and can be read in light and dark", async (t) => {
+test("the page fits a phone, and is readable in light and dark", async (t) => {
   for (const colorScheme of ["light", "dark"]) {
     const { connection, path, tab, cards } = await openedAt(t, { page: { colorScheme, viewport: { width: 320, height: 640 } } });
     await connection.sender(path).send({ body: "x".repeat(500), subject: "y".repeat(80), applicationProperties: { ["z".repeat(90)]: "v".repeat(90) } });

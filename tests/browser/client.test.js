@@ -15,7 +15,7 @@ const refused = (condition, more = {}) => (error) => {
 };
 
 // ERR-02
-test("the stack of an error names the line that asked", async (t) => {
+test("the stack of an error names the calling line", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   const absent = async function sendToNothing() {
@@ -35,7 +35,7 @@ test("the stack of an error names the line that asked", async (t) => {
 });
 
 // SET-01, SET-02, RCV-25
-test("a message that is completed is gone", async (t) => {
+test("a completed message is gone", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   await connection.sender(path).sendBatch(["one", "two"]);
@@ -69,7 +69,7 @@ test("a dead letter has its reason", async (t) => {
 });
 
 // FWD-26
-test("a forwarded dead letter says where it was dead-lettered", async (t) => {
+test("a forwarded dead letter names its source", async (t) => {
   const connection = await connected(t);
   const park = await queue(connection);
   const path = await queue(connection, { forwardDeadLetteredMessagesTo: park });
@@ -84,7 +84,7 @@ test("a forwarded dead letter says where it was dead-lettered", async (t) => {
 });
 
 // SET-03, SET-28, SET-32, RCV-26
-test("an abandoned message comes again and counts, a released one does not count", async (t) => {
+test("an abandoned message returns counted, a released one uncounted", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   await connection.sender(path).send("again");
@@ -102,7 +102,7 @@ test("an abandoned message comes again and counts, a released one does not count
 });
 
 // RTY-01, RTY-26: each way to give the delay, without waiting for its end.
-test("an abandoned message waits as long as it says", async (t) => {
+test("an abandoned message waits for its delay", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   await connection.sender(path).sendBatch(["alone", "one of many", "at once"]);
@@ -125,7 +125,7 @@ test("an abandoned message waits as long as it says", async (t) => {
 });
 
 // SET-17, SET-18, SET-20
-test("a lock is renewed, and one that has ended is not", async (t) => {
+test("a lock is renewed, and an ended one is refused", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   await connection.sender(path).send("mine");
@@ -159,7 +159,7 @@ test("deferred messages are received by number, all or none", async (t) => {
 });
 
 // MSG-01, MSG-02, MSG-04, MSG-20
-test("bodies and properties come back as they were sent", async (t) => {
+test("bodies and properties arrive as sent", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   const sender = connection.sender(path);
@@ -264,7 +264,7 @@ test("a refusal is a typed error with condition, tracking id and whether to retr
 });
 
 // SET-13, SET-14, SET-24
-test("each message of a settlement is settled by itself", async (t) => {
+test("each message of a settlement has its own result", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   await connection.sender(path).sendBatch(Array.from({ length: 6 }, (_, place) => `m${place}`));
@@ -287,7 +287,7 @@ test("each message of a settlement is settled by itself", async (t) => {
 });
 
 // RCV-16, RCV-19, RCV-21
-test("nothing is locked before it is wanted, and not more than prefetch says", async (t) => {
+test("messages are locked on demand, and at most as many as prefetch allows", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   await connection.sender(path).sendBatch(Array.from({ length: 20 }, (_, place) => `m${place}`));
@@ -316,7 +316,7 @@ test("nothing is locked before it is wanted, and not more than prefetch says", a
 });
 
 // RCV-01, RCV-02, RCV-16
-test("receive and delete hands over everything once, whoever asks for it", async (t) => {
+test("receive and delete delivers each message once to one of several receivers", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   const texts = Array.from({ length: 50 }, (_, place) => `m${place}`);
@@ -335,7 +335,7 @@ test("receive and delete hands over everything once, whoever asks for it", async
 });
 
 // RCV-10 to RCV-14
-test("a receive waits, can be ended, and loses nothing", async (t) => {
+test("a receive waits, can be cancelled, and loses nothing", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   const receiver = connection.receiver(path);
@@ -441,7 +441,7 @@ test("sends are pipelined, numbered in their order, and bounded", async (t) => {
 });
 
 // SCH-01, SCH-02, SCH-05, DUP-02
-test("scheduled messages can be cancelled, and duplicates are told by 0", async (t) => {
+test("scheduled messages can be cancelled, and duplicates return 0", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection, { requiresDuplicateDetection: true });
   const sender = connection.sender(path);
@@ -459,7 +459,7 @@ test("scheduled messages can be cancelled, and duplicates are told by 0", async 
 });
 
 // PEK-01, PEK-04, DEL-01, DEL-03
-test("peek goes on where it was, and messages are deleted unseen", async (t) => {
+test("peek continues at its position, and messages are deleted without a receive", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   await connection.sender(path).sendBatch(["a", "b", "c", "d"]);
@@ -522,7 +522,7 @@ test("a declaration is planned and carried out", async (t) => {
 });
 
 // TOP-01, TOP-03, TOP-13, TOP-17, TOP-24, SQL-14
-test("a topic gives each subscription what its rules select", async (t) => {
+test("a topic gives each subscription the messages selected by its rules", async (t) => {
   const connection = await connected(t);
   const topic = `topic-${process.pid}-${Math.random().toString(36).slice(2)}`;
   const { topics } = connection;
@@ -574,7 +574,7 @@ test("a topic gives each subscription what its rules select", async (t) => {
 });
 
 // ENT-24
-test("a receiver is told when its queue delivers no more, and goes on when it does", async (t) => {
+test("a receiver is notified when its queue stops delivering, and continues when it resumes", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   const receiver = connection.receiver(path);
@@ -617,7 +617,7 @@ test("a loop that is left before an orderly close leaves no message locked", asy
 });
 
 // SET-21
-test("an orderly close settles what is under way and keeps the locks in hand", async (t) => {
+test("an orderly close completes pending settlements and keeps locks", async (t) => {
   const watch = await connected(t);
   const path = await queue(watch);
   await watch.sender(path).sendBatch(["in hand", "in the buffer", "being handled"]);

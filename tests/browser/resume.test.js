@@ -8,7 +8,7 @@ import { connected, drained, inState, Proxy, queue, url } from "./support.js";
 const texts = (count) => Array.from({ length: count }, (_, place) => `m${place}`);
 
 // SET-21, SND-01, RCV-24: cut while sending and receiving, also in the middle of frames.
-test("a connection that is cut again and again loses and doubles nothing", async (t) => {
+test("a repeatedly cut connection loses and duplicates nothing", async (t) => {
   const proxy = await Proxy.open(t);
   // Limits from the handshake (about 400 bytes) to several deliveries later, at irregular
   // positions.
@@ -46,7 +46,7 @@ test("a connection that is cut again and again loses and doubles nothing", async
 });
 
 // SET-21
-test("locks outlive the socket, and what was asked for is answered over the next one", async (t) => {
+test("locks outlive the socket, and requests are answered over the next one", async (t) => {
   const proxy = await Proxy.open(t);
   const connection = await connected(t, { reconnectMs: 5 }, proxy.url);
   const watch = await connected(t);
@@ -97,7 +97,7 @@ test("without resumption a new session begins: locks are gone, links are attache
 });
 
 // SET-21: the second socket takes over, and the first does not reconnect.
-test("a close code that means no ends the connection", async (t) => {
+test("a final close code ends the connection", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection);
   const closed = inState(connection, "closed");

@@ -33,7 +33,7 @@ function listening(told) {
 
 // TLS-06, TLS-07, SEC-20, SEC-21: a client needs only a connection string, over TLS and for its
 // entity.
-test("a connection string says where, who and for what", async (t) => {
+test("a connection string has address, policy and entity", async (t) => {
   assert.match(new ConnectionString(string).url, /^wss:/);
   const connection = await connected(t, string);
   await connection.queues.create("secure");
@@ -81,7 +81,7 @@ test("tokens are renewed before they end", async (t) => {
 });
 
 // TLS-08: a function that provides tokens is called again before its token expires.
-test("a function is asked for another token", async (t) => {
+test("a function is called for another token", async (t) => {
   const signer = new ConnectionString(string);
   let count = 0;
   let again;
@@ -101,7 +101,7 @@ test("a function is asked for another token", async (t) => {
 });
 
 // TLS-06: an unknown authority is not trusted, and the error names the remedy.
-test("who is not trusted is refused with the way out", async () => {
+test("an untrusted broker is refused with a hint", async () => {
   const script = `
     import WebSocket from "ws";
     import { connect } from "peeklock";
@@ -117,7 +117,7 @@ test("who is not trusted is refused with the way out", async () => {
 });
 
 // SEC-18, SEC-19, SEC-22: the error names the fault in a connection string, and never a secret.
-test("a connection string that is none is refused", () => {
+test("an invalid connection string is refused", () => {
   const key = "SharedAccessKeyName=a;SharedAccessKey=hidden";
   for (const [text, word] of [
     [key, /Endpoint/],

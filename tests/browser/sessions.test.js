@@ -12,7 +12,7 @@ const put = async (connection, path, sessionId, ...bodies) => {
 };
 
 // SES-05 to SES-08, SES-10, SES-16
-test("sessions are accepted by id and as they come", async (t) => {
+test("sessions are accepted by id and in order of their messages", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection, bySession);
   await put(connection, path, "b", "1");
@@ -34,7 +34,7 @@ test("sessions are accepted by id and as they come", async (t) => {
 });
 
 // SES-19, SES-20, SES-12, SES-14: the loop, order, one lock for all.
-test("messages of a session come in order, and an abandoned one comes next", async (t) => {
+test("messages of a session arrive in order, and an abandoned one is next", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection, bySession);
   await put(connection, path, "a", "1", "2", "3");
@@ -59,7 +59,7 @@ test("messages of a session come in order, and an abandoned one comes next", asy
 });
 
 // SES-24, SES-25, SES-31: state, and the messages that a close releases.
-test("the state and what is not settled are for the next holder", async (t) => {
+test("the next holder gets the state and unsettled messages", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection, bySession);
   await put(connection, path, "a", "1");
@@ -83,7 +83,7 @@ test("the state and what is not settled are for the next holder", async (t) => {
 });
 
 // SES-08: a cancelled accept holds nothing, even if a session was granted meanwhile.
-test("an accept that waits is ended by its signal, or by the end of the connection", async (t) => {
+test("a waiting accept ends by its signal, or with the connection", async (t) => {
   const connection = await connected(t);
   const path = await queue(connection, bySession);
   const abort = new AbortController();

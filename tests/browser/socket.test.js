@@ -54,7 +54,7 @@ async function server(t, answer = () => ({ done: {} }), more = {}) {
   return server;
 }
 
-test("the hello says who it is, and the token is asked for at each", async (t) => {
+test("the hello names the client, and each one requests a token", async (t) => {
   const broker = await server(t);
   let count = 0;
   const token = async () => `token ${(count += 1)}`;
@@ -67,7 +67,7 @@ test("the hello says who it is, and the token is asked for at each", async (t) =
   assert.deepEqual(broker.hello.resume, { resumeToken: welcome.resumeToken, received: 0 });
 });
 
-test("what is refused for good is not tried again", async (t) => {
+test("a permanent refusal is not retried", async (t) => {
   for (const [code, reason] of [[4001, "a token is needed"], [1002, "cannot be read"], [4002, "no hello"]]) {
     const broker = new WebSocketServer({ host: "127.0.0.1", port: 0 });
     atEnd(t, () => broker.close());
@@ -88,7 +88,7 @@ test("what is refused for good is not tried again", async (t) => {
   }
 });
 
-test("what passes is tried again, and not for ever at the first time", async (t) => {
+test("a temporary failure is retried, with a limit at the first connection", async (t) => {
   const broker = new WebSocketServer({ host: "127.0.0.1", port: 0 });
   atEnd(t, () => broker.close());
   await once(broker, "listening");
@@ -103,7 +103,7 @@ test("what passes is tried again, and not for ever at the first time", async (t)
   assert.ok(count > 3, `${count} attempts`);
 });
 
-test("a frame that makes no sense ends the connection, and what waits is told", async (t) => {
+test("an invalid frame ends the connection and refuses waiting requests", async (t) => {
   for (const frame of ["{", "[]", "null", '{"seen":99,"items":[]}', '{"items":[{"deliveries":{"link":1,"first":7,"messages":[{}]}}]}']) {
     const broker = await server(t, () => undefined);
     const connection = await connected(t, {}, broker.url);
@@ -117,7 +117,7 @@ test("a frame that makes no sense ends the connection, and what waits is told", 
   }
 });
 
-test("no more is under way than the broker allows, and no frame is larger", async (t) => {
+test("requests in flight and frame sizes stay within the limits of the broker", async (t) => {
   const held = [];
   const broker = await server(t, (request) => {
     held.push(request);
@@ -143,7 +143,7 @@ test("no more is under way than the broker allows, and no frame is larger", asyn
 });
 
 // SND-13
-test("a sender has exactly as many requests under way as it may", async (t) => {
+test("a sender uses its whole limit of requests in flight", async (t) => {
   const held = [];
   const broker = await server(t, (request) => {
     if (!request.send) {
@@ -185,7 +185,7 @@ test("frames of the broker are confirmed before many of them wait", async (t) =>
   assert.equal(broker.frames[1].seen, 65);
 });
 
-test("heartbeats are sent, and a broker that falls silent is given up", async (t) => {
+test("heartbeats are sent, and a silent broker is disconnected", async (t) => {
   let hear;
   const heard = new Promise((resolve) => {
     hear = resolve;
@@ -240,7 +240,7 @@ test("the lock of a message is renewed while its handler runs, and not after", a
 });
 
 // ERR-06
-test("while the broker is away, requests wait, and not for ever", async (t) => {
+test("while the broker is away, requests wait for a limited time", async (t) => {
   const broker = await server(t, () => undefined, { graceSeconds: 0, resumeToken: undefined });
   const connection = await connected(t, { offlineSeconds: 0.3 }, broker.url);
   const lost = inState(connection, "lost");
@@ -256,7 +256,7 @@ test("while the broker is away, requests wait, and not for ever", async (t) => {
   await assert.rejects(connection.queues.list(), /not restored in time/);
 });
 
-test("a connection that is closed while it is made anew leaves no socket", async (t) => {
+test("a connection closed while it reconnects leaves no socket", async (t) => {
   const broker = await server(t);
   const connection = await connected(t, { reconnectMs: 1 }, broker.url);
   const lost = inState(connection, "lost");
@@ -273,7 +273,7 @@ test("a connection that is closed while it is made anew leaves no socket", async
 
 // SET-32: the deliveries of this test arrive while the receiver closes, before the answer that it
 // waits for.
-test("a receiver that closes releases deliveries that are still on their way", async (t) => {
+test("a closing receiver releases deliveries in flight", async (t) => {
   for (const close of [({ receiver }) => receiver.close(), ({ connection }) => connection.close()]) {
     const until = new Date(Date.now() + 60_000).toISOString();
     const push = (socket, first, count) => {

@@ -122,7 +122,7 @@ test("after a rollback messages are locked as before and nothing was sent", asyn
 
 // TXN-05, TXN-07: a refused operation is left out; an operation that fails at the commit undoes
 // everything.
-test("an operation that is refused is left out, and a commit that fails does nothing", async (t) => {
+test("a refused operation is left out, and a failed commit does nothing", async (t) => {
   const connection = await connected(t);
   const { path, sender, messages } = await held(connection, "a", "b");
   const [first, second] = messages;
@@ -188,7 +188,7 @@ test("a transaction across entities settles at the first and sends to others", a
 });
 
 // TXN-14: a dead letter and its corrected copy.
-test("a dead letter is mended as one", async (t) => {
+test("a dead letter is corrected in one transaction", async (t) => {
   const connection = await connected(t);
   const { path, sender, messages } = await held(connection, "wrong");
   await messages[0].deadLetter();

@@ -7,12 +7,12 @@ import * as client from "peeklock";
 
 const declared = await readFile(new URL("../../transports/websocket/js/peeklock.d.ts", import.meta.url), "utf8");
 
-test("what the types export is exported", () => {
+test("exports of the types exist", () => {
   const names = [...declared.matchAll(/^export (?:class|function) (\w+)/gm)].map(([, name]) => name);
   assert.deepEqual(names.sort(), Object.keys(client).sort());
 });
 
-test("what the types call a method is one", () => {
+test("methods of the types exist", () => {
   for (const [, name, body] of declared.matchAll(/^export class (\w+)[^{]*\{\n([^]*?)^\}/gm)) {
     const { prototype } = client[name];
     for (const [, method] of body.matchAll(/^ {2}(\w+)[<(]/gm)) {

@@ -110,7 +110,7 @@ scenario("ADM-31: metadata and destinations are cleared", async () => {
   const cleared = await admin.getQueue(name);
   assert.ok(!cleared.forwardTo && !cleared.forwardDeadLetteredMessagesTo && !cleared.userMetadata);
 });
-scenario("ADM-36: a destination survives an update of what was read", async () => {
+scenario("ADM-36: a destination survives an update of read properties", async () => {
   const target = await queue();
   const name = await queue({ forwardTo: target });
   await admin.updateQueue({ ...(await admin.getQueue(name)), maxDeliveryCount: 5 });
@@ -121,7 +121,7 @@ scenario("ADM-04: a queue with slashes and dots", async () => {
   assert.equal((await admin.getQueue("js/orders-1.a_b")).name, "js/orders-1.a_b");
   await admin.deleteQueue("js/orders-1.a_b");
 });
-scenario("ADM-04: names have no case", async () => {
+scenario("ADM-04: names ignore case", async () => {
   await admin.createQueue("JsMixed");
   assert.equal((await admin.getQueue("jsmixed")).name, "JsMixed");
 });
@@ -130,20 +130,20 @@ scenario("ADM-21: a queue is deleted", async () => {
   await admin.deleteQueue(name);
   await refused(() => admin.getQueue(name), 404, "MessageEntityNotFoundError");
 });
-scenario("ADM-21: what exists is told", async () => {
+scenario("ADM-21: an existing entity is reported", async () => {
   assert.equal(await admin.queueExists(await queue()), true);
   assert.equal(await admin.queueExists("absent"), false);
   assert.equal(await admin.topicExists(await topic()), true);
   assert.equal(await admin.topicExists("absent"), false);
 });
-scenario("ADM-21: subscriptions and rules that exist are told", async () => {
+scenario("ADM-21: existing subscriptions and rules are reported", async () => {
   const name = await subscription();
   assert.equal(await admin.subscriptionExists(name, "s"), true);
   assert.equal(await admin.subscriptionExists(name, "absent"), false);
   assert.equal(await admin.ruleExists(name, "s", "$Default"), true);
   assert.equal(await admin.ruleExists(name, "s", "absent"), false);
 });
-scenario("ADM-51: what exists is not created again", async () => {
+scenario("ADM-51: an existing entity is not created again", async () => {
   const name = await queue();
   await refused(() => admin.createQueue(name), 409, "MessageEntityAlreadyExistsError");
 });
@@ -151,17 +151,17 @@ scenario("ADM-21: a topic cannot have the name of a queue", async () => {
   const name = await queue();
   await refused(() => admin.createTopic(name), 409, "MessageEntityAlreadyExistsError");
 });
-scenario("ADM-51: what is absent is not found", async () => {
+scenario("ADM-51: an absent entity is not found", async () => {
   await refused(() => admin.getTopic("absent"), 404, "MessageEntityNotFoundError");
   await refused(() => admin.deleteQueue("absent"), 404, "MessageEntityNotFoundError");
   await refused(() => admin.getQueueRuntimeProperties("absent"), 404, "MessageEntityNotFoundError");
 });
-scenario("ADM-21: an update of what is absent is not found", async () => {
+scenario("ADM-21: an update of an absent entity is not found", async () => {
   const told = await admin.getQueue(await queue());
   await admin.deleteQueue(told.name);
   await refused(() => admin.updateQueue(told), 404, "MessageEntityNotFoundError");
 });
-scenario("ADM-24: what is fixed cannot be changed", async () => {
+scenario("ADM-24: a fixed property cannot be changed", async () => {
   const told = await admin.getQueue(await queue());
   await refused(() => admin.updateQueue({ ...told, requiresSession: true }), 400, undefined, "RequiresSession");
 });
@@ -221,7 +221,7 @@ scenario("CNT-04: runtime properties of a topic", async () => {
   const name = await subscription();
   matches(await admin.getTopicRuntimeProperties(name), { name, subscriptionCount: 1, scheduledMessageCount: 0, sizeInBytes: 0 });
 });
-scenario("ADM-22: a deleted topic takes its subscriptions", async () => {
+scenario("ADM-22: a deleted topic deletes its subscriptions", async () => {
   const name = await subscription();
   await admin.deleteTopic(name);
   await refused(() => admin.getSubscription(name, "s"), 404, "MessageEntityNotFoundError");
@@ -272,7 +272,7 @@ scenario("ADM-42: a new subscription has the default rule", async () => {
   matches(rule, { name: "$Default", filter: { sqlExpression: "1=1", sqlParameters: undefined } });
   assert.equal(others.length, 0);
 });
-scenario("ADM-42: a subscription with a rule of its own", async () => {
+scenario("ADM-42: a subscription with its own rule", async () => {
   const name = await topic();
   await admin.createSubscription(name, "s", { defaultRuleOptions: { name: "mine", filter: { sqlExpression: "a = 1" } } });
   const rules = await collect(admin.listRules(name, "s"));
@@ -321,7 +321,7 @@ scenario("ADM-23: rules are listed by name", async () => {
   for (const rule of ["b", "C", "a"]) await admin.createRule(name, "s", rule, { sqlExpression: "1=1" });
   assert.deepEqual((await collect(admin.listRules(name, "s"))).map((rule) => rule.name), ["$Default", "a", "b", "C"]);
 });
-scenario("ADM-43: a rule that means nothing is refused", async () => {
+scenario("ADM-43: an invalid rule is refused", async () => {
   const name = await subscription();
   await refused(() => admin.createRule(name, "s", "r", { sqlExpression: "a = = 1" }), 400, undefined, "column 5");
 });
@@ -329,7 +329,7 @@ scenario("ADM-43: a rule that exists is not created again", async () => {
   const name = await subscription();
   await refused(() => admin.createRule(name, "s", "$Default", { sqlExpression: "1=1" }), 409, "MessageEntityAlreadyExistsError");
 });
-scenario("ADM-45: the namespace is told", async () => {
+scenario("ADM-45: the namespace has properties", async () => {
   const told = await admin.getNamespaceProperties();
   matches(told, { name: "peeklock", messagingSku: "Premium", messagingUnits: 1 });
   assert.ok(told.createdAt instanceof Date && told.modifiedAt instanceof Date);
@@ -347,7 +347,7 @@ scenario("ADM-39: authorization rules are kept", async () => {
   // This client sends the value of the claim but does not return it.
   matches(told, rule);
 });
-scenario("ADM-51: more authorization rules than there may be are refused", async () => {
+scenario("ADM-51: authorization rules over the limit are refused", async () => {
   const authorizationRules = Array.from({ length: 13 }, (_, number) => ({
     claimType: "SharedAccessKey",
     accessRights: ["Send"],

@@ -275,7 +275,7 @@ def a_queue_is_deleted(world):
 
 
 @scenario
-def what_exists_is_not_created_again(world):
+def an_existing_entity_is_not_created_again(world):
     """ADM-51"""
     name = world.queue()
     refused(ResourceExistsError, lambda: world.admin.create_queue(name), 409)
@@ -289,7 +289,7 @@ def a_topic_cannot_have_the_name_of_a_queue(world):
 
 
 @scenario
-def what_is_absent_is_not_found(world):
+def an_absent_entity_is_not_found(world):
     """ADM-51"""
     refused(ResourceNotFoundError, lambda: world.admin.get_queue("absent"))
     refused(ResourceNotFoundError, lambda: world.admin.get_topic("absent"))
@@ -298,7 +298,7 @@ def what_is_absent_is_not_found(world):
 
 
 @scenario
-def an_update_of_what_is_absent_is_not_found(world):
+def an_update_of_an_absent_entity_is_not_found(world):
     """ADM-21"""
     queue = world.admin.get_queue(world.queue())
     world.admin.delete_queue(queue.name)
@@ -306,7 +306,7 @@ def an_update_of_what_is_absent_is_not_found(world):
 
 
 @scenario
-def what_is_fixed_cannot_be_changed(world):
+def a_fixed_property_cannot_be_changed(world):
     """ADM-24"""
     queue = world.admin.get_queue(world.queue())
     queue.requires_session = True
@@ -627,7 +627,7 @@ def a_rule_decides_what_is_received(world):
 
 
 @scenario
-def the_namespace_is_told(world):
+def the_namespace_has_properties(world):
     """ADM-45"""
     namespace = world.admin.get_namespace_properties()
     assert namespace.messaging_sku == MessagingSku.PREMIUM and namespace.namespace_type == NamespaceType.MESSAGING

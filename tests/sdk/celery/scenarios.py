@@ -67,7 +67,7 @@ def messages_in(broker, queue):
 
 
 @scenario
-def a_task_is_run_and_its_result_told(broker):
+def a_task_is_run_and_its_result_returned(broker):
     shared()
     check(got(tasks.add.delay("once", 1, 2)), 3)
     check(len(tasks.runs("once")), 1, "runs")
@@ -90,7 +90,7 @@ def a_task_is_retried_until_it_succeeds(broker):
 
 
 @scenario
-def a_task_that_fails_every_retry_tells_why(broker):
+def a_task_failing_every_retry_returns_the_reason(broker):
     shared()
     result = tasks.shaky.delay("hopeless", 9)
     try:
@@ -159,7 +159,7 @@ def a_lock_is_renewed_as_long_as_a_task_takes(broker):
 
 
 @scenario
-def a_worker_that_is_told_to_stop_ends_what_it_has_begun(broker):
+def a_stopped_worker_ends_its_current_task(broker):
     worker = Worker("stopped")
     result = tasks.held.apply_async(("stopped", 2), queue="stopped")
     until(lambda: len(tasks.runs("stopped")) == 1, "the worker has begun")
@@ -241,7 +241,7 @@ def a_wrong_key_is_refused(broker):
 
 
 @scenario
-def the_example_does_what_it_says(broker):
+def the_example_behaves_as_documented(broker):
     with Worker("shop", EXAMPLE):
         ended = subprocess.run(
             [sys.executable, "order.py"], cwd=EXAMPLE, check=False, timeout=PATIENCE, text=True, capture_output=True

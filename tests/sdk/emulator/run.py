@@ -68,7 +68,7 @@ class Topic:
 
 
 @scenario
-def the_queue_has_what_is_sent(client, _):
+def the_queue_has_the_sent_message(client, _):
     with client.get_queue_sender("queue.1") as sender:
         sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
     with client.get_queue_receiver("queue.1") as receiver:
@@ -94,7 +94,7 @@ def the_queue_gives_up_after_three_deliveries(client, _):
 
 
 @scenario
-def who_asks_for_nothing_gets_everything(_, topic):
+def a_subscription_without_filters_gets_everything(_, topic):
     check(list(topic.got()), ["subscription.3"])
 
 

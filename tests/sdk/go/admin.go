@@ -125,7 +125,7 @@ func administration() {
 	})
 
 	// ADM-21, ADM-51
-	administered("what is absent is told as nothing, or refused", func(w *World, client *admin.Client) {
+	administered("absent entities are reported as nothing, or refused", func(w *World, client *admin.Client) {
 		that(got(client.GetQueue(w.ctx, "absent", nil)) == nil, "a queue is told")
 		that(got(client.GetTopic(w.ctx, "absent", nil)) == nil, "a topic is told")
 		that(got(client.GetSubscription(w.ctx, "absent", "s", nil)) == nil, "a subscription is told")
@@ -144,7 +144,7 @@ func administration() {
 	})
 
 	// ADM-51
-	administered("what exists is not created again", func(w *World, client *admin.Client) {
+	administered("an existing entity is not created again", func(w *World, client *admin.Client) {
 		name := w.unique()
 		got(client.CreateQueue(w.ctx, name, nil))
 		_, err := client.CreateQueue(w.ctx, name, nil)
@@ -154,7 +154,7 @@ func administration() {
 	})
 
 	// ADM-24, ADM-38
-	administered("what cannot be is named", func(w *World, client *admin.Client) {
+	administered("invalid values are named", func(w *World, client *admin.Client) {
 		for property, wrong := range map[string]admin.QueueProperties{
 			"LockDuration":     {LockDuration: ptr("PT6M")},
 			"MaxDeliveryCount": {MaxDeliveryCount: ptr(int32(0))},
@@ -249,7 +249,7 @@ func administration() {
 	})
 
 	// ADM-22
-	administered("a deleted topic takes its subscriptions", func(w *World, client *admin.Client) {
+	administered("a deleted topic deletes its subscriptions", func(w *World, client *admin.Client) {
 		name := w.unique()
 		got(client.CreateTopic(w.ctx, name, nil))
 		got(client.CreateSubscription(w.ctx, name, "s", nil))
@@ -369,7 +369,7 @@ func administration() {
 	})
 
 	// ADM-43
-	administered("a rule that means nothing is refused", func(w *World, client *admin.Client) {
+	administered("an invalid rule is refused", func(w *World, client *admin.Client) {
 		name := w.unique()
 		got(client.CreateTopic(w.ctx, name, nil))
 		got(client.CreateSubscription(w.ctx, name, "s", nil))
@@ -381,7 +381,7 @@ func administration() {
 	})
 
 	// ADM-45
-	administered("the namespace is told", func(w *World, client *admin.Client) {
+	administered("the namespace has properties", func(w *World, client *admin.Client) {
 		told := got(client.GetNamespaceProperties(w.ctx, nil))
 		equal(told.Name, "peeklock", "name")
 		equal(told.SKU, "Premium", "tier")

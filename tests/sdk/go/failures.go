@@ -86,7 +86,7 @@ func (w *World) lost(receiver *azservicebus.Receiver, message *azservicebus.Rece
 
 func failures() {
 	// AMQP-79, SND-29
-	scenario("what was acknowledged is there after a kill", func(w *World) {
+	scenario("acknowledged messages are there after a kill", func(w *World) {
 		w.own(func(broker *Broker) {
 			client := w.open(broker.connectionString(), patient())
 			sender := got(client.NewSender("q", nil))
@@ -163,7 +163,7 @@ func failures() {
 	})
 
 	// SET-21
-	scenario("a receiver goes on after a kill", func(w *World) {
+	scenario("a receiver continues after a kill", func(w *World) {
 		w.own(func(broker *Broker) {
 			client := w.open(broker.connectionString(), patient())
 			sender := got(client.NewSender("q", nil))
@@ -182,7 +182,7 @@ func failures() {
 	})
 
 	// AMQP-91
-	scenario("a broker that stops says so and clients come back", func(w *World) {
+	scenario("a stopping broker notifies clients and they reconnect", func(w *World) {
 		w.own(func(broker *Broker) {
 			client := w.open(broker.connectionString(), patient())
 			sender := got(client.NewSender("q", nil))
@@ -195,7 +195,7 @@ func failures() {
 	})
 
 	// SET-21, SET-24
-	scenario("a connection that is cut is made anew", func(w *World) {
+	scenario("a cut connection is reopened", func(w *World) {
 		queue := w.queue(properties{"lockDuration": "PT5S"})
 		line := newLine(w.broker.amqp)
 		defer line.listener.Close()
@@ -242,7 +242,7 @@ func failures() {
 	})
 
 	// AMQP-79
-	scenario("a queue that is deleted takes its links with it", func(w *World) {
+	scenario("a deleted queue ends its links", func(w *World) {
 		queue := w.queue()
 		sender := w.sender(queue)
 		ok(sender.SendMessage(w.ctx, text("x"), nil))

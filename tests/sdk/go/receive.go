@@ -15,7 +15,7 @@ import (
 
 func receiving() {
 	// AMQP-55, RCV-02
-	scenario("receive and delete takes for good", func(w *World) {
+	scenario("receive and delete removes messages", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "one", "two")
 		options := &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete}
@@ -28,7 +28,7 @@ func receiving() {
 	})
 
 	// AMQP-50
-	scenario("a receive waits as long as its caller", func(w *World) {
+	scenario("a receive waits for the timeout of its caller", func(w *World) {
 		queue := w.queue()
 		receiver := w.receiver(queue)
 		began := time.Now()
@@ -41,7 +41,7 @@ func receiving() {
 	})
 
 	// AMQP-48, AMQP-64
-	scenario("what comes after a receive has ended is given back uncounted", func(w *World) {
+	scenario("messages after the end of a receive are released uncounted", func(w *World) {
 		queue := w.queue()
 		receiver := w.receiver(queue)
 		w.nothing(receiver)
@@ -54,7 +54,7 @@ func receiving() {
 	})
 
 	// AMQP-58
-	scenario("messages come in the order in which they were sent", func(w *World) {
+	scenario("messages arrive in the order of their sends", func(w *World) {
 		queue := w.queue()
 		sender := w.sender(queue)
 		batch := got(sender.NewMessageBatch(w.ctx, nil))
@@ -97,7 +97,7 @@ func receiving() {
 	})
 
 	// AMQP-56
-	scenario("a delivery tells what the broker knows", func(w *World) {
+	scenario("a delivery has the properties of the broker", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "x")
 		message := w.one(w.receiver(queue))
@@ -177,7 +177,7 @@ func receiving() {
 	})
 
 	// PEK-01, PEK-04, AMQP-83
-	scenario("looking takes nothing", func(w *World) {
+	scenario("a peek removes nothing", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "a", "b", "c")
 		receiver := w.receiver(queue)
@@ -192,7 +192,7 @@ func receiving() {
 	})
 
 	// AMQP-56, PEK-02
-	scenario("who looks sees scheduled, deferred and locked messages", func(w *World) {
+	scenario("a peek sees scheduled, deferred and locked messages", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "deferred", "locked")
 		receiver := w.receiver(queue)
@@ -211,7 +211,7 @@ func receiving() {
 	})
 
 	// EXP-20, DLQ-12
-	scenario("an expired message is dead-lettered where the queue says so", func(w *World) {
+	scenario("an expired message is dead-lettered if configured", func(w *World) {
 		queue := w.queue(properties{"deadLetteringOnMessageExpiration": true})
 		w.sendOf(queue, azservicebus.Message{TimeToLive: ptr(time.Second)}, "x")
 		time.Sleep(1100 * time.Millisecond)

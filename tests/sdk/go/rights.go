@@ -44,7 +44,7 @@ func rights() {
 	})
 
 	// SEC-12, SEC-13
-	scenario("a policy of one queue is nothing at another", func(w *World) {
+	scenario("a policy of one queue is refused at another", func(w *World) {
 		queue, other := w.queue(), w.queue()
 		client := w.once(w.broker.policyString("mine", w.policy(queue, "mine", "Send", "Listen")))
 		ok(got(client.NewSender(queue, nil)).SendMessage(w.ctx, text("x"), nil))
@@ -60,7 +60,7 @@ func rights() {
 	})
 
 	// SEC-10, AMQP-24
-	scenario("a token that was signed before lets in", func(w *World) {
+	scenario("a token signed earlier is accepted", func(w *World) {
 		queue := w.queue()
 		token := sign(root, w.broker.key, "sb://"+w.broker.amqp+"/"+queue, time.Minute)
 		client := w.open(w.broker.tokenString(token), nil)
@@ -88,7 +88,7 @@ func rights() {
 	})
 
 	// SEC-09
-	scenario("a key that was changed is worth nothing", func(w *World) {
+	scenario("a replaced key is refused", func(w *World) {
 		queue := w.queue()
 		client := w.open(w.broker.policyString("mine", w.policy(queue, "mine", "Send")), nil)
 		sender := got(client.NewSender(queue, nil))

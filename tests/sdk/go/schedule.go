@@ -18,7 +18,7 @@ func scheduling() {
 	}
 
 	// SCH-01, AMQP-82
-	scenario("a scheduled message comes at its time", func(w *World) {
+	scenario("a scheduled message arrives at its time", func(w *World) {
 		queue := w.queue()
 		at := time.Now().Add(3 * time.Second)
 		numbers := got(w.sender(queue).ScheduleMessages(w.ctx, list("x"), at, nil))
@@ -60,7 +60,7 @@ func scheduling() {
 	})
 
 	// SCH-06
-	scenario("a time that has passed means now", func(w *World) {
+	scenario("a past time means immediately", func(w *World) {
 		queue := w.queue()
 		got(w.sender(queue).ScheduleMessages(w.ctx, list("x"), time.Now().Add(-time.Hour), nil))
 		equal(string(w.one(w.receiver(queue)).Body), "x", "body")

@@ -16,7 +16,7 @@ import (
 
 func sending() {
 	// AMQP-40, AMQP-41
-	scenario("a message comes as it was sent", func(w *World) {
+	scenario("a message arrives as sent", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "two coffees")
 		receiver := w.receiver(queue)
@@ -135,7 +135,7 @@ func sending() {
 	})
 
 	// AMQP-42, AMQP-43
-	scenario("a batch takes what fits and is stored as a whole", func(w *World) {
+	scenario("a batch accepts fitting messages and is stored as a whole", func(w *World) {
 		queue := w.queue()
 		sender := w.sender(queue)
 		batch := got(sender.NewMessageBatch(w.ctx, nil))
@@ -173,7 +173,7 @@ func sending() {
 	})
 
 	// AMQP-43
-	scenario("a message over the limit is refused and the link goes on", func(w *World) {
+	scenario("a message over the limit is refused and the link continues", func(w *World) {
 		queue := w.queue()
 		sender := w.sender(queue)
 		err := sender.SendMessage(w.ctx, &azservicebus.Message{Body: make([]byte, 1<<20)}, nil)
@@ -186,7 +186,7 @@ func sending() {
 	})
 
 	// AMQP-31, AMQP-43
-	scenario("a message of many frames comes whole", func(w *World) {
+	scenario("a message of many frames arrives whole", func(w *World) {
 		queue := w.queue()
 		body := bytes.Repeat([]byte("0123456789abcdef!"), 58_000)
 		sender := w.sender(queue)
@@ -199,7 +199,7 @@ func sending() {
 	})
 
 	// AMQP-90, AMQP-36
-	scenario("a queue that is not there is named", func(w *World) {
+	scenario("an absent queue is named", func(w *World) {
 		err := w.sender("nowhere").SendMessage(w.ctx, text("x"), nil)
 		refused(err, azservicebus.CodeNotFound)
 		that(strings.Contains(err.Error(), "nowhere"), "%v", err)
@@ -208,7 +208,7 @@ func sending() {
 	})
 
 	// AMQP-46, AMQP-79
-	scenario("a disabled queue refuses and takes again when it is enabled", func(w *World) {
+	scenario("a disabled queue refuses until it is enabled again", func(w *World) {
 		queue := w.queue(properties{"status": "SendDisabled"})
 		sender := w.sender(queue)
 		err := sender.SendMessage(w.ctx, text("x"), nil)
@@ -219,7 +219,7 @@ func sending() {
 	})
 
 	// AMQP-79
-	scenario("a queue that is disabled under a sender takes again when it is enabled", func(w *World) {
+	scenario("a queue disabled under a sender accepts again when it is enabled", func(w *World) {
 		queue := w.queue()
 		sender := w.sender(queue)
 		ok(sender.SendMessage(w.ctx, text("before"), nil))

@@ -67,7 +67,7 @@ func sessions() {
 	})
 
 	// AMQP-73
-	scenario("a session that comes while somebody waits is given", func(w *World) {
+	scenario("a session is given to a waiting receiver", func(w *World) {
 		queue := w.queue(required)
 		type accepted struct {
 			receiver *azservicebus.SessionReceiver
@@ -98,7 +98,7 @@ func sessions() {
 	})
 
 	// AMQP-39, SES-31
-	scenario("what was not settled comes again when the session is closed", func(w *World) {
+	scenario("unsettled messages return when the session is closed", func(w *World) {
 		queue := w.queue(required)
 		w.sendTo(queue, "a", "1", "2", "3")
 		receiver := w.accept(queue, "a")
@@ -162,7 +162,7 @@ func sessions() {
 	})
 
 	// AMQP-70
-	scenario("a session is refused where there are none", func(w *World) {
+	scenario("a session is refused at a queue without sessions", func(w *World) {
 		_, err := w.once(w.broker.connectionString()).AcceptSessionForQueue(w.ctx, w.queue(), "a", nil)
 		refused(err, "")
 	})
@@ -193,7 +193,7 @@ func sessions() {
 	})
 
 	// PEK-07: this client does not send the session whose messages it wants to peek.
-	scenario("who looks by a receiver of a session sees all of them", func(w *World) {
+	scenario("a peek by a session receiver sees all sessions", func(w *World) {
 		queue := w.queue(required)
 		w.sendTo(queue, "a", "a1", "a2")
 		w.sendTo(queue, "b", "b1")

@@ -12,7 +12,7 @@ import (
 
 func settling() {
 	// AMQP-60, AMQP-64
-	scenario("an abandoned message comes again with a higher count", func(w *World) {
+	scenario("an abandoned message returns with a higher count", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "x")
 		receiver := w.receiver(queue)
@@ -24,7 +24,7 @@ func settling() {
 	})
 
 	// AMQP-63
-	scenario("who abandons may change properties", func(w *World) {
+	scenario("an abandon may change properties", func(w *World) {
 		queue := w.queue()
 		before := map[string]any{"kept": int64(1), "tries": int64(0)}
 		w.sendOf(queue, azservicebus.Message{ApplicationProperties: before}, "x")
@@ -36,7 +36,7 @@ func settling() {
 	})
 
 	// RTY-01, RTY-12, RTY-27
-	scenario("who abandons may say for how long nobody gets the message", func(w *World) {
+	scenario("an abandon may delay the message", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "later", "soon")
 		receiver := w.receiver(queue)
@@ -64,7 +64,7 @@ func settling() {
 	})
 
 	// AMQP-63
-	scenario("who dead-letters may change properties", func(w *World) {
+	scenario("a dead-letter may change properties", func(w *World) {
 		queue := w.queue()
 		w.send(queue, "x")
 		receiver := w.receiver(queue)
@@ -76,7 +76,7 @@ func settling() {
 	})
 
 	// AMQP-64, DLQ-12
-	scenario("who is abandoned too often is dead-lettered", func(w *World) {
+	scenario("a message abandoned too often is dead-lettered", func(w *World) {
 		queue := w.queue(properties{"maxDeliveryCount": 2})
 		w.send(queue, "x")
 		receiver := w.receiver(queue)
@@ -228,7 +228,7 @@ func settling() {
 	})
 
 	// FWD-01, FWD-26
-	scenario("dead letters are forwarded and tell where they come from", func(w *World) {
+	scenario("dead letters are forwarded with their source", func(w *World) {
 		grave := w.queue()
 		queue := w.queue(properties{"forwardDeadLetteredMessagesTo": grave})
 		w.send(queue, "x")

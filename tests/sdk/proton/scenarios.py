@@ -135,7 +135,7 @@ def a_message_that_is_aborted_was_never_sent(w):
 
 
 @scenario("AMQP-43")
-def a_message_above_the_limit_is_rejected_and_the_link_goes_on(w):
+def a_message_above_the_limit_is_rejected_and_the_link_continues(w):
     queue, client = w.queue(), w.client()
     link = client.sender(queue)
     that(0 < link.remote_max_message_size < 1 << 31, f"{link.remote_max_message_size} is told")
@@ -148,7 +148,7 @@ def a_message_above_the_limit_is_rejected_and_the_link_goes_on(w):
 
 
 @scenario("SND-16", "SND-18")
-def what_is_sent_settled_and_cannot_be_stored_is_counted_and_logged(w):
+def a_settled_send_that_cannot_be_stored_is_counted_and_logged(w):
     queue, client = w.queue(), w.client()
     link = client.sender(queue, mode=SETTLED)
     dropped = w.broker.metric("peeklock_messages_dropped_total")
@@ -164,7 +164,7 @@ def what_is_sent_settled_and_cannot_be_stored_is_counted_and_logged(w):
 
 
 @scenario("AMQP-14", "AMQP-41")
-def what_is_no_message_is_rejected(w):
+def invalid_messages_are_rejected(w):
     queue, client = w.queue(), w.client()
     link = client.sender(queue)
     delivery = link.delivery("noise")
@@ -235,7 +235,7 @@ def credit_waits_for_messages(w):
 
 
 @scenario("AMQP-51")
-def a_drain_brings_what_is_there_and_takes_the_rest_of_the_credit(w):
+def a_drain_delivers_available_messages_and_ends_the_credit(w):
     queue, client = w.queue(), w.client()
     client.sent(client.sender(queue), *numbers(3))
     receiver = client.receiver(queue)
@@ -305,7 +305,7 @@ def a_window_of_one_frame_lets_a_large_message_through(w):
 
 
 @scenario("AMQP-30")
-def a_window_that_is_closed_holds_up_its_own_session_only(w):
+def a_closed_window_blocks_only_its_session(w):
     queue, other, client = w.queue(), w.queue(), w.client(frame_bytes=512, window_bytes=512)
     client.sent(client.sender(queue), b"x" * 20_000)
     full = client.receiver(queue)
@@ -389,7 +389,7 @@ def one_disposition_settles_a_range(w):
 
 
 @scenario("AMQP-60")
-def what_the_receiver_settles_itself_is_not_answered(w):
+def a_settled_disposition_is_not_answered(w):
     queue, client = w.queue(), w.client()
     client.sent(client.sender(queue), b"one", b"other")
     receiver = client.receiver(queue, settles=FIRST)
@@ -448,7 +448,7 @@ def the_locks_of_a_dropped_connection_last_until_they_expire(w):
 
 
 @scenario("AMQP-39")
-def an_outcome_behind_a_detach_is_not_said_and_the_lock_stays(w):
+def an_outcome_after_a_detach_is_not_sent_and_the_lock_stays(w):
     queue, client = w.queue(), w.client()
     client.sent(client.sender(queue), b"one")
     receiver = client.receiver(queue)
@@ -471,7 +471,7 @@ def an_outcome_behind_a_detach_is_not_said_and_the_lock_stays(w):
 
 
 @scenario("AMQP-36", "AMQP-90")
-def links_are_refused_with_the_reason_and_the_connection_goes_on(w):
+def links_are_refused_with_the_reason_and_the_connection_continues(w):
     queue, client = w.queue(), w.client()
 
     def link(kind, address, arrange=lambda it: None):
@@ -724,7 +724,7 @@ def an_unknown_header_is_answered_by_a_known_one(w):
 
 
 @scenario("AMQP-04")
-def what_is_said_all_at_once_is_heard_in_turn(w):
+def frames_in_one_write_are_processed_in_order(w):
     said = greeted(w, AMQP + OPEN + BEGIN + frame(b"\x00\x53\x17\x45") + frame(b"\x00\x53\x18\x45"))
     that(said.startswith(AMQP), said)
     # The codes of open, begin, end and close, after the header of each frame.

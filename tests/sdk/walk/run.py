@@ -143,7 +143,7 @@ def refused(kind, action):
 
 
 @scenario
-def what_one_team_sends_the_other_receives(w):
+def one_team_receives_messages_of_the_other(w):
     w.send(w.shop, "two coffees", "one tea")
     told = w.javascript("receive", w.kitchen, w.authority)
     that(told == {"bodies": ["two coffees", "one tea"]}, told)
@@ -152,7 +152,7 @@ def what_one_team_sends_the_other_receives(w):
 
 
 @scenario
-def who_may_send_does_not_receive(w):
+def a_sender_cannot_receive(w):
     def receive():
         with ServiceBusClient.from_connection_string(w.shop, connection_verify=str(w.authority), retry_total=0) as client:
             with client.get_queue_receiver("orders") as receiver:
@@ -162,7 +162,7 @@ def who_may_send_does_not_receive(w):
 
 
 @scenario
-def who_may_receive_does_not_send(w):
+def a_receiver_cannot_send(w):
     told = w.javascript("send", w.kitchen, w.authority)
     that(told["code"] == "UnauthorizedAccess" and "Send" in told["message"], told)
 
@@ -181,7 +181,7 @@ def a_policy_is_for_its_queue_alone(w):
 
 
 @scenario
-def who_does_not_trust_the_authority_says_nothing(w):
+def a_client_without_the_authority_sends_nothing(w):
     told = refused(ServiceBusError, lambda: w.send(w.shop, "x", connection_verify=None))
     that("CERTIFICATE_VERIFY_FAILED" in told, told)
     told = w.javascript("receive", w.kitchen)
@@ -189,7 +189,7 @@ def who_does_not_trust_the_authority_says_nothing(w):
 
 
 @scenario
-def who_speaks_no_tls_is_not_heard(w):
+def a_client_without_tls_is_closed(w):
     that(f"sb://{NAME}:5671;" in w.shop, w.shop)
     refused(ServiceBusError, lambda: w.send(w.shop + ";UseDevelopmentEmulator=true", "x"))
 

@@ -80,7 +80,7 @@ namespace Peeklock.Sdk
             });
 
             // SEC-21, ADM-02
-            all.Add("a policy of a queue lets in and keeps out", async world =>
+            all.Add("a policy of a queue grants and denies access", async world =>
             {
                 var queue = await world.Queue(options =>
                     options.AuthorizationRules.Add(new SharedAccessAuthorizationRule("sender", new[] { AccessRights.Send })));

@@ -36,7 +36,7 @@ namespace Peeklock.Sdk
             });
 
             // SND-29, SET-21
-            all.Add("acknowledged messages survive a kill, and clients go on afterwards", async world =>
+            all.Add("acknowledged messages survive a kill, and clients continue afterwards", async world =>
             {
                 using (var broker = new Broker(Program, Path.Combine(Place, World.Name("killed"))))
                 {

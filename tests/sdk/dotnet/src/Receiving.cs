@@ -12,7 +12,7 @@ namespace Peeklock.Sdk
         public static void Add(Scenarios all)
         {
             // RCV-01, AMQP-60
-            all.Add("receive and delete takes messages at once", async world =>
+            all.Add("receive and delete removes messages immediately", async world =>
             {
                 var queue = await world.Queue();
                 await world.Send(queue, "1", "2", "3");
@@ -23,7 +23,7 @@ namespace Peeklock.Sdk
             });
 
             // SET-03, AMQP-63
-            all.Add("an abandoned message comes again with its changed properties", async world =>
+            all.Add("an abandoned message returns with its changed properties", async world =>
             {
                 var queue = await world.Queue();
                 await world.Send(queue, "order");
@@ -81,7 +81,7 @@ namespace Peeklock.Sdk
             });
 
             // AMQP-83
-            all.Add("peeking shows messages and takes none", async world =>
+            all.Add("a peek shows messages and removes none", async world =>
             {
                 var queue = await world.Queue();
                 await world.Send(queue, "1", "2", "3");
@@ -138,7 +138,7 @@ namespace Peeklock.Sdk
             });
 
             // EXP-22
-            all.Add("an expired message is dead-lettered where the queue asks for it", async world =>
+            all.Add("an expired message is dead-lettered if configured", async world =>
             {
                 var queue = await world.Queue(options => options.DeadLetteringOnMessageExpiration = true);
                 await world.Client.CreateSender(queue).SendMessageAsync(

@@ -12,7 +12,7 @@ namespace Peeklock.Sdk
         public static void Add(Scenarios all)
         {
             // AMQP-40, AMQP-41
-            all.Add("a message comes as it was sent", async world =>
+            all.Add("a message arrives as sent", async world =>
             {
                 var queue = await world.Queue();
                 await world.Send(queue, "two coffees");
@@ -80,7 +80,7 @@ namespace Peeklock.Sdk
             });
 
             // AMQP-41
-            all.Add("bodies of sequences and values come as they were sent", async world =>
+            all.Add("bodies of sequences and values arrive as sent", async world =>
             {
                 var queue = await world.Queue();
                 var sender = world.Client.CreateSender(queue);
@@ -99,7 +99,7 @@ namespace Peeklock.Sdk
             });
 
             // SND-29, AMQP-43
-            all.Add("a batch comes in its order", async world =>
+            all.Add("a batch arrives in order", async world =>
             {
                 var queue = await world.Queue();
                 var sender = world.Client.CreateSender(queue);
@@ -127,7 +127,7 @@ namespace Peeklock.Sdk
             });
 
             // AMQP-80, SCH-01, SCH-04
-            all.Add("scheduled messages come at their time, and not if they are cancelled", async world =>
+            all.Add("scheduled messages arrive at their time, unless cancelled", async world =>
             {
                 var queue = await world.Queue();
                 var sender = world.Client.CreateSender(queue);

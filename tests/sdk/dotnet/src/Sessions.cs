@@ -15,7 +15,7 @@ namespace Peeklock.Sdk
         public static void Add(Scenarios all)
         {
             // SES-01, AMQP-70
-            all.Add("a session has its messages alone, in their order", async world =>
+            all.Add("a session has only its messages, in their order", async world =>
             {
                 var queue = await world.SessionQueue();
                 var sender = world.Client.CreateSender(queue);
@@ -31,7 +31,7 @@ namespace Peeklock.Sdk
             });
 
             // SES-08
-            all.Add("the next session is one that nobody has", async world =>
+            all.Add("the next session is one without a receiver", async world =>
             {
                 var queue = await world.SessionQueue();
                 await world.Client.CreateSender(queue).SendMessagesAsync(new[] { In("a", "1"), In("b", "2") });
@@ -41,7 +41,7 @@ namespace Peeklock.Sdk
             });
 
             // SES-10
-            all.Add("a session that another receiver has is refused", async world =>
+            all.Add("a session of another receiver is refused", async world =>
             {
                 var queue = await world.SessionQueue();
                 await world.Client.AcceptSessionAsync(queue, "a");
@@ -76,7 +76,7 @@ namespace Peeklock.Sdk
             });
 
             // SES-09
-            all.Add("waiting for the next session ends where there is none", async world =>
+            all.Add("waiting for an absent next session ends", async world =>
             {
                 var queue = await world.SessionQueue();
                 var client = world.New(options =>

@@ -10,7 +10,7 @@ const own = (w, run, timeoutInMs = 10_000) =>
   });
 
 // AMQP-79, SND-29
-scenario("what was acknowledged is there after a kill", (w) =>
+scenario("acknowledged messages are there after a kill", (w) =>
   own(w, async (broker, client) => {
     const sender = client.createSender("q");
     for (let body = 0; body < 20; body += 1) await sender.sendMessages({ body });
@@ -64,7 +64,7 @@ scenario("nothing accepted is missing after kills in the middle", (w) => {
 });
 
 // SET-21
-scenario("a function goes on after a kill", (w) =>
+scenario("a function continues after a kill", (w) =>
   own(w, async (broker, client) => {
     const found = [];
     const receiver = client.createReceiver("q");
@@ -83,7 +83,7 @@ scenario("a function goes on after a kill", (w) =>
   }));
 
 // AMQP-91
-scenario("a broker that stops says so and clients come back", (w) =>
+scenario("a stopping broker notifies clients and they reconnect", (w) =>
   own(w, async (broker, client) => {
     const sender = client.createSender("q");
     await sender.sendMessages({ body: "a" });
@@ -94,7 +94,7 @@ scenario("a broker that stops says so and clients come back", (w) =>
   }));
 
 // AMQP-79
-scenario("a queue that is deleted takes its links with it", async (w) => {
+scenario("a deleted queue ends its links", async (w) => {
   const queue = await w.queue();
   const sender = w.client.createSender(queue);
   await sender.sendMessages({ body: "x" });

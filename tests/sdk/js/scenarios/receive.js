@@ -3,7 +3,7 @@
 import { assert, bodies, refused, scenario, sleep } from "../world.js";
 
 // AMQP-55, RCV-02
-scenario("receive and delete takes for good", async (w) => {
+scenario("receive and delete removes messages", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["one", "two"]);
   const receiver = w.client.createReceiver(queue, { receiveMode: "receiveAndDelete" });
@@ -15,7 +15,7 @@ scenario("receive and delete takes for good", async (w) => {
 });
 
 // AMQP-51
-scenario("a receive drains and waits no longer than it was told", async (w) => {
+scenario("a receive drains and waits no longer than its timeout", async (w) => {
   const queue = await w.queue();
   const receiver = w.client.createReceiver(queue);
   const began = Date.now();
@@ -29,7 +29,7 @@ scenario("a receive drains and waits no longer than it was told", async (w) => {
 });
 
 // AMQP-51
-scenario("many receives in a row leave nothing behind", async (w) => {
+scenario("many receives in a row leave no message", async (w) => {
   const queue = await w.queue();
   const receiver = w.client.createReceiver(queue);
   for (let n = 0; n < 5; n += 1) {
@@ -43,7 +43,7 @@ scenario("many receives in a row leave nothing behind", async (w) => {
 });
 
 // AMQP-58
-scenario("messages come in the order in which they were sent", async (w) => {
+scenario("messages arrive in the order of their sends", async (w) => {
   const queue = await w.queue();
   const all = Array.from({ length: 100 }, (_, body) => ({ body }));
   await w.client.createSender(queue).sendMessages(all);
@@ -121,7 +121,7 @@ scenario("two receivers share a queue", async (w) => {
 });
 
 // AMQP-56
-scenario("a delivery tells what the broker knows", async (w) => {
+scenario("a delivery has the properties of the broker", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["x"]);
   const receiver = w.client.createReceiver(queue);

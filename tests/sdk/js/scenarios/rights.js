@@ -38,7 +38,7 @@ scenario("a policy that may send may not listen", async (w) => {
 });
 
 // SEC-12, SEC-13
-scenario("a policy of one queue is nothing at another", async (w) => {
+scenario("a policy of one queue is refused at another", async (w) => {
   const [queue, other] = [await w.queue(), await w.queue()];
   const key = await w.policy(queue, "mine", "Send", "Listen");
   const client = w.open(w.broker.connectionString({ policy: "mine", key }), ONCE);
@@ -55,7 +55,7 @@ scenario("a connection string may be of one queue", async (w) => {
 });
 
 // SEC-10, AMQP-23, AMQP-24
-scenario("a token that was signed before lets in", async (w) => {
+scenario("a token signed earlier is accepted", async (w) => {
   const queue = await w.queue();
   const token = sign(ROOT, w.broker.key, `sb://${w.broker.amqp}/${queue}`, 60);
   const client = w.open(w.broker.tokenString(token));
@@ -84,7 +84,7 @@ scenario("a link ends with its token", async (w) => {
 });
 
 // SEC-09
-scenario("a key that was changed is worth nothing", async (w) => {
+scenario("a replaced key is refused", async (w) => {
   const queue = await w.queue();
   const key = await w.policy(queue, "mine", "Send");
   const client = w.open(w.broker.connectionString({ policy: "mine", key }), ONCE);
@@ -97,7 +97,7 @@ scenario("a key that was changed is worth nothing", async (w) => {
 });
 
 // AMQP-24
-scenario("a policy of a topic is good for its subscriptions", async (w) => {
+scenario("a policy of a topic applies to its subscriptions", async (w) => {
   const topic = await w.topic(["s"]);
   const path = `topics/${topic}/policies/team`;
   await w.ask("PUT", path, { rights: ["Send", "Listen"] });

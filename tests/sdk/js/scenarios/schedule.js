@@ -5,7 +5,7 @@ import { assert, bodies, refused, scenario } from "../world.js";
 const soon = (ms) => new Date(Date.now() + ms);
 
 // SCH-01, AMQP-82
-scenario("a scheduled message comes at its time", async (w) => {
+scenario("a scheduled message arrives at its time", async (w) => {
   const queue = await w.queue();
   const at = soon(1_000);
   const [number] = await w.client.createSender(queue).scheduleMessages({ body: "x" }, at);
@@ -51,13 +51,13 @@ scenario("a message may name its time itself", async (w) => {
 });
 
 // PEK-01, AMQP-83
-scenario("looking takes nothing", async (w) => {
+scenario("a peek removes nothing", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["a", "b", "c"]);
   const receiver = w.client.createReceiver(queue);
   const seen = await receiver.peekMessages(10);
   assert.deepEqual(bodies(seen), ["a", "b", "c"]);
-  assert.deepEqual(bodies(await receiver.peekMessages(10)), [], "looking goes on where it was");
+  assert.deepEqual(bodies(await receiver.peekMessages(10)), [], "a peek continues at its position");
   const from = await receiver.peekMessages(10, { fromSequenceNumber: seen[1].sequenceNumber });
   assert.deepEqual(bodies(from), ["b", "c"]);
   const messages = await w.receive(receiver, 3);
@@ -66,7 +66,7 @@ scenario("looking takes nothing", async (w) => {
 });
 
 // AMQP-56, PEK-02
-scenario("who looks sees scheduled and deferred messages", async (w) => {
+scenario("a peek sees scheduled and deferred messages", async (w) => {
   const queue = await w.queue();
   const sender = w.client.createSender(queue);
   await sender.sendMessages({ body: "deferred" });
@@ -81,7 +81,7 @@ scenario("who looks sees scheduled and deferred messages", async (w) => {
 });
 
 // PEK-01, DLQ-03
-scenario("who looks sees dead letters", async (w) => {
+scenario("a peek sees dead letters", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["x"]);
   const receiver = w.client.createReceiver(queue);

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { assert, bodies, refused, scenario } from "../world.js";
 
 // AMQP-40, AMQP-41
-scenario("a message comes as it was sent", async (w) => {
+scenario("a message arrives as sent", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["two coffees"]);
   const receiver = w.client.createReceiver(queue);
@@ -107,7 +107,7 @@ scenario("a list of messages is sent as one", async (w) => {
 });
 
 // AMQP-42, AMQP-43
-scenario("a batch takes what fits and is stored as a whole", async (w) => {
+scenario("a batch accepts fitting messages and is stored as a whole", async (w) => {
   const queue = await w.queue();
   const sender = w.client.createSender(queue);
   const batch = await sender.createMessageBatch();
@@ -149,7 +149,7 @@ scenario("a message of 100 megabytes passes where its queue allows it", async (w
 });
 
 // AMQP-43
-scenario("a message over the limit is refused and the link goes on", async (w) => {
+scenario("a message over the limit is refused and the link continues", async (w) => {
   const queue = await w.queue();
   const sender = w.client.createSender(queue);
   await refused(sender.sendMessages({ body: Buffer.alloc(1 << 20) }), "MessageSizeExceeded");
@@ -158,7 +158,7 @@ scenario("a message over the limit is refused and the link goes on", async (w) =
 });
 
 // AMQP-43, SND-30
-scenario("a batch over the limit is refused as a whole and the link goes on", async (w) => {
+scenario("a batch over the limit is refused as a whole and the link continues", async (w) => {
   const queue = await w.queue({ maxMessageSizeInKilobytes: 102_400 });
   const sender = w.client.createSender(queue);
   // This SDK limits a batch only to the maximum size of a message.
@@ -171,7 +171,7 @@ scenario("a batch over the limit is refused as a whole and the link goes on", as
 });
 
 // AMQP-31, AMQP-43
-scenario("a message of many frames comes whole", async (w) => {
+scenario("a message of many frames arrives whole", async (w) => {
   const queue = await w.queue();
   const body = Buffer.alloc(1_000_000, "0123456789abcdef!");
   const sender = w.client.createSender(queue);
@@ -184,7 +184,7 @@ scenario("a message of many frames comes whole", async (w) => {
 });
 
 // AMQP-90, AMQP-36
-scenario("a queue that is not there is named", async (w) => {
+scenario("an absent queue is named", async (w) => {
   const error = await refused(w.client.createSender("nowhere").sendMessages({ body: "x" }), "MessagingEntityNotFound");
   assert.match(error.message, /nowhere/);
   const receiver = w.client.createReceiver("nowhere");
@@ -192,7 +192,7 @@ scenario("a queue that is not there is named", async (w) => {
 });
 
 // AMQP-46
-scenario("a disabled queue refuses and takes again when it is enabled", async (w) => {
+scenario("a disabled queue refuses until it is enabled again", async (w) => {
   const queue = await w.queue({ status: "SendDisabled" });
   const sender = w.client.createSender(queue);
   await refused(sender.sendMessages({ body: "x" }), "MessagingEntityDisabled");

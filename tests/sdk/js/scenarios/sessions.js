@@ -38,7 +38,7 @@ scenario("without a session accepting times out", async (w) => {
 });
 
 // AMQP-73
-scenario("a session that comes while somebody waits is given", async (w) => {
+scenario("a session is given to a waiting receiver", async (w) => {
   const queue = await sessions(w);
   const accepting = w.client.acceptNextSession(queue);
   await sleep(500);
@@ -59,7 +59,7 @@ scenario("a session has one receiver", async (w) => {
 });
 
 // AMQP-39, SES-31
-scenario("what was not settled comes again when the session is closed", async (w) => {
+scenario("unsettled messages return when the session is closed", async (w) => {
   const queue = await sessions(w);
   await w.send(queue, ["1", "2", "3"], { sessionId: "a" });
   let receiver = await w.client.acceptSession(queue, "a");
@@ -112,7 +112,7 @@ scenario("a client holds its session over several durations by itself", async (w
 });
 
 // AMQP-74
-scenario("a session lock that ends takes settlement with it", async (w) => {
+scenario("an ended session lock prevents settlement", async (w) => {
   const queue = await sessions(w, { lockDuration: "PT1S" });
   await w.send(queue, ["x"], { sessionId: "a" });
   const receiver = await w.client.acceptSession(queue, "a", { maxAutoLockRenewalDurationInMs: 0 });
@@ -134,7 +134,7 @@ scenario("a receiver without session is refused where one is required", async (w
 });
 
 // AMQP-70
-scenario("a session is refused where there are none", async (w) => {
+scenario("a session is refused at a queue without sessions", async (w) => {
   const queue = await w.queue();
   const client = w.open(undefined, { retryOptions: { maxRetries: 0 } });
   await refused(client.acceptSession(queue, "a"));
@@ -154,7 +154,7 @@ scenario("a message of a session is deferred", async (w) => {
 });
 
 // PEK-05
-scenario("a session is peeked into", async (w) => {
+scenario("a session is peeked", async (w) => {
   const queue = await sessions(w);
   await w.send(queue, ["a1", "a2"], { sessionId: "a" });
   await w.send(queue, ["b1"], { sessionId: "b" });

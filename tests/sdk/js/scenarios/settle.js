@@ -3,7 +3,7 @@
 import { assert, bodies, refused, scenario, sleep } from "../world.js";
 
 // AMQP-60, AMQP-64
-scenario("an abandoned message comes again with a higher count", async (w) => {
+scenario("an abandoned message returns with a higher count", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["x"]);
   const receiver = w.client.createReceiver(queue);
@@ -15,7 +15,7 @@ scenario("an abandoned message comes again with a higher count", async (w) => {
 });
 
 // AMQP-63, AMQ-14
-scenario("who abandons may change properties", async (w) => {
+scenario("an abandon may change properties", async (w) => {
   const queue = await w.queue();
   await w.client.createSender(queue).sendMessages({ body: "x", applicationProperties: { kept: 1, tries: 0 } });
   const receiver = w.client.createReceiver(queue);
@@ -27,7 +27,7 @@ scenario("who abandons may change properties", async (w) => {
 });
 
 // RTY-01, RTY-12, RTY-27
-scenario("who abandons may say for how long nobody gets the message", async (w) => {
+scenario("an abandon may delay the message", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["later", "soon"]);
   const receiver = w.client.createReceiver(queue);
@@ -52,7 +52,7 @@ scenario("who abandons may say for how long nobody gets the message", async (w) 
 });
 
 // AMQP-63
-scenario("who dead-letters may change properties", async (w) => {
+scenario("a dead-letter may change properties", async (w) => {
   const queue = await w.queue();
   await w.send(queue, ["x"]);
   const receiver = w.client.createReceiver(queue);
@@ -66,7 +66,7 @@ scenario("who dead-letters may change properties", async (w) => {
 });
 
 // AMQP-64, DLQ-12
-scenario("who is abandoned too often is dead-lettered", async (w) => {
+scenario("a message abandoned too often is dead-lettered", async (w) => {
   const queue = await w.queue({ maxDeliveryCount: 2 });
   await w.send(queue, ["x"]);
   const receiver = w.client.createReceiver(queue);
@@ -232,7 +232,7 @@ scenario("a hundred deliveries are settled in any order", async (w) => {
 });
 
 // EXP-20, DLQ-12
-scenario("an expired message is dead-lettered where the queue says so", async (w) => {
+scenario("an expired message is dead-lettered if configured", async (w) => {
   const queue = await w.queue({ deadLetteringOnMessageExpiration: true, defaultMessageTimeToLive: "PT1S" });
   await w.send(queue, ["x"]);
   await sleep(1_100);
@@ -243,7 +243,7 @@ scenario("an expired message is dead-lettered where the queue says so", async (w
 });
 
 // FWD-01, FWD-26
-scenario("dead letters are forwarded and tell where they come from", async (w) => {
+scenario("dead letters are forwarded with their source", async (w) => {
   const grave = await w.queue();
   const queue = await w.queue({ forwardDeadLetteredMessagesTo: grave });
   await w.send(queue, ["x"]);

@@ -18,7 +18,7 @@ SENDERS, STEP = 4, 100
 
 
 @scenario("AMQP-79", "SND-29")
-async def what_was_acknowledged_is_there_after_a_kill(w):
+async def acknowledged_messages_are_there_after_a_kill(w):
     with w.own() as broker:
         client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
@@ -77,7 +77,7 @@ async def nothing_accepted_is_missing_after_kills_in_the_middle(w):
 
 
 @scenario("SET-21")
-async def a_receiver_goes_on_after_a_kill(w):
+async def a_receiver_continues_after_a_kill(w):
     with w.own() as broker:
         client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
@@ -93,7 +93,7 @@ async def a_receiver_goes_on_after_a_kill(w):
 
 
 @scenario("AMQP-91")
-async def a_broker_that_stops_says_so_and_clients_come_back(w):
+async def a_stopping_broker_notifies_clients_and_they_reconnect(w):
     with w.own() as broker:
         client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:

@@ -22,7 +22,7 @@ async def receive_and_delete_takes_for_good(w):
 
 
 @scenario("AMQP-50", "AMQP-51")
-async def a_receive_waits_no_longer_than_it_was_told(w):
+async def a_receive_waits_no_longer_than_its_timeout(w):
     queue = await w.queue()
     async with w.client.get_queue_receiver(queue) as receiver:
         began = time.monotonic()
@@ -31,7 +31,7 @@ async def a_receive_waits_no_longer_than_it_was_told(w):
 
 
 @scenario("AMQP-53")
-async def a_message_that_comes_between_two_calls_is_received_by_the_next(w):
+async def a_message_between_two_calls_is_received_by_the_next(w):
     queue = await w.queue()
     async with w.client.get_queue_receiver(queue) as receiver:
         await w.nothing(receiver, 0.2)
@@ -58,7 +58,7 @@ async def messages_come_in_the_order_in_which_they_were_sent(w):
 
 
 @scenario("AMQP-50")
-async def no_more_comes_than_was_asked_for(w):
+async def a_receive_returns_at_most_its_maximum(w):
     queue = await w.queue()
     await w.send(queue, *"abcdef")
     async with w.client.get_queue_receiver(queue) as receiver:
@@ -100,7 +100,7 @@ async def a_receiver_with_prefetch_gets_everything_once(w):
 
 
 @scenario("AMQP-50")
-async def a_receiver_is_iterated_until_nothing_comes(w):
+async def a_receiver_is_iterated_until_the_queue_is_empty(w):
     queue = await w.queue()
     await w.send(queue, *"abc")
     found = []
@@ -124,7 +124,7 @@ async def two_receivers_share_a_queue(w):
 
 
 @scenario("AMQP-56")
-async def a_delivery_tells_what_the_broker_knows(w):
+async def a_delivery_has_the_properties_of_the_broker(w):
     queue = await w.queue()
     await w.send(queue, "x", partition_key="p")
     async with w.client.get_queue_receiver(queue) as receiver:

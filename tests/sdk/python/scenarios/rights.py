@@ -68,7 +68,7 @@ async def a_policy_of_one_queue_is_nothing_at_another(w):
 
 
 @scenario("SEC-08")
-async def who_may_nothing_does_not_learn_what_there_is(w):
+async def a_client_without_rights_does_not_learn_of_entities(w):
     queue = await w.queue()
     key = await w.policy(queue, "mine", "Send", "Listen")
     client = w.open(w.broker.connection_string("mine", key), retry_total=0)

@@ -12,7 +12,7 @@ def soon(seconds):
 
 
 @scenario("SCH-01", "AMQP-82")
-async def a_scheduled_message_comes_at_its_time(w):
+async def a_scheduled_message_arrives_at_its_time(w):
     queue = await w.queue()
     at = soon(3)
     async with w.client.get_queue_sender(queue) as sender:
@@ -96,7 +96,7 @@ async def a_topic_takes_scheduled_messages(w):
 
 
 @scenario("PEK-01", "AMQP-83")
-async def looking_takes_nothing(w):
+async def a_peek_removes_nothing(w):
     queue = await w.queue()
     await w.send(queue, *"abc")
     async with w.client.get_queue_receiver(queue) as receiver:
@@ -114,7 +114,7 @@ async def looking_takes_nothing(w):
 
 
 @scenario("PEK-01")
-async def looking_goes_on_where_it_was(w):
+async def a_peek_continues_at_its_position(w):
     queue = await w.queue()
     await w.send(queue, *"abcd")
     async with w.client.get_queue_receiver(queue) as receiver:
@@ -125,7 +125,7 @@ async def looking_goes_on_where_it_was(w):
 
 
 @scenario("AMQP-56", "PEK-02")
-async def who_looks_sees_scheduled_and_deferred_messages(w):
+async def a_peek_sees_scheduled_and_deferred_messages(w):
     queue = await w.queue()
     await w.send(queue, "deferred")
     async with w.client.get_queue_sender(queue) as sender:
@@ -139,7 +139,7 @@ async def who_looks_sees_scheduled_and_deferred_messages(w):
 
 
 @scenario("PEK-01", "DLQ-03")
-async def who_looks_sees_dead_letters(w):
+async def a_peek_sees_dead_letters(w):
     queue = await w.queue()
     await w.send(queue, "x")
     async with w.client.get_queue_receiver(queue) as receiver:

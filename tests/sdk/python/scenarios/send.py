@@ -17,7 +17,7 @@ from world import check, raises, scenario, text, texts, that
 
 
 @scenario("AMQP-40", "AMQP-41")
-async def a_message_comes_as_it_was_sent(w):
+async def a_message_arrives_as_sent(w):
     queue = await w.queue()
     await w.send(queue, "two coffees")
     async with w.client.get_queue_receiver(queue) as receiver:
@@ -172,7 +172,7 @@ async def a_list_of_messages_is_sent_as_one(w):
 
 
 @scenario("AMQP-42", "AMQP-43", "AMQ-13")
-async def a_batch_takes_what_fits_and_is_stored_as_a_whole(w):
+async def a_batch_accepts_fitting_messages_and_is_stored_as_a_whole(w):
     queue = await w.queue()
     async with w.client.get_queue_sender(queue) as sender:
         batch = await sender.create_message_batch()
@@ -207,7 +207,7 @@ async def a_batch_keeps_the_properties_of_each(w):
 
 
 @scenario("AMQP-43")
-async def a_message_over_the_limit_is_refused_and_the_link_goes_on(w):
+async def a_message_over_the_limit_is_refused_and_the_link_continues(w):
     queue = await w.queue()
     async with w.client.get_queue_sender(queue) as sender:
         await raises(MessageSizeExceededError, sender.send_messages(ServiceBusMessage(b"x" * (1 << 20))))
@@ -216,7 +216,7 @@ async def a_message_over_the_limit_is_refused_and_the_link_goes_on(w):
 
 
 @scenario("AMQP-43", "SND-30")
-async def a_batch_over_the_limit_is_refused_as_a_whole_and_the_link_goes_on(w):
+async def a_batch_over_the_limit_is_refused_as_a_whole_and_the_link_continues(w):
     queue = await w.queue(maxMessageSizeInKilobytes=102_400)
     large = [ServiceBusMessage(b"x" * 400_000) for _ in range(3)]
     async with w.client.get_queue_sender(queue) as sender:
@@ -232,7 +232,7 @@ async def a_batch_over_the_limit_is_refused_as_a_whole_and_the_link_goes_on(w):
 
 
 @scenario("AMQP-31", "AMQP-43")
-async def a_message_of_many_frames_comes_whole(w):
+async def a_message_of_many_frames_arrives_whole(w):
     queue = await w.queue()
     body = bytes(range(256)) * 3_900
     async with w.client.get_queue_sender(queue) as sender:
@@ -368,7 +368,7 @@ async def a_message_without_session_is_refused_where_one_is_required(w):
 
 
 @scenario("AMQP-13", "AMQP-45")
-async def a_nested_value_comes_back_as_it_was(w):
+async def a_nested_value_arrives_unchanged(w):
     queue = await w.queue()
     value = {b"list": [1, [2, [3, b"deep"]]], b"map": {b"a": {b"b": None}}, b"true": True}
     async with w.client.get_queue_sender(queue) as sender:

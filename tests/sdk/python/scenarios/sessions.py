@@ -53,7 +53,7 @@ async def without_a_session_accepting_times_out(w):
 
 
 @scenario("AMQP-73", only="async")
-async def a_session_that_comes_while_somebody_waits_is_given(w):
+async def a_session_is_given_to_a_waiting_receiver(w):
     queue = await sessions(w)
     receiver = w.client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=20)
     waiting = asyncio.create_task(receiver.receive_messages(max_wait_time=20))
@@ -77,7 +77,7 @@ async def a_session_has_one_receiver(w):
 
 
 @scenario("AMQP-39", "SES-31")
-async def what_was_not_settled_comes_again_when_the_session_is_closed(w):
+async def unsettled_messages_return_when_the_session_is_closed(w):
     queue = await sessions(w)
     await w.send(queue, "1", "2", "3", session_id="a")
     async with w.client.get_queue_receiver(queue, session_id="a") as receiver:

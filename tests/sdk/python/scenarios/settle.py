@@ -16,7 +16,7 @@ DEAD = ServiceBusSubQueue.DEAD_LETTER
 
 
 @scenario("AMQP-60", "AMQP-64")
-async def an_abandoned_message_comes_again_with_a_higher_count(w):
+async def an_abandoned_message_returns_with_a_higher_count(w):
     queue = await w.queue()
     await w.send(queue, "x")
     async with w.client.get_queue_receiver(queue) as receiver:
@@ -47,7 +47,7 @@ async def the_policy_of_a_queue_delays_an_abandoned_message(w):
 
 
 @scenario("AMQP-64", "DLQ-12")
-async def who_is_abandoned_too_often_is_dead_lettered(w):
+async def a_message_abandoned_too_often_is_dead_lettered(w):
     queue = await w.queue(maxDeliveryCount=2)
     await w.send(queue, "x")
     async with w.client.get_queue_receiver(queue) as receiver:
@@ -139,7 +139,7 @@ async def a_lock_that_has_ended_settles_nothing(w):
 
 
 @scenario("AMQP-62")
-async def a_lock_that_the_client_knows_to_have_ended_is_told(w):
+async def an_ended_lock_is_reported_by_the_client(w):
     queue = await w.queue(lockDuration="PT1S")
     await w.send(queue, "x")
     async with w.client.get_queue_receiver(queue) as receiver:
@@ -222,7 +222,7 @@ async def a_hundred_deliveries_are_settled_in_any_order(w):
 
 
 @scenario("EXP-20", "DLQ-12")
-async def an_expired_message_is_dead_lettered_where_the_queue_says_so(w):
+async def an_expired_message_is_dead_lettered_if_configured(w):
     queue = await w.queue(deadLetteringOnMessageExpiration=True, defaultMessageTimeToLive="PT1S")
     await w.send(queue, "x")
     await asyncio.sleep(1.1)
@@ -235,7 +235,7 @@ async def an_expired_message_is_dead_lettered_where_the_queue_says_so(w):
 
 
 @scenario("FWD-01", "FWD-26")
-async def dead_letters_are_forwarded_and_tell_where_they_come_from(w):
+async def dead_letters_are_forwarded_with_their_source(w):
     grave = await w.queue()
     queue = await w.queue(forwardDeadLetteredMessagesTo=grave)
     await w.send(queue, "x")

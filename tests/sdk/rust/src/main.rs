@@ -42,23 +42,23 @@ async fn run(program: &str, part: &str) -> Result<usize> {
         sending: [
             a_message_arrives_with_all_its_properties,
             messages_sent_together_arrive_in_order,
-            a_batch_takes_what_fits,
+            a_batch_accepts_fitting_messages,
             a_schedule_is_kept_and_can_be_cancelled,
         ],
         receiving: [
-            a_receiver_that_waits_gets_what_comes,
-            nothing_comes_of_an_empty_queue,
+            a_waiting_receiver_gets_new_messages,
+            an_empty_queue_returns_no_message,
             messages_are_received_ahead,
-            what_is_received_and_deleted_is_gone,
-            a_peek_takes_nothing,
+            a_received_and_deleted_message_is_gone,
+            a_peek_removes_nothing,
         ],
         settling: [
-            what_is_completed_is_gone,
-            an_abandoned_message_comes_back_and_is_counted,
+            a_completed_message_is_gone,
+            an_abandoned_message_returns_and_is_counted,
             a_deferred_message_is_received_by_its_number,
             a_dead_letter_has_its_reason,
             a_lock_is_renewed,
-            a_lock_that_is_lost_completes_nothing,
+            a_lost_lock_completes_nothing,
         ],
         sessions: [
             a_session_is_accepted_by_name,
@@ -73,7 +73,7 @@ async fn run(program: &str, part: &str) -> Result<usize> {
         ],
         rights: [
             a_wrong_key_is_refused,
-            a_missing_queue_is_told,
+            a_missing_queue_is_reported,
         ],
     }
     if failed > 0 {

@@ -14,7 +14,7 @@ pub fn bodies(messages: &[ServiceBusReceivedMessage]) -> Result<Vec<String>> {
     messages.iter().map(|message| Ok(String::from_utf8(message.body()?.to_vec())?)).collect()
 }
 
-pub async fn a_receiver_that_waits_gets_what_comes(w: &World<'_>) -> Result<()> {
+pub async fn a_waiting_receiver_gets_new_messages(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     let (received, sent) = tokio::join!(receiver.receive_message(), async {
         tokio::time::sleep(QUIET).await;
@@ -25,7 +25,7 @@ pub async fn a_receiver_that_waits_gets_what_comes(w: &World<'_>) -> Result<()> 
     Ok(())
 }
 
-pub async fn nothing_comes_of_an_empty_queue(w: &World<'_>) -> Result<()> {
+pub async fn an_empty_queue_returns_no_message(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     ensure!(receiver.receive_message_with_max_wait_time(QUIET).await?.is_none());
     // Returned credit takes no message afterwards.
@@ -51,7 +51,7 @@ pub async fn messages_are_received_ahead(w: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-pub async fn what_is_received_and_deleted_is_gone(w: &World<'_>) -> Result<()> {
+pub async fn a_received_and_deleted_message_is_gone(w: &World<'_>) -> Result<()> {
     let (mut client, mut sender, mut receiver) = w.open("{}").await?;
     sender.send_message("a").await?;
     let receive_mode = ServiceBusReceiveMode::ReceiveAndDelete;
@@ -63,7 +63,7 @@ pub async fn what_is_received_and_deleted_is_gone(w: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-pub async fn a_peek_takes_nothing(w: &World<'_>) -> Result<()> {
+pub async fn a_peek_removes_nothing(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     sender.send_messages(vec!["a", "b", "c"]).await?;
     for _ in 0..2 {

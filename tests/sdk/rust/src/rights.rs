@@ -13,7 +13,7 @@ pub async fn a_wrong_key_is_refused(w: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-pub async fn a_missing_queue_is_told(w: &World<'_>) -> Result<()> {
+pub async fn a_missing_queue_is_reported(w: &World<'_>) -> Result<()> {
     let mut client = w.client().await?;
     let refused = client.create_receiver_for_queue("none", Default::default()).await;
     let refused = format!("{:?}", refused.err().context("there is one")?);

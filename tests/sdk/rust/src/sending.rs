@@ -56,7 +56,7 @@ pub async fn messages_sent_together_arrive_in_order(w: &World<'_>) -> Result<()>
     Ok(())
 }
 
-pub async fn a_batch_takes_what_fits(w: &World<'_>) -> Result<()> {
+pub async fn a_batch_accepts_fitting_messages(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     let options = CreateMessageBatchOptions { max_size_in_bytes: Some(1_000) };
     let mut batch = sender.create_message_batch(options)?;

@@ -9,7 +9,7 @@ use azservicebus::{ServiceBusReceiverOptions, SubQueue};
 use crate::broker::World;
 use crate::receiving::QUIET;
 
-pub async fn what_is_completed_is_gone(w: &World<'_>) -> Result<()> {
+pub async fn a_completed_message_is_gone(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     sender.send_message("a").await?;
     let seen = receiver.receive_message().await?;
@@ -18,7 +18,7 @@ pub async fn what_is_completed_is_gone(w: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-pub async fn an_abandoned_message_comes_back_and_is_counted(w: &World<'_>) -> Result<()> {
+pub async fn an_abandoned_message_returns_and_is_counted(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     sender.send_message("a").await?;
     let seen = receiver.receive_message().await?;
@@ -79,7 +79,7 @@ pub async fn a_lock_is_renewed(w: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-pub async fn a_lock_that_is_lost_completes_nothing(w: &World<'_>) -> Result<()> {
+pub async fn a_lost_lock_completes_nothing(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open(r#"{"lockDuration":"PT1S"}"#).await?;
     sender.send_message("a").await?;
     let mut seen = receiver.receive_message().await?;

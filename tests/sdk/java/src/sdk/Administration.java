@@ -153,7 +153,7 @@ final class Administration {
         }));
 
         // ADM-21, ADM-51
-        all.add(scenario("what is absent is told so", (w, admin) -> {
+        all.add(scenario("absent entities are reported", (w, admin) -> {
             equal(admin.getQueueExists("absent"), false, "a queue");
             equal(admin.getTopicExists("absent"), false, "a topic");
             equal(admin.getSubscriptionExists("absent", "s"), false, "a subscription");
@@ -171,7 +171,7 @@ final class Administration {
         }));
 
         // ADM-51
-        all.add(scenario("what exists is not created again", (w, admin) -> {
+        all.add(scenario("an existing entity is not created again", (w, admin) -> {
             String name = w.unique();
             admin.createQueue(name);
             denied(409, name, () -> admin.createQueue(name));
@@ -179,7 +179,7 @@ final class Administration {
         }));
 
         // ADM-24, ADM-38
-        all.add(scenario("what cannot be is named", (w, admin) -> {
+        all.add(scenario("invalid values are named", (w, admin) -> {
             denied(400, "LockDuration", () -> admin.createQueue(w.unique(), new CreateQueueOptions().setLockDuration(Duration.ofMinutes(6))));
             denied(400, "AutoDeleteOnIdle", () -> admin.createQueue(w.unique(), new CreateQueueOptions().setAutoDeleteOnIdle(Duration.ofSeconds(1))));
             denied(400, "UserMetadata", () -> admin.createQueue(w.unique(), new CreateQueueOptions().setUserMetadata("x".repeat(1025))));
@@ -232,7 +232,7 @@ final class Administration {
         }));
 
         // ADM-22, CNT-04
-        all.add(scenario("a deleted topic takes its subscriptions", (w, admin) -> {
+        all.add(scenario("a deleted topic deletes its subscriptions", (w, admin) -> {
             String name = w.unique();
             admin.createTopic(name);
             admin.createSubscription(name, "s");
@@ -326,7 +326,7 @@ final class Administration {
         }));
 
         // ADM-43
-        all.add(scenario("a rule that means nothing is refused", (w, admin) -> {
+        all.add(scenario("an invalid rule is refused", (w, admin) -> {
             String name = w.unique();
             admin.createTopic(name);
             admin.createSubscription(name, "s");
@@ -334,7 +334,7 @@ final class Administration {
         }));
 
         // ADM-45
-        all.add(scenario("the namespace is told", (w, admin) -> {
+        all.add(scenario("the namespace has properties", (w, admin) -> {
             var told = admin.getNamespaceProperties();
             equal(told.getName(), "peeklock", "name");
             equal(told.getMessagingSku(), MessagingSku.PREMIUM, "tier");
@@ -361,7 +361,7 @@ final class Administration {
         }));
 
         // ADM-53
-        all.add(scenario("an answer can be had as it came", (w, admin) -> {
+        all.add(scenario("a response has its status", (w, admin) -> {
             String name = w.unique();
             equal(admin.createQueueWithResponse(name, new CreateQueueOptions(), Context.NONE).getStatusCode(), 201, "status");
             equal(admin.deleteQueueWithResponse(name, Context.NONE).getStatusCode(), 200, "status");

@@ -29,7 +29,7 @@ final class Failures {
 
     static void scenarios(List<Scenario> all) {
         // AMQP-79, SND-29
-        all.add(new Scenario("what was acknowledged is there after a kill", w -> w.own(broker -> {
+        all.add(new Scenario("acknowledged messages are there after a kill", w -> w.own(broker -> {
             var clients = w.clients(broker.connectionString(), 20);
             var sender = w.keep(clients.sender().queueName("q").buildClient());
             for (var message : Sending.numbered(20)) sender.sendMessage(message);
@@ -79,7 +79,7 @@ final class Failures {
         })));
 
         // SET-21, SET-24
-        all.add(new Scenario("a processor goes on after a kill", w -> w.own(broker -> {
+        all.add(new Scenario("a processor continues after a kill", w -> w.own(broker -> {
             var clients = w.clients(broker.connectionString(), 20);
             var found = Collections.synchronizedList(new ArrayList<String>());
             w.keep(clients.processor().queueName("q")
@@ -96,7 +96,7 @@ final class Failures {
         })));
 
         // AMQP-91
-        all.add(new Scenario("a broker that stops says so and clients come back", w -> w.own(broker -> {
+        all.add(new Scenario("a stopping broker notifies clients and they reconnect", w -> w.own(broker -> {
             var clients = w.clients(broker.connectionString(), 20);
             var sender = w.keep(clients.sender().queueName("q").buildClient());
             sender.sendMessage(new ServiceBusMessage("a"));
@@ -107,7 +107,7 @@ final class Failures {
         })));
 
         // SET-21
-        all.add(new Scenario("a connection that is cut is made anew", w -> {
+        all.add(new Scenario("a cut connection is reopened", w -> {
             String queue = w.queue();
             var line = w.line();
             var clients = w.clients(Broker.stringAt(line.address(), Broker.ROOT, w.broker.key), 20);
@@ -123,7 +123,7 @@ final class Failures {
         }));
 
         // AMQP-79
-        all.add(new Scenario("a queue that is deleted takes its links with it", w -> {
+        all.add(new Scenario("a deleted queue ends its links", w -> {
             String queue = w.queue();
             var sender = w.sender(queue);
             sender.sendMessage(new ServiceBusMessage("x"));

@@ -26,7 +26,7 @@ final class JmsFailures {
 
     static void scenarios(List<Scenario> all) {
         // SND-29
-        all.add(new Scenario("a producer goes on after a kill", w -> w.own(broker -> {
+        all.add(new Scenario("a producer continues after a kill", w -> w.own(broker -> {
             var session = Jms.at(w, failover(broker.amqp()), broker.key).createSession(Session.AUTO_ACKNOWLEDGE);
             send(session, "q", "1", "2");
             broker.kill();
@@ -36,7 +36,7 @@ final class JmsFailures {
         })));
 
         // SET-21
-        all.add(new Scenario("a consumer goes on after a kill", w -> w.own(broker -> {
+        all.add(new Scenario("a consumer continues after a kill", w -> w.own(broker -> {
             var session = Jms.at(w, failover(broker.amqp()), broker.key).createSession(Session.AUTO_ACKNOWLEDGE);
             var consumer = consumer(session, "q");
             send(session, "q", "1");
@@ -50,7 +50,7 @@ final class JmsFailures {
         })));
 
         // AMQP-91
-        all.add(new Scenario("a broker that stops says so and clients come back", w -> w.own(broker -> {
+        all.add(new Scenario("a stopping broker notifies clients and they reconnect", w -> w.own(broker -> {
             var session = Jms.at(w, failover(broker.amqp()), broker.key).createSession(Session.AUTO_ACKNOWLEDGE);
             var consumer = consumer(session, "q");
             send(session, "q", "1");
@@ -62,7 +62,7 @@ final class JmsFailures {
         })));
 
         // SET-21
-        all.add(new Scenario("a connection that is cut is made anew", w -> {
+        all.add(new Scenario("a cut connection is reopened", w -> {
             String queue = w.queue();
             var line = w.line();
             var session = Jms.at(w, failover(line.address()), w.broker.key).createSession(Session.AUTO_ACKNOWLEDGE);
@@ -91,7 +91,7 @@ final class JmsFailures {
         }));
 
         // AMQP-79
-        all.add(new Scenario("a queue that is deleted takes its links with it", w -> {
+        all.add(new Scenario("a deleted queue ends its links", w -> {
             String queue = w.queue();
             var session = Jms.session(w);
             var producer = session.createProducer(session.createQueue(queue));

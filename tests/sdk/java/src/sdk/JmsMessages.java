@@ -33,7 +33,7 @@ final class JmsMessages {
 
     static void scenarios(List<Scenario> all) {
         // AMQP-08, AMQP-45
-        all.add(new Scenario("text and bytes come as they were sent", w -> {
+        all.add(new Scenario("text and bytes arrive as sent", w -> {
             String queue = w.queue();
             var session = session(w);
             var producer = session.createProducer(session.createQueue(queue));
@@ -53,7 +53,7 @@ final class JmsMessages {
         }));
 
         // AMQP-45
-        all.add(new Scenario("maps, streams and objects come as they were sent", w -> {
+        all.add(new Scenario("maps, streams and objects arrive as sent", w -> {
             String queue = w.queue();
             var session = session(w);
             var producer = session.createProducer(session.createQueue(queue));
@@ -113,7 +113,7 @@ final class JmsMessages {
         }));
 
         // AMQP-44, EXP-20
-        all.add(new Scenario("a message lives as long as it was told", w -> {
+        all.add(new Scenario("a message expires at the end of its time to live", w -> {
             String queue = w.queue("{\"deadLetteringOnMessageExpiration\": true}");
             var session = session(w);
             var producer = session.createProducer(session.createQueue(queue));
@@ -176,7 +176,7 @@ final class JmsMessages {
         }));
 
         // AMQP-31, AMQP-43
-        all.add(new Scenario("a large message comes whole, and one that is too large is refused", w -> {
+        all.add(new Scenario("a large message arrives whole, and one that is too large is refused", w -> {
             String queue = w.queue();
             var session = session(w);
             var producer = session.createProducer(session.createQueue(queue));
@@ -207,7 +207,7 @@ final class JmsMessages {
         }));
 
         // AMQP-36, AMQP-90
-        all.add(new Scenario("a queue that is not there is refused", w -> {
+        all.add(new Scenario("an absent queue is refused", w -> {
             var session = session(w);
             var error = refused(InvalidDestinationException.class, () -> session.createProducer(session.createQueue("nowhere")));
             that(error.getMessage().contains("nowhere"), error.getMessage());
@@ -215,7 +215,7 @@ final class JmsMessages {
         }));
 
         // AMQP-46
-        all.add(new Scenario("a queue that cannot take it refuses a message", w -> {
+        all.add(new Scenario("a queue with sessions refuses a message without a group", w -> {
             var session = session(w);
             String sessions = w.sessions();
             var producer = session.createProducer(session.createQueue(sessions));

@@ -38,7 +38,7 @@ final class JmsReceiving {
 
     static void scenarios(List<Scenario> all) {
         // AMQP-60
-        all.add(new Scenario("an acknowledgement of a client takes all that it has received", w -> {
+        all.add(new Scenario("a client acknowledgement completes all received messages", w -> {
             String queue = w.queue("{\"lockDuration\": \"PT2S\"}");
             var session = session(w, Session.CLIENT_ACKNOWLEDGE);
             send(session, queue, "1", "2", "3");
@@ -64,7 +64,7 @@ final class JmsReceiving {
         }));
 
         // AMQP-60
-        all.add(new Scenario("what may come twice is acknowledged lazily", w -> {
+        all.add(new Scenario("lazily acknowledged messages are completed", w -> {
             String queue = w.queue();
             var session = session(w, Session.DUPS_OK_ACKNOWLEDGE);
             send(session, queue, "1", "2");
@@ -73,7 +73,7 @@ final class JmsReceiving {
         }));
 
         // AMQP-60, AMQP-64
-        all.add(new Scenario("what is recovered comes again with a higher count", w -> {
+        all.add(new Scenario("recovered messages return with a higher count", w -> {
             String queue = w.queue();
             var session = session(w, Session.CLIENT_ACKNOWLEDGE);
             send(session, queue, "x");
@@ -88,7 +88,7 @@ final class JmsReceiving {
         }));
 
         // AMQP-64, DLQ-12
-        all.add(new Scenario("what comes too often is dead-lettered", w -> {
+        all.add(new Scenario("a message delivered too often is dead-lettered", w -> {
             String queue = w.queue("{\"maxDeliveryCount\": 2}");
             var session = connection(w).createSession(true, Session.SESSION_TRANSACTED);
             send(session, queue, "x");
@@ -131,7 +131,7 @@ final class JmsReceiving {
         }));
 
         // AMQP-39, AMQP-69
-        all.add(new Scenario("what was fetched ahead is given back uncounted", w -> {
+        all.add(new Scenario("prefetched messages are released uncounted", w -> {
             String queue = w.queue();
             var session = session(w);
             send(session, queue, "1", "2", "3");
@@ -160,7 +160,7 @@ final class JmsReceiving {
         }));
 
         // AMQP-99, PEK-01
-        all.add(new Scenario("a browser takes nothing", w -> {
+        all.add(new Scenario("a browser removes nothing", w -> {
             String queue = w.queue();
             var session = session(w);
             send(session, queue, Sending.numbers(100).toArray(String[]::new));
@@ -251,7 +251,7 @@ final class JmsReceiving {
             refused(JMSSecurityException.class, () -> Jms.at(w, "amqp://" + w.broker.amqp(), Rights.WRONG))));
 
         // AMQP-08, AMQP-25, SEC-12
-        all.add(new Scenario("a policy may do what it says", w -> {
+        all.add(new Scenario("a policy has the rights that it grants", w -> {
             String queue = w.queue();
             String key = w.policy(queue, "mouth", "Send");
             var factory = new org.apache.qpid.jms.JmsConnectionFactory("mouth", key, "amqp://" + w.broker.amqp());

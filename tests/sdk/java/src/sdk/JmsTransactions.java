@@ -28,7 +28,7 @@ final class JmsTransactions {
 
     static void scenarios(List<Scenario> all) {
         // TXN-01, TXN-03, AMQP-97, AMQP-98
-        all.add(new Scenario("what is sent appears at the commit", w -> {
+        all.add(new Scenario("sent messages appear at the commit", w -> {
             String queue = w.queue();
             var session = transacted(w);
             send(session, queue, "1", "2");
@@ -38,7 +38,7 @@ final class JmsTransactions {
         }));
 
         // TXN-04
-        all.add(new Scenario("what is rolled back was never sent", w -> {
+        all.add(new Scenario("rolled back messages are not sent", w -> {
             String queue = w.queue();
             var session = transacted(w);
             send(session, queue, "1");
@@ -51,7 +51,7 @@ final class JmsTransactions {
         }));
 
         // TXN-04, AMQP-66
-        all.add(new Scenario("what was received comes again after a rollback, counted", w -> {
+        all.add(new Scenario("received messages return after a rollback, counted", w -> {
             String queue = w.queue();
             send(session(w), queue, "x");
             var session = transacted(w);

@@ -28,7 +28,7 @@ final class Receiving {
 
     static void scenarios(List<Scenario> all) {
         // AMQP-55, RCV-02
-        all.add(new Scenario("receive and delete takes for good", w -> {
+        all.add(new Scenario("receive and delete removes messages", w -> {
             String queue = w.queue();
             w.send(queue, "one", "two");
             try (var receiver = w.receiver(queue, it -> it.receiveMode(ServiceBusReceiveMode.RECEIVE_AND_DELETE))) {
@@ -40,7 +40,7 @@ final class Receiving {
         }));
 
         // AMQP-50
-        all.add(new Scenario("a receive waits no longer than it was told", w -> {
+        all.add(new Scenario("a receive waits no longer than its timeout", w -> {
             var receiver = w.receiver(w.queue());
             long began = System.nanoTime();
             equal(bodies(receiver.receiveMessages(5, Duration.ofSeconds(1))), List.of(), "what was received");
@@ -49,7 +49,7 @@ final class Receiving {
         }));
 
         // AMQP-48, AMQP-64
-        all.add(new Scenario("what comes after a receive has ended is given back uncounted", w -> {
+        all.add(new Scenario("messages after the end of a receive are released uncounted", w -> {
             String queue = w.queue();
             nothing(w.receiver(queue));
             // The credit of that call remains; the SDK releases messages that arrive for it.
@@ -61,7 +61,7 @@ final class Receiving {
         }));
 
         // AMQP-58
-        all.add(new Scenario("messages come in the order in which they were sent", w -> {
+        all.add(new Scenario("messages arrive in the order of their sends", w -> {
             String queue = w.queue();
             w.sender(queue).sendMessages(Sending.numbered(100));
             var receiver = w.receiver(queue);
@@ -105,7 +105,7 @@ final class Receiving {
         }));
 
         // AMQP-56
-        all.add(new Scenario("a delivery tells what the broker knows", w -> {
+        all.add(new Scenario("a delivery has the properties of the broker", w -> {
             String queue = w.queue();
             w.send(queue, "x");
             var message = one(w.receiver(queue));
@@ -145,7 +145,7 @@ final class Receiving {
         }));
 
         // PEK-01, PEK-04, AMQP-83
-        all.add(new Scenario("looking takes nothing", w -> {
+        all.add(new Scenario("a peek removes nothing", w -> {
             String queue = w.queue();
             w.send(queue, "a", "b", "c");
             var receiver = w.receiver(queue);
@@ -158,7 +158,7 @@ final class Receiving {
         }));
 
         // AMQP-56, PEK-02
-        all.add(new Scenario("who looks sees scheduled, deferred and locked messages", w -> {
+        all.add(new Scenario("a peek sees scheduled, deferred and locked messages", w -> {
             String queue = w.queue();
             w.send(queue, "deferred", "locked");
             var receiver = w.receiver(queue);
@@ -188,7 +188,7 @@ final class Receiving {
         }));
 
         // EXP-20, DLQ-12
-        all.add(new Scenario("an expired message is dead-lettered where the queue says so", w -> {
+        all.add(new Scenario("an expired message is dead-lettered if configured", w -> {
             String queue = w.queue("{\"deadLetteringOnMessageExpiration\": true}");
             w.sender(queue).sendMessage(new ServiceBusMessage("x").setTimeToLive(Duration.ofSeconds(1)));
             Thread.sleep(1_100);

@@ -54,7 +54,7 @@ final class Rights {
         }));
 
         // SEC-12, SEC-13
-        all.add(new Scenario("a policy of one queue is nothing at another", w -> {
+        all.add(new Scenario("a policy of one queue is refused at another", w -> {
             String queue = w.queue();
             String other = w.queue();
             var clients = w.clients(w.broker.policyString("mine", w.policy(queue, "mine", "Send", "Listen")), 0);
@@ -71,7 +71,7 @@ final class Rights {
         }));
 
         // SEC-10, AMQP-24
-        all.add(new Scenario("a token that was signed before lets in", w -> {
+        all.add(new Scenario("a token signed earlier is accepted", w -> {
             String queue = w.queue();
             String token = Broker.sign(Broker.ROOT, w.broker.key, "sb://" + w.broker.amqp() + "/" + queue, 60);
             sender(w, w.clients(w.broker.tokenString(token)), queue).sendMessage(new ServiceBusMessage("x"));

@@ -23,7 +23,7 @@ final class Scheduling {
 
     static void scenarios(List<Scenario> all) {
         // SCH-01, AMQP-82, AMQP-102
-        all.add(new Scenario("a scheduled message comes at its time", w -> {
+        all.add(new Scenario("a scheduled message arrives at its time", w -> {
             String queue = w.queue();
             var at = soon(3_000);
             long number = w.sender(queue).scheduleMessage(new ServiceBusMessage("x"), at);

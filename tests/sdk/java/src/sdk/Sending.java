@@ -41,7 +41,7 @@ final class Sending {
 
     static void scenarios(List<Scenario> all) {
         // AMQP-40, AMQP-41
-        all.add(new Scenario("a message comes as it was sent", w -> {
+        all.add(new Scenario("a message arrives as sent", w -> {
             String queue = w.queue();
             w.send(queue, "two coffees");
             var receiver = w.receiver(queue);
@@ -147,7 +147,7 @@ final class Sending {
         }));
 
         // AMQP-42, AMQP-43
-        all.add(new Scenario("a batch takes what fits and is stored as a whole", w -> {
+        all.add(new Scenario("a batch accepts fitting messages and is stored as a whole", w -> {
             String queue = w.queue();
             var sender = w.sender(queue);
             var batch = sender.createMessageBatch();
@@ -180,7 +180,7 @@ final class Sending {
         }));
 
         // AMQP-43
-        all.add(new Scenario("a message over the limit is refused and the link goes on", w -> {
+        all.add(new Scenario("a message over the limit is refused and the link continues", w -> {
             String queue = w.queue();
             var sender = w.sender(queue);
             refused(ServiceBusFailureReason.MESSAGE_SIZE_EXCEEDED,
@@ -190,7 +190,7 @@ final class Sending {
         }));
 
         // AMQP-31, AMQP-43
-        all.add(new Scenario("a message of many frames comes whole", w -> {
+        all.add(new Scenario("a message of many frames arrives whole", w -> {
             String queue = w.queue();
             byte[] body = "0123456789abcdef!".repeat(58_000).getBytes();
             var sender = w.sender(queue);
@@ -201,7 +201,7 @@ final class Sending {
         }));
 
         // AMQP-90, AMQP-36
-        all.add(new Scenario("a queue that is not there is named", w -> {
+        all.add(new Scenario("an absent queue is named", w -> {
             var error = refused(ServiceBusFailureReason.MESSAGING_ENTITY_NOT_FOUND,
                 () -> w.sender("nowhere").sendMessage(new ServiceBusMessage("x")));
             that(error.getMessage().contains("nowhere"), error.getMessage());
@@ -209,7 +209,7 @@ final class Sending {
         }));
 
         // AMQP-46, AMQP-79
-        all.add(new Scenario("a disabled queue refuses and takes again when it is enabled", w -> {
+        all.add(new Scenario("a disabled queue refuses until it is enabled again", w -> {
             String queue = w.queue();
             var sender = w.sender(queue);
             sender.sendMessage(new ServiceBusMessage("before"));

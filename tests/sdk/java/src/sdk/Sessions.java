@@ -65,7 +65,7 @@ final class Sessions {
         }));
 
         // AMQP-73
-        all.add(new Scenario("a session that comes while somebody waits is given", w -> {
+        all.add(new Scenario("a session is given to a waiting receiver", w -> {
             String queue = w.sessions();
             var receivers = w.keep(w.sessionReceivers(queue).buildClient());
             var accepting = CompletableFuture.supplyAsync(() -> w.keep(receivers.acceptNextSession()));
@@ -87,7 +87,7 @@ final class Sessions {
         }));
 
         // AMQP-39, SES-31
-        all.add(new Scenario("what was not settled comes again when the session is closed", w -> {
+        all.add(new Scenario("unsettled messages return when the session is closed", w -> {
             String queue = w.sessions();
             w.sendTo(queue, "a", "1", "2", "3");
             try (var receiver = w.accept(queue, "a")) {
@@ -130,7 +130,7 @@ final class Sessions {
         }));
 
         // AMQP-74, SES-30
-        all.add(new Scenario("a session lock that ends takes settlement with it", w -> {
+        all.add(new Scenario("an ended session lock prevents settlement", w -> {
             String queue = w.queue("{\"requiresSession\": true, \"lockDuration\": \"PT1S\"}");
             w.sendTo(queue, "a", "x");
             var receiver = w.accept(queue, "a");
@@ -149,7 +149,7 @@ final class Sessions {
         }));
 
         // AMQP-70
-        all.add(new Scenario("a session is refused where there are none", w -> {
+        all.add(new Scenario("a session is refused at a queue without sessions", w -> {
             String queue = w.queue();
             refused(RuntimeException.class, () -> w.accept(queue, "a"));
         }));
@@ -179,7 +179,7 @@ final class Sessions {
         }));
 
         // AMQP-55, SES-21, PEK-07
-        all.add(new Scenario("a session is peeked into, received and deleted", w -> {
+        all.add(new Scenario("a session is peeked, received and deleted", w -> {
             String queue = w.sessions();
             w.sendTo(queue, "a", "1", "2");
             w.sendTo(queue, "b", "3");

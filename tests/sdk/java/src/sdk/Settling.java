@@ -27,7 +27,7 @@ final class Settling {
 
     static void scenarios(List<Scenario> all) {
         // AMQP-60, AMQP-64
-        all.add(new Scenario("an abandoned message comes again with a higher count", w -> {
+        all.add(new Scenario("an abandoned message returns with a higher count", w -> {
             String queue = w.queue();
             w.send(queue, "x");
             var receiver = w.receiver(queue);
@@ -39,7 +39,7 @@ final class Settling {
         }));
 
         // AMQP-63
-        all.add(new Scenario("who abandons may change properties", w -> {
+        all.add(new Scenario("an abandon may change properties", w -> {
             String queue = w.queue();
             var sent = new ServiceBusMessage("x");
             sent.getApplicationProperties().putAll(Map.of("kept", 1, "tries", 0));
@@ -50,7 +50,7 @@ final class Settling {
         }));
 
         // RTY-01, RTY-12, RTY-27
-        all.add(new Scenario("who abandons may say for how long nobody gets the message", w -> {
+        all.add(new Scenario("an abandon may delay the message", w -> {
             String queue = w.queue();
             w.send(queue, "later", "soon");
             var receiver = w.receiver(queue);
@@ -77,7 +77,7 @@ final class Settling {
         }));
 
         // AMQP-63, AMQP-61
-        all.add(new Scenario("who dead-letters may change properties", w -> {
+        all.add(new Scenario("a dead-letter may change properties", w -> {
             String queue = w.queue();
             w.send(queue, "x");
             var receiver = w.receiver(queue);
@@ -89,7 +89,7 @@ final class Settling {
         }));
 
         // AMQP-64, DLQ-12
-        all.add(new Scenario("who is abandoned too often is dead-lettered", w -> {
+        all.add(new Scenario("a message abandoned too often is dead-lettered", w -> {
             String queue = w.queue("{\"maxDeliveryCount\": 2}");
             w.send(queue, "x");
             var receiver = w.receiver(queue);
@@ -214,7 +214,7 @@ final class Settling {
         }));
 
         // FWD-01, FWD-26
-        all.add(new Scenario("dead letters are forwarded and tell where they come from", w -> {
+        all.add(new Scenario("dead letters are forwarded with their source", w -> {
             String grave = w.queue();
             String queue = w.queue("{\"forwardDeadLetteredMessagesTo\": \"" + grave + "\"}");
             w.send(queue, "x");

@@ -33,7 +33,7 @@ final class Transactions {
 
     static void scenarios(List<Scenario> all) {
         // TXN-01, TXN-03, AMQP-95, AMQP-97
-        all.add(new Scenario("what a transaction sends and settles takes effect at its commit", w -> {
+        all.add(new Scenario("sends and settlements of a transaction take effect at its commit", w -> {
             String queue = w.queue();
             w.send(queue, "old");
             var sender = w.sender(queue);
@@ -50,7 +50,7 @@ final class Transactions {
         }));
 
         // TXN-01, TXN-04
-        all.add(new Scenario("what is rolled back never was", w -> {
+        all.add(new Scenario("a rolled back transaction has no effect", w -> {
             String queue = w.queue("{\"lockDuration\": \"PT2S\"}");
             w.send(queue, "old");
             var sender = w.sender(queue);
@@ -240,7 +240,7 @@ final class Transactions {
         }));
 
         // TXN-15
-        all.add(new Scenario("what was committed is there after a kill", w -> w.own(broker -> {
+        all.add(new Scenario("committed messages are there after a kill", w -> w.own(broker -> {
             var clients = w.clients(broker.connectionString(), 20);
             var sender = w.keep(clients.sender().queueName("q").buildClient());
             var committed = sender.createTransaction();
