@@ -136,7 +136,7 @@ fn run(body: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(TEST_TIME_MAX, body).await }).unwrap();
 }
 
-async fn say(stream: &mut (impl AsyncWrite + Unpin), bytes: impl AsRef<[u8]>) {
+async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: impl AsRef<[u8]>) {
     stream.write_all(bytes.as_ref()).await.unwrap();
     stream.flush().await.unwrap();
 }
@@ -189,38 +189,38 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(connect: impl AsyncFn() -> S) 
     for header in [HEADER, SASL] {
         let mut stream = connect().await;
         for byte in header {
-            say(&mut stream, [*byte]).await;
+            send(&mut stream, [*byte]).await;
         }
-        let mut heard = [0; 8];
-        stream.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, header);
+        let mut bytes_read = [0; 8];
+        stream.read_exact(&mut bytes_read).await.unwrap();
+        assert_eq!(&bytes_read, header);
     }
     // An ingress reuses connections, so any request on one may be an upgrade, also a pipelined one.
     let mut stream = connect().await;
-    say(&mut stream, get("/livez", "localhost")).await;
+    send(&mut stream, get("/livez", "localhost")).await;
     assert_eq!(answer(&mut stream).await.0, 200);
     let ahead = get("/livez", "localhost") + &upgrade("/", "localhost", "peeklock.v1.json");
-    say(&mut stream, ahead).await;
+    send(&mut stream, ahead).await;
     assert_eq!(answer(&mut stream).await.0, 200);
     let (status, head) = answer(&mut stream).await;
     assert_eq!(status, 101, "{head}");
     assert!(head.contains("peeklock.v1.json"), "{head}");
     for path in ["/$servicebus/websocket", "/$servicebus/websocket/", "//%24SERVICEBUS/websocket"] {
         let mut stream = connect().await;
-        say(&mut stream, upgrade(path, "localhost", "AMQPWSB10")).await;
+        send(&mut stream, upgrade(path, "localhost", "AMQPWSB10")).await;
         let (status, head) = answer(&mut stream).await;
         assert_eq!(status, 101, "{path}: {head}");
-        say(&mut stream, frame(HEADER)).await;
-        let mut heard = [0; 10];
-        stream.read_exact(&mut heard).await.unwrap();
-        assert_eq!(heard[..2], [0x82, 8]);
-        assert_eq!(&heard[2..], HEADER);
+        send(&mut stream, frame(HEADER)).await;
+        let mut bytes_read = [0; 10];
+        stream.read_exact(&mut bytes_read).await.unwrap();
+        assert_eq!(bytes_read[..2], [0x82, 8]);
+        assert_eq!(&bytes_read[2..], HEADER);
     }
     let mut stream = connect().await;
-    say(&mut stream, upgrade("/elsewhere", "localhost", "peeklock.v1.json")).await;
+    send(&mut stream, upgrade("/elsewhere", "localhost", "peeklock.v1.json")).await;
     assert_eq!(answer(&mut stream).await.0, 404);
     let mut stream = connect().await;
-    say(&mut stream, "AMQX is none of it\r\n\r\n").await;
+    send(&mut stream, "AMQX is none of it\r\n\r\n").await;
     assert_eq!(answer(&mut stream).await.0, 400);
 }
 
@@ -233,7 +233,7 @@ fn one_port_serves_every_protocol() {
         for address in world.shared_ports() {
             speak(async || connect(address).await).await;
             let mut secret = connect(address).await;
-            say(&mut secret, [22, 3, 1, 0, 5]).await;
+            send(&mut secret, [22, 3, 1, 0, 5]).await;
             assert!(is_closed(&mut secret).await, "no TLS is spoken here");
         }
         world.stop().await;
@@ -260,10 +260,10 @@ fn one_port_serves_every_protocol_over_tls() {
                 async || client.connect("localhost", connect(address).await).await.unwrap();
             speak(secure).await;
             let mut plain = connect(address).await;
-            say(&mut plain, get("/livez", "localhost")).await;
+            send(&mut plain, get("/livez", "localhost")).await;
             assert_eq!(answer(&mut plain).await.0, 400);
             let mut plain = connect(address).await;
-            say(&mut plain, HEADER).await;
+            send(&mut plain, HEADER).await;
             assert!(is_closed(&mut plain).await);
         }
         world.stop().await;
@@ -271,10 +271,10 @@ fn one_port_serves_every_protocol_over_tls() {
 }
 
 /// Grants everything, and reports each principal and resource.
-struct Telling(mpsc::UnboundedSender<(Principal, String)>);
+struct ReportingAuthorizer(mpsc::UnboundedSender<(Principal, String)>);
 
 #[async_trait]
-impl Authorizer for Telling {
+impl Authorizer for ReportingAuthorizer {
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
         self.0.send((principal.clone(), resource.to_owned())).unwrap();
         Ok(Grant::everything())
@@ -326,9 +326,9 @@ fn the_authorizer_gets_a_certificate_from_every_transport() {
         let mut config = authority.config();
         config.client_certificates = ClientCertificates::Optional(clients);
         let tls = Tls::open(config).unwrap();
-        let (sender, mut told) = mpsc::unbounded_channel();
+        let (sender, mut reports) = mpsc::unbounded_channel();
         let world = World::start(|settings| {
-            settings.authorizer = Arc::new(Telling(sender));
+            settings.authorizer = Arc::new(ReportingAuthorizer(sender));
             settings.http.tls = Some(tls.acceptor(Protocol::Http));
             settings.websocket.tls = Some(tls.acceptor(Protocol::Http));
             settings.amqp.tls = Some(tls.acceptor(Protocol::HttpOrAmqp));
@@ -356,19 +356,19 @@ fn the_authorizer_gets_a_certificate_from_every_transport() {
             (and_own(world.amqp), Some(tunnel), true, wrapped),
         ];
         for (client, expected) in [(&shop, Some("CN=shop")), (&nobody, None)] {
-            for (addresses, upgraded, logs_in, said) in &ways {
+            for (addresses, upgraded, logs_in, data) in &ways {
                 for &address in addresses {
                     let socket = connect(address).await;
                     let peer = socket.local_addr().ok();
                     let mut stream = client.connect("localhost", socket).await.unwrap();
                     if let Some(request) = upgraded {
-                        say(&mut stream, request).await;
+                        send(&mut stream, request).await;
                         assert_eq!(answer(&mut stream).await.0, 101);
                     }
-                    say(&mut stream, said).await;
+                    send(&mut stream, data).await;
                     let mut asked: Vec<String> = Vec::new();
                     while asked.last().is_none_or(|resource| resource != "q") {
-                        let (who, resource) = told.recv().await.unwrap();
+                        let (who, resource) = reports.recv().await.unwrap();
                         // A request for an earlier connection may still arrive.
                         if who.peer == peer {
                             let subject = who.tls.map(|identity| identity.subject);
@@ -405,7 +405,7 @@ fn each_protocol_has_the_limits_of_its_listener() {
                     ("amqp.test", upgrade("/$servicebus/websocket", host, "amqp"), 101),
                 ] {
                     let mut stream = connect(address).await;
-                    say(&mut stream, request).await;
+                    send(&mut stream, request).await;
                     let expected = if of == host { good } else { 421 };
                     assert_eq!(answer(&mut stream).await.0, expected, "{of} asked for {host}");
                 }
@@ -432,10 +432,10 @@ fn each_protocol_has_the_limits_of_its_listener() {
             let world = World::start(|settings| settings.http.connection_count_max = 1).await;
             let ports = [world.gateway, world.amqp, world.http];
             let mut idle = connect(ports[first]).await;
-            say(&mut idle, get("/livez", "localhost")).await;
+            send(&mut idle, get("/livez", "localhost")).await;
             assert_eq!(answer(&mut idle).await.0, 200);
             let mut next = connect(ports[second]).await;
-            say(&mut next, get("/livez", "localhost")).await;
+            send(&mut next, get("/livez", "localhost")).await;
             assert_eq!(answer(&mut next).await.0, 200);
             assert!(is_closed(&mut idle).await);
             world.stop().await;
@@ -457,11 +457,11 @@ fn silent_connections_are_closed() {
         for address in world.shared_ports() {
             for begun in ["", "A", "AMQ"] {
                 let mut stream = connect(address).await;
-                say(&mut stream, begun).await;
+                send(&mut stream, begun).await;
                 assert!(is_closed(&mut stream).await, "{begun}");
             }
             let mut half = connect(address).await;
-            say(&mut half, "GET / HT").await;
+            send(&mut half, "GET / HT").await;
             assert_eq!(answer(&mut half).await.0, 408, "from here on it is the time of HTTP");
         }
         world.stop().await;
@@ -473,7 +473,7 @@ fn silent_connections_are_closed() {
             }
             assert!(is_closed(&mut silent[0]).await, "it is not among the last 256");
             let mut stream = connect(address).await;
-            say(&mut stream, get("/livez", "localhost")).await;
+            send(&mut stream, get("/livez", "localhost")).await;
             assert_eq!(answer(&mut stream).await.0, 200);
         }
         world.stop().await;
@@ -502,10 +502,10 @@ fn a_transport_selects_the_closed_connection_behind_the_gateway() {
         holder.attach(&link::receiver("holder", 0, "q")).unwrap();
         let open = async || {
             let mut stream = world.connect().await;
-            say(&mut stream, HEADER).await;
-            let mut heard = [0; 8];
-            stream.read_exact(&mut heard).await.unwrap();
-            assert_eq!(&heard, HEADER);
+            send(&mut stream, HEADER).await;
+            let mut bytes_read = [0; 8];
+            stream.read_exact(&mut bytes_read).await.unwrap();
+            assert_eq!(&bytes_read, HEADER);
             stream
         };
         // One connection, and 16 more sockets.
@@ -521,7 +521,7 @@ fn a_transport_selects_the_closed_connection_behind_the_gateway() {
         assert!(is_closed(&mut strangers[0]).await);
         let mut stream = world.connect().await;
         for stream in [&mut stream, &mut silent[0]] {
-            say(stream, get("/livez", "localhost")).await;
+            send(stream, get("/livez", "localhost")).await;
             assert_eq!(answer(stream).await.0, 200);
         }
         drop(holder);
@@ -540,19 +540,19 @@ fn a_stop_gives_clients_at_a_shared_port_time_to_end() {
             let sent =
                 b"POST /q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\na";
             let mut sender = connect(world.http).await;
-            say(&mut sender, sent).await;
+            send(&mut sender, sent).await;
             assert_eq!(answer(&mut sender).await.0, 201);
             drop(sender);
             let mut stream = connect(world.shared_ports()[port]).await;
-            say(&mut stream, upgrade("/", "localhost", "peeklock.v1.json")).await;
-            let mut heard = Vec::new();
-            until_heard(&mut stream, &mut heard, "\r\n\r\n").await;
-            say(&mut stream, text(r#"{"requests":[{"id":1,"hello":{}}]}"#)).await;
-            until_heard(&mut stream, &mut heard, r#""welcome""#).await;
+            send(&mut stream, upgrade("/", "localhost", "peeklock.v1.json")).await;
+            let mut bytes_read = Vec::new();
+            read_until(&mut stream, &mut bytes_read, "\r\n\r\n").await;
+            send(&mut stream, text(r#"{"requests":[{"id":1,"hello":{}}]}"#)).await;
+            read_until(&mut stream, &mut bytes_read, r#""welcome""#).await;
             let attach = r#"{"link":1,"path":"q","role":"receiver","mode":"peekLock","credit":1}"#;
-            say(&mut stream, text(&format!(r#"{{"requests":[{{"id":2,"attach":{attach}}}]}}"#)))
+            send(&mut stream, text(&format!(r#"{{"requests":[{{"id":2,"attach":{attach}}}]}}"#)))
                 .await;
-            until_heard(&mut stream, &mut heard, r#""lockToken""#).await;
+            read_until(&mut stream, &mut bytes_read, r#""lockToken""#).await;
             let broker = world.broker.clone();
             let stopping = tokio::spawn(async move {
                 let mut stopping = tokio::task::JoinSet::new();
@@ -563,12 +563,12 @@ fn a_stop_gives_clients_at_a_shared_port_time_to_end() {
                     stopped.unwrap();
                 }
             });
-            until_heard(&mut stream, &mut heard, r#""closing""#).await;
+            read_until(&mut stream, &mut bytes_read, r#""closing""#).await;
             assert!(!stopping.is_finished(), "the client was not waited for");
             let settle = r#"{"link":1,"decision":"complete","ranges":[[1,1]]}"#;
-            say(&mut stream, text(&format!(r#"{{"requests":[{{"id":3,"settle":{settle}}}]}}"#)))
+            send(&mut stream, text(&format!(r#"{{"requests":[{{"id":3,"settle":{settle}}}]}}"#)))
                 .await;
-            until_heard(&mut stream, &mut heard, r#""settled""#).await;
+            read_until(&mut stream, &mut bytes_read, r#""settled""#).await;
             drop(stream);
             stopping.await.unwrap();
             assert_eq!(broker.describe_queue("q").await.unwrap().counts.total(), 0);
@@ -578,11 +578,13 @@ fn a_stop_gives_clients_at_a_shared_port_time_to_end() {
 }
 
 /// Reads until a text appears after everything read before.
-async fn until_heard(stream: &mut TcpStream, heard: &mut Vec<u8>, wanted: &str) {
-    heard.clear();
-    while !String::from_utf8_lossy(heard).contains(wanted) {
+async fn read_until(stream: &mut TcpStream, bytes_read: &mut Vec<u8>, wanted: &str) {
+    bytes_read.clear();
+    while !String::from_utf8_lossy(bytes_read).contains(wanted) {
         let byte = stream.read_u8().await;
-        heard.push(byte.unwrap_or_else(|end| panic!("{end}: {}", String::from_utf8_lossy(heard))));
+        bytes_read.push(
+            byte.unwrap_or_else(|end| panic!("{end}: {}", String::from_utf8_lossy(bytes_read))),
+        );
     }
 }
 
@@ -596,16 +598,16 @@ fn the_port_of_http_serves_amqp() {
         for header in [HEADER, SASL] {
             let mut stream = connect(world.http).await;
             for byte in header {
-                say(&mut stream, [*byte]).await;
+                send(&mut stream, [*byte]).await;
             }
-            let mut heard = [0; 8];
-            stream.read_exact(&mut heard).await.unwrap();
-            assert_eq!(&heard, header);
+            let mut bytes_read = [0; 8];
+            stream.read_exact(&mut bytes_read).await.unwrap();
+            assert_eq!(&bytes_read, header);
         }
         let mut second = connect(world.http).await;
-        say(&mut second, get("/livez", "localhost")).await;
+        send(&mut second, get("/livez", "localhost")).await;
         assert_eq!(answer(&mut second).await.0, 200);
-        say(&mut second, [HEADER, &b"\r\n\r\n"[..]].concat()).await;
+        send(&mut second, [HEADER, &b"\r\n\r\n"[..]].concat()).await;
         assert_eq!(answer(&mut second).await.0, 400, "a connection is for one protocol");
         let mut client = Amqp::open(StdStream::connect(world.http).unwrap(), 100).unwrap();
         client.attach(&link::receiver("a", 0, "q")).unwrap();
@@ -621,7 +623,7 @@ fn the_port_of_http_serves_amqp() {
         let config = HttpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
         let http = Box::new(HttpTransport::new(config)).start(broker.clone()).await.unwrap();
         let mut stream = connect(http.local_address()).await;
-        say(&mut stream, [HEADER, &b"\r\n\r\n"[..]].concat()).await;
+        send(&mut stream, [HEADER, &b"\r\n\r\n"[..]].concat()).await;
         assert_eq!(answer(&mut stream).await.0, 400);
         http.stop(Duration::ZERO).await;
         broker.stop(Duration::ZERO).await.unwrap();
@@ -726,7 +728,7 @@ fn any_first_bytes_get_an_answer_or_a_close() {
             }
             if number % 100 == 0 {
                 let mut stream = world.connect().await;
-                say(&mut stream, get("/livez", &host)).await;
+                send(&mut stream, get("/livez", &host)).await;
                 assert_eq!(answer(&mut stream).await.0, 200);
             }
         }
@@ -736,7 +738,7 @@ fn any_first_bytes_get_an_answer_or_a_close() {
         }
         assert!(longest < 8 << 10, "{longest} bytes in answer to nothing");
         let mut stream = world.connect().await;
-        say(&mut stream, HEADER).await;
+        send(&mut stream, HEADER).await;
         let mut header = [0; 8];
         stream.read_exact(&mut header).await.unwrap();
         assert_eq!(&header[..4], b"AMQP");

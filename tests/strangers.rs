@@ -275,13 +275,13 @@ fn ask(address: &str, method: &str, target: &str, body: &str) -> usize {
 
 /// Answer to an anonymous client that asks for an absent queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum Response {
     NotThere,
     Refused,
 }
 
 /// Sends that request on a connection to a host.
-type Ask = fn(TcpStream, &str) -> Told;
+type Ask = fn(TcpStream, &str) -> Response;
 
 /// LIS-04, SEC-17: at the AMQP port anonymous access is limited to this machine, and a client
 /// behind a proxy never counts as on this machine. A proxy's connection without a header is closed.
@@ -309,12 +309,12 @@ fn clients_behind_a_proxy_are_not_local(listener: &str, asks: &[Ask]) {
     let proxied = Broker::start(None, &["--ephemeral"], &[(setting.as_str(), "127.0.0.1")]);
     for ask in asks {
         let address = &straight.addresses[place];
-        assert_eq!(ask(connect(address), address), Told::NotThere, "it is let in here");
+        assert_eq!(ask(connect(address), address), Response::NotThere, "it is let in here");
         let address = &proxied.addresses[place];
         for client in [[192, 0, 2, 7], [127, 0, 0, 1]] {
             let mut stream = connect(address);
             stream.write_all(&header_of(client)).unwrap();
-            assert_eq!(ask(stream, address), Told::Refused, "{client:?}");
+            assert_eq!(ask(stream, address), Response::Refused, "{client:?}");
         }
     }
     for begin in [&b"AMQP\x03\x01\0\0AMQP\0\x01\0\0"[..], b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"] {
@@ -341,47 +341,47 @@ fn header_of(client: [u8; 4]) -> Vec<u8> {
     [&begin[..], &client, &[127, 0, 0, 1, 0x12, 0x34, 0, 80]].concat()
 }
 
-fn over_amqp(stream: TcpStream, _: &str) -> Told {
+fn over_amqp(stream: TcpStream, _: &str) -> Response {
     let mut client = amqp::Amqp::open(stream, 100).unwrap();
     let refused = client.attach(&link::sender("s", 0, "q")).unwrap_err().to_string();
-    told(&refused, ["amqp:not-found", "amqp:unauthorized-access"])
+    response_of(&refused, ["amqp:not-found", "amqp:unauthorized-access"])
 }
 
-fn over_websocket(mut stream: TcpStream, host: &str) -> Told {
+fn over_websocket(mut stream: TcpStream, host: &str) -> Response {
     let protocol = "Sec-WebSocket-Protocol: peeklock.v1.json\r\n";
     write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\n{UPGRADE}{protocol}\r\n").unwrap();
-    let head = hear(&mut stream, "\r\n\r\n");
+    let head = read_until(&mut stream, "\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-    say_frame(&mut stream, r#"{"requests":[{"id":1,"hello":{}}]}"#);
-    hear(&mut stream, "\"welcome\"");
-    say_frame(&mut stream, r#"{"requests":[{"id":2,"getQueue":{"path":"q"}}]}"#);
-    let answer = hear(&mut stream, "\"trackingId\"");
-    told(&answer, ["\"EntityNotFound\"", "\"Unauthorized\""])
+    send_frame(&mut stream, r#"{"requests":[{"id":1,"hello":{}}]}"#);
+    read_until(&mut stream, "\"welcome\"");
+    send_frame(&mut stream, r#"{"requests":[{"id":2,"getQueue":{"path":"q"}}]}"#);
+    let answer = read_until(&mut stream, "\"trackingId\"");
+    response_of(&answer, ["\"EntityNotFound\"", "\"Unauthorized\""])
 }
 
-fn over_http(mut stream: TcpStream, host: &str) -> Told {
+fn over_http(mut stream: TcpStream, host: &str) -> Response {
     write!(stream, "GET /$api/v1/queues/q HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
-    told(&hear(&mut stream, "\r\n\r\n"), ["HTTP/1.1 404 ", "HTTP/1.1 401 "])
+    response_of(&read_until(&mut stream, "\r\n\r\n"), ["HTTP/1.1 404 ", "HTTP/1.1 401 "])
 }
 
 /// The answer, by the word that it contains.
-fn told(answer: &str, [not_there, refused]: [&str; 2]) -> Told {
+fn response_of(answer: &str, [not_there, refused]: [&str; 2]) -> Response {
     match (answer.contains(not_there), answer.contains(refused)) {
-        (true, false) => Told::NotThere,
-        (false, true) => Told::Refused,
+        (true, false) => Response::NotThere,
+        (false, true) => Response::Refused,
         _ => panic!("{answer}"),
     }
 }
 
 /// Reads until this word. Returns all bytes read.
-fn hear(stream: &mut TcpStream, word: &str) -> String {
-    let mut heard = Vec::new();
+fn read_until(stream: &mut TcpStream, word: &str) -> String {
+    let mut bytes_read = Vec::new();
     loop {
         let mut more = [0; 1_024];
         let count = stream.read(&mut more).unwrap();
-        assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(&heard));
-        heard.extend_from_slice(&more[..count]);
-        let text = String::from_utf8_lossy(&heard);
+        assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(&bytes_read));
+        bytes_read.extend_from_slice(&more[..count]);
+        let text = String::from_utf8_lossy(&bytes_read);
         if text.contains(word) {
             return text.into_owned();
         }
@@ -389,7 +389,7 @@ fn hear(stream: &mut TcpStream, word: &str) -> String {
 }
 
 /// Sends a text in one frame, masked with zeros.
-fn say_frame(stream: &mut TcpStream, text: &str) {
+fn send_frame(stream: &mut TcpStream, text: &str) {
     let bytes = u8::try_from(text.len()).unwrap();
     let frame = [&[0x81, 0x80 | bytes, 0, 0, 0, 0][..], text.as_bytes()].concat();
     stream.write_all(&frame).unwrap();

@@ -30,7 +30,7 @@ fn directory() -> PathBuf {
     directory
 }
 
-fn told(arguments: &[&str]) -> String {
+fn run(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_peeklock")).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -38,7 +38,7 @@ fn told(arguments: &[&str]) -> String {
 
 /// Number, body and state of all messages in a queue.
 fn peeked(url: &str, queue: &str) -> Vec<(u64, String, String)> {
-    let lines = told(&["peek", queue, "--all", "--output", "ndjson", "--url", url]);
+    let lines = run(&["peek", queue, "--all", "--output", "ndjson", "--url", url]);
     let messages = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     messages
@@ -52,10 +52,10 @@ fn peeked(url: &str, queue: &str) -> Vec<(u64, String, String)> {
 fn a_data_directory_of_version_0_1_is_opened() {
     let directory = directory();
     let place = directory.to_str().unwrap();
-    told(&["verify", "--data-dir", place]);
+    run(&["verify", "--data-dir", place]);
     for _ in 0..2 {
         let served = Served::with(&["--data-dir", place]);
-        let shown = told(&["queue", "show", "orders", "-o", "json", "--url", &served.url]);
+        let shown = run(&["queue", "show", "orders", "-o", "json", "--url", &served.url]);
         let queue: Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(queue["maxDeliveryCount"], 7);
         assert_eq!(queue["requiresDuplicateDetection"], true);
@@ -74,12 +74,12 @@ fn a_data_directory_of_version_0_1_is_opened() {
         assert_eq!(dead, [message(3, "a dead letter from before", "Active")]);
     }
     let served = Served::with(&["--data-dir", place]);
-    told(&["send", "orders", "a tea of today", "--url", &served.url]);
+    run(&["send", "orders", "a tea of today", "--url", &served.url]);
     let numbers: Vec<u64> = peeked(&served.url, "orders").iter().map(|message| message.0).collect();
     assert_eq!(numbers, [1, 2, 5, 6], "numbers go on");
-    let received = told(&["receive", "orders", "-o", "ndjson", "--url", &served.url]);
+    let received = run(&["receive", "orders", "-o", "ndjson", "--url", &served.url]);
     let received: Value = serde_json::from_str(received.lines().next().unwrap()).unwrap();
     assert_eq!(received["deliveryCount"], 2, "it was abandoned once: {received}");
     drop(served);
-    told(&["verify", "--data-dir", place]);
+    run(&["verify", "--data-dir", place]);
 }

@@ -1,10 +1,10 @@
 //! The machine of a queue agrees with a naive oracle for any sequence of commands and ticks.
 //!
 //! `oracle.rs` is the specification as a plain program, `generator.rs` draws commands, `subject.rs`
-//! drives the machine, and `compare.rs` reports the first difference, shortened by `telling.rs`.
-//! `delayed.rs` and `ledger.rs` judge the machine without an oracle while its appends are late and
-//! its process crashes. A failure names its seed: `PEEKLOCK_MODEL_SEED` sets the first seed, and
-//! `PEEKLOCK_MODEL_SEQUENCES` the number of sequences.
+//! drives the machine, and `compare.rs` reports the first difference, shortened by
+//! `differences.rs`. `delayed.rs` and `ledger.rs` judge the machine without an oracle while its
+//! appends are late and its process crashes. A failure names its seed: `PEEKLOCK_MODEL_SEED` sets
+//! the first seed, and `PEEKLOCK_MODEL_SEQUENCES` the number of sequences.
 //!
 //! Not covered: sessions, topics and forwarding; transports; entities with more than a few dozen
 //! messages, and so the duties of expiry and schedules within a second; the bound of the duplicate
@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 mod compare;
 #[path = "model/delayed.rs"]
 mod delayed;
+#[path = "model/differences.rs"]
+mod differences;
 #[path = "model/generator.rs"]
 mod generator;
 #[path = "model/ledger.rs"]
@@ -27,8 +29,6 @@ mod operation;
 mod oracle;
 #[path = "model/subject.rs"]
 mod subject;
-#[path = "model/telling.rs"]
-mod telling;
 
 /// Number of steps of a sequence.
 const STEPS: usize = 60;

@@ -41,21 +41,21 @@ use Face::{Only, PartlyInProcess};
 
 const SOCKETS: &[Transport] = &[Http, WebSocket, WebSocketJson, Amqp];
 const WITH_LINKS: &[Transport] = &[Inproc, WebSocket, WebSocketJson, Amqp];
-const BESIDE_AMQP: &[Transport] = &[Inproc, Http, WebSocket, WebSocketJson];
-const LINKS_BESIDE_AMQP: &[Transport] = &[Inproc, WebSocket, WebSocketJson];
+const EXCEPT_AMQP: &[Transport] = &[Inproc, Http, WebSocket, WebSocketJson];
+const LINKS_EXCEPT_AMQP: &[Transport] = &[Inproc, WebSocket, WebSocketJson];
 const DOOMED: &str = "over AMQP a message that is refused dooms its transaction (AMQP-100)";
 const BY_WAY: &str = "sends by way of an entity, for which HTTP has no operation";
 
 #[rustfmt::skip]
 const EXCEPTIONS: &[Exception] = &[
     Exception { what: "handles", face: Only(&[Inproc]), why: "handles of this process that are dropped or closed" },
-    Exception { what: "consumers", face: Only(LINKS_BESIDE_AMQP), why: "consumers and streams are of the handles" },
-    Exception { what: "send::many_sends_in_flight_are_each_answered_with_their_own_number", face: Only(BESIDE_AMQP), why: "an accepted transfer over AMQP returns no number" },
-    Exception { what: "receive::a_receive_for_no_message_is_refused", face: Only(BESIDE_AMQP), why: "over AMQP credit for no message asks for nothing" },
-    Exception { what: "duplicate::a_repeated_schedule_gives_the_number_of_the_message_still_scheduled", face: Only(BESIDE_AMQP), why: "an accepted transfer over AMQP returns no number" },
-    Exception { what: "topics::duplicates_are_dropped_at_the_topic_and_never_in_a_subscription", face: Only(BESIDE_AMQP), why: "an accepted transfer over AMQP returns no number" },
-    Exception { what: "retry::a_handle_abandons_with_a_delay_alone_and_in_a_transaction", face: Only(LINKS_BESIDE_AMQP), why: "a delay that the handles have, in addition to the property of all transports" },
-    Exception { what: "sessions::session_operations_are_refused_without_sessions", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },
+    Exception { what: "consumers", face: Only(LINKS_EXCEPT_AMQP), why: "consumers and streams are of the handles" },
+    Exception { what: "send::many_sends_in_flight_are_each_answered_with_their_own_number", face: Only(EXCEPT_AMQP), why: "an accepted transfer over AMQP returns no number" },
+    Exception { what: "receive::a_receive_for_no_message_is_refused", face: Only(EXCEPT_AMQP), why: "over AMQP credit for no message asks for nothing" },
+    Exception { what: "duplicate::a_repeated_schedule_gives_the_number_of_the_message_still_scheduled", face: Only(EXCEPT_AMQP), why: "an accepted transfer over AMQP returns no number" },
+    Exception { what: "topics::duplicates_are_dropped_at_the_topic_and_never_in_a_subscription", face: Only(EXCEPT_AMQP), why: "an accepted transfer over AMQP returns no number" },
+    Exception { what: "retry::a_handle_abandons_with_a_delay_alone_and_in_a_transaction", face: Only(LINKS_EXCEPT_AMQP), why: "a delay that the handles have, in addition to the property of all transports" },
+    Exception { what: "sessions::session_operations_are_refused_without_sessions", face: Only(LINKS_EXCEPT_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },
     Exception { what: "requests", face: Only(&[Http]), why: "REST, and connections that are cut" },
     Exception { what: "sessions", face: Only(WITH_LINKS), why: "HTTP has no link to hold a session with" },
     Exception { what: "message_properties::numbers_have_63_bits", face: PartlyInProcess(SOCKETS), why: "the record of the number that was given last is set in the store" },
@@ -72,11 +72,11 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "via::a_failure_of_one_part_undoes_all", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_again_as_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
-    Exception { what: "transactions::a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
-    Exception { what: "transactions::a_failing_operation_is_refused_when_issued_with_its_own_error", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
-    Exception { what: "transactions::the_quota_covers_all_messages_of_a_transaction", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
-    Exception { what: "transactions::a_batch_of_one_is_reported_as_a_message", face: Only(LINKS_BESIDE_AMQP), why: "a commit over AMQP returns nothing about its parts" },
-    Exception { what: "transactions::the_state_of_a_session_is_set_at_the_commit", face: Only(LINKS_BESIDE_AMQP), why: "a session and a transaction at once, which the suite asks of no client of AMQP" },
+    Exception { what: "transactions::a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next", face: Only(LINKS_EXCEPT_AMQP), why: DOOMED },
+    Exception { what: "transactions::a_failing_operation_is_refused_when_issued_with_its_own_error", face: Only(LINKS_EXCEPT_AMQP), why: DOOMED },
+    Exception { what: "transactions::the_quota_covers_all_messages_of_a_transaction", face: Only(LINKS_EXCEPT_AMQP), why: DOOMED },
+    Exception { what: "transactions::a_batch_of_one_is_reported_as_a_message", face: Only(LINKS_EXCEPT_AMQP), why: "a commit over AMQP returns nothing about its parts" },
+    Exception { what: "transactions::the_state_of_a_session_is_set_at_the_commit", face: Only(LINKS_EXCEPT_AMQP), why: "a session and a transaction at once, which the suite asks of no client of AMQP" },
     Exception { what: "transactions", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "transactions::other_operations_cannot_be_part_of_a_transaction", face: Only(&[Inproc]), why: "commands that no transport can say" },
     Exception { what: "transactions::a_dropped_transaction_is_rolled_back", face: Only(&[Inproc]), why: "a handle of this process" },
@@ -170,8 +170,8 @@ fn every_scenario_runs_over_every_transport_or_is_listed() {
     for scenario in everywhere::SCENARIOS {
         over.entry(scenario).or_default().extend(Transport::ALL);
     }
-    let beside_amqp = somewhere::beside_amqp::LISTS.iter().flatten();
-    for (transport, scenarios) in LISTS.iter().chain(beside_amqp).chain(matrix::tests::LISTS) {
+    let except_amqp = somewhere::except_amqp::LISTS.iter().flatten();
+    for (transport, scenarios) in LISTS.iter().chain(except_amqp).chain(matrix::tests::LISTS) {
         for scenario in *scenarios {
             let over = over.entry(scenario).or_default();
             // Several tests belong to the same part of the matrix.

@@ -1,9 +1,9 @@
 //! Scenarios that only some transports run; `faces.rs` has the reason for each.
 
 /// Defines a test for each scenario and each transport except AMQP, which lacks the operation.
-macro_rules! beside_amqp {
+macro_rules! except_amqp {
     ($($topic:ident: $list:tt),* $(,)?) => {
-        pub mod beside_amqp {
+        pub mod except_amqp {
             $(pub mod $topic {
                 scenarios_of! { inproc, Inproc, $topic: $list }
                 scenarios_of! { http, Http, $topic: $list }
@@ -21,7 +21,7 @@ macro_rules! beside_amqp {
     };
 }
 
-beside_amqp! {
+except_amqp! {
     send: [many_sends_in_flight_are_each_answered_with_their_own_number],
     receive: [a_receive_for_no_message_is_refused],
     duplicate: [a_repeated_schedule_gives_the_number_of_the_message_still_scheduled],

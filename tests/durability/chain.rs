@@ -24,7 +24,7 @@ const CHAIN: [&str; 3] = ["head", "middle", "end"];
 
 /// Outcome of a send for its sender, by message id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum SendOutcome {
     Stored,
     Unknown,
 }
@@ -32,7 +32,7 @@ enum Told {
 pub struct Chain<'a> {
     place: &'a Place,
     random: Random,
-    told: BTreeMap<String, Told>,
+    outcomes: BTreeMap<String, SendOutcome>,
     next: [u64; SENDERS],
     /// Rounds in which the kill left messages between the queues.
     pub caught: u64,
@@ -40,11 +40,11 @@ pub struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     pub const fn new(place: &'a Place, random: Random) -> Self {
-        Self { place, random, told: BTreeMap::new(), next: [0; SENDERS], caught: 0 }
+        Self { place, random, outcomes: BTreeMap::new(), next: [0; SENDERS], caught: 0 }
     }
 
     pub fn message_count(&self) -> usize {
-        self.told.len()
+        self.outcomes.len()
     }
 
     pub fn rounds(&mut self, rounds: u64) -> Result<(), String> {
@@ -57,7 +57,7 @@ impl<'a> Chain<'a> {
             let address = broker.address.clone();
             let life = Duration::from_millis(self.random.between(30, LIFE_MS_MAX));
             let next = self.next;
-            let told = thread::scope(|scope| {
+            let outcomes = thread::scope(|scope| {
                 let senders: Vec<_> = next
                     .into_iter()
                     .enumerate()
@@ -71,9 +71,9 @@ impl<'a> Chain<'a> {
                 broker.kill();
                 senders.into_iter().map(|sender| sender.join().unwrap()).collect::<Vec<_>>()
             });
-            for (sender, told) in told.into_iter().enumerate() {
-                self.next[sender] += told.len() as u64;
-                self.told.extend(told);
+            for (sender, outcomes) in outcomes.into_iter().enumerate() {
+                self.next[sender] += outcomes.len() as u64;
+                self.outcomes.extend(outcomes);
             }
             let broker = self.place.spawn().ready()?;
             if waiting(&broker.address)? > 0 {
@@ -101,7 +101,7 @@ impl<'a> Chain<'a> {
         let mut last = [None; SENDERS];
         for seen in &end.main {
             let id = seen.message_id.clone();
-            if !self.told.contains_key(&id) {
+            if !self.outcomes.contains_key(&id) {
                 return Err(format!("{id} was never sent"));
             }
             let (sender, number) = id.split_once('-').ok_or("an id is a sender and a number")?;
@@ -114,9 +114,9 @@ impl<'a> Chain<'a> {
             arrived.insert(id);
         }
         let lost: Vec<&String> = self
-            .told
+            .outcomes
             .iter()
-            .filter(|(id, told)| **told == Told::Stored && !arrived.contains(*id))
+            .filter(|(id, outcome)| **outcome == SendOutcome::Stored && !arrived.contains(*id))
             .map(|(id, _)| id)
             .collect();
         if lost.is_empty() { Ok(()) } else { Err(format!("{} lost: {lost:?}", lost.len())) }
@@ -142,9 +142,14 @@ fn create(address: &str) -> Result<(), String> {
 }
 
 /// Sends one message after another until the broker is killed.
-fn send(address: &str, killed: &AtomicBool, sender: usize, first: u64) -> Vec<(String, Told)> {
+fn send(
+    address: &str,
+    killed: &AtomicBool,
+    sender: usize,
+    first: u64,
+) -> Vec<(String, SendOutcome)> {
     let mut connection = Connection::new(address.to_owned());
-    let mut told = Vec::new();
+    let mut outcomes = Vec::new();
     for number in first.. {
         let id = format!("{sender}-{number}");
         let properties = json!({ "MessageId": id }).to_string();
@@ -154,17 +159,17 @@ fn send(address: &str, killed: &AtomicBool, sender: usize, first: u64) -> Vec<(S
         match connection.ask("POST", "/head/messages", &headers, &body) {
             Ok(answer) => {
                 assert_eq!(answer.status, 201, "a send is refused");
-                told.push((id, Told::Stored));
+                outcomes.push((id, SendOutcome::Stored));
             }
             Err(lost) => {
                 assert!(killed.load(Ordering::SeqCst), "alive, but {lost:?}");
                 let _: Lost = lost;
-                told.push((id, Told::Unknown));
-                return told;
+                outcomes.push((id, SendOutcome::Unknown));
+                return outcomes;
             }
         }
     }
-    told
+    outcomes
 }
 
 /// Number of messages that have not reached the end.

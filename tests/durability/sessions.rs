@@ -87,7 +87,7 @@ impl Book {
         self.complaints.lock().unwrap().push(what);
     }
 
-    fn tell(&self, count: impl FnOnce(&mut Tally)) {
+    fn count(&self, count: impl FnOnce(&mut Tally)) {
         count(&mut self.tally.lock().unwrap());
     }
 
@@ -140,7 +140,7 @@ async fn send(book: Arc<Book>, url: String, sender: u64, mut random: Random) {
         let message = Message::new(number.to_string()).with_session_id(session.clone());
         match queue.send(message).await {
             Ok(_) => {
-                book.tell(|tally| tally.sent += 1);
+                book.count(|tally| tally.sent += 1);
                 // The message may already be completed.
                 book.of(&session, |of| {
                     if of.messages[number] == Known::PerhapsSent {
@@ -150,7 +150,7 @@ async fn send(book: Arc<Book>, url: String, sender: u64, mut random: Random) {
             }
             Err(error) => {
                 book.is_lost("send", &error);
-                return book.tell(|tally| tally.unknown_sends += 1);
+                return book.count(|tally| tally.unknown_sends += 1);
             }
         }
     }
@@ -190,13 +190,13 @@ async fn work(book: Arc<Book>, url: String, worker: u64, mut random: Random) {
             return;
         }
         if random.chance(80) {
-            book.tell(|tally| tally.closed += 1);
+            book.count(|tally| tally.closed += 1);
             if let Err(error) = held.close().await {
                 book.is_lost("close", &error);
                 return;
             }
         } else {
-            book.tell(|tally| tally.dropped += 1);
+            book.count(|tally| tally.dropped += 1);
         }
     }
 }
@@ -222,7 +222,7 @@ async fn hold(
         for (message, number) in received.iter().zip(numbers) {
             if random.chance(10) {
                 held.abandon(message, &[]).await?;
-                book.tell(|tally| tally.abandoned += 1);
+                book.count(|tally| tally.abandoned += 1);
                 // The next message of the session is this one again, so the other received messages
                 // are left.
                 return Ok(());
@@ -250,9 +250,9 @@ async fn complete(
     match &completed {
         Ok(()) => {
             book.of(session, |of| of.messages[place] = Known::Done);
-            book.tell(|tally| tally.done += 1);
+            book.count(|tally| tally.done += 1);
         }
-        Err(_) => book.tell(|tally| tally.unknown_completions += 1),
+        Err(_) => book.count(|tally| tally.unknown_completions += 1),
     }
     completed
 }
@@ -268,9 +268,9 @@ async fn set_state(
     match &set {
         Ok(()) => {
             book.of(session, |of| (of.state, of.perhaps) = (state, Vec::new()));
-            book.tell(|tally| tally.states += 1);
+            book.count(|tally| tally.states += 1);
         }
-        Err(_) => book.tell(|tally| tally.unknown_states += 1),
+        Err(_) => book.count(|tally| tally.unknown_states += 1),
     }
     set
 }
@@ -427,7 +427,7 @@ fn a_killed_broker_keeps_its_sessions() {
     for round in 0..=rounds {
         let broker = place.spawn().ready().unwrap();
         let url = broker.websocket.clone();
-        let told = runtime.block_on(async {
+        let judged = runtime.block_on(async {
             let client = connect(&url).await?;
             if round == 0 {
                 let properties = QueueUpdate {
@@ -446,7 +446,7 @@ fn a_killed_broker_keeps_its_sessions() {
             client.close().await;
             Ok::<(), BrokerError>(())
         });
-        told.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        judged.unwrap_or_else(|error| panic!("round {round}: {error}"));
         must_be_content(&book, &place, &format!("round {round}, seed {seed}"));
         if round == rounds {
             broker.stop().unwrap();

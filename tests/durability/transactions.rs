@@ -90,8 +90,8 @@ fn a_transaction_is_complete_or_absent_after_a_kill() {
     for round in 0..number("PEEKLOCK_KILL_ROUNDS").unwrap_or(12) {
         let life = Duration::from_millis(random.between(20, LIFE_MS_MAX));
         let first = known.keys().next_back().map_or(1, |last| last + 1);
-        let told = run("transactions::program", &directory, first, random.bits(), life);
-        for line in &told {
+        let lines = run("transactions::program", &directory, first, random.bits(), life);
+        for line in &lines {
             read_line(line, &mut known);
         }
         let found = on_broker(&directory, look);
@@ -202,7 +202,7 @@ fn judge_witnesses(
         };
         let number = there.get(transaction);
         let is_right = match known.witness {
-            Some(told) => number == Some(&told),
+            Some(reported) => number == Some(&reported),
             None => number.is_some() == was_carried_out,
         };
         if !is_right {
@@ -341,7 +341,7 @@ pub(super) fn live(work: impl AsyncFn(&Client, &AtomicU64, Random)) {
         let broker = Broker::builder().data_dir(directory).unwrap().start().await.unwrap();
         let client = Client::new(&broker);
         let next = AtomicU64::new(first);
-        tell("\nready");
+        print_line("\nready");
         let workers = (0..WORKERS).map(|_| work(&client, &next, random.fork()));
         futures_util::future::join_all(workers).await;
     });
@@ -389,13 +389,13 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         if schedules && !schedules_first {
             transaction.send(&sender, witness).await.unwrap();
         }
-        tell(&format!("begun {number} {} .", tokens.join(" ")));
+        print_line(&format!("begun {number} {} .", tokens.join(" ")));
         if schedules {
-            tell(&format!("scheduled {number} ."));
+            print_line(&format!("scheduled {number} ."));
         }
         if random.chance(20) {
             transaction.roll_back().await.unwrap();
-            tell(&format!("rolled-back {number} ."));
+            print_line(&format!("rolled-back {number} ."));
             for message in &held {
                 receiver.release(message).await.unwrap();
             }
@@ -405,12 +405,12 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         let mut numbers = committed.sequence_numbers();
         if schedules {
             let witness = if schedules_first { numbers.remove(0) } else { numbers.pop().unwrap() };
-            tell(&format!("witness {number} {} .", witness.0));
+            print_line(&format!("witness {number} {} .", witness.0));
         }
         if numbers.len() != held.len() || !numbers.is_sorted_by(|one, two| one.0 + 1 == two.0) {
-            tell(&format!("wrong numbers {numbers:?} ."));
+            print_line(&format!("wrong numbers {numbers:?} ."));
         }
-        tell(&format!("committed {number} ."));
+        print_line(&format!("committed {number} ."));
     }
 }
 
@@ -424,7 +424,7 @@ pub(super) fn moved(transaction: u64, held: &[Received]) -> Vec<Token> {
 }
 
 /// Prints a line that survives the process.
-pub(super) fn tell(line: &str) {
+pub(super) fn print_line(line: &str) {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{line}").unwrap();
     output.flush().unwrap();

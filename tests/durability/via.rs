@@ -19,7 +19,7 @@ use crate::alone::alone;
 use crate::number;
 use crate::random::Random;
 use crate::transactions::{
-    Known, LIFE_MS_MAX, TOKENS, Token, judge, live, moved, on_broker, read_line, run, tell,
+    Known, LIFE_MS_MAX, TOKENS, Token, judge, live, moved, on_broker, print_line, read_line, run,
 };
 
 const TOPIC: &str = "tokens";
@@ -42,8 +42,8 @@ fn a_settlement_and_a_send_through_a_topic_are_one_after_a_kill() {
     for round in 0..number("PEEKLOCK_KILL_ROUNDS").unwrap_or(12) {
         let life = Duration::from_millis(random.between(20, LIFE_MS_MAX));
         let first = known.keys().next_back().map_or(1, |last| last + 1);
-        let told = run("via::program", &directory, first, random.bits(), life);
-        for line in &told {
+        let lines = run("via::program", &directory, first, random.bits(), life);
+        for line in &lines {
             read_line(line, &mut known);
         }
         let (found, were_moving) = on_broker(&directory, look);
@@ -148,16 +148,16 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         };
         let tokens: Vec<String> =
             moved.iter().map(|copy| format!("{} {}", copy.token, copy.generation)).collect();
-        tell(&format!("begun {number} {} .", tokens.join(" ")));
+        print_line(&format!("begun {number} {} .", tokens.join(" ")));
         if random.chance(20) {
             transaction.roll_back().await.unwrap();
-            tell(&format!("rolled-back {number} ."));
+            print_line(&format!("rolled-back {number} ."));
             for message in &held {
                 held_at.release(message).await.unwrap();
             }
             continue;
         }
         transaction.commit().await.unwrap();
-        tell(&format!("committed {number} ."));
+        print_line(&format!("committed {number} ."));
     }
 }

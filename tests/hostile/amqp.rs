@@ -34,7 +34,7 @@ pub fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// Encodes a frame with a performative and its payload.
-pub fn said(channel: u16, performative: &Performative, payload: &[u8]) -> Vec<u8> {
+pub fn encoded(channel: u16, performative: &Performative, payload: &[u8]) -> Vec<u8> {
     let mut frames = Frames::default();
     frames.say_any(channel, performative, payload);
     frames.output.to_vec()

@@ -157,7 +157,7 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
         took.extend(witness::all(&broker, wants));
         rounds += 1;
     }
-    let beside = slowest(took);
+    let attacked = slowest(took);
     let (cpu, elapsed) = (load.cpu(), load.elapsed());
     let attempts = attack.attempts();
     if attempts > 0 {
@@ -178,20 +178,20 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     judge.memory_was_bounded(keeps, memory_max);
     drop(judge);
     broker.stop();
-    assert!(beside <= aims.slow_max, "{beside:?} beside the attack, of {:?}", aims.slow_max);
-    if beside > aims.never_slow {
-        let burdened = beside_a_load(start, (wants, rounds), (cpu, elapsed));
+    assert!(attacked <= aims.slow_max, "{attacked:?} beside the attack, of {:?}", aims.slow_max);
+    if attacked > aims.never_slow {
+        let burdened = latency_next_to_a_load(start, (wants, rounds), (cpu, elapsed));
         let slower_max = aims.slower_max;
         assert!(
-            beside <= burdened.mul_f64(slower_max),
-            "{beside:?} beside the attack, {burdened:?} beside a load that takes as much, of which {slower_max} times"
+            attacked <= burdened.mul_f64(slower_max),
+            "{attacked:?} beside the attack, {burdened:?} beside a load that takes as much, of which {slower_max} times"
         );
     }
 }
 
 /// p99 of operations next to a load that burns as much CPU time as an attack did, less the CPU time
 /// that `rounds` rounds of the clients used.
-fn beside_a_load(
+fn latency_next_to_a_load(
     start: fn() -> Broker,
     (wants, rounds): (Wants, u32),
     (cpu, elapsed): (Cpu, Duration),

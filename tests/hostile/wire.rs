@@ -106,7 +106,7 @@ pub fn upgrade(
 }
 
 /// Frame with the hello.
-fn said(hello: &Json) -> Json {
+fn hello_frame(hello: &Json) -> Json {
     json!({ "requests": [{ "id": 1, "hello": hello }] })
 }
 
@@ -128,7 +128,7 @@ impl WebSocket {
     pub fn open_with(address: SocketAddr, hello: &Json) -> io::Result<Self> {
         let (stream, bytes) = upgrade(address, "/", "peeklock.v1.json")?;
         let mut socket = Self { stream, welcome: Json::Null, bytes, seen: 0 };
-        socket.send(&said(hello))?;
+        socket.send(&hello_frame(hello))?;
         let mut frame = socket.frame()?;
         socket.welcome = frame["items"][0]["welcome"].take();
         socket.seen = 0;
@@ -139,7 +139,8 @@ impl WebSocket {
     pub fn open_binary(address: SocketAddr, hello: &Json) -> io::Result<Self> {
         let (stream, bytes) = upgrade(address, "/", "peeklock.v1.binary")?;
         let mut socket = Self { stream, welcome: Json::Null, bytes, seen: 0 };
-        let hello = in_binary(&said(hello).to_string()).ok_or(io::ErrorKind::InvalidInput)?;
+        let hello =
+            in_binary(&hello_frame(hello).to_string()).ok_or(io::ErrorKind::InvalidInput)?;
         socket.stream.write_all(&masked(0x82, &hello))?;
         socket.next()?;
         Ok(socket)

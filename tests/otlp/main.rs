@@ -16,7 +16,7 @@ use std::net::TcpListener;
 
 use collector::{Collector, hex, named, numbers, resource, spans, texts};
 use opentelemetry_proto::tonic::trace::v1::Span;
-use program::{Program, directory, told};
+use program::{Program, directory, run};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SENDER: &str = "b7ad6b7169203331";
@@ -26,12 +26,9 @@ const SENDER: &str = "b7ad6b7169203331";
 fn use_it(program: &Program) {
     let traceparent = format!("traceparent=00-{TRACE}-{SENDER}-01");
     let url = &program.websocket;
-    told(&["queue", "create", "orders", "--url", url], 0);
-    told(
-        &["send", "orders", "two coffees", "--id", "order-1", "-p", &traceparent, "--url", url],
-        0,
-    );
-    told(&["receive", "orders", "--url", url], 0);
+    run(&["queue", "create", "orders", "--url", url], 0);
+    run(&["send", "orders", "two coffees", "--id", "order-1", "-p", &traceparent, "--url", url], 0);
+    run(&["receive", "orders", "--url", url], 0);
     assert_eq!(program.ask("POST", "/orders/messages", "a tea"), 201);
     assert_eq!(program.ask("DELETE", "/orders/messages/head", ""), 200);
     // That lock does not exist.
@@ -132,8 +129,8 @@ fn without_its_collector_the_program_works_and_stops() {
     use_it(&program);
     let log = program.stop();
     for signal in ["traces", "metrics"] {
-        let told = format!("signal=\"{signal}\"");
-        assert_eq!(log.matches(&told).count(), 1, "{log}");
+        let line = format!("signal=\"{signal}\"");
+        assert_eq!(log.matches(&line).count(), 1, "{log}");
     }
     assert!(log.contains("spans are lost") && log.contains("stopped"), "{log}");
 }
@@ -155,7 +152,7 @@ fn an_invalid_setting_is_refused_by_its_key() {
     ] {
         std::fs::write(place.join("peeklock.toml"), format!("[otlp]\n{line}\n")).unwrap();
         let file = place.join("peeklock.toml").display().to_string();
-        let output = told(&["config", "check", "--config", &file], 2);
+        let output = run(&["config", "check", "--config", &file], 2);
         let key = line.split(' ').next().unwrap();
         assert!(output.contains(&format!("otlp.{key}")), "{line}: {output}");
         assert!(output.contains(expected), "{line}: {output}");

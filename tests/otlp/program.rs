@@ -26,7 +26,7 @@ fn peeklock() -> Command {
 }
 
 /// Runs a command that must end with this code. Returns its output.
-pub fn told(arguments: &[&str], code: i32) -> String {
+pub fn run(arguments: &[&str], code: i32) -> String {
     let output = peeklock().args(arguments).stdin(Stdio::null()).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8(text).unwrap();

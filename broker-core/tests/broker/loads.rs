@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 const ROOM: usize = 1 << 20;
 
 /// A store that returns contents on command, and can hold back writes.
-struct Told {
+struct CommandedStore {
     inner: MemoryStore,
     book: Arc<Mutex<Book>>,
 }
@@ -80,25 +80,25 @@ impl StoredContent for Elsewhere {
     }
 
     async fn load(&self) -> Result<Bytes, StoreError> {
-        let told = {
+        let answered = {
             let mut book = self.book.lock().unwrap();
             book.count += 1;
             book.held_bytes += self.bytes.len();
             book.most_bytes = book.most_bytes.max(book.held_bytes);
-            let (tell, told) = oneshot::channel();
+            let (answer, answered) = oneshot::channel();
             match book.gives {
-                true => tell.send(()).unwrap(),
-                false => book.asked.push((self.bytes.len(), tell)),
+                true => answer.send(()).unwrap(),
+                false => book.asked.push((self.bytes.len(), answer)),
             }
-            told
+            answered
         };
-        told.await.ok();
+        answered.await.ok();
         let given = Given { bytes: self.bytes.clone(), book: Arc::clone(&self.book) };
         Ok(Bytes::from_owner(given))
     }
 }
 
-impl Told {
+impl CommandedStore {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap()
     }
@@ -116,9 +116,9 @@ impl Told {
 
     /// Answers the oldest `count` pending requests.
     fn give(&self, count: usize) {
-        let told: Vec<_> = self.book().asked.drain(..count).collect();
-        for (_, tell) in told {
-            tell.send(()).unwrap();
+        let answers: Vec<_> = self.book().asked.drain(..count).collect();
+        for (_, answer) in answers {
+            answer.send(()).unwrap();
         }
     }
 
@@ -138,9 +138,9 @@ impl Told {
     }
 }
 
-impl Store for Told {
+impl Store for CommandedStore {
     fn name(&self) -> &'static str {
-        "told"
+        "commanded"
     }
 
     fn is_durable(&self) -> bool {
@@ -256,13 +256,14 @@ impl Route for SortingRoute {
 struct Stage {
     broker: Broker,
     clock: Arc<ManualClock>,
-    store: Arc<Told>,
+    store: Arc<CommandedStore>,
 }
 
 impl Stage {
     async fn open(change: impl FnOnce(&mut Limits)) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
-        let store = Arc::new(Told { inner: MemoryStore::new(4, u64::MAX), book: Arc::default() });
+        let store =
+            Arc::new(CommandedStore { inner: MemoryStore::new(4, u64::MAX), book: Arc::default() });
         let mut settings = Settings::default();
         settings.limits.broker_loaded_bytes_max = ROOM as u64;
         change(&mut settings.limits);

@@ -37,7 +37,7 @@ async fn stop(broker: Broker) {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-fn told(name: &str, tier: Tier, created: i64, modified: i64) -> Namespace {
+fn namespace_of(name: &str, tier: Tier, created: i64, modified: i64) -> Namespace {
     let (created_at, modified_at) = (instant(created), instant(modified));
     Namespace { name: name.into(), tier, created_at, modified_at }
 }
@@ -52,11 +52,11 @@ fn named(name: &str, tier: Tier) -> Settings {
 async fn a_namespace_has_created_and_modified_instants() {
     let store = Arc::new(MemoryStore::new(2, u64::MAX));
     let broker = started(&store, named("shop", Tier::Premium), 0).await;
-    assert_eq!(*broker.namespace(), told("shop", Tier::Premium, 0, 0));
+    assert_eq!(*broker.namespace(), namespace_of("shop", Tier::Premium, 0, 0));
     stop(broker).await;
     // The store is empty, so the namespace is created now.
     let broker = started(&store, named("shop", Tier::Premium), 10).await;
-    assert_eq!(*broker.namespace(), told("shop", Tier::Premium, 10, 10));
+    assert_eq!(*broker.namespace(), namespace_of("shop", Tier::Premium, 10, 10));
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
     stop(broker).await;
     for (seconds, name, tier, modified) in [
@@ -67,7 +67,7 @@ async fn a_namespace_has_created_and_modified_instants() {
         (60, "store", Tier::Standard, 50),
     ] {
         let broker = started(&store, named(name, tier), seconds).await;
-        assert_eq!(*broker.namespace(), told(name, tier, 10, modified), "at {seconds}");
+        assert_eq!(*broker.namespace(), namespace_of(name, tier, 10, modified), "at {seconds}");
         stop(broker).await;
     }
 }
@@ -86,11 +86,11 @@ async fn a_namespace_of_older_data_is_as_old_as_its_oldest_entity() {
     forget_facts(&store);
     let name = Settings::default().name;
     let broker = started(&store, Settings::default(), 200).await;
-    assert_eq!(*broker.namespace(), told(&name, Tier::Premium, 0, 0));
+    assert_eq!(*broker.namespace(), namespace_of(&name, Tier::Premium, 0, 0));
     broker.delete_entity("old").await.unwrap();
     stop(broker).await;
     let broker = started(&store, Settings::default(), 300).await;
-    assert_eq!(*broker.namespace(), told(&name, Tier::Premium, 0, 0));
+    assert_eq!(*broker.namespace(), namespace_of(&name, Tier::Premium, 0, 0));
     stop(broker).await;
 }
 
@@ -140,7 +140,7 @@ struct Held {
     store: Arc<FaultStore>,
 }
 
-type Asked = JoinHandle<Result<(), BrokerError>>;
+type RequestTask = JoinHandle<Result<(), BrokerError>>;
 
 impl Held {
     async fn new() -> Self {
@@ -155,28 +155,28 @@ impl Held {
     }
 
     /// Starts a request, and waits until its write is submitted.
-    async fn begin<F>(&self, asks: impl FnOnce(Broker) -> F) -> Asked
+    async fn begin<F>(&self, request: impl FnOnce(Broker) -> F) -> RequestTask
     where
         F: Future<Output = Result<(), BrokerError>> + Send + 'static,
     {
-        let asked = tokio::spawn(asks(self.broker.clone()));
+        let task = tokio::spawn(request(self.broker.clone()));
         while self.store.queued(Shard(0)) == 0 {
             tokio::task::yield_now().await;
         }
-        asked
+        task
     }
 
     /// Starts a request, and waits until it has reached its waiting place.
-    async fn ask<F>(&self, asks: impl FnOnce(Broker) -> F) -> Asked
+    async fn ask<F>(&self, request: impl FnOnce(Broker) -> F) -> RequestTask
     where
         F: Future<Output = Result<(), BrokerError>> + Send + 'static,
     {
-        let asked = tokio::spawn(asks(self.broker.clone()));
+        let task = tokio::spawn(request(self.broker.clone()));
         tokio::task::yield_now().await;
         // The namespace processes mail in order, so all earlier mail has been processed.
         let taken = self.broker.create_queue("there", QueueUpdate::default()).await.unwrap_err();
         assert_eq!(taken.condition(), Condition::EntityAlreadyExists);
-        asked
+        task
     }
 
     /// Decides the outcome of the pending write. All other writes succeed.
@@ -191,8 +191,8 @@ impl Held {
     }
 }
 
-async fn condition(asked: Asked) -> Option<Condition> {
-    asked.await.unwrap().err().map(|error| error.condition())
+async fn condition(task: RequestTask) -> Option<Condition> {
+    task.await.unwrap().err().map(|error| error.condition())
 }
 
 async fn create(broker: Broker, path: &str) -> Result<(), BrokerError> {
@@ -229,11 +229,11 @@ async fn requests_wait_for_a_creation_under_way() {
         let mut waiting = vec![second];
         waiting.extend([found.await, described.await, updated.await]);
         waiting.extend([forwarding.await, policy.await]);
-        assert!(!first.is_finished() && waiting.iter().all(|asked| !asked.is_finished()));
+        assert!(!first.is_finished() && waiting.iter().all(|task| !task.is_finished()));
         held.decide(fate);
         let mut outcomes = Vec::new();
-        for asked in waiting {
-            outcomes.push(condition(asked).await);
+        for task in waiting {
+            outcomes.push(condition(task).await);
         }
         let (second, others) = outcomes.split_first().unwrap();
         if fate == Fate::Store {
@@ -267,7 +267,7 @@ async fn requests_wait_for_a_subscription_under_way() {
         broker.create_rule("t/Subscriptions/s", rule).await.map(drop)
     });
     let rules = rules.await;
-    assert!(![&first, &second, &rules].iter().any(|asked| asked.is_finished()));
+    assert!(![&first, &second, &rules].iter().any(|task| task.is_finished()));
     held.decide(Fate::Store);
     assert_eq!(condition(first).await, None);
     assert_eq!(condition(second).await, Some(Condition::EntityAlreadyExists));

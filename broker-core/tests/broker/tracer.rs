@@ -21,7 +21,7 @@ const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// One report.
 #[derive(Clone, Debug)]
-struct Told {
+struct Report {
     kind: OperationKind,
     path: String,
     message_count: u64,
@@ -30,12 +30,12 @@ struct Told {
 }
 
 #[derive(Default)]
-struct Notes(Mutex<Vec<Told>>);
+struct Notes(Mutex<Vec<Report>>);
 
 impl Tracer for Notes {
     fn record(&self, operation: &Operation<'_>) {
         assert!(operation.began_at <= operation.ended_at);
-        self.0.lock().unwrap().push(Told {
+        self.0.lock().unwrap().push(Report {
             kind: operation.kind,
             path: operation.path.to_owned(),
             message_count: operation.message_count,
@@ -47,15 +47,15 @@ impl Tracer for Notes {
 
 impl Notes {
     /// All reports since the last call.
-    fn take(&self) -> Vec<Told> {
+    fn take(&self) -> Vec<Report> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
     /// The single report.
-    fn only(&self) -> Told {
-        let told = self.take();
-        assert_eq!(told.len(), 1, "{told:?}");
-        told.into_iter().next().unwrap()
+    fn only(&self) -> Report {
+        let reports = self.take();
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        reports.into_iter().next().unwrap()
     }
 }
 
@@ -107,17 +107,17 @@ async fn a_send_a_receive_and_a_settlement_are_reported_with_their_message() {
     assert_eq!(message.delivery_count, None);
 
     let received = orders.call(receive(5)).await.unwrap();
-    let told = notes.only();
-    assert_eq!((told.kind, told.message_count), (OperationKind::Receive, 1));
-    assert_eq!(told.messages[0].traceparent.as_deref(), Some(PARENT));
-    assert_eq!(told.messages[0].delivery_count, Some(1));
-    assert!(told.messages[0].enqueued_at.is_some());
+    let report = notes.only();
+    assert_eq!((report.kind, report.message_count), (OperationKind::Receive, 1));
+    assert_eq!(report.messages[0].traceparent.as_deref(), Some(PARENT));
+    assert_eq!(report.messages[0].delivery_count, Some(1));
+    assert!(report.messages[0].enqueued_at.is_some());
 
     let token = tokens(&received)[0];
     orders.call(Command::Settle { token, settlement: Settlement::Complete }).await.unwrap();
-    let told = notes.only();
-    assert_eq!(told.kind, OperationKind::Complete);
-    assert_eq!(told.messages[0].sequence.unwrap().0, 1);
+    let report = notes.only();
+    assert_eq!(report.kind, OperationKind::Complete);
+    assert_eq!(report.messages[0].sequence.unwrap().0, 1);
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
@@ -148,10 +148,10 @@ async fn a_list_reports_a_bounded_number_of_messages() {
     let count = TRACED_MESSAGES_MAX + 2;
     let messages = (0..count).map(|number| broker.inbound(order(number))).collect();
     orders.call(Command::SendBatch { messages }).await.unwrap();
-    let told = notes.only();
-    assert_eq!((told.kind, told.message_count), (OperationKind::Send, count as u64));
-    assert_eq!(told.messages.len(), TRACED_MESSAGES_MAX);
-    assert_eq!(told.messages[2].sequence.unwrap().0, 3);
+    let report = notes.only();
+    assert_eq!((report.kind, report.message_count), (OperationKind::Send, count as u64));
+    assert_eq!(report.messages.len(), TRACED_MESSAGES_MAX);
+    assert_eq!(report.messages[2].sequence.unwrap().0, 3);
 
     let at = broker.now().plus(TimeSpan::from_minutes(1));
     let message = broker.inbound(order(0).with_scheduled_enqueue_time(at));
@@ -213,12 +213,12 @@ async fn a_delivery_over_a_link_is_reported() {
     let message = broker.inbound(order(1));
     orders.call(Command::Send { message }).await.unwrap();
     assert!(matches!(arrivals.recv().await, Some(Released::Delivery { .. })));
-    let mut told = notes.take();
-    told.sort_by_key(|told| told.kind.name());
-    let kinds: Vec<OperationKind> = told.iter().map(|told| told.kind).collect();
+    let mut reports = notes.take();
+    reports.sort_by_key(|report| report.kind.name());
+    let kinds: Vec<OperationKind> = reports.iter().map(|report| report.kind).collect();
     assert_eq!(kinds, [OperationKind::Deliver, OperationKind::Send]);
-    assert_eq!(told[0].messages[0].traceparent.as_deref(), Some(PARENT));
-    assert_eq!(told[0].messages[0].delivery_count, Some(1));
-    assert_ne!(told[0].messages[0].enqueued_at, Some(Timestamp::NONE));
+    assert_eq!(reports[0].messages[0].traceparent.as_deref(), Some(PARENT));
+    assert_eq!(reports[0].messages[0].delivery_count, Some(1));
+    assert_ne!(reports[0].messages[0].enqueued_at, Some(Timestamp::NONE));
     broker.stop(Duration::ZERO).await.unwrap();
 }

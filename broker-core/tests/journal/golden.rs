@@ -40,7 +40,7 @@ fn open(disk: &SimulatedDisk) -> Arc<Journal> {
 }
 
 /// One line for each record: key, value, content.
-fn told(state: &State) -> String {
+fn describe(state: &State) -> String {
     let mut text = String::new();
     for (key, entry) in &state.records {
         write!(text, "{key:?} = {}", shown(&entry.value)).unwrap();
@@ -102,7 +102,7 @@ fn journals_of_all_versions_are_read() {
         check(&disk, &folder, folder.ends_with("torn"));
         let mut journal = open(&disk);
         let found = State::read(&*journal).unwrap();
-        assert_eq!(told(&found), expected, "{}", folder.display());
+        assert_eq!(describe(&found), expected, "{}", folder.display());
         let owners = (0..SHARDS).map(|shard| journal.acquire(Shard(shard)).unwrap()).collect();
         let mut book = Book::new(found.clone(), owners);
         book.submit(&*journal, 0, &[1], (references(&found), true));
@@ -264,7 +264,7 @@ fn write_golden_journals() {
         for (name, bytes) in disk.files() {
             std::fs::write(folder.join(name), bytes).unwrap();
         }
-        std::fs::write(folder.join(EXPECTED), told(state)).unwrap();
+        std::fs::write(folder.join(EXPECTED), describe(state)).unwrap();
     };
     let (disk, journal, book) = rich();
     journal.close().unwrap();

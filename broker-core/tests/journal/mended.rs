@@ -37,13 +37,13 @@ impl Owner {
         let mut batch = Batch::default();
         make(&mut batch);
         batch.require_sync();
-        let (told, answer) = channel();
+        let (sender, answer) = channel();
         let id = BatchId(self.next);
         self.next += 1;
         self.journal.submit(
             Submission { id, fences: vec![self.fence], batch: Arc::new(batch) },
             Box::new(move |result| {
-                told.send(result.is_ok()).ok();
+                sender.send(result.is_ok()).ok();
             }),
         );
         answer
@@ -149,9 +149,9 @@ fn data_resembling_frames_does_not_slow_the_opening() {
 #[test]
 fn a_panic_of_the_committer_is_reported() {
     let journal = Journal::open_on(Arc::new(SimulatedDisk::new(1)), config(1 << 20)).unwrap();
-    let (told, watched) = channel();
+    let (sender, watched) = channel();
     journal.watch(Box::new(move |error| {
-        told.send(error.to_string()).ok();
+        sender.send(error.to_string()).ok();
     }));
     let mut owner = Owner::of(Arc::clone(&journal));
     let mut batch = Batch::default();

@@ -5,12 +5,12 @@ use peeklock_core::description::EntityStatus;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
+use crate::differences::{brief, caught, describe_steps};
 use crate::generator::{Generator, LinkView, Profile, View};
 use crate::ledger::Book;
 use crate::operation::{LockName, Operation, Reply, Report, Request, Seen, Step, Turn};
 use crate::oracle::{LastUse, Message, Oracle, State, place};
 use crate::subject::{SUB_QUEUES, Subject};
-use crate::telling::{brief, caught, tell_steps};
 
 /// Time by which an idle entity must be deleted (TMP-07).
 const IDLE_SLACK: TimeSpan = TimeSpan::from_minutes(1);
@@ -52,7 +52,7 @@ pub fn run(seed: u64, step_count: usize) -> Result<Oracle, String> {
                 let mut pair = Pair::new(&profile, seed);
                 steps.iter().find_map(|step| caught(|| pair.step(step)).err())
             };
-            return Err(tell_steps(seed, &profile, steps, difference, replay));
+            return Err(describe_steps(seed, &profile, steps, difference, replay));
         }
     }
     Ok(pair.oracle)
@@ -261,8 +261,8 @@ impl Pair {
         if !same_report(&want, &got) {
             return Err(format!(
                 "the reports differ\nthe oracle says {}\nthe machine says {}",
-                tell_report(&want),
-                tell_report(&got)
+                describe_report(&want),
+                describe_report(&got)
             ));
         }
         let LastUse { certain, possible, .. } = self.oracle.last_use;
@@ -283,8 +283,8 @@ impl Pair {
         if !same_report(&want, &report) {
             return Err(format!(
                 "the durable reports differ\nthe oracle says {}\nthe store says {}",
-                tell_report(&want),
-                tell_report(&report)
+                describe_report(&want),
+                describe_report(&report)
             ));
         }
         for (sub_queue, have) in SUB_QUEUES.into_iter().zip(contents) {
@@ -476,7 +476,7 @@ fn same_message(want: &Seen, have: &Seen) -> bool {
     want == have
 }
 
-fn tell_report(report: &Report) -> String {
+fn describe_report(report: &Report) -> String {
     format!(
         "{:?}, {} bytes, created {} updated {} accessed {}\n  {}",
         report.counts,

@@ -9,11 +9,11 @@ use peeklock_core::description::QueueDescription;
 use peeklock_core::entity::StageNumber;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
+use crate::differences::{caught, describe_steps};
 use crate::generator::{Generator, LinkView, Profile, Random, View};
 use crate::ledger::{Book, HeldLock};
 use crate::operation::{Operation, Part, Reply, Request, Seen, Step, Turn};
 use crate::subject::Subject;
-use crate::telling::{caught, tell_steps};
 
 struct Delayed {
     subject: Subject,
@@ -50,7 +50,7 @@ pub fn run(seed: u64, step_count: usize) -> Result<(), String> {
                 let mut delayed = Delayed::new(&profile, seed);
                 steps.iter().find_map(|step| caught(|| delayed.step(step)).err())
             };
-            return Err(tell_steps(seed, &profile, steps, difference, replay));
+            return Err(describe_steps(seed, &profile, steps, difference, replay));
         }
     }
     let finish = caught(|| delayed.finish());
@@ -175,7 +175,7 @@ impl Delayed {
                 }
             }
         }
-        let turn = self.subject.take_heard();
+        let turn = self.subject.take_outputs();
         self.judge(turn, requests, &before)
     }
 

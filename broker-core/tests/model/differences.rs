@@ -10,7 +10,7 @@ use crate::generator::Profile;
 use crate::operation::Step;
 
 /// Removes steps and requests while the same kind of difference remains.
-pub fn tell_steps(
+pub fn describe_steps(
     seed: u64,
     profile: &Profile,
     mut steps: Vec<Step>,

@@ -44,7 +44,7 @@ struct Read {
 }
 
 /// An output of the machine, before contents are read.
-enum Heard {
+enum Output {
     Answer(u64, Result<MachineOutcome, Rejection>),
     Delivery(u64, MessageFacts),
     Detached(u64, Rejection),
@@ -86,7 +86,7 @@ pub struct Subject {
     changes: Vec<Change>,
     bytes_freed: u64,
     durability: Option<Durability>,
-    heard: Vec<Heard>,
+    outputs: Vec<Output>,
     /// Empty receives that do not wait for a commit.
     open_and_empty: Vec<u64>,
     /// Every change since the last call, for the book.
@@ -129,7 +129,7 @@ impl Subject {
             changes: Vec::new(),
             bytes_freed: 0,
             durability: None,
-            heard: Vec::new(),
+            outputs: Vec::new(),
             open_and_empty: Vec::new(),
             staged: Vec::new(),
             locks_seen: Vec::new(),
@@ -172,12 +172,12 @@ impl Subject {
         self.durability = self.durability.max(step.durability);
         self.changes.append(&mut step.changes);
         for effect in step.effects {
-            self.hear(effect);
+            self.note(effect);
         }
         result
     }
 
-    fn hear(&mut self, effect: Effect) {
+    fn note(&mut self, effect: Effect) {
         match effect {
             Effect::Answer { ticket, result, gate } => {
                 if let Ok(outcome) = &result {
@@ -188,22 +188,22 @@ impl Subject {
                         self.open_and_empty.push(ticket.0);
                     }
                 }
-                self.heard.push(Heard::Answer(ticket.0, result));
+                self.outputs.push(Output::Answer(ticket.0, result));
             }
             Effect::Deliver { receiver, facts, gate } => {
                 assert!(
                     facts.lock.is_some() || gate == Gate::Commit,
                     "a removed message leaves before its removal is durable (D5): {facts:?}"
                 );
-                self.heard.push(Heard::Delivery(receiver.0, facts));
+                self.outputs.push(Output::Delivery(receiver.0, facts));
             }
             Effect::Detached { receiver, reason } => {
-                self.heard.push(Heard::Detached(receiver.0, reason));
+                self.outputs.push(Output::Detached(receiver.0, reason));
             }
             Effect::SessionEnded { .. } => panic!("there are no sessions here"),
             Effect::Load { .. } => panic!("a queue asks for no contents"),
             Effect::HandOver(list) => panic!("nothing is transferred here: {list:?}"),
-            Effect::IdleElapsed => self.heard.push(Heard::IdleElapsed),
+            Effect::IdleElapsed => self.outputs.push(Output::IdleElapsed),
         }
     }
 
@@ -249,7 +249,7 @@ impl Subject {
                     gate == Gate::Commit || !rests_on_change(&request.operation),
                     "this answer leaves before its change is durable (D5): {request:?}"
                 );
-                self.heard.push(Heard::Answer(request.ticket, Ok(outcome)));
+                self.outputs.push(Output::Answer(request.ticket, Ok(outcome)));
             }
             Ok(Answer::Later) => {}
             Err(rejection) => {
@@ -258,7 +258,7 @@ impl Subject {
                     changes_before,
                     "a rejection has changed something (QUO-03): {request:?} {rejection}"
                 );
-                self.heard.push(Heard::Answer(request.ticket, Err(rejection)));
+                self.outputs.push(Output::Answer(request.ticket, Err(rejection)));
             }
         }
     }
@@ -324,7 +324,7 @@ impl Subject {
         while !self.pending.is_empty() {
             self.commit_one();
         }
-        self.take_heard()
+        self.take_outputs()
     }
 
     /// Changes staged since the last call.
@@ -355,7 +355,7 @@ impl Subject {
         self.machine = self.rebuilt(now);
         self.now = now;
         self.pending.clear();
-        self.heard.clear();
+        self.outputs.clear();
         self.staged.clear();
         (self.fence, self.next_batch) = self.store.acquire(Shard(0)).expect("it can be owned");
         self.stored_bytes = self.report().size_bytes;

@@ -157,7 +157,7 @@ async fn raising_an_epoch_ends_its_grants() {
         let refused = condition(&lines[0].0.entity("q", Action::Receive).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
         // A new decision of the authorizer is valid in the new epoch.
-        world.told.grant("one", "*", Grant::everything().within(one.mark()));
+        world.authorizer.grant("one", "*", Grant::everything().within(one.mark()));
         assert!(lines[0].0.entity("q", Action::Receive).await.is_ok());
         assert!(lines[0].1.call(Command::Describe).await.is_ok(), "handles follow");
     })
@@ -173,7 +173,7 @@ async fn a_newer_token_keeps_links_open() {
         let now = world.broker.now();
         let in_seconds = |seconds| now.plus(TimeSpan::from_seconds(seconds));
         let access = world.granted("old", Grant::everything().until(in_seconds(30)));
-        world.told.grant("new", "*", Grant::everything().until(in_seconds(90)));
+        world.authorizer.grant("new", "*", Grant::everything().until(in_seconds(90)));
         let entity = access.entity("q", Action::Receive).await.unwrap();
         let (outlet, mut mail) = Line::open();
         let receiver = open(&entity, &outlet, &mut mail).await;
@@ -193,7 +193,7 @@ async fn a_newer_token_keeps_links_open() {
 async fn a_newer_token_with_fewer_rights_ends_links() {
     in_time(async {
         let world = World::new().await;
-        world.told.grant("send", "*", Grant::of(Rights::of(Right::Send)));
+        world.authorizer.grant("send", "*", Grant::of(Rights::of(Right::Send)));
         for newer in [Principal::anonymous().with_token("send"), Principal::anonymous()] {
             let access = world.granted("all", Grant::everything());
             let entity = access.entity("q", Action::Receive).await.unwrap();
@@ -320,18 +320,18 @@ async fn the_end_of_a_grant_releases_sessions() {
         world.broker.describe_queue("s").await.unwrap();
         world.clock.advance(TimeSpan::from_seconds(30));
         detached(&mut mail, receiver).await;
-        let mut told = Vec::new();
+        let mut answered = Vec::new();
         for _ in 0..2 {
             match answers.recv().await.unwrap() {
                 Released::Answer { correlation, result: Err(rejection) } => {
                     assert_eq!(rejection.condition(), Condition::Unauthorized);
-                    told.push(correlation);
+                    answered.push(correlation);
                 }
                 other => panic!("{other:?}"),
             }
         }
-        told.sort_unstable();
-        assert_eq!(told, [5, 6]);
+        answered.sort_unstable();
+        assert_eq!(answered, [5, 6]);
         let described = world.broker.describe_queue("s").await.unwrap();
         assert_eq!(described.sessions.unwrap().locked, 0);
     })
@@ -352,11 +352,11 @@ async fn a_grant_is_remembered_while_it_is_valid() {
         }
         // Each spelling of a path is a separate question, because the authorizer gets the path as
         // given.
-        assert_eq!(world.told.asked.load(Ordering::Relaxed), 2);
+        assert_eq!(world.authorizer.asked.load(Ordering::Relaxed), 2);
         world.clock.advance(TimeSpan::from_seconds(30));
-        world.told.grant("a", "*", Grant::everything());
+        world.authorizer.grant("a", "*", Grant::everything());
         access.manage("q", Management::Queue).await.unwrap();
-        assert_eq!(world.told.asked.load(Ordering::Relaxed), 3);
+        assert_eq!(world.authorizer.asked.load(Ordering::Relaxed), 3);
     })
     .await;
 }
@@ -371,12 +371,12 @@ async fn a_panic_counts_as_a_refusal() {
     in_time(async {
         let world = World::new().await;
         let access = world.granted("a", Grant::everything());
-        *world.told.panics.lock().unwrap() = true;
+        *world.authorizer.panics.lock().unwrap() = true;
         assert!(!world.broker.allows_anonymous());
         let refused = condition(&access.entity("q", Action::Send).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
         assert_eq!(condition(&access.manage("", queues()).await), Some(Condition::Unauthorized));
-        *world.told.panics.lock().unwrap() = false;
+        *world.authorizer.panics.lock().unwrap() = false;
         assert!(access.entity("q", Action::Send).await.is_ok());
     })
     .await;
@@ -392,7 +392,7 @@ async fn a_token_over_the_length_limit_is_refused() {
         let access = world.granted(&long, Grant::everything());
         let refused = access.entity("q", Action::Send).await;
         assert_eq!(condition(&refused), Some(Condition::Unauthorized));
-        assert_eq!(world.told.asked.load(Ordering::Relaxed), 0);
+        assert_eq!(world.authorizer.asked.load(Ordering::Relaxed), 0);
         assert_eq!(condition(&access.manage("", queues()).await), Some(Condition::Unauthorized));
 
         let longest = "t".repeat(TOKEN_BYTES_MAX);
@@ -412,7 +412,7 @@ async fn remembered_paths_are_bounded() {
     in_time(async {
         let world = World::new().await;
         let access = world.granted("some", Grant::everything());
-        let asked = || world.told.asked.load(Ordering::Relaxed);
+        let asked = || world.authorizer.asked.load(Ordering::Relaxed);
         let handle = access.entity("q", Action::Send).await.unwrap();
         for number in 0..1_000 {
             let absent = access.entity(&format!("absent{number}"), Action::Send).await;
@@ -446,8 +446,8 @@ async fn a_route_through_another_entity_ends_with_either_grant() {
             let send = || Grant::of(Rights::of(Right::Send));
             for path in ["via", "q"] {
                 let grant = if path == ended { send().within(epoch.mark()) } else { send() };
-                world.told.grant("a", path, grant);
-                world.told.grant("newer", path, send());
+                world.authorizer.grant("a", path, grant);
+                world.authorizer.grant("newer", path, send());
             }
             let access = world.access("a");
             let via = access.entity("via", Action::SendVia).await.unwrap();
@@ -464,13 +464,13 @@ async fn a_route_through_another_entity_ends_with_either_grant() {
             let refused = condition(&way.call(onward()).await);
             assert_eq!(refused, Some(Condition::Unauthorized), "{ended}");
             detached(&mut mail, receiver).await;
-            world.told.grant("a", ended, Grant::nothing());
+            world.authorizer.grant("a", ended, Grant::nothing());
             let refused = condition(&way.call(onward()).await);
             assert_eq!(refused, Some(Condition::Unauthorized), "{ended}");
             access.renew(Principal::anonymous().with_token("newer")).await;
             assert!(way.call(onward()).await.is_ok(), "{ended}");
             // A newer token that covers only one.
-            world.told.grant("less", if ended == "q" { "via" } else { "q" }, send());
+            world.authorizer.grant("less", if ended == "q" { "via" } else { "q" }, send());
             access.renew(Principal::anonymous().with_token("less")).await;
             let refused = condition(&way.call(onward()).await);
             assert_eq!(refused, Some(Condition::Unauthorized), "{ended}");

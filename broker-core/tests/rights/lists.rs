@@ -40,7 +40,7 @@ async fn a_list_contains_readable_entities() {
             let path = format!("n{number:05}");
             world.broker.create_queue(&path, QueueUpdate::default()).await.unwrap();
             if number % 10 == 0 {
-                world.told.grant("some", &path, Grant::of(Rights::of(Right::Manage)));
+                world.authorizer.grant("some", &path, Grant::of(Rights::of(Right::Manage)));
             }
         }
         let some = world.access("some");
@@ -48,8 +48,8 @@ async fn a_list_contains_readable_entities() {
         let expected: Vec<String> =
             (0..COUNT).step_by(10).map(|number| format!("n{number:05}")).collect();
         assert!(all.iter().map(|path| &**path).eq(expected.iter().map(String::as_str)));
-        assert_eq!(world.told.asked_of_many.load(Ordering::Relaxed), 1);
-        assert_eq!(world.told.asked.load(Ordering::Relaxed), 1, "of the namespace");
+        assert_eq!(world.authorizer.asked_of_many.load(Ordering::Relaxed), 1);
+        assert_eq!(world.authorizer.asked.load(Ordering::Relaxed), 1, "of the namespace");
         let second = Management::Queues(Page { skip: 1, top: Some(2) });
         let Managed::Queues(page) = some.manage("", second).await.unwrap() else { panic!() };
         let page: Vec<&str> = page.iter().map(|it| &*it.description.path).collect();
@@ -57,9 +57,9 @@ async fn a_list_contains_readable_entities() {
 
         // For a reader of everything the authorizer is not asked about single entities.
         let everything = world.granted("everything", Grant::everything());
-        let before = world.told.asked_of_many.load(Ordering::Relaxed);
+        let before = world.authorizer.asked_of_many.load(Ordering::Relaxed);
         assert_eq!(every_queue(&everything).await.len(), COUNT + 1);
-        assert_eq!(world.told.asked_of_many.load(Ordering::Relaxed), before);
+        assert_eq!(world.authorizer.asked_of_many.load(Ordering::Relaxed), before);
         let nothing = world.granted("nothing", Grant::nothing());
         assert_eq!(
             condition(&paths(&nothing, EntityKind::Queue, "").await),
@@ -79,7 +79,7 @@ async fn a_list_of_subscriptions_reveals_no_others() {
             let update = SubscriptionUpdate::default();
             world.broker.create_subscription("t", name, update, Vec::new()).await.unwrap();
         }
-        world.told.grant("b", "t/Subscriptions/b", Grant::everything());
+        world.authorizer.grant("b", "t/Subscriptions/b", Grant::everything());
         let one = paths(&world.access("b"), EntityKind::Subscription, "t").await.unwrap();
         assert_eq!(one.iter().map(|path| &**path).collect::<Vec<_>>(), ["t/Subscriptions/b"]);
         let texts = ["t", "absent"].map(async |topic| {

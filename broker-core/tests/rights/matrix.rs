@@ -70,7 +70,7 @@ async fn every_command_requires_its_right() {
                 let entity = access.entity("q", Action::Send).await.unwrap();
                 let (entity, _) = access.transfer_destination("other", &entity).await.unwrap();
                 let token = format!("{rights:?}{ceiling:?}");
-                world.told.grant(&token, "*", grant);
+                world.authorizer.grant(&token, "*", grant);
                 access.renew(Principal::anonymous().with_token(token)).await;
                 for (name, command) in commands::all(&world.broker) {
                     let allowed = actions_of(&command)
@@ -103,7 +103,7 @@ async fn peek_batch_delete_and_state_take_listen_and_schedules_take_send() {
             world.broker.inbound(Message::new("a").with_scheduled_enqueue_time(at))
         };
         for right in Right::ALL {
-            world.told.grant(right.name(), "*", Grant::of(Rights::of(right)));
+            world.authorizer.grant(right.name(), "*", Grant::of(Rights::of(right)));
             access.renew(Principal::anonymous().with_token(right.name().to_owned())).await;
             for (command, takes) in [
                 (named("peek"), Right::Listen),
@@ -335,8 +335,8 @@ async fn forwarding_requires_the_right_on_the_destination() {
     in_time(async {
         let world = World::new().await;
         let access = world.access("a");
-        world.told.grant("a", "from", Grant::everything());
-        world.told.grant("a", "q", Grant::of(Rights::of(Right::Send).and(Right::Listen)));
+        world.authorizer.grant("a", "from", Grant::everything());
+        world.authorizer.grant("a", "q", Grant::of(Rights::of(Right::Send).and(Right::Listen)));
         let to =
             |path: &str| QueueUpdate { forward_to: Some(path.into()), ..QueueUpdate::default() };
         let create = |queue| Management::CreateQueue(Box::new(queue));
@@ -362,7 +362,7 @@ async fn sending_through_another_entity_requires_both_rights() {
         let world = World::new().await;
         world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();
         let access = world.access("a");
-        world.told.grant("a", "via", Grant::of(Rights::of(Right::Send)));
+        world.authorizer.grant("a", "via", Grant::of(Rights::of(Right::Send)));
         let via = access.entity("via", Action::SendVia).await.unwrap();
         let refused = condition(&access.transfer_destination("q", &via).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
@@ -380,7 +380,7 @@ async fn sending_through_another_entity_requires_both_rights() {
         assert_eq!(condition(&via.call(to("q")).await), Some(Condition::Unauthorized));
         // Authorizers get the path as given, and compare without case.
         for path in ["q", "Q"] {
-            world.told.grant("a", path, Grant::of(Rights::of(Right::Send)));
+            world.authorizer.grant("a", path, Grant::of(Rights::of(Right::Send)));
         }
         // A refused principal is judged again after a new token.
         let access = world.access("a");

@@ -71,7 +71,7 @@ async fn rights_are_checked_again_at_commit() {
             let world = World::new().await;
             let until = world.broker.now().plus(TimeSpan::from_seconds(30));
             let access = world.granted("old", Grant::everything().until(until));
-            world.told.grant("new", "*", Grant::everything());
+            world.authorizer.grant("new", "*", Grant::everything());
             let (transactions, id, entity) = begun(&access).await;
             assert_eq!(issue(&transactions, id, &entity).await, None);
             if is_renewed {
@@ -97,10 +97,10 @@ async fn sends_through_a_sub_queue_require_the_right_at_its_parent() {
             let world = World::new().await;
             world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
             let access = world.access("a");
-            world.told.grant("a", "other", Grant::of(Rights::of(Right::Send)));
-            world.told.grant("a", "q/$deadletterqueue", Grant::everything());
+            world.authorizer.grant("a", "other", Grant::of(Rights::of(Right::Send)));
+            world.authorizer.grant("a", "q/$deadletterqueue", Grant::everything());
             let at_parent = if may_send { Right::Send } else { Right::Listen };
-            world.told.grant("a", "q", Grant::of(Rights::of(at_parent)));
+            world.authorizer.grant("a", "q", Grant::of(Rights::of(at_parent)));
             let letters = access.entity("q/$deadletterqueue", Action::Receive).await.unwrap();
             let transactions = Transactions::new(&world.broker);
             let id = transactions.begin(Reach::CrossEntity).unwrap();
@@ -131,8 +131,8 @@ async fn an_ended_right_at_the_destination_rolls_back() {
                 world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
                 let epoch = Epoch::new();
                 let access = world.access("a");
-                world.told.grant("a", "q", Grant::everything());
-                world.told.grant("a", "other", Grant::everything().within(epoch.mark()));
+                world.authorizer.grant("a", "q", Grant::everything());
+                world.authorizer.grant("a", "other", Grant::everything().within(epoch.mark()));
                 let (transactions, id, first) = begun(&access).await;
                 assert_eq!(issue(&transactions, id, &first).await, None);
                 if by_link {

@@ -21,14 +21,14 @@ const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Grants by token and resource as the test has set, and refuses everything else.
 #[derive(Default)]
-pub struct Told {
+pub struct TestAuthorizer {
     grants: Mutex<HashMap<(String, String), Grant>>,
     pub asked: AtomicUsize,
     pub asked_of_many: AtomicUsize,
     pub panics: Mutex<bool>,
 }
 
-impl Told {
+impl TestAuthorizer {
     pub fn grant(&self, token: &str, resource: &str, grant: Grant) {
         self.grants.lock().unwrap().insert((token.to_owned(), resource.to_owned()), grant);
     }
@@ -39,14 +39,14 @@ impl Told {
             return Err(Rejection::unauthorized("no token was presented"));
         };
         let grants = self.grants.lock().unwrap();
-        let told = grants.get(&(token.to_string(), resource.to_owned()));
+        let grant = grants.get(&(token.to_string(), resource.to_owned()));
         let any = || grants.get(&(token.to_string(), "*".to_owned()));
-        Ok(told.or_else(any).cloned().unwrap_or_else(Grant::nothing))
+        Ok(grant.or_else(any).cloned().unwrap_or_else(Grant::nothing))
     }
 }
 
 #[async_trait]
-impl Authorizer for Told {
+impl Authorizer for TestAuthorizer {
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.answer(principal, resource)
@@ -67,23 +67,23 @@ impl Authorizer for Told {
 pub struct World {
     pub broker: Broker,
     pub clock: Arc<ManualClock>,
-    pub told: Arc<Told>,
+    pub authorizer: Arc<TestAuthorizer>,
 }
 
 impl World {
     /// Creates a broker with the queue `q`.
     pub async fn new() -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
-        let told = Arc::new(Told::default());
+        let authorizer = Arc::new(TestAuthorizer::default());
         let broker = Broker::builder()
             .arbiters(1)
             .clock(Arc::clone(&clock) as Arc<dyn Clock>)
-            .authorizer(Arc::clone(&told) as Arc<dyn Authorizer>)
+            .authorizer(Arc::clone(&authorizer) as Arc<dyn Authorizer>)
             .start()
             .await
             .unwrap();
         broker.create_queue("q", QueueUpdate::default()).await.unwrap();
-        Self { broker, clock, told }
+        Self { broker, clock, authorizer }
     }
 
     /// Access of the bearer of a token.
@@ -93,7 +93,7 @@ impl World {
 
     /// Access of the bearer of a token with the same grant for every resource.
     pub fn granted(&self, token: &str, grant: Grant) -> Access {
-        self.told.grant(token, "*", grant);
+        self.authorizer.grant(token, "*", grant);
         self.access(token)
     }
 }

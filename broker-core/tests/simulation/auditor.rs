@@ -78,7 +78,7 @@ impl Auditor {
     }
 
     /// Entity and sub-queue of an unanswered command.
-    pub fn asked_of(&self, ticket: u64) -> Option<(usize, SubQueue)> {
+    pub fn target_of(&self, ticket: u64) -> Option<(usize, SubQueue)> {
         self.pending.get(&ticket).map(|pending| (pending.entity, pending.sub_queue))
     }
 
@@ -192,7 +192,7 @@ impl Auditor {
     }
 
     /// Records an output of the broker.
-    pub fn hear(&mut self, released: &Released, store: &FaultStore, now: Timestamp) {
+    pub fn judge(&mut self, released: &Released, store: &FaultStore, now: Timestamp) {
         self.order += 1;
         match released {
             Released::Answer { correlation, result } => {

@@ -33,7 +33,7 @@ pub struct Sent {
 }
 
 /// A drawn command.
-pub struct Asked {
+pub struct DrawnCommand {
     pub sub_queue: SubQueue,
     pub command: Command,
     pub sent: Vec<Sent>,
@@ -97,8 +97,8 @@ impl Clients {
     }
 
     /// Records an output of the broker.
-    pub fn hear(&mut self, entity: usize, sub_queue: SubQueue, released: &Released) {
-        self.hear_of_sessions(entity, released);
+    pub fn note_output(&mut self, entity: usize, sub_queue: SubQueue, released: &Released) {
+        self.note_session_output(entity, released);
         match released {
             Released::Answer { result: Ok(Outcome::Received(messages)), .. } => {
                 for message in messages {
@@ -131,7 +131,7 @@ impl Clients {
         description: &QueueDescription,
         now: Timestamp,
         random: &mut Random,
-    ) -> Asked {
+    ) -> DrawnCommand {
         if description.requires_session {
             return self.ask_by_session(entity, description, now, random);
         }
@@ -214,7 +214,7 @@ impl Clients {
             }
             _ => (main, Command::Describe),
         };
-        Asked { sub_queue, command, sent }
+        DrawnCommand { sub_queue, command, sent }
     }
 
     fn message(

@@ -48,52 +48,52 @@ impl Book {
             let Some(message) = self.messages.get_mut(&stored.marker) else {
                 panic!("message {} was never sent to this entity", stored.marker);
             };
-            let told = format!("{stored:?}: {message:?}");
+            let context = format!("{stored:?}: {message:?}");
             // A dead letter has left its session (DLQ-11).
             let session = message.sent.session.filter(|_| !is_dead(stored.sub_queue)).map(name);
-            assert_eq!(stored.session, session, "in another session (SES-02): {told}");
+            assert_eq!(stored.session, session, "in another session (SES-02): {context}");
             match message.sending {
                 Sending::Accepted => {}
                 Sending::Unknown if occasion == Occasion::Restart => {}
                 Sending::Asked if occasion == Occasion::Restart => {
-                    panic!("stored although its command never ran: {told}")
+                    panic!("stored although its command never ran: {context}")
                 }
-                Sending::Asked | Sending::Unknown => panic!("stored and undecided: {told}"),
-                Sending::Refused => panic!("stored although it was refused (ERR-06): {told}"),
-                Sending::Duplicate => panic!("a duplicate is stored (DUP-02): {told}"),
+                Sending::Asked | Sending::Unknown => panic!("stored and undecided: {context}"),
+                Sending::Refused => panic!("stored although it was refused (ERR-06): {context}"),
+                Sending::Duplicate => panic!("a duplicate is stored (DUP-02): {context}"),
             }
-            assert!(message.gone_at.is_none(), "stored although it is gone (FND-02): {told}");
+            assert!(message.gone_at.is_none(), "stored although it is gone (FND-02): {context}");
             if stored.state == SlotState::Scheduled {
-                assert!(message.sent.scheduled_at.is_some(), "never scheduled: {told}");
+                assert!(message.sent.scheduled_at.is_some(), "never scheduled: {context}");
                 assert!(
                     message.accepted_as == 0 || message.accepted_as == stored.sequence,
-                    "scheduled under another number: {told}"
+                    "scheduled under another number: {context}"
                 );
                 continue;
             }
             assert!(
                 message.number == 0 || message.number == stored.sequence,
-                "stored under another number (MSG-12): {told}"
+                "stored under another number (MSG-12): {context}"
             );
             message.number = stored.sequence;
             let dead = is_dead(stored.sub_queue);
-            assert!(dead || !message.dead, "back from the dead (DLQ-12): {told}");
+            assert!(dead || !message.dead, "back from the dead (DLQ-12): {context}");
             if message.deferred && !dead {
                 assert_eq!(
                     stored.state,
                     SlotState::Deferred,
-                    "no longer deferred (LIF-04): {told}"
+                    "no longer deferred (LIF-04): {context}"
                 );
             }
             assert!(
                 stored.delivery_count >= message.count_floor,
-                "count {} although {} failures were acknowledged (SET-27): {told}",
+                "count {} although {} failures were acknowledged (SET-27): {context}",
                 stored.delivery_count,
                 message.count_floor
             );
             assert!(
                 stored.delivery_count <= message.deliveries,
-                "count {} after {} deliveries (SET-28): {told}",
+                "count {} after {} deliveries (SET-28): {context}",
                 stored.delivery_count,
                 message.deliveries
             );

@@ -35,7 +35,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::auditor::Auditor;
 use crate::book::Book;
-use crate::clients::{Asked, Clients, DUPLICATE_KEY};
+use crate::clients::{Clients, DUPLICATE_KEY, DrawnCommand};
 use crate::image::Image;
 use crate::inspection::Occasion;
 
@@ -416,8 +416,8 @@ impl World {
         }
     }
 
-    fn send(&mut self, entity: usize, asked: Asked) {
-        let Asked { sub_queue, command, sent } = asked;
+    fn send(&mut self, entity: usize, drawn: DrawnCommand) {
+        let DrawnCommand { sub_queue, command, sent } = drawn;
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.seen.commands += 1;
@@ -429,7 +429,7 @@ impl World {
                 self.clients.remember_call(entity, ticket);
             }
             Command::InSession { receiver, command } => {
-                self.clients.asked_in_session(entity, ticket, *receiver);
+                self.clients.note_session_command(entity, ticket, *receiver);
                 if matches!(command, SessionCommand::Receive { .. }) {
                     self.clients.remember_call(entity, ticket);
                 }
@@ -443,7 +443,7 @@ impl World {
     }
 
     /// Passes outputs of the broker to clients and auditor.
-    fn hear(&mut self) {
+    fn process_outputs(&mut self) {
         let released =
             std::mem::take(&mut *self.outlet.0.lock().unwrap_or_else(PoisonError::into_inner));
         for item in released {
@@ -467,7 +467,7 @@ impl World {
                                 u64::from(reason.condition() == Condition::SessionLockLost);
                         }
                     }
-                    self.auditor.asked_of(*correlation)
+                    self.auditor.target_of(*correlation)
                 }
                 Released::Delivery { receiver, message } => {
                     self.seen.deliveries += 1;
@@ -479,10 +479,10 @@ impl World {
                     self.auditor.entity_of(*receiver).map(|entity| (entity, SubQueue::Main))
                 }
             };
-            self.note(|| format!("  told {}", told(&item)));
-            self.auditor.hear(&item, &self.store, self.now);
+            self.note(|| format!("  told {}", describe(&item)));
+            self.auditor.judge(&item, &self.store, self.now);
             if let Some((entity, sub_queue)) = about {
-                self.clients.hear(entity, sub_queue, &item);
+                self.clients.note_output(entity, sub_queue, &item);
             }
         }
     }
@@ -531,7 +531,7 @@ fn brief(command: &Command, sent: &[crate::clients::Sent]) -> String {
     format!("sends {sent:?}")
 }
 
-fn told(item: &Released) -> String {
+fn describe(item: &Released) -> String {
     match item {
         Released::Answer { correlation, result: Ok(Outcome::Received(messages)) } => {
             let facts: Vec<_> = messages.iter().map(|message| message.facts).collect();

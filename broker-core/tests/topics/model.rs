@@ -440,7 +440,7 @@ impl Test {
             let notices = !self.random.one_in(4);
             self.complete_one(notices);
         }
-        self.hear(false);
+        self.process_outputs(false);
     }
 
     fn complete_one(&mut self, notices: bool) -> bool {
@@ -470,11 +470,11 @@ impl Test {
                 break;
             }
         }
-        self.hear(true);
+        self.process_outputs(true);
     }
 
     /// Compares the answers that have arrived.
-    fn hear(&mut self, all: bool) {
+    fn process_outputs(&mut self, all: bool) {
         let waiting = std::mem::take(&mut self.expected);
         for (number, expected) in waiting {
             let Some(answer) = self.world.answer(number) else {

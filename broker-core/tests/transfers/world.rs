@@ -6,8 +6,8 @@ mod draw;
 mod drive;
 mod end;
 mod family;
-mod hear;
 mod open;
+mod outputs;
 mod rest;
 mod seen;
 mod walk;
@@ -96,7 +96,7 @@ pub enum Misfortune {
 }
 
 /// The command that a reply belongs to.
-enum Asked {
+enum CommandKind {
     Send(Vec<u64>),
     Receive,
     Other,
@@ -120,7 +120,7 @@ pub struct World {
     /// The places of queues; one may be empty.
     entities: Vec<Entity>,
     errands: Vec<(u64, Arc<Passages>, HandOver<PinnedMessage>)>,
-    asked: BTreeMap<u64, (Asked, String)>,
+    asked: BTreeMap<u64, (CommandKind, String)>,
     next_seat: u64,
     next_id: u64,
     next_ticket: u64,
@@ -228,23 +228,28 @@ impl World {
             let before = world.entities[place].description.clone();
             let (description, update) = Description::Queue(description).update(&before);
             world.entities[place].description = description;
-            world.submit(place, SubQueue::Main, update, Asked::Other);
+            world.submit(place, SubQueue::Main, update, CommandKind::Other);
         }
         let topic = Description::Topic(TopicDescription::new("t4", &world.limits));
         let update = topic.update(&world.entities[TOPIC].description).1;
-        world.submit(TOPIC, SubQueue::Main, update, Asked::Other);
+        world.submit(TOPIC, SubQueue::Main, update, CommandKind::Other);
         world.come_to_rest();
         world.planned = Some((world.completed + step, misfortune));
         let first = world.next_marker;
         for number in 0..9 {
             let message = world.message();
             let marker = world.next_marker - 1;
-            world.submit(0, SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]));
+            world.submit(
+                0,
+                SubQueue::Main,
+                Command::Send { message },
+                CommandKind::Send(vec![marker]),
+            );
             // To the second queue of the chain, which is as many hops as through the first.
             let messages = vec![world.message()];
             let marker = world.next_marker - 1;
             let via = Command::SendVia { destination: Arc::from("q1"), messages };
-            world.submit(TOPIC, SubQueue::Main, via, Asked::Send(vec![marker]));
+            world.submit(TOPIC, SubQueue::Main, via, CommandKind::Send(vec![marker]));
             if number % 3 == 2 {
                 for place in [0, TOPIC] {
                     world.run(place);
@@ -295,7 +300,7 @@ impl World {
             550..=699 => self.step_store(),
             700..=799 => self.take_completions(),
             800..=899 => self.walk(),
-            900..=919 => self.hear_ends(),
+            900..=919 => self.process_ends(),
             920..=939 => self.resubmit(),
             940..=959 => {
                 self.now = self.now.plus(TimeSpan::from_ms(
@@ -326,11 +331,11 @@ impl World {
                     self.step_store();
                     self.take_completions();
                     self.walk();
-                    self.hear_ends();
+                    self.process_ends();
                 }
             }
         }
-        self.hear();
+        self.process_outputs();
     }
 }
 

@@ -186,7 +186,7 @@ pub struct Entity {
     pub durable_rules: Vec<BTreeMap<String, Rule>>,
     /// The highest number, and the highest that was acknowledged or seen in the store.
     pub last: u64,
-    pub told: u64,
+    pub last_number: u64,
     pub cards: BTreeMap<u64, Card>,
     pub incoming: VecDeque<Incoming>,
     pub calls: VecDeque<Call>,
@@ -247,7 +247,7 @@ impl Entity {
             durable_rules: vec![rules.clone()],
             rules,
             last: 0,
-            told: 0,
+            last_number: 0,
             cards: BTreeMap::new(),
             incoming: VecDeque::new(),
             calls: VecDeque::new(),

@@ -5,9 +5,9 @@
 mod ask;
 mod drive;
 mod generate;
-mod hear;
 mod large;
 mod open;
+mod outputs;
 mod rest;
 
 use std::cell::{Cell, RefCell};
@@ -217,7 +217,7 @@ impl World {
             630..=769 => self.step_store(),
             770..=819 => self.read_mail(),
             820..=869 => self.walk(),
-            870..=899 => self.hear_ends(),
+            870..=899 => self.process_ends(),
             900..=919 => self.resubmit(),
             920..=954 => self.pass(),
             955..=974 => self.move_endings(),
@@ -234,7 +234,7 @@ impl World {
                     self.step_store();
                     self.read_mail();
                     self.walk();
-                    self.hear_ends();
+                    self.process_ends();
                 }
             }
         }

@@ -89,7 +89,7 @@ impl QueueBook {
                         complain(format!(
                             "m{} is taken for a duplicate, and was never stored: {}",
                             sent.id,
-                            message.told()
+                            message.history_text()
                         ));
                     }
                     message.states.retain(|state| *state != State::NotStored);
@@ -100,7 +100,7 @@ impl QueueBook {
                         complain(format!(
                             "m{} was stored again, as {number:?} (DUP-08): {}",
                             sent.id,
-                            message.told()
+                            message.history_text()
                         ));
                     }
                     message.states = vec![stored];
@@ -165,7 +165,7 @@ impl QueueBook {
             message.note(if deletes { "received for good" } else { "received" }, true);
             let was_delayed = matches!(message.wait, Wait::Until(..));
             if let Some(early) = message.end_wait(at) {
-                complain(format!("m{id} was delivered {early}: {}", message.told()));
+                complain(format!("m{id} was delivered {early}: {}", message.history_text()));
             } else if was_delayed {
                 self.findings.push(("delivered after its delay", 1));
             }
@@ -173,7 +173,7 @@ impl QueueBook {
                 complain(format!("m{id} was delivered as {:?}", seen.standing));
             }
             if let Some(shown) = message.look_at_shown(&found.place, seen.shows_scheduled) {
-                complain(format!("m{id} was delivered, {shown}: {}", message.told()));
+                complain(format!("m{id} was delivered, {shown}: {}", message.history_text()));
             } else if seen.shows_scheduled == Some(true) && message.was_found_active {
                 self.findings.push(("enqueued before a kill, Scheduled over AMQP after it", 1));
             }
@@ -191,7 +191,10 @@ impl QueueBook {
                 Some(_) if deletes => message.states = vec![State::Gone],
                 Some(state) => message.states = vec![state],
                 None => {
-                    complain(format!("m{id} was delivered as {found:?}; {}", message.told()));
+                    complain(format!(
+                        "m{id} was delivered as {found:?}; {}",
+                        message.history_text()
+                    ));
                     message.states = vec![State::There(found)];
                 }
             }
@@ -304,7 +307,7 @@ impl QueueBook {
                     self.findings.push(("still Delayed after a kill", 1));
                 }
                 if let Some(what) = message.look_at_wait(shown, at) {
-                    complain(format!("m{id} {what}: {}", message.told()));
+                    complain(format!("m{id} {what}: {}", message.history_text()));
                 }
             }
             let state = match found {
@@ -316,7 +319,7 @@ impl QueueBook {
             let state = match (state, found) {
                 (Some(state), _) => state,
                 (None, Some(found)) => {
-                    complain(format!("m{id} is there as {found:?}; {}", message.told()));
+                    complain(format!("m{id} is there as {found:?}; {}", message.history_text()));
                     State::There(found.clone())
                 }
                 (None, None) => {
@@ -335,7 +338,7 @@ impl QueueBook {
                         message.note("taken by a lost answer", true);
                         self.findings.push(("taken by a lost answer", 1));
                     } else {
-                        complain(format!("m{id} is lost; {}", message.told()));
+                        complain(format!("m{id} is lost; {}", message.history_text()));
                     }
                     State::Gone
                 }

@@ -192,14 +192,14 @@ impl Message {
         is_enqueued.then_some(enqueued)
     }
 
-    pub(super) fn told(&self) -> String {
-        let mut told = String::new();
+    pub(super) fn history_text(&self) -> String {
+        let mut text = String::new();
         for note in &self.history {
             let doubt = if note.is_certain { "" } else { "?" };
-            told.push_str(&format!(" {}{doubt}", note.what));
+            text.push_str(&format!(" {}{doubt}", note.what));
         }
         format!(
-            "number {:?}, {} bytes, sent in round {} by client {}, may be {:?}; history:{told}",
+            "number {:?}, {} bytes, sent in round {} by client {}, may be {:?}; history:{text}",
             self.number, self.print.bytes, self.sent.0, self.sent.1, self.states
         )
     }

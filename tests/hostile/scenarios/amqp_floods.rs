@@ -5,7 +5,7 @@
 use peeklock_amqp::performative::{Detach, Flow, Performative};
 use peeklock_core::message::{Body, Message, MessageId, Value};
 
-use super::super::amqp::{WINDOW, attach, begin, frame, open, part, receiver, said, sender};
+use super::super::amqp::{WINDOW, attach, begin, encoded, frame, open, part, receiver, sender};
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::queue;
@@ -41,20 +41,20 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
 fn links() -> Vec<u8> {
     let both = (10..200_u32).flat_map(|handle| {
         let detach = Performative::Detach(Detach { handle, closed: true, error: None });
-        [said(0, &attach(receiver(handle, "attacked")), &[]), said(0, &detach, &[])]
+        [encoded(0, &attach(receiver(handle, "attacked")), &[]), encoded(0, &detach, &[])]
     });
     both.flatten().collect()
 }
 
 /// Links to entities that do not exist.
 fn lost_links() -> Vec<u8> {
-    let attaches = (10..200).map(|handle| said(0, &attach(sender(handle, "attacked-not")), &[]));
+    let attaches = (10..200).map(|handle| encoded(0, &attach(sender(handle, "attacked-not")), &[]));
     attaches.flatten().collect()
 }
 
 /// More sessions than a connection may have.
 fn sessions() -> Vec<u8> {
-    (1..2_000).flat_map(|channel| said(channel, &begin(WINDOW), &[])).collect()
+    (1..2_000).flat_map(|channel| encoded(channel, &begin(WINDOW), &[])).collect()
 }
 
 /// Requests for the state of a link.
@@ -68,7 +68,7 @@ fn echoes() -> Vec<u8> {
         echo: true,
         ..Flow::default()
     };
-    said(0, &Performative::Flow(echo), &[]).repeat(4_000)
+    encoded(0, &Performative::Flow(echo), &[]).repeat(4_000)
 }
 
 /// Tokens of maximum size, each for another audience.
@@ -88,7 +88,7 @@ fn tokens() -> Vec<u8> {
             ],
             ..Message::default()
         };
-        said(0, &part(1, Some(number), false), request.encode().as_bytes())
+        encoded(0, &part(1, Some(number), false), request.encode().as_bytes())
     });
     put.collect()
 }

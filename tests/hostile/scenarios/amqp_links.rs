@@ -6,7 +6,7 @@ use peeklock_amqp::performative::Attach;
 use peeklock_amqp::terminus::Source;
 use serde_json::json;
 
-use super::super::amqp::{WINDOW, attach, open, receiver, said};
+use super::super::amqp::{WINDOW, attach, encoded, open, receiver};
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::super::wire::ask;
@@ -19,7 +19,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let made = ask(broker.http, "PUT", "/$api/v1/queues/attacked", &sessions).unwrap();
     assert_eq!(made.status, 201);
     let waiting: Vec<u8> =
-        (0..LINKS).flat_map(|handle| said(0, &attach(waiting(handle)), &[])).collect();
+        (0..LINKS).flat_map(|handle| encoded(0, &attach(waiting(handle)), &[])).collect();
     let mut attack = Attack::default();
     for number in 0..48 * weight.min(4) {
         let Ok(mut client) = open(broker.amqp, WINDOW) else { continue };

@@ -9,7 +9,7 @@ use peeklock_amqp::performative::{DeliveryTag, Disposition, Performative, Role};
 use peeklock_core::message::Message;
 use serde_json::json;
 
-use super::super::amqp::{attach, begin, credit, open, receiver, said, sender};
+use super::super::amqp::{attach, begin, credit, encoded, open, receiver, sender};
 use super::super::attacker::Attack;
 use super::super::broker::Broker;
 use super::super::links::Amqp;
@@ -79,9 +79,9 @@ fn receive_all(client: &mut Amqp) -> io::Result<Vec<u128>> {
         // More credit than a session may use.
         let flow = credit(link.handle, 2 * UNSETTLED, ALL);
         let said = [
-            said(channel, &begin(ALL), &[]),
-            said(channel, &attach(link), &[]),
-            said(channel, &Performative::Flow(flow), &[]),
+            encoded(channel, &begin(ALL), &[]),
+            encoded(channel, &attach(link), &[]),
+            encoded(channel, &Performative::Flow(flow), &[]),
         ];
         client.stream.write_all(&said.concat())?;
     }

@@ -1,7 +1,7 @@
 //! Messages over AMQP that lack their end, on many links, and frames that lack their end. Together
 //! they need more than the room for all.
 
-use super::super::amqp::{WINDOW, frame, open, part, said, sender};
+use super::super::amqp::{WINDOW, encoded, frame, open, part, sender};
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::queue;
@@ -22,8 +22,8 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
             if client.attach(&sender(handle, "attacked")).is_err() {
                 break;
             }
-            let first = said(0, &part(handle, Some(handle), true), &piece);
-            let next = said(0, &part(handle, None, true), &piece);
+            let first = encoded(0, &part(handle, Some(handle), true), &piece);
+            let next = encoded(0, &part(handle, None, true), &piece);
             flood(&mut client.stream, &first, 1);
             flood(&mut client.stream, &next, PARTS - 1);
         }

@@ -7,7 +7,7 @@ use peeklock_amqp::performative::{Disposition, Performative, Role};
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome};
 use serde_json::{Value as Json, json};
 
-use super::super::amqp::{credit, open, receiver, said};
+use super::super::amqp::{credit, encoded, open, receiver};
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::super::links::Amqp;
@@ -47,7 +47,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     }
     for (mut client, first) in completing {
         let completed = Performative::Disposition(all_of(first, DeliveryState::accepted()));
-        flood(&mut client.stream, &said(0, &completed, &[]).repeat(DISPOSITIONS), 1);
+        flood(&mut client.stream, &encoded(0, &completed, &[]).repeat(DISPOSITIONS), 1);
         attack.hold(client);
     }
     attack

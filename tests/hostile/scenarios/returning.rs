@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::super::amqp::{WINDOW, open, part, said, sender};
+use super::super::amqp::{WINDOW, encoded, open, part, sender};
 use super::super::attacker::Attack;
 use super::super::broker::Broker;
 use super::super::wire::{WebSocket, connect, head_of};
@@ -65,7 +65,7 @@ fn transfers(address: SocketAddr, bytes: &[u8]) -> std::io::Result<TcpStream> {
     client.stream.set_write_timeout(Some(PATIENCE))?;
     let mut first = Some(0);
     for piece in bytes.chunks(60_000) {
-        client.stream.write_all(&said(0, &part(0, first.take(), true), piece))?;
+        client.stream.write_all(&encoded(0, &part(0, first.take(), true), piece))?;
     }
     Ok(client.stream)
 }

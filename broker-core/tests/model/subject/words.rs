@@ -12,7 +12,7 @@ use peeklock_core::message::{Content, Defect, Overlay, PropertyLimits, Value};
 use peeklock_core::store::{Key, Store};
 use peeklock_core::transaction::{self, PartOutcome};
 
-use super::{DUPLICATE_KEY, Heard, Read, Subject};
+use super::{DUPLICATE_KEY, Output, Read, Subject};
 use crate::operation::{
     Decision, Draft, Flaw, LockName, Operation, Part, Properties, Reply, Report, Seen, SeenLock,
     Turn,
@@ -20,24 +20,24 @@ use crate::operation::{
 
 impl Subject {
     /// Outputs since the last call, in the types of the oracle.
-    pub fn take_heard(&mut self) -> Turn {
+    pub fn take_outputs(&mut self) -> Turn {
         self.read_contents();
         let mut turn = Turn::default();
-        for heard in std::mem::take(&mut self.heard) {
-            match heard {
-                Heard::Answer(ticket, result) => {
+        for output in std::mem::take(&mut self.outputs) {
+            match output {
+                Output::Answer(ticket, result) => {
                     let reply = self.reply(result);
                     let earlier = turn.replies.insert(ticket, reply);
                     assert!(earlier.is_none(), "ticket {ticket} is answered twice");
                 }
-                Heard::Delivery(receiver, facts) => {
+                Output::Delivery(receiver, facts) => {
                     let seen = self.seen(&facts);
                     turn.deliveries.entry(receiver).or_default().push(seen);
                 }
-                Heard::Detached(receiver, reason) => {
+                Output::Detached(receiver, reason) => {
                     turn.detached.entry(receiver).or_default().push(reason.condition());
                 }
-                Heard::IdleElapsed => turn.idle_elapsed = true,
+                Output::IdleElapsed => turn.idle_elapsed = true,
             }
         }
         self.contents.clear();
@@ -143,16 +143,16 @@ impl Subject {
     /// Reads the contents of all reported messages that the store has by now.
     pub(super) fn read_contents(&mut self) {
         let mut wanted = Vec::new();
-        for heard in &self.heard {
-            match heard {
-                Heard::Delivery(_, facts) => wanted.push(*facts),
-                Heard::Answer(
+        for output in &self.outputs {
+            match output {
+                Output::Delivery(_, facts) => wanted.push(*facts),
+                Output::Answer(
                     _,
                     Ok(MachineOutcome::Received(all) | MachineOutcome::Peeked(all)),
                 ) => {
                     wanted.extend(all);
                 }
-                Heard::Answer(..) | Heard::Detached(..) | Heard::IdleElapsed => {}
+                Output::Answer(..) | Output::Detached(..) | Output::IdleElapsed => {}
             }
         }
         for facts in wanted {

@@ -28,68 +28,74 @@ impl Auditor {
         let Some(known) = book.messages.get_mut(&marker) else {
             panic!("message {marker} was never sent to this entity");
         };
-        let told = format!("message {marker} at {number}: {known:?}");
+        let context = format!("message {marker} at {number}: {known:?}");
         assert!(
             matches!(known.sending, Sending::Accepted | Sending::Unknown | Sending::Asked),
-            "a message that was refused is delivered (ERR-06): {told}"
+            "a message that was refused is delivered (ERR-06): {context}"
         );
-        assert!(known.gone_at.is_none(), "a message comes back from the gone (LIF-02): {told}");
+        assert!(known.gone_at.is_none(), "a message comes back from the gone (LIF-02): {context}");
         if known.sent.scheduled_at.is_none() && known.accepted_as != 0 {
-            assert_eq!(number, known.accepted_as, "a message changed its number (MSG-12): {told}");
+            assert_eq!(
+                number, known.accepted_as,
+                "a message changed its number (MSG-12): {context}"
+            );
         }
-        assert!(known.number == 0 || known.number == number, "two numbers (MSG-12): {told}");
+        assert!(known.number == 0 || known.number == number, "two numbers (MSG-12): {context}");
         // A message that reached the entity after its instant was never scheduled.
         if known.sent.scheduled_at.is_some_and(|at| at > known.accepted_at) {
-            assert!(number > known.accepted_as, "scheduled messages get a new number: {told}");
+            assert!(number > known.accepted_as, "scheduled messages get a new number: {context}");
         }
         known.number = number;
-        assert_eq!(facts.sub_queue, delivery.sub_queue, "from another sub-queue: {told}");
-        assert!(!known.dead || is_dead(facts.sub_queue), "back from the dead (DLQ-12): {told}");
+        assert_eq!(facts.sub_queue, delivery.sub_queue, "from another sub-queue: {context}");
+        assert!(!known.dead || is_dead(facts.sub_queue), "back from the dead (DLQ-12): {context}");
         known.dead |= is_dead(facts.sub_queue);
         if !delivery.by_number && !is_dead(facts.sub_queue) {
-            assert!(!known.deferred, "deferred, and not received by number (DEF-01): {told}");
+            assert!(!known.deferred, "deferred, and not received by number (DEF-01): {context}");
             // A message that is removed first was taken earlier, and leaves when its removal is
             // durable.
             let in_time = delivery.mode == ReceiveMode::ReceiveAndDelete
                 || facts.expires_at.is_none_or(|at| at > now);
-            assert!(in_time, "expired and delivered (EXP-20): {told}");
+            assert!(in_time, "expired and delivered (EXP-20): {context}");
             assert!(
                 facts.delivery_count < max_delivery_count,
-                "delivered more often than MaxDeliveryCount (SET-35): {told}"
+                "delivered more often than MaxDeliveryCount (SET-35): {context}"
             );
         }
         assert!(
             facts.delivery_count >= known.count,
-            "the count fell from {} to {} (SET-27): {told}",
+            "the count fell from {} to {} (SET-27): {context}",
             known.count,
             facts.delivery_count
         );
         assert!(
             facts.delivery_count <= known.deliveries,
-            "count {} after {} deliveries (SET-28): {told}",
+            "count {} after {} deliveries (SET-28): {context}",
             facts.delivery_count,
             known.deliveries
         );
         if let Some((was_dead, until)) = known.delayed_until.take()
             && was_dead == is_dead(facts.sub_queue)
         {
-            assert!(until <= now, "delivered while it is delayed until {until} (RTY-13): {told}");
+            assert!(
+                until <= now,
+                "delivered while it is delayed until {until} (RTY-13): {context}"
+            );
         }
         known.count = facts.delivery_count;
         known.touched = true;
         if let Some(lock) = known.lock {
             assert!(
                 lock.until <= now,
-                "delivered while it is locked until {} (LIF-03): {told}",
+                "delivered while it is locked until {} (LIF-03): {context}",
                 lock.until
             );
         }
         match (delivery.mode, facts.lock) {
             (ReceiveMode::PeekLock, Some(grant)) => {
-                assert!(grant.until > now, "a lock that is over already: {told}");
+                assert!(grant.until > now, "a lock that is over already: {context}");
                 assert!(
                     Image::holds(store, id, number),
-                    "delivered before its send was durable (DESIGN D5): {told}"
+                    "delivered before its send was durable (DESIGN D5): {context}"
                 );
                 known.deliveries += 1;
                 known.last_token = Some(grant.token);
@@ -108,12 +114,12 @@ impl Auditor {
             (ReceiveMode::ReceiveAndDelete, None) => {
                 assert!(
                     !Image::holds(store, id, number),
-                    "delivered before its removal was durable (RCV-02): {told}"
+                    "delivered before its removal was durable (RCV-02): {context}"
                 );
                 known.gone_at = Some(order);
                 known.lock = None;
             }
-            (mode, lock) => panic!("{mode:?} came with {lock:?}: {told}"),
+            (mode, lock) => panic!("{mode:?} came with {lock:?}: {context}"),
         }
     }
 }

@@ -41,7 +41,7 @@ impl Clients {
         description: &QueueDescription,
         now: Timestamp,
         random: &mut Random,
-    ) -> Asked {
+    ) -> DrawnCommand {
         let main = SubQueue::Main;
         let mut sent = Vec::new();
         let (sub_queue, command) = match random.below(100) {
@@ -87,7 +87,7 @@ impl Clients {
             }
             _ => (main, Command::Describe),
         };
-        Asked { sub_queue, command, sent }
+        DrawnCommand { sub_queue, command, sent }
     }
 
     fn accept(&mut self, entity: usize, random: &mut Random) -> Command {
@@ -199,7 +199,7 @@ impl Clients {
     }
 
     /// Records the command that sets a state.
-    pub fn asked_in_session(&mut self, entity: usize, ticket: Ticket, receiver: ReceiverId) {
+    pub fn note_session_command(&mut self, entity: usize, ticket: Ticket, receiver: ReceiverId) {
         for hold in &mut self.memories[entity].holds {
             if hold.receiver == receiver && hold.setting == Some(Ticket(0)) {
                 hold.setting = Some(ticket);
@@ -208,7 +208,7 @@ impl Clients {
     }
 
     /// Records outputs of the broker about sessions.
-    pub(super) fn hear_of_sessions(&mut self, entity: usize, released: &Released) {
+    pub(super) fn note_session_output(&mut self, entity: usize, released: &Released) {
         let holds = &mut self.memories[entity].holds;
         match released {
             Released::Answer { result: Ok(Outcome::SessionAccepted { receiver, .. }), .. } => {

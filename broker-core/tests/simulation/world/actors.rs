@@ -67,7 +67,7 @@ impl World {
             Ok(Ok(turn)) => {
                 shell.machine().check_invariants().unwrap_or_else(|broken| panic!("{broken}"));
                 release_all(&mut releases);
-                self.hear();
+                self.process_outputs();
                 let of = &mut self.entities[entity];
                 of.dirty |= of.tree.borrow().wants_submit(now);
                 self.check_account(entity);
@@ -175,7 +175,7 @@ impl World {
             }
         }
         release_all(&mut releases);
-        self.hear();
+        self.process_outputs();
         for (seat, result) in take(&self.deleted) {
             self.note(|| format!("deletion of seat {seat}: {result:?}"));
             let Some(entity) = self.entities.iter().position(|of| of.seat == seat) else {

@@ -18,7 +18,7 @@ impl World {
         self.entities[entity].tree.borrow_mut().abandon();
         drop(shell);
         release_all(&mut releases);
-        self.hear();
+        self.process_outputs();
         self.auditor.lose_sessions(entity);
         self.end_if_quiet(entity);
     }
@@ -73,7 +73,7 @@ impl World {
         of.dirty = true;
         of.ending = Some(Ending::Retired);
         release_all(&mut releases);
-        self.hear();
+        self.process_outputs();
         self.end_if_quiet(entity);
     }
 

@@ -229,7 +229,7 @@ impl World {
             5 => events.submit(self.now),
             6 => {
                 events.take_completions();
-                self.hear_events(&mut events);
+                self.judge_event_answers(&mut events);
             }
             _ => self.wake_events(&mut events),
         }
@@ -245,7 +245,7 @@ impl World {
             events.submit(self.now);
         }
         let completed = events.take_completions();
-        self.hear_events(&mut events);
+        self.judge_event_answers(&mut events);
         let mended = self.mend_events(&mut events);
         self.events = Some(events);
         wants || completed || mended
@@ -277,7 +277,7 @@ impl World {
         }
         events.tree.borrow_mut().abandon();
         release_all(&mut out);
-        self.hear_events(events);
+        self.judge_event_answers(events);
         events.asked.clear();
         events.locked.clear();
     }
@@ -315,7 +315,7 @@ impl World {
                 };
                 checked.unwrap_or_else(|broken| panic!("{broken}"));
                 release_all(&mut out);
-                self.hear_events(events);
+                self.judge_event_answers(events);
                 true
             }
             Ok(Err(failure)) => {
@@ -361,7 +361,7 @@ impl World {
     }
 
     /// Passes outputs of the topic to its clients.
-    fn hear_events(&mut self, events: &mut Events) {
+    fn judge_event_answers(&mut self, events: &mut Events) {
         let released =
             std::mem::take(&mut *events.outlet.0.lock().unwrap_or_else(PoisonError::into_inner));
         for item in released {

@@ -9,7 +9,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Reply, Request};
 use peeklock_core::time::TimeSpan;
 
-use super::{Asked, FAN, PLACES, QUEUES, TOPIC, World, path};
+use super::{CommandKind, FAN, PLACES, QUEUES, TOPIC, World, path};
 use crate::fan::in_its_lane;
 
 impl World {
@@ -32,7 +32,7 @@ impl World {
                 let message = self.message();
                 let marker = self.next_marker - 1;
                 self.seen.sent += 1;
-                (SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]))
+                (SubQueue::Main, Command::Send { message }, CommandKind::Send(vec![marker]))
             }
             10 | 11 => {
                 let other = (place + 1 + self.random.index(QUEUES - 1)) % QUEUES;
@@ -40,7 +40,11 @@ impl World {
                 let markers = vec![self.next_marker - 2, self.next_marker - 1];
                 self.seen.via += 1;
                 let destination = Arc::from(format!("q{other}"));
-                (SubQueue::Main, Command::SendVia { destination, messages }, Asked::Send(markers))
+                (
+                    SubQueue::Main,
+                    Command::SendVia { destination, messages },
+                    CommandKind::Send(markers),
+                )
             }
             12..=16 => {
                 // Under lock, so that a removal is known before the message is gone.
@@ -53,18 +57,18 @@ impl World {
                     wait: TimeSpan::ZERO,
                     holder: None,
                 };
-                (sub_queue, command, Asked::Receive)
+                (sub_queue, command, CommandKind::Receive)
             }
-            17 => (SubQueue::Main, self.draw_update(place), Asked::Other),
+            17 => (SubQueue::Main, self.draw_update(place), CommandKind::Other),
             18 => {
                 let sub_queue = SubQueue::ALL[self.random.index(3)];
                 let peek = Command::Peek { from: Default::default(), count_max: 1_000 };
-                (sub_queue, peek, Asked::Other)
+                (sub_queue, peek, CommandKind::Other)
             }
             _ => {
                 let receiver = peeklock_core::ids::ReceiverId(1);
                 let end = LinkEnd::Broken;
-                (SubQueue::Main, Command::Detach { receiver, end }, Asked::Other)
+                (SubQueue::Main, Command::Detach { receiver, end }, CommandKind::Other)
             }
         };
         self.submit(place, sub_queue, command, asked);
@@ -79,12 +83,12 @@ impl World {
                 let message = self.message();
                 let marker = self.next_marker - 1;
                 self.seen.published += 1;
-                (SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]))
+                (SubQueue::Main, Command::Send { message }, CommandKind::Send(vec![marker]))
             }
-            10..=13 if place == FAN => (SubQueue::Main, self.change_lane(), Asked::Other),
+            10..=13 if place == FAN => (SubQueue::Main, self.change_lane(), CommandKind::Other),
             0..=9 => {
                 let (via, markers) = self.send_via();
-                (SubQueue::Main, via, Asked::Send(markers))
+                (SubQueue::Main, via, CommandKind::Send(markers))
             }
             10..=15 => {
                 let command = Command::Receive {
@@ -94,16 +98,16 @@ impl World {
                     wait: TimeSpan::ZERO,
                     holder: None,
                 };
-                (rest, command, Asked::Receive)
+                (rest, command, CommandKind::Receive)
             }
-            16..=17 => (SubQueue::Main, self.draw_update(place), Asked::Other),
+            16..=17 => (SubQueue::Main, self.draw_update(place), CommandKind::Other),
             18 => {
                 let peek = Command::Peek { from: Default::default(), count_max: 1_000 };
-                (rest, peek, Asked::Other)
+                (rest, peek, CommandKind::Other)
             }
             _ => {
                 let receiver = peeklock_core::ids::ReceiverId(1);
-                (rest, Command::Detach { receiver, end: LinkEnd::Broken }, Asked::Other)
+                (rest, Command::Detach { receiver, end: LinkEnd::Broken }, CommandKind::Other)
             }
         };
         self.submit(place, sub_queue, command, asked);
@@ -145,13 +149,13 @@ impl World {
         place: usize,
         sub_queue: SubQueue,
         command: Command,
-        asked: Asked,
+        asked: CommandKind,
     ) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.note(|| match &asked {
-            Asked::Send(markers) => format!("{} {} sends {markers:?}", path(place), ticket.0),
-            Asked::Receive | Asked::Other => {
+            CommandKind::Send(markers) => format!("{} {} sends {markers:?}", path(place), ticket.0),
+            CommandKind::Receive | CommandKind::Other => {
                 format!("{} {} {sub_queue:?} {command:?}", path(place), ticket.0)
             }
         });

@@ -154,7 +154,7 @@ impl World {
             }
         }
         release_all(&mut releases);
-        self.hear();
+        self.process_outputs();
     }
 
     pub(super) fn resubmit(&mut self) {

@@ -20,7 +20,7 @@ use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::Store;
 use peeklock_core::testing::Fate;
 
-use super::{Asked, Description, FAN, PLACES, World, check, grove_of};
+use super::{CommandKind, Description, FAN, PLACES, World, check, grove_of};
 use crate::fan::{CATCH_ALL, RULE, rule};
 use crate::ground::marker;
 
@@ -40,7 +40,7 @@ impl World {
             let rules = (number != CATCH_ALL).then(|| rule(number)).into_iter().collect();
             let create =
                 TopicCommand::CreateSubscription { id, description: Box::new(described), rules };
-            self.submit(FAN, SubQueue::Main, Command::OfTopic(create), Asked::Other);
+            self.submit(FAN, SubQueue::Main, Command::OfTopic(create), CommandKind::Other);
             let tree = Rc::clone(&self.entities[FAN].tree);
             self.entities.push(super::Entity::resting(id, place, description, tree));
         }
@@ -166,11 +166,11 @@ impl World {
             }
             let (description, update) = plain.update(&before);
             self.entities[place].description = description;
-            self.submit(place, SubQueue::Main, update, Asked::Other);
+            self.submit(place, SubQueue::Main, update, CommandKind::Other);
         }
         for lane in 0..CATCH_ALL {
             let create = self.lane_to(lane, true);
-            self.submit(FAN, SubQueue::Main, create, Asked::Other);
+            self.submit(FAN, SubQueue::Main, create, CommandKind::Other);
         }
     }
 

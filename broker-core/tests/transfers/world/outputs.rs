@@ -9,12 +9,12 @@ use peeklock_core::request::Released;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{Operation, Part};
 
-use super::{Asked, FAN, TOPIC, World, sent_in};
+use super::{CommandKind, FAN, TOPIC, World, sent_in};
 use crate::ground::marker;
 
 impl World {
     /// Passes outputs of the broker to the clients.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn process_outputs(&mut self) {
         for item in self.outlet.take() {
             let Released::Answer { correlation, result } = item else { continue };
             self.note(|| match &result {
@@ -30,7 +30,7 @@ impl World {
             });
             let Some((asked, path)) = self.asked.remove(&correlation) else { continue };
             match (asked, result) {
-                (Asked::Send(markers), Ok(outcome)) => {
+                (CommandKind::Send(markers), Ok(outcome)) => {
                     let numbers = match outcome {
                         Outcome::Accepted(number) => vec![number],
                         Outcome::AcceptedBatch(numbers) => numbers,
@@ -43,7 +43,7 @@ impl World {
                         }
                     }
                 }
-                (Asked::Receive, Ok(Outcome::Received(messages))) => {
+                (CommandKind::Receive, Ok(Outcome::Received(messages))) => {
                     for message in messages {
                         let marker = marker(message.content.loaded().unwrap().clone());
                         let lock = message.facts.lock.expect("it is received under lock");
@@ -109,15 +109,20 @@ impl World {
             if is_first {
                 self.judge.replaced.insert(marker, markers.clone());
             }
-            self.submit(place, SubQueue::Main, Command::Commit { parts }, Asked::Send(markers));
+            self.submit(
+                place,
+                SubQueue::Main,
+                Command::Commit { parts },
+                CommandKind::Send(markers),
+            );
             return;
         }
         // A delayed message may have another destination when it is due (RTY-14).
         let is_retried = matches!(settlement, Settlement::Abandon { .. });
-        self.submit(place, sub_queue, Command::Settle { token, settlement }, Asked::Other);
+        self.submit(place, sub_queue, Command::Settle { token, settlement }, CommandKind::Other);
         if is_retried && (sub_queue == SubQueue::DeadLetter || self.random.one_in(3)) {
             let update = self.draw_update(place);
-            self.submit(place, SubQueue::Main, update, Asked::Other);
+            self.submit(place, SubQueue::Main, update, CommandKind::Other);
         }
     }
 }

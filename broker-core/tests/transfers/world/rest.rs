@@ -67,9 +67,9 @@ impl World {
             while !self.errands.is_empty() {
                 self.walk();
             }
-            self.hear_ends();
+            self.process_ends();
             self.move_endings();
-            self.hear();
+            self.process_outputs();
             // Refused transfers are offered again and again without an effect.
             let now = &self.judge.last.places;
             stable = if *now == before { stable + 1 } else { 0 };

@@ -50,7 +50,7 @@ impl World {
     }
 
     /// Reports the results of transfers to their sources.
-    pub(super) fn hear_ends(&mut self) {
+    pub(super) fn process_ends(&mut self) {
         for ListEnded { seat, list, keys, end } in take(&self.ended) {
             let Some(place) = self.entities.iter().position(|one| one.seat == seat) else {
                 self.seen.unclaimed += 1;

@@ -33,7 +33,7 @@ impl Oracle {
                 entity.nature.path,
                 image.states
             );
-            assert!(image.last >= entity.told, "{}: numbers (MSG-12)", entity.nature.path);
+            assert!(image.last >= entity.last_number, "{}: numbers (MSG-12)", entity.nature.path);
         }
         for (group, count) in realised {
             let whole = self.groups.remove(&group);
@@ -123,7 +123,7 @@ impl Oracle {
                     };
                     let before = entity.cards.insert(sequence, card);
                     assert!(before.is_none(), "{id}/{sequence} is given twice (MSG-12)");
-                    entity.told = entity.told.max(sequence);
+                    entity.last_number = entity.last_number.max(sequence);
                     *realised.entry(group).or_default() += 1;
                 }
                 Incoming::Left { from, sequence, .. } => {
@@ -154,7 +154,7 @@ impl Oracle {
     /// A command of this entity was answered: its changes are durable.
     pub fn settled(&mut self, id: u64, ticket: u64, last: u64) {
         let entity = self.of(id);
-        entity.told = entity.told.max(last);
+        entity.last_number = entity.last_number.max(last);
         for acceptance in entity.ids.values_mut().filter(|one| one.ticket == ticket) {
             acceptance.is_told = true;
         }
@@ -191,7 +191,7 @@ impl Oracle {
             entity.states.clone_from(&image.states);
             entity.durable_states = vec![image.states.clone()];
             entity.last = image.last;
-            entity.told = image.last;
+            entity.last_number = image.last;
             if entity.nature.kind != Kind::Subscription {
                 entity.ids.retain(|id, acceptance| {
                     let is_stored = image.ids.contains(&(ids(id), acceptance.at));

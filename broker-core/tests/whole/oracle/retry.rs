@@ -43,13 +43,13 @@ impl Card {
 
 impl Oracle {
     /// RTY-01, RTY-02, RTY-05, RTY-17, RTY-19: end of the delay of a message after this number of
-    /// failures; `asked` is the delay that an abandon requests.
+    /// failures; `requested` is the delay that an abandon requests.
     pub fn delayed_until(
         &mut self,
         id: u64,
         sequence: u64,
         failures: u32,
-        asked: Option<TimeSpan>,
+        requested: Option<TimeSpan>,
     ) -> Option<Timestamp> {
         let entity = &self.entities[&id];
         let record = &entity.cards[&sequence].record;
@@ -57,11 +57,11 @@ impl Oracle {
             return None;
         }
         let is_main = record.sub_queue == SubQueue::Main;
-        let delay = match (asked, entity.now.retry) {
-            (Some(asked), _) => {
+        let delay = match (requested, entity.now.retry) {
+            (Some(requested), _) => {
                 let rule = if is_main { "RTY-01" } else { "RTY-05" };
                 self.reach(rule);
-                asked
+                requested
             }
             (None, Some(retry)) if is_main => {
                 self.reach("RTY-17");
@@ -77,10 +77,10 @@ impl Oracle {
         &self,
         id: u64,
         sequence: u64,
-        asked: Option<TimeSpan>,
+        requested: Option<TimeSpan>,
     ) -> Result<(), Condition> {
         let is_deferred = self.entities[&id].cards[&sequence].record.state == SlotState::Deferred;
-        if is_deferred && asked.is_some_and(|asked| asked > TimeSpan::ZERO) {
+        if is_deferred && requested.is_some_and(|requested| requested > TimeSpan::ZERO) {
             return Err(Condition::InvalidOperation);
         }
         Ok(())

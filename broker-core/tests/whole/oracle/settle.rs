@@ -37,8 +37,9 @@ impl Oracle {
     }
 
     /// A failed delivery: SET-28, SET-34, SET-35, SET-38, EXP-26, EXP-28, DEF-05, RTY-05, RTY-07.
-    /// `asked` is the abandon with its requested delay; `None` if the lock ended in another way.
-    pub fn fail(&mut self, id: u64, sequence: u64, asked: Option<Option<TimeSpan>>) {
+    /// `requested` is the abandon with its requested delay; `None` if the lock ended in another
+    /// way.
+    pub fn fail(&mut self, id: u64, sequence: u64, requested: Option<Option<TimeSpan>>) {
         let entity = &self.entities[&id];
         let card = &entity.cards[&sequence];
         let is_main = card.record.sub_queue == SubQueue::Main;
@@ -55,14 +56,14 @@ impl Oracle {
             return self.do_with(id, sequence, Doing::Move { into, count, reason });
         }
         let leaves = self.leaves(id, &card.record);
-        let until = self.delayed_until(id, sequence, count, asked.flatten());
+        let until = self.delayed_until(id, sequence, count, requested.flatten());
         let card = self.of(id).cards.get_mut(&sequence).unwrap();
         card.delayed_until = until;
         card.failures.insert(count, until);
-        if asked.is_some() && !is_main && until.is_none() {
+        if requested.is_some() && !is_main && until.is_none() {
             return self.do_with(id, sequence, Doing::Unchanged);
         }
-        if asked.is_some() || leaves && is_main {
+        if requested.is_some() || leaves && is_main {
             return self.do_with(id, sequence, Doing::Count(count, until));
         }
         // No answer waits for such a count (SET-27).
@@ -100,8 +101,8 @@ impl Oracle {
             return Err(Condition::InvalidOperation);
         }
         let sequence = self.held(id, sub_queue, token)?;
-        if let Settled::Abandon(asked) = how {
-            self.check_delay(id, sequence, asked)?;
+        if let Settled::Abandon(requested) = how {
+            self.check_delay(id, sequence, requested)?;
         }
         Ok(sequence)
     }
@@ -110,7 +111,7 @@ impl Oracle {
         let count = self.entities[&id].cards[&sequence].count;
         match how {
             Settled::Complete => self.do_with(id, sequence, Doing::Gone("completed")),
-            Settled::Abandon(asked) => self.fail(id, sequence, Some(asked)),
+            Settled::Abandon(requested) => self.fail(id, sequence, Some(requested)),
             Settled::Defer => {
                 let entity = &self.entities[&id];
                 let record = &entity.cards[&sequence].record;

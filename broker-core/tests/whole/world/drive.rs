@@ -76,7 +76,7 @@ impl World {
                 }
                 self.take_lists(grove, expected);
                 release_all(&mut out);
-                self.hear();
+                self.process_outputs();
                 self.check(id);
                 let to_wake = self.groves[grove].tree.borrow_mut().take_to_wake();
                 for number in to_wake {
@@ -92,14 +92,14 @@ impl World {
                 assert!(is_lost, "{id} ends its tree: {why} (TXN-07, TXN-08)");
                 self.fail(grove, &why);
                 release_all(&mut out);
-                self.hear();
+                self.process_outputs();
             }
             Err(panic) => {
                 let is_planned = panic.downcast_ref::<&str>() == Some(&crate::ground::PLANNED);
                 assert!(is_planned, "a machine panicked");
                 self.fail(grove, "panic");
                 release_all(&mut out);
-                self.hear();
+                self.process_outputs();
             }
         }
     }
@@ -175,7 +175,7 @@ impl World {
         }
         grove.tree.borrow_mut().abandon();
         release_all(&mut out);
-        self.hear();
+        self.process_outputs();
     }
 
     /// Processes ended trees like the namespace.
@@ -253,7 +253,7 @@ impl World {
                 self.look(&ids);
             }
             release_all(&mut held);
-            self.hear();
+            self.process_outputs();
             for number in numbers {
                 let Some(id) = self.numbered(place, number) else { continue };
                 let (grove, member) = self.place_of(id);
@@ -349,19 +349,19 @@ impl World {
     }
 
     /// Reports the results of transfers to their sources.
-    pub(super) fn hear_ends(&mut self) {
+    pub(super) fn process_ends(&mut self) {
         for ListEnded { seat, list, keys, end } in take(&self.ended) {
             let of_seat = self.groves.iter().position(|grove| grove.seat == seat);
             // The keys of a transfer name its source.
             let from =
                 keys.first().map(|key| u64::from_be_bytes(key.as_bytes()[..8].try_into().unwrap()));
             let key = from.map(|from| (seat, from, list.0));
-            let told = key.and_then(|key| self.fates.remove(&key));
+            let fate = key.and_then(|key| self.fates.remove(&key));
             let (Some(_), Some(from)) = (of_seat, from) else { continue };
             if !self.is_open(from) {
                 continue;
             }
-            let (handed, predicted) = told.expect("a list that has been handed in");
+            let (handed, predicted) = fate.expect("a list that has been handed in");
             let is_known = matches!(&end, Some(Ok(_)));
             let departures = errand::departures(&*self.store, &keys, end);
             let fates: Vec<Fate> = departures

@@ -13,7 +13,7 @@ use crate::image::bare;
 use crate::oracle::{Done, Reply};
 
 impl World {
-    pub(super) fn hear(&mut self) {
+    pub(super) fn process_outputs(&mut self) {
         for item in self.outlet.take() {
             let Released::Answer { correlation, result } = item else { continue };
             let Some(id) = self.asked.remove(&correlation) else { continue };

@@ -29,7 +29,7 @@ impl World {
             for _ in 0..self.errands.len() {
                 self.walk();
             }
-            self.hear_ends();
+            self.process_ends();
             self.move_endings();
             if self.is_at_rest() {
                 self.odds = odds;

@@ -10,7 +10,7 @@ use peeklock_core::message::{Body, Message, MessageId, Value};
 use serde_json::json;
 
 use super::wrong;
-use crate::amqp::{WINDOW, credit, open, part, receiver, said, sender};
+use crate::amqp::{WINDOW, credit, encoded, open, part, receiver, sender};
 use crate::attacker::Attack;
 use crate::broker::Broker;
 use crate::wire::{WebSocket, masked};
@@ -116,5 +116,5 @@ fn put_token(number: u32) -> Vec<u8> {
         ],
         ..Message::default()
     };
-    said(0, &part(1, Some(number), false), request.encode().as_bytes())
+    encoded(0, &part(1, Some(number), false), request.encode().as_bytes())
 }
