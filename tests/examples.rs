@@ -134,7 +134,7 @@ fn late_jobs_wait_for_slower_processing() {
 }
 
 #[test]
-fn the_authorizer_lets_in_by_token_and_right() {
+fn the_authorizer_grants_by_token_and_right() {
     let expected = [
         "(no token)   Send     Unauthorized",
         "(no token)   Receive  Unauthorized",
@@ -158,7 +158,7 @@ fn the_forwarder_sends_orders_to_their_regions() {
 
 /// TOP-02, TOP-03
 #[test]
-fn each_subscription_gets_what_its_rules_select() {
+fn each_subscription_gets_messages_selected_by_its_rules() {
     let expected = [
         "audit: two coffees",
         "audit: an espresso machine",

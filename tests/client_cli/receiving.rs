@@ -101,7 +101,7 @@ fn a_receive_waits_for_the_given_time() {
 /// SET-03, SET-28: each message counts one delivery, regardless of the number of requested
 /// messages.
 #[test]
-fn abandoned_messages_come_again_counted_once() {
+fn abandoned_messages_return_counted_once() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a", "b"]);
     let arguments = ["receive", "orders", "-n", "10", "--settle", "abandon", "--body-only"];

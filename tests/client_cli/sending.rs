@@ -199,7 +199,7 @@ fn scheduled_messages_are_cancelled_all_or_none() {
 
 /// If standard output fails, standard error reports the stored messages.
 #[test]
-fn a_full_disk_does_not_hide_what_was_sent() {
+fn a_full_disk_does_not_hide_sent_messages() {
     let broker = Broker::with_queue(&[]);
     for (output, sent) in
         [("table", "3 messages were sent, up to line 3"), ("ndjson", "sent, up to line ")]

@@ -57,7 +57,7 @@ fn a_session_is_held_while_the_command_runs() {
 
 /// SES-07, SES-08: one session after another, including new ones.
 #[test]
-fn following_goes_from_session_to_session() {
+fn following_moves_from_session_to_session() {
     let broker = with_sessions();
     let follow = ["receive", "steps", "--next-session", "--follow", "--body-only"];
     let mut running = broker.program(&follow).start();

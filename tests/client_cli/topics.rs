@@ -71,7 +71,7 @@ fn a_topic_is_created_shown_listed_changed_and_deleted() {
 /// TOP-01, TOP-03, TOP-12, TOP-14: messages sent to a topic are received from the subscriptions
 /// whose rules select them.
 #[test]
-fn subscriptions_get_what_their_rules_select() {
+fn subscriptions_get_messages_selected_by_their_rules() {
     let broker = with_topic();
     broker.ok(&["subscription", "create", "orders", "audit"]);
     let sql = "region = 'eu' AND price > @limit";

@@ -72,7 +72,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "via::a_settlement_in_a_subscription_and_sends_to_others_are_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "via::a_failure_of_one_part_undoes_all", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "via::a_dead_letter_of_a_topic_is_completed_and_sent_again_as_one", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
-    Exception { what: "transactions::a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next", face: Only(LINKS_EXCEPT_AMQP), why: DOOMED },
+    Exception { what: "transactions::a_transaction_sends_at_most_100_messages_and_continues_without_the_next", face: Only(LINKS_EXCEPT_AMQP), why: DOOMED },
     Exception { what: "transactions::a_failing_operation_is_refused_when_issued_with_its_own_error", face: Only(LINKS_EXCEPT_AMQP), why: DOOMED },
     Exception { what: "transactions::the_quota_covers_all_messages_of_a_transaction", face: Only(LINKS_EXCEPT_AMQP), why: DOOMED },
     Exception { what: "transactions::a_batch_of_one_is_reported_as_a_message", face: Only(LINKS_EXCEPT_AMQP), why: "a commit over AMQP returns nothing about its parts" },

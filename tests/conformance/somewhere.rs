@@ -30,7 +30,7 @@ except_amqp! {
 
 scenarios_of! { inproc_handles, Inproc, handles: [
     dropping_a_receiver_releases_its_locks_and_counts,
-    closing_a_receiver_keeps_its_locks_until_they_run_out,
+    closing_a_receiver_keeps_its_locks_until_they_expire,
     dropped_receivers_take_a_message_to_the_dead_letter_queue,
     a_released_message_is_there_again_and_not_counted,
     a_dropped_receive_takes_nothing,
@@ -38,7 +38,7 @@ scenarios_of! { inproc_handles, Inproc, handles: [
     a_receiver_prefetches_nothing,
     waiting_receives_are_served_in_order_of_arrival,
     more_receives_at_once_than_allowed_are_refused with two_receivers,
-    a_peek_without_number_goes_on_after_the_last,
+    a_peek_without_number_continues_after_the_last,
     overlapped_sends_of_one_sender_are_numbered_in_their_order,
     operations_of_one_entity_are_applied_in_one_order,
 ] }
@@ -47,7 +47,7 @@ scenarios_of! { inproc_handles, Inproc, handles: [
 macro_rules! sessions {
     ($($module:ident: $transport:ident),* $(,)?) => {$(
         scenarios_of! { $module, $transport, sessions: [
-            a_queue_that_requires_sessions_gives_and_takes_by_session_only,
+            a_queue_that_requires_sessions_sends_and_receives_by_session_only,
             a_session_is_accepted_by_id_by_one_receiver,
             dead_letters_of_a_session_are_forwarded,
             the_next_session_has_the_oldest_message,
@@ -58,7 +58,7 @@ macro_rules! sessions {
             a_delayed_message_blocks_its_session,
             later_messages_pass_a_delayed_one_if_configured,
             an_expired_session_lock_delays_unsettled_messages,
-            only_an_orderly_close_leaves_the_count_alone,
+            only_an_orderly_close_leaves_the_count_unchanged,
             a_session_keeps_its_state_for_the_next_holder,
             sessions_are_listed_by_id,
             deferred_and_scheduled_messages_belong_to_their_session,
@@ -147,7 +147,7 @@ transactions! {
     inproc_open_transactions on Inproc,
     websocket_open_transactions on WebSocket,
     websocket_json_open_transactions on WebSocketJson: [
-    a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next,
+    a_transaction_sends_at_most_100_messages_and_continues_without_the_next,
     a_failing_operation_is_refused_when_issued_with_its_own_error,
     the_quota_covers_all_messages_of_a_transaction,
     a_batch_of_one_is_reported_as_a_message,

@@ -17,7 +17,7 @@ const ENTITIES_OF_THE_BROKER: [&str; 2] =
 const SHARED_BY_TRANSPORTS: [&str; 6] = ["client", "json", "link", "listen", "sas", "tls"];
 
 #[test]
-fn no_transport_knows_another() {
+fn no_transport_depends_on_another() {
     let folders = fs::read_dir(root().join("transports")).unwrap().flatten();
     let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let transports: Vec<String> =

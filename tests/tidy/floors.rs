@@ -169,7 +169,7 @@ fn the_machines_are_pure() {
 }
 
 #[test]
-fn the_shell_knows_no_actix_no_threads_and_no_clock() {
+fn the_shell_uses_no_actix_no_threads_and_no_clock() {
     let shells = code_of("shell", "broker-core");
     assert!(shells.iter().any(|(place, _)| place.ends_with("shell/mod.rs")));
     for (place, code) in shells {

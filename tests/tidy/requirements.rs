@@ -246,7 +246,7 @@ fn numbered(id: &str) -> (&str, (u32, &str)) {
 
 /// A letter at the end makes a separate requirement.
 #[test]
-fn a_requirement_may_have_a_letter_behind_its_number() {
+fn a_requirement_may_have_a_letter_after_its_number() {
     let found: Vec<&str> = ids_in("(ADM-34b, SET-01) HTTP-2xx UTF-8Bit X-1a").collect();
     assert_eq!(found, ["ADM-34b", "SET-01"]);
     assert!(numbered("ADM-34") < numbered("ADM-34b") && numbered("ADM-34b") < numbered("ADM-35"));

@@ -207,7 +207,7 @@ async fn create_forwarding(broker: Broker) -> Result<(), BrokerError> {
 /// ENT-32: requests that name a queue whose creation is pending wait for its outcome. They find the
 /// queue, or nothing if the creation fails; another creation then succeeds.
 #[tokio::test]
-async fn requests_wait_for_a_creation_under_way() {
+async fn requests_wait_for_a_creation_in_progress() {
     for fate in [Fate::Store, Fate::Fail] {
         let held = Held::new().await;
         let first = held.begin(|broker| async move { create(broker, "q").await }).await;
@@ -252,7 +252,7 @@ async fn requests_wait_for_a_creation_under_way() {
 /// ENT-32: the same for a subscription and its rules, for the deletion of its topic meanwhile, and
 /// for a topic that gets a subscription.
 #[tokio::test]
-async fn requests_wait_for_a_subscription_under_way() {
+async fn requests_wait_for_a_subscription_in_progress() {
     let subscribe = |topic: &'static str| {
         move |broker: Broker| async move {
             let none = SubscriptionUpdate::default();
@@ -355,7 +355,7 @@ async fn a_refused_creation_is_answered_after_its_wait() {
 /// ENT-32: a creation waits for the pending deletion of its path, and so does another deletion. A
 /// stop refuses waiting requests.
 #[tokio::test]
-async fn a_creation_waits_for_a_deletion_under_way() {
+async fn a_creation_waits_for_a_deletion_in_progress() {
     let held = Held::new().await;
     held.store.complete_at_once(true);
     create(held.broker.clone(), "q").await.unwrap();

@@ -136,7 +136,7 @@ fn a_full_disk_refuses_sends() {
 
 /// QUO-05: on a full disk everything can be completed, and then sends work again, repeatedly.
 #[test]
-fn a_full_disk_lets_room_be_made() {
+fn a_full_disk_allows_completions() {
     let mut full = Full::new();
     let first = full.fill();
     for round in 0..5 {

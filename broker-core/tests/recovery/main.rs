@@ -249,7 +249,7 @@ async fn a_lost_store_fails_the_broker() {
 /// Commands that need no room are carried out meanwhile (DESIGN D11). ERR-06: no part of a refused
 /// send was stored.
 #[tokio::test]
-async fn sends_wait_for_room_and_everything_else_goes_on() {
+async fn sends_wait_for_room_and_other_commands_continue() {
     let world = World::new(QueueUpdate::default()).await;
     world.send("a").await.unwrap();
     world.store.busy.store(u32::MAX, Ordering::SeqCst);

@@ -176,7 +176,7 @@ fn a_large_session_expires_over_several_steps() {
 /// EXP-45: while expiration is behind, accept next offers no session that has not been checked for
 /// expiry, and the holder of such a session gets no message.
 #[test]
-fn nothing_is_offered_while_expiration_is_behind() {
+fn nothing_is_offered_while_expiration_is_late() {
     let mut stand = dead_lettering(true);
     stand.send_with_ttl("a", seconds(5));
     for _ in 0..15 {

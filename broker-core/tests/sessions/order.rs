@@ -13,7 +13,7 @@ use crate::stand::{Stand, message, seconds};
 
 /// SES-19, SES-20: ascending, and an abandoned message is the next one.
 #[test]
-fn an_abandoned_message_comes_next() {
+fn an_abandoned_message_is_next() {
     let mut stand = Stand::new();
     let numbers: Vec<u64> = (0..4).map(|_| stand.send("a")).collect();
     stand.accept(Some("a"), 1).unwrap();
@@ -27,7 +27,7 @@ fn an_abandoned_message_comes_next() {
 
 /// SES-20, DESIGN D5: while the abandon is being stored, later messages wait.
 #[test]
-fn messages_behind_an_abandon_in_flight_wait() {
+fn messages_after_an_abandon_in_flight_wait() {
     let mut stand = Stand::new();
     for _ in 0..3 {
         stand.send("a");

@@ -9,7 +9,7 @@ use crate::stand::{Stand, message, seconds};
 
 /// SES-18: messages of every state are back in their session, and so is its state; locks are not.
 #[test]
-fn sessions_come_back_without_locks() {
+fn sessions_return_without_locks() {
     let mut stand = Stand::new();
     let later = stand.now.plus(seconds(100));
     stand.send("a");

@@ -151,7 +151,7 @@ pub async fn the_broker_overwrites_the_two_properties_when_it_moves_a_message(s:
 }
 
 /// DLQ-19
-pub async fn a_dead_letter_without_reason_leaves_the_two_properties_alone(s: &Stage) {
+pub async fn a_dead_letter_without_reason_leaves_the_two_properties_unchanged(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "bare").await;
     s.send(ORDERS, message("set").with_application_property("DeadLetterReason", "mine"))

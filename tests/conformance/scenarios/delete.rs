@@ -41,7 +41,7 @@ pub async fn batch_delete_works_on_a_dead_letter_queue_and_leaves_no_trace(s: &S
 }
 
 /// DEL-02, QUO-01
-pub async fn batch_delete_takes_1_to_4000(s: &Stage) {
+pub async fn batch_delete_accepts_1_to_4000(s: &Stage) {
     s.open_queue(ORDERS).await;
     assert_eq!(s.delete_batch(ORDERS, 4_000, None).await.unwrap(), 0);
     for count in [0, 4_001] {

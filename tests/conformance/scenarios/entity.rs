@@ -184,7 +184,7 @@ pub async fn a_path_is_taken_once_and_absent_ones_are_not_found(s: &Stage) {
 }
 
 /// ENT-14
-pub async fn a_deleted_queue_takes_everything_with_it(s: &Stage) {
+pub async fn a_deleted_queue_deletes_its_contents(s: &Stage) {
     s.open_queue_with(ORDERS, detects_duplicates()).await;
     let send = |id: &str| s.send(ORDERS, message("x").with_message_id(id));
     send("a").await.unwrap();

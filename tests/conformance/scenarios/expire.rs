@@ -339,7 +339,7 @@ pub async fn messages_of_a_dead_letter_queue_never_expire(s: &Stage) {
 }
 
 /// EXP-34: more messages than one step moves, and the empty answer waits for all moves.
-pub async fn an_empty_answer_comes_after_the_moves_it_triggered(s: &Stage) {
+pub async fn an_empty_answer_arrives_after_the_moves_it_triggered(s: &Stage) {
     s.open_queue_with(ORDERS, keeps_expired()).await;
     for _ in 0..20 {
         let batch = (0..50).map(|number| short_lived(&number.to_string(), seconds(1))).collect();

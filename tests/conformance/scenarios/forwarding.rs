@@ -287,7 +287,7 @@ pub async fn a_circle_ends_by_the_hop_limit(s: &Stage) {
 
 /// FND-03, FWD-01: waiting messages are forwarded after a restart. The destination may be opened
 /// after its source.
-pub async fn forwarding_goes_on_after_a_restart(s: &Stage) {
+pub async fn forwarding_continues_after_a_restart(s: &Stage) {
     let status = Some(EntityStatus::ReceiveDisabled);
     for number in 0..8 {
         let (source, destination) = (format!("a{number}"), format!("b{number}"));

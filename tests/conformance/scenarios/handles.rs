@@ -40,7 +40,7 @@ pub async fn dropping_a_receiver_releases_its_locks_and_counts(s: &Stage) {
 }
 
 /// SET-21
-pub async fn closing_a_receiver_keeps_its_locks_until_they_run_out(s: &Stage) {
+pub async fn closing_a_receiver_keeps_its_locks_until_they_expire(s: &Stage) {
     let client = open(s, &["a"]).await;
     let receiver = client.receiver(ORDERS).unwrap();
     receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
@@ -150,7 +150,7 @@ pub fn two_receivers() -> Setup {
 }
 
 /// PEK-04
-pub async fn a_peek_without_number_goes_on_after_the_last(s: &Stage) {
+pub async fn a_peek_without_number_continues_after_the_last(s: &Stage) {
     let client = open(s, &["a", "b", "c"]).await;
     let receiver = client.receiver(ORDERS).unwrap();
     for expected in [vec![1, 2], vec![3], vec![]] {

@@ -186,7 +186,7 @@ pub async fn a_delayed_message_expires_like_an_available_one(s: &Stage) {
 }
 
 /// RTY-08
-pub async fn a_deferred_message_takes_no_delay(s: &Stage) {
+pub async fn a_deferred_message_has_no_delay(s: &Stage) {
     s.open_queue(ORDERS).await;
     let number = s.put_deferred(ORDERS, "a").await;
     let mode = ReceiveMode::PeekLock;
@@ -199,7 +199,7 @@ pub async fn a_deferred_message_takes_no_delay(s: &Stage) {
 
 /// RTY-10, RTY-27: a defer and a dead-letter with a delay are refused, leave the lock unchanged and
 /// store nothing.
-pub async fn only_an_abandon_takes_a_delay(s: &Stage) {
+pub async fn only_an_abandon_has_a_delay(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;

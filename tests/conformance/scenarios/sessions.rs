@@ -71,7 +71,7 @@ async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
 }
 
 /// SES-01, SES-03, RCV-28, SND-25, DLQ-21, DLQ-11
-pub async fn a_queue_that_requires_sessions_gives_and_takes_by_session_only(s: &Stage) {
+pub async fn a_queue_that_requires_sessions_sends_and_receives_by_session_only(s: &Stage) {
     open(s).await;
     assert!(s.describe(ORDERS).await.unwrap().description.requires_session);
     refused(s.send(ORDERS, message("none")).await, "InvalidOperation");
@@ -303,7 +303,7 @@ pub async fn an_expired_session_lock_delays_unsettled_messages(s: &Stage) {
 }
 
 /// SES-30, SES-31, SES-33, SET-35
-pub async fn only_an_orderly_close_leaves_the_count_alone(s: &Stage) {
+pub async fn only_an_orderly_close_leaves_the_count_unchanged(s: &Stage) {
     let properties = QueueUpdate { max_delivery_count: Some(3), ..by_session() };
     s.open_queue_with(ORDERS, properties).await;
     put(s, "a", "1").await;

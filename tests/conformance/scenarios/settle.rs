@@ -69,7 +69,7 @@ pub async fn dead_letter_sets_reason_description_and_properties(s: &Stage) {
 }
 
 /// SET-07, DEF-01, DEF-02
-pub async fn defer_sets_the_message_aside_for_receive_by_number(s: &Stage) {
+pub async fn defer_keeps_the_message_for_receive_by_number(s: &Stage) {
     s.open_queue(ORDERS).await;
     let sequence = s.put_deferred(ORDERS, "a").await;
     s.advance(minutes(10)).await;

@@ -356,7 +356,7 @@ pub async fn paths_identify_topics_and_subscriptions(s: &Stage) {
 }
 
 /// ENT-14, ENT-15
-pub async fn a_deleted_topic_takes_its_subscriptions_along(s: &Stage) {
+pub async fn a_deleted_topic_deletes_its_subscriptions(s: &Stage) {
     let admin = open(s).await;
     s.put(EVENTS, "x").await;
     s.advance(seconds(1)).await;

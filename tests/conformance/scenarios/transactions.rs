@@ -207,7 +207,7 @@ pub async fn other_operations_cannot_be_part_of_a_transaction(s: &Stage) {
 }
 
 /// TXN-05
-pub async fn a_transaction_sends_at_most_100_messages_and_goes_on_without_the_next(s: &Stage) {
+pub async fn a_transaction_sends_at_most_100_messages_and_continues_without_the_next(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "held").await;
     let held = s.take(ORDERS).await;

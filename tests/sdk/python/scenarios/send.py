@@ -313,7 +313,7 @@ async def a_topic_gives_each_subscription_a_copy(w):
 
 
 @scenario("TOP-10", "SQL-01")
-async def a_subscription_gets_what_its_rules_select(w):
+async def a_subscription_gets_messages_selected_by_its_rules(w):
     topic = await w.topic("all")
     await w.ask("PUT", f"topics/{topic}/subscriptions/eu", {})
     rules = f"topics/{topic}/subscriptions/eu/rules"

@@ -69,7 +69,7 @@ async fn run(program: &str, part: &str) -> Result<usize> {
         ],
         rules: [
             rules_are_replaced,
-            a_subscription_gets_what_its_rules_select,
+            a_subscription_gets_messages_selected_by_its_rules,
         ],
         rights: [
             a_wrong_key_is_refused,

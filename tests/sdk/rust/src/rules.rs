@@ -28,7 +28,7 @@ pub async fn rules_are_replaced(w: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-pub async fn a_subscription_gets_what_its_rules_select(w: &World<'_>) -> Result<()> {
+pub async fn a_subscription_gets_messages_selected_by_its_rules(w: &World<'_>) -> Result<()> {
     let topic = w.topic()?;
     let mut client = w.client().await?;
     let mut rules = client.create_rule_manager(topic, "s").await?;
