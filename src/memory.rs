@@ -15,7 +15,7 @@ const ARENAS_PER_CORE: usize = 2;
 const RETURNED_BYTES: &str = "524288";
 
 /// Has the allocator give back to the system what is free, soon: by itself it keeps most of what was asked for in an attack, for
-/// hours or for good ([decision 35](docs/decisions/0035-the-program-has-an-allocator-that-gives-back.md)). It is told by the
+/// hours or for good ([decision 35](docs/decisions/0035-the-program-uses-jemalloc.md)). It is told by the
 /// environment alone, and before a program begins; so this one begins once more, as the same process. An allocator that was
 /// told something already is told nothing else.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
