@@ -1,201 +1,163 @@
 //! The configuration of the process: defaults, then a file, the environment and flags.
 //!
-//! `config/default.toml` holds the defaults with their meaning, and is the lowest layer. `peeklock config default` prints
-//! it, with the limits of the table [`Limits::TABLE`] in its section `[limits]`.
+//! A setting is a row of the table in [`sections`]. A source is read into [`Config`] row by row, and checked by the rows.
+//! `peeklock config default` prints the rows with the limits of [`Limits::TABLE`] in the frame of `config/default.toml`.
 
-mod amqp;
 pub mod budget;
 mod entity;
 mod error;
-mod gateway;
-mod http;
+mod forwarders;
 mod in_place;
-mod journal;
 mod jwt;
 mod limits;
 mod open_files;
 mod otlp;
-mod peers;
-mod ranges;
 mod retry;
 mod rule;
+mod sections;
 mod source;
+mod table;
 mod text;
 mod tls;
 mod topology;
-mod webhook;
-mod websocket;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{FileFormat, Format as _, Map, Value};
+use config::{Map, Value};
+use peeklock::amqp::AmqpConfig;
 use peeklock::auth_jwt::JwtConfig;
 use peeklock::contract::browser::split_host;
 use peeklock::declaration::Declaration;
-use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
+use peeklock::description::Settings;
 use peeklock::forward_peeklock::PeerConfig;
 use peeklock::forward_webhook::WebhookConfig;
+use peeklock::http::HttpConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::otlp::OtlpConfig;
-use peeklock::time::TimeSpan;
+use peeklock::store::JournalConfig;
 use peeklock::tls::Tls;
-use serde::Deserialize;
+use peeklock::websocket::WebSocketConfig;
 use tracing_subscriber::EnvFilter;
 
-use source::{Layer, PREFIX, SEPARATOR, collect, explain, source_of, spread_lists};
+use sections::{
+    GatewaySection, JwtSection, MetricsSection, OtlpSection, PeersSection, SecuritySection,
+    ServerSection, WebhookSection,
+};
+use source::{Layer, PREFIX, SEPARATOR, collect, explain, find, refuse_unknown_keys, source_of};
 
 use crate::memory;
 
 pub use entity::{QueueDeclaration, SubscriptionDeclaration, TopicDeclaration};
 pub use error::ConfigError;
-pub use http::HttpSection;
 pub use in_place::{InPlace, import};
-pub use journal::JournalSection;
+pub use sections::{LogSection, TlsSection};
 pub use text::{FromText, Scalar, span_text};
-pub use tls::TlsSection;
 pub use topology::{FileError, Topology, TopologyFile};
 
-/// Every default but the limits, with its comment.
-const DEFAULT: &str = include_str!("config/default.toml");
+/// The frame of the documented defaults: sections, and samples of tables.
+const FRAME: &str = include_str!("config/default.toml");
 /// The file that is read if it is there and no other was named.
 const FILE: &str = "peeklock.toml";
 
 /// Every default with its comment, as a configuration file.
 pub fn default_text() -> String {
-    DEFAULT.replacen("[limits]\n", &limits::documented(), 1)
+    let defaults = Config::new();
+    let mut text = String::new();
+    for line in FRAME.lines() {
+        text.push_str(line);
+        text.push('\n');
+        let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) else {
+            continue;
+        };
+        if section == "limits" {
+            text.push_str(&limits::documented());
+        }
+        for (name, setting) in rows_of(section) {
+            let value = (setting.value)(&defaults).written();
+            text.push_str(&format!("{}{name} = {value}\n", setting.comment()));
+        }
+    }
+    text
 }
 
-/// The whole configuration, all values in their types.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table of sections")]
+/// The settings of a section with their names in it.
+fn rows_of(section: &str) -> impl Iterator<Item = (&'static str, &'static table::Setting)> {
+    sections::all().filter_map(move |setting| {
+        let (of, name) = setting.key.rsplit_once('.')?;
+        (of == section).then_some((name, setting))
+    })
+}
+
+/// The whole configuration. Zero for threads or connections stands for the number of cores or the limit of the namespace.
+#[derive(Clone, Default)]
 pub struct Config {
-    /// `[namespace]`.
-    pub namespace: NamespaceSection,
-    /// `[limits]`.
-    pub limits: limits::LimitsSection,
-    /// `[locks]`.
-    pub locks: LocksSection,
-    /// `[sessions]`.
-    pub sessions: SessionsSection,
-    /// `[forwarding]`.
-    pub forwarding: ForwardingSection,
+    /// `[namespace]`, `[limits]`, `[locks]`, `[sessions]`, `[forwarding]`.
+    pub settings: Settings,
     /// `[server]`.
     pub server: ServerSection,
-    /// `[journal]`.
-    pub journal: JournalSection,
+    /// `[journal]`; a capacity of zero is all that the disk has.
+    pub journal: JournalConfig,
     /// `[http]`.
-    pub http: HttpSection,
+    pub http: HttpConfig,
     /// `[websocket]`.
-    pub websocket: websocket::WebSocketSection,
+    pub websocket: WebSocketConfig,
     /// `[amqp]`.
-    pub amqp: amqp::AmqpSection,
+    pub amqp: AmqpConfig,
     /// `[gateway]`.
-    pub gateway: gateway::GatewaySection,
+    pub gateway: GatewaySection,
     /// `[webhook]`.
-    pub webhook: webhook::WebhookSection,
+    pub webhook: WebhookSection,
     /// `[peers]`.
-    pub peers: peers::PeersSection,
+    pub peers: PeersSection,
     /// `[tls]`.
-    pub tls: tls::TlsSection,
+    pub tls: TlsSection,
     /// `[security]`.
     pub security: SecuritySection,
+    /// `[security.jwt]`.
+    pub jwt: JwtSection,
     /// `[log]`.
     pub log: LogSection,
     /// `[metrics]`.
     pub metrics: MetricsSection,
     /// `[otlp]`.
-    pub otlp: otlp::OtlpSection,
+    pub otlp: OtlpSection,
     /// `[[queues]]`.
-    #[serde(default)]
     pub queues: Vec<QueueDeclaration>,
     /// `[[topics]]`.
-    #[serde(default)]
     pub topics: Vec<TopicDeclaration>,
 }
 
-/// What clients see of the namespace.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct NamespaceSection {
-    name: Scalar<String>,
-    tier: Scalar<Tier>,
-    auto_delete_on_idle: Scalar<TimeSpan>,
-}
+/// A list of tables in a file, by its key.
+type Tables = (&'static str, fn(&mut Config, Value) -> Result<(), config::ConfigError>);
 
-/// What becomes of locks.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct LocksSection {
-    release_on_detach: Scalar<bool>,
-    release_on_connection_loss: Scalar<bool>,
-}
-
-/// How sessions behave.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct SessionsSection {
-    expire_whole_session: Scalar<bool>,
-}
-
-/// What becomes of messages that cannot be forwarded.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct ForwardingSection {
-    failure_target: Scalar<FailureTarget>,
-    on_destination_full: Scalar<OnDestinationFull>,
-}
-
-/// The process.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct ServerSection {
-    /// Where messages are kept.
-    pub data_dir: Scalar<String>,
-    /// Whether messages are kept in memory only.
-    pub ephemeral: Scalar<bool>,
-    /// Memory for messages that are kept in memory only; zero for half of what there is.
-    pub ephemeral_bytes_max: Scalar<u64>,
-    /// Threads that serve entities; zero for one per core.
-    pub arbiters: Scalar<usize>,
-}
+/// Every list of tables.
+const TABLES: [Tables; 5] = [
+    ("queues", |config, tables| tables.try_deserialize().map(|read| config.queues = read)),
+    ("topics", |config, tables| tables.try_deserialize().map(|read| config.topics = read)),
+    ("webhook.secrets", |config, tables| {
+        tables.try_deserialize().map(|read| config.webhook.secrets = read)
+    }),
+    ("peers.tokens", |config, tables| {
+        tables.try_deserialize().map(|read| config.peers.tokens = read)
+    }),
+    ("security.jwt.roles", |config, tables| {
+        tables.try_deserialize().map(|read| config.jwt.roles = read)
+    }),
+];
 
 impl ServerSection {
     /// Memory for messages that are kept in memory only.
     pub fn memory_bytes(&self) -> u64 {
-        /// Where the system does not tell what there is.
+        /// Assumed where the system does not report its memory.
         const UNKNOWN: u64 = 2 << 30;
-        match self.ephemeral_bytes_max.0 {
+        match self.ephemeral_bytes_max {
             0 => memory::available_bytes().unwrap_or(UNKNOWN) / 2,
             bytes => bytes,
         }
     }
-}
-
-/// Who is let in.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct SecuritySection {
-    /// Whether clients without a token are let in (SEC-17).
-    pub allow_anonymous: Scalar<bool>,
-    /// Whether that is meant on addresses that are not loopback too (SEC-17).
-    pub i_know: Scalar<bool>,
-    /// Whether the host in a token has to be one by which this broker is known (SEC-13).
-    pub strict_audience: Scalar<bool>,
-    /// `[security.jwt]`: tokens of an identity provider (SEC-27).
-    pub jwt: jwt::JwtSection,
-}
-
-/// The log.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct LogSection {
-    /// How a line looks.
-    pub format: Scalar<LogFormat>,
-    /// Which lines are written.
-    pub filter: Scalar<String>,
 }
 
 /// How a line of the log looks.
@@ -205,14 +167,6 @@ pub enum LogFormat {
     Text,
     /// JSON objects for programs.
     Json,
-}
-
-/// The metrics page.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct MetricsSection {
-    /// Which entities have gauges.
-    pub entities: Scalar<EntityGauges>,
 }
 
 /// A value that was given as a flag.
@@ -240,12 +194,10 @@ pub struct Layers {
 }
 
 /// A configuration that was found valid.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Loaded {
     /// The values.
     pub config: Config,
-    /// The settings of the broker that follow from them.
-    pub settings: Settings,
     /// The file that was read.
     pub file: Option<PathBuf>,
     /// Whether it takes the emulator's place, and what was said of that.
@@ -261,18 +213,6 @@ pub struct Row {
     pub value: String,
     /// Where it comes from; none for a default.
     pub source: Option<String>,
-}
-
-impl FromText for LogFormat {
-    const EXPECTED: &'static str = "a log format: text or json";
-
-    fn from_text(text: &str) -> Option<Self> {
-        match text {
-            "text" => Some(Self::Text),
-            "json" => Some(Self::Json),
-            _ => None,
-        }
-    }
 }
 
 impl FromText for EntityGauges {
@@ -312,18 +252,14 @@ impl Loaded {
             builder = builder.add_source(InPlace::never_anonymous());
         }
         let named = builder.build().map_err(unusable)?;
-        let mut builder =
-            config::Config::builder().add_source(config::File::from_str(DEFAULT, FileFormat::Toml));
+        let mut builder = config::Config::builder();
         if named.get_bool("tls.enabled").unwrap_or(false) {
             builder = builder.add_source(tls::secure_defaults());
         }
-        let built = builder.add_source(named).build().map_err(unusable)?;
-        let layers = built.cache.clone();
-        let config: Result<Config, _> =
-            built.try_deserialize().map_err(|error| explain(&error, &layers));
-        let config = config.map_err(ConfigError::of_emulator)?;
-        let settings = config.settings(&layers).map_err(ConfigError::of_emulator)?;
-        Ok(Self { config, settings, file, emulator, layers })
+        let layers = builder.add_source(named).build().map_err(unusable)?.cache;
+        let config = Config::read(&layers).map_err(ConfigError::of_emulator)?;
+        config.judge(&layers).map_err(ConfigError::of_emulator)?;
+        Ok(Self { config, file, emulator, layers })
     }
 
     /// The settings of the forwarder to webhooks; reads the files they name once more.
@@ -338,18 +274,17 @@ impl Loaded {
 
     /// Whose bearer tokens are taken, if anybody's; likewise.
     pub fn jwt(&self) -> Result<Option<JwtConfig>, ConfigError> {
-        self.config.security.jwt.config().map_err(|wrong| self.invalid(wrong))
+        self.config.jwt.config().map_err(|wrong| self.invalid(wrong))
     }
 
     /// Where traces and metrics are sent, if anywhere; likewise.
     pub fn otlp(&self) -> Result<Option<OtlpConfig>, ConfigError> {
-        let entities = self.config.gauged_entities(&self.settings.limits);
-        self.config.otlp.config(entities).map_err(|wrong| self.invalid(wrong))
+        self.config.otlp.config(self.config.gauged_entities()).map_err(|wrong| self.invalid(wrong))
     }
 
     /// The certificate in use, if TLS is spoken; makes the development authority where it is missing.
     pub fn tls(&self) -> Result<Option<Arc<Tls>>, ConfigError> {
-        self.config.tls.open(&self.config.server.data_dir.0).map_err(|wrong| self.invalid(wrong))
+        self.config.tls.open(&self.config.server.data_dir).map_err(|wrong| self.invalid(wrong))
     }
 
     /// The error of a value that cannot be used, by its key, with its place in the file that it came from.
@@ -360,114 +295,178 @@ impl Loaded {
 
     /// Every value in force, in the order of the documentation.
     pub fn rows(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        let mut layers = self.layers.clone();
-        if let Ok(defaults) = FileFormat::Toml.parse(None, DEFAULT) {
-            spread_lists(&mut layers, &Value::new(None, defaults));
+        let settings = sections::all().map(|setting| {
+            let value = match (setting.value)(&self.config).written() {
+                toml::Value::String(text) if !text.is_empty() => text,
+                value => value.to_string(),
+            };
+            (setting.key.to_owned(), value)
+        });
+        let limits = limits::list(&self.config.settings.limits)
+            .map(|(name, value)| (format!("limits.{name}"), value));
+        let mut tables = Vec::new();
+        for (key, _) in TABLES {
+            if let Some(value) = find(&self.layers, key) {
+                collect(key, value, &mut tables);
+            }
         }
-        collect("", &layers, &mut rows);
-        for row in &mut rows {
-            row.source = source_of(&self.layers, &row.key);
-        }
-        let (mut before, queues): (Vec<Row>, Vec<Row>) =
-            rows.into_iter().partition(|row| !row.key.starts_with("queues["));
-        before.retain(|row| !row.key.starts_with("limits."));
-        before.extend(limits::list(&self.settings.limits).map(|(name, value)| {
-            let key = format!("limits.{name}");
-            Row { source: source_of(&self.layers, &key), key, value }
-        }));
-        before.extend(queues);
-        before
+        let rows = settings.chain(limits).chain(tables);
+        rows.map(|(key, value)| Row { source: source_of(&self.layers, &key), key, value }).collect()
     }
 }
 
 impl Config {
-    /// The settings of the broker; judges also what no single value shows.
-    fn settings(&self, layers: &Value) -> Result<Settings, ConfigError> {
-        let invalid = |key: &str, detail: String| ConfigError::Invalid {
-            key: key.to_owned(),
-            detail,
-            source_name: source_of(layers, key),
-        };
-        let mut settings = Settings::new(self.namespace.name.0.as_str(), self.namespace.tier.0);
-        self.limits
-            .apply_to(&mut settings.limits)
-            .map_err(|(key, detail)| invalid(&key, detail))?;
-        settings.auto_delete_on_idle_default = self.namespace.auto_delete_on_idle.0;
-        settings.locks_release_on_detach = self.locks.release_on_detach.0;
-        settings.locks_release_on_connection_loss = self.locks.release_on_connection_loss.0;
-        settings.sessions_expire_whole = self.sessions.expire_whole_session.0;
-        settings.forwarding_failure_target = self.forwarding.failure_target.0;
-        settings.forwarding_on_destination_full = self.forwarding.on_destination_full.0;
-        if self.namespace.name.0.trim().is_empty() {
-            return Err(invalid("namespace.name", "the name is empty; write a name".to_owned()));
+    /// The defaults of the process.
+    fn new() -> Self {
+        let mut config = Self::default();
+        let Self { http, websocket, amqp, journal, .. } = &mut config;
+        for zero in [
+            &mut http.workers,
+            &mut http.connection_count_max,
+            &mut websocket.workers,
+            &mut websocket.connection_count_max,
+            &mut amqp.workers,
+            &mut amqp.connection_count_max,
+        ] {
+            *zero = 0;
         }
-        settings
-            .limits
-            .validate()
-            .map_err(|rejection| invalid("limits", rejection.detail().to_owned()))?;
-        settings.validate().map_err(|rejection| {
-            invalid("namespace.auto_delete_on_idle", rejection.detail().to_owned())
+        journal.capacity_bytes = 0;
+        config
+    }
+
+    /// The values of all sources over the defaults.
+    fn read(layers: &Value) -> Result<Self, ConfigError> {
+        let mut config = Self::new();
+        refuse_unknown_keys(layers, &known_keys())?;
+        if let Some(tier) = find(layers, "namespace.tier") {
+            let tier = tier.clone().try_deserialize::<Scalar<Tier>>();
+            let Scalar(tier) = tier.map_err(|error| explain(&error, "namespace.tier", layers))?;
+            config.settings.limits = Limits::of(tier);
+        }
+        for setting in sections::all() {
+            if let Some(value) = find(layers, setting.key) {
+                let read = (setting.value_mut)(&mut config).set(value.clone());
+                read.map_err(|error| explain(&error, setting.key, layers))?;
+            }
+        }
+        for limit in Limits::TABLE {
+            let key = format!("limits.{}", limit.name);
+            if let Some(value) = find(layers, &key) {
+                limits::set(&mut config.settings.limits, limit, value.clone())
+                    .map_err(|error| explain(&error, &key, layers))?;
+            }
+        }
+        for (key, read) in TABLES {
+            if let Some(tables) = find(layers, key) {
+                read(&mut config, tables.clone()).map_err(|error| explain(&error, key, layers))?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// Checks the values, each by its row and several by what they are together.
+    fn judge(&self, layers: &Value) -> Result<(), ConfigError> {
+        let invalid = |(key, detail): (String, String)| {
+            let source_name = source_of(layers, &key);
+            ConfigError::Invalid { key, detail, source_name }
+        };
+        let of = |key: &str| {
+            let key = key.to_owned();
+            move |detail: String| invalid((key, detail))
+        };
+        for setting in sections::all() {
+            setting.check(self).map_err(of(setting.key))?;
+        }
+        let limits = &self.settings.limits;
+        limits.validate().map_err(|rejection| of("limits")(rejection.detail().to_owned()))?;
+        self.settings.validate().map_err(|rejection| {
+            of("namespace.auto_delete_on_idle")(rejection.detail().to_owned())
         })?;
-        EnvFilter::builder().parse(&self.log.filter.0).map_err(|error| {
-            let filter = &self.log.filter.0;
-            let detail = format!(
+        EnvFilter::builder().parse(&self.log.filter).map_err(|error| {
+            let filter = &self.log.filter;
+            of("log.filter")(format!(
                 "`{filter}` is not a log filter: {error}; write a level such as info, or \
                  info,peeklock_core=debug"
-            );
-            invalid("log.filter", detail)
+            ))
         })?;
-        ranges::judge(self, &settings.limits).map_err(|(key, detail)| invalid(key, detail))?;
-        self.journal.judge().map_err(|(key, detail)| invalid(key, detail))?;
-        if self.server.data_dir.0.is_empty() {
-            let detail =
-                "the directory is empty; write a path, or . for the current directory".to_owned();
-            return Err(invalid("server.data_dir", detail));
-        }
-        self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
-        self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
-        self.security.jwt.config().map_err(|(key, detail)| invalid(&key, detail))?;
-        let entities = self.gauged_entities(&settings.limits);
-        self.otlp.config(entities).map_err(|(key, detail)| invalid(&key, detail))?;
-        self.tls.judge().map_err(|(key, detail)| invalid(&key, detail))?;
+        self.judge_sizes().map_err(invalid)?;
+        self.webhook.config().map_err(invalid)?;
+        self.peers.config().map_err(invalid)?;
+        self.jwt.config().map_err(invalid)?;
+        self.otlp.config(self.gauged_entities()).map_err(invalid)?;
+        self.tls.judge().map_err(invalid)?;
         for (key, address) in self.addresses() {
-            self.judge_access(address).map_err(|detail| invalid(key, detail))?;
+            self.judge_access(address).map_err(of(key))?;
         }
-        let declaration = self.declaration().map_err(|(key, detail)| invalid(&key, detail))?;
+        let declaration = self.declaration().map_err(invalid)?;
         declaration
-            .judge(&settings)
-            .map_err(|wrong| invalid(&wrong.place, wrong.rejection.detail().to_owned()))?;
-        Ok(settings)
+            .judge(&self.settings)
+            .map_err(|wrong| of(&wrong.place)(wrong.rejection.detail().to_owned()))
+    }
+
+    /// Checks the sizes of which one limits another.
+    fn judge_sizes(&self) -> Result<(), (String, String)> {
+        let wrong = |key: &str, detail: String| Err((key.to_owned(), detail));
+        // A whole message has to fit beside its frame's own bytes, or none of that size can ever be sent.
+        let (frame, together) = (self.websocket.frame_bytes_max, self.websocket.inbound_bytes_max);
+        if frame as u64 > together {
+            return wrong(
+                "websocket.frame_bytes_max",
+                format!(
+                    "{frame} bytes for one frame exceed websocket.inbound_bytes_max = {together}, \
+                     the limit for all frames together; lower one or raise the other"
+                ),
+            );
+        }
+        let Limits { connection_inbound_bytes_max: one, broker_inbound_bytes_max: all, .. } =
+            self.settings.limits;
+        if one > all {
+            return wrong(
+                "limits.connection_inbound_bytes_max",
+                format!(
+                    "{one} bytes for one connection exceed limits.broker_inbound_bytes_max = \
+                     {all}, the limit for all together; lower one or raise the other"
+                ),
+            );
+        }
+        // Settlements live on the floor when the disk is full.
+        let (floor, least) = (self.journal.free_bytes_min, 4 * self.journal.segment_bytes);
+        if floor < least {
+            return wrong(
+                "journal.free_bytes_min",
+                format!("{floor} is less than four segments; write at least {least} bytes"),
+            );
+        }
+        Ok(())
     }
 
     /// Where listeners listen, by the keys that say so.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         let own = [
-            ("http.address", self.http.address.0),
-            ("websocket.address", self.websocket.address.0),
-            ("amqp.address", self.amqp.address.0),
+            ("http.address", self.http.address),
+            ("websocket.address", self.websocket.address),
+            ("amqp.address", self.amqp.address),
         ];
-        let gateway = self.gateway.address.0.0.map(|address| ("gateway.address", address));
+        let gateway = self.gateway.address.map(|address| ("gateway.address", address));
         own.into_iter().chain(gateway).collect()
     }
 
     /// The hosts by which clients know this broker, as the configuration names them.
     pub fn known_hosts(&self) -> Vec<String> {
-        let url = self.http.public_url.0.split_once("://").map_or("", |(_, rest)| rest);
+        let url = self.http.public_url.as_deref().unwrap_or_default();
+        let url = url.split_once("://").map_or("", |(_, rest)| rest);
         let public = url.split('/').next().and_then(split_host).map(|(host, _)| host.to_owned());
         let Self { http, websocket, amqp, .. } = self;
         let allowed = [&http.allowed_hosts, &websocket.allowed_hosts, &amqp.allowed_hosts];
-        let hosts = allowed.into_iter().flat_map(|list| &list.0);
+        let hosts = allowed.into_iter().flatten();
         let hosts = hosts.filter_map(|host| split_host(host)).map(|(host, _)| host.to_owned());
         hosts.chain(public).collect()
     }
 
     /// Anonymous clients are served on loopback only, unless that is confirmed (SEC-17).
     fn judge_access(&self, address: SocketAddr) -> Result<(), String> {
-        let SecuritySection {
-            allow_anonymous: Scalar(anonymous), i_know: Scalar(confirmed), ..
-        } = self.security;
-        if !anonymous || confirmed || address.ip().is_loopback() {
+        let SecuritySection { allow_anonymous, i_know, .. } = self.security;
+        if !allow_anonymous || i_know || address.ip().is_loopback() {
             return Ok(());
         }
         Err(format!(
@@ -488,35 +487,38 @@ impl Config {
 
     /// What its entities may keep in memory besides, when there is as much of everything as there may be: with the
     /// messages themselves if they are in memory only.
-    pub fn kept_bytes(&self, limits: &Limits) -> u64 {
-        let messages = if self.server.ephemeral.0 { self.server.memory_bytes() } else { 0 };
-        limits.kept_bytes().saturating_add(messages)
+    pub fn kept_bytes(&self) -> u64 {
+        let messages = if self.server.ephemeral { self.server.memory_bytes() } else { 0 };
+        self.settings.limits.kept_bytes().saturating_add(messages)
     }
 
     /// How many entities have gauges of their own, of all that there may be.
-    fn gauged_entities(&self, limits: &Limits) -> usize {
+    fn gauged_entities(&self) -> usize {
+        let limits = &self.settings.limits;
         let all = limits.entity_count_max.saturating_add(limits.broker_subscription_count_max);
-        self.metrics.entities.0.count_max().min(all)
+        self.metrics.entities.count_max().min(all)
     }
 
-    /// Connections of each transport at the same time.
-    fn connections(&self, limits: &Limits) -> [u64; 3] {
-        [
-            self.connection_count_max(limits),
-            self.websocket.connection_count_max(limits),
-            self.amqp.connection_count_max(limits),
-        ]
-        .map(|count| u64::try_from(count).unwrap_or(u64::MAX))
-    }
-
-    /// Connections at the same time.
-    pub const fn connection_count_max(&self, limits: &Limits) -> usize {
-        match self.http.connection_count_max.0 {
-            0 => limits.connection_count_max,
-            count => count,
-        }
+    /// Maximum open connections of HTTP, WebSocket and AMQP.
+    pub fn connections(&self) -> [usize; 3] {
+        let Self { http, websocket, amqp, .. } = self;
+        [http.connection_count_max, websocket.connection_count_max, amqp.connection_count_max].map(
+            |count| match count {
+                0 => self.settings.limits.connection_count_max,
+                count => count,
+            },
+        )
     }
 }
 
+/// Every key that a source may set.
+fn known_keys() -> Vec<String> {
+    let settings = sections::all().map(|setting| setting.key.to_owned());
+    let limits = Limits::TABLE.iter().map(|limit| format!("limits.{}", limit.name));
+    settings.chain(limits).chain(TABLES.map(|(key, _)| key.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests;

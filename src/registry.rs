@@ -6,19 +6,19 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 
-use peeklock::amqp::{AmqpConfig, AmqpTransport};
+use peeklock::amqp::AmqpTransport;
 use peeklock::auth_jwt::JwtAuthorizer;
 use peeklock::auth_sas::{SasAuthorizer, SasConfig};
 use peeklock::contract::{Authorizer, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
-use peeklock::http::{HttpConfig, HttpTransport, MetricsHook, Readiness};
+use peeklock::http::{HttpTransport, MetricsHook, Readiness};
 use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort};
 use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::tls::{Acceptor, Protocol, Tls};
-use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
+use peeklock::websocket::WebSocketTransport;
 
 use crate::config::{ConfigError, Loaded};
 
@@ -71,12 +71,15 @@ const MEMORY_SHARDS: u16 = 16;
 
 /// The name of the store that the configuration asks for.
 pub const fn store_in_use(loaded: &Loaded) -> &'static str {
-    if loaded.config.server.ephemeral.0 { "memory" } else { "journal" }
+    if loaded.config.server.ephemeral { "memory" } else { "journal" }
 }
 
 fn journal(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
-    let path = Path::new(&loaded.config.server.data_dir.0);
-    Ok(Journal::open(path, loaded.config.journal.config())?)
+    let mut journal = loaded.config.journal.clone();
+    if journal.capacity_bytes == 0 {
+        journal.capacity_bytes = u64::MAX;
+    }
+    Ok(Journal::open(Path::new(&loaded.config.server.data_dir), journal)?)
 }
 
 fn memory(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
@@ -103,10 +106,10 @@ fn authorize_by_policies(
 fn by_policies(loaded: &Loaded, policies: &Policies) -> SasAuthorizer {
     let config = &loaded.config;
     let mut sas = SasConfig::closed();
-    sas.allow_anonymous = config.security.allow_anonymous.0;
-    sas.beyond_loopback = config.security.i_know.0;
+    sas.allow_anonymous = config.security.allow_anonymous;
+    sas.beyond_loopback = config.security.i_know;
     sas.own_hosts = config.known_hosts();
-    sas.audience_hosts = config.security.strict_audience.0.then(|| config.known_hosts());
+    sas.audience_hosts = config.security.strict_audience.then(|| config.known_hosts());
     SasAuthorizer::new(policies, sas)
 }
 
@@ -119,80 +122,42 @@ pub fn workers(count: usize) -> usize {
 }
 
 fn http(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
-    let section = &loaded.config.http;
-    let mut config = HttpConfig::at(section.address.0);
-    config.allowed_hosts.clone_from(&section.allowed_hosts.0);
-    config.allowed_origins.clone_from(&section.allowed_origins.0);
-    config.public_url = Some(section.public_url.0.clone()).filter(|url| !url.is_empty());
-    config.workers = workers(section.workers.0);
-    config.connection_count_max = loaded.config.connection_count_max(&loaded.settings.limits);
-    config.inbound_bytes_max = section.inbound_bytes_max.0;
-    config.outbound_bytes_max = section.outbound_bytes_max.0;
-    config.head_timeout = section.head_timeout.0.to_std();
-    config.body_timeout = section.body_timeout.0.to_std();
-    config.write_timeout = section.write_timeout.0.to_std();
-    config.operation_timeout = section.operation_timeout.0.to_std();
-    config.keep_alive = section.keep_alive.0.to_std();
-    config.metrics_public = section.metrics_public.0;
-    config.i_know = loaded.config.security.i_know.0;
+    let mut config = loaded.config.http.clone();
+    config.workers = workers(config.workers);
+    [config.connection_count_max, _, _] = loaded.config.connections();
+    config.i_know = loaded.config.security.i_know;
     config.metrics = Some(Arc::clone(&around.metrics));
     config.readiness = Some(around.readiness.clone());
     config.tls = around.acceptor(Protocol::Http);
-    config.proxies = section.proxy_protocol.0.clone();
     config.entrance = around.entrances.http.clone();
     config.amqp = around.entrances.amqp.clone();
     Some(Box::new(HttpTransport::new(config)))
 }
 
 fn websocket(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
-    let section = &loaded.config.websocket;
-    let mut config = WebSocketConfig::at(section.address.0);
-    config.allowed_hosts.clone_from(&section.allowed_hosts.0);
-    config.allowed_origins.clone_from(&section.allowed_origins.0);
-    config.workers = workers(section.workers.0);
-    config.connection_count_max = section.connection_count_max(&loaded.settings.limits);
-    config.link_count_max = section.link_count_max.0;
-    config.unsettled_count_max = section.unsettled_count_max.0;
-    config.frame_bytes_max = section.frame_bytes_max.0;
-    config.inbound_bytes_max = section.inbound_bytes_max.0;
-    config.outbound_bytes_max = section.outbound_bytes_max.0;
-    config.handshake_timeout = section.handshake_timeout.0.to_std();
-    config.frame_timeout = section.frame_timeout.0.to_std();
-    config.heartbeat = section.heartbeat.0.to_std();
-    config.grace = section.grace.0.to_std();
-    config.i_know = loaded.config.security.i_know.0;
+    let mut config = loaded.config.websocket.clone();
+    config.workers = workers(config.workers);
+    [_, config.connection_count_max, _] = loaded.config.connections();
+    config.i_know = loaded.config.security.i_know;
     // Its connections begin as HTTP.
     config.tls = around.acceptor(Protocol::Http);
-    config.proxies = section.proxy_protocol.0.clone();
     config.entrance = around.entrances.websocket.clone();
     Some(Box::new(WebSocketTransport::new(config)))
 }
 
 fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
-    let section = &loaded.config.amqp;
-    let mut config = AmqpConfig::at(section.address.0);
+    let mut config = loaded.config.amqp.clone();
+    config.workers = workers(config.workers);
+    [_, _, config.connection_count_max] = loaded.config.connections();
     config.own_hosts = loaded.config.known_hosts();
-    config.allowed_hosts.clone_from(&section.allowed_hosts.0);
-    config.allowed_origins.clone_from(&section.allowed_origins.0);
-    config.workers = workers(section.workers.0);
-    config.connection_count_max = section.connection_count_max(&loaded.settings.limits);
-    config.link_count_max = section.link_count_max.0;
-    config.shared_link_count_max = section.shared_link_count_max.0;
-    config.unsettled_count_max = section.unsettled_count_max.0;
-    if let Some(bytes) = NonZero::new(loaded.settings.limits.message_bytes_max) {
+    if let Some(bytes) = NonZero::new(loaded.config.settings.limits.message_bytes_max) {
         config.message_bytes_max = bytes;
     }
-    config.inbound_bytes_max = section.inbound_bytes_max.0;
-    config.outbound_bytes_max = section.outbound_bytes_max.0;
-    config.opening_timeout = section.opening_timeout.0.to_std();
-    config.idle_timeout = section.idle_timeout.0.to_std();
-    config.write_timeout = section.write_timeout.0.to_std();
-    config.i_know = loaded.config.security.i_know.0;
+    config.i_know = loaded.config.security.i_know;
     config.tls = around.acceptor(Protocol::HttpOrAmqp);
-    config.proxies = section.proxy_protocol.0.clone();
     config.entrance = around.entrances.amqp.clone();
     config.shared_port = Some(SharedPort {
-        opening_timeout: loaded.config.gateway.opening_timeout.0.to_std(),
+        opening_timeout: loaded.config.gateway.opening_timeout.to_std(),
         entrances: around.entrances.clone(),
     });
     Some(Box::new(AmqpTransport::new(config)))
@@ -201,14 +166,14 @@ fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
 fn gateway(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     let section = &loaded.config.gateway;
     Some(Box::new(Gateway::new(GatewayConfig {
-        address: section.address.0.0?,
-        workers: workers(section.workers.0),
-        opening_timeout: section.opening_timeout.0.to_std(),
+        address: section.address?,
+        workers: workers(section.workers),
+        opening_timeout: section.opening_timeout.to_std(),
         admission: Admission {
-            proxies: section.proxy_protocol.0.clone(),
+            proxies: section.proxy_protocol.clone(),
             tls: around.acceptor(Protocol::HttpOrAmqp),
         },
-        i_know: loaded.config.security.i_know.0,
+        i_know: loaded.config.security.i_know,
         entrances: around.entrances.clone(),
     })))
 }

@@ -166,7 +166,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
         policies.allow_development_key(emulator::KEY);
     }
     let opening = Patience::during("opening the store");
-    let data_dir = host.store.is_none().then_some(&*loaded.config.server.data_dir.0);
+    let data_dir = host.store.is_none().then_some(&*loaded.config.server.data_dir);
     let otlp = otlp::start(loaded)?;
     let Served { broker, transports, root_key: _root_key, tls: _tls } =
         match start(loaded, &policies, host, otlp.as_ref()).await {
@@ -215,10 +215,10 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
 /// Takes no more connections than there are files for beside those of the store.
 fn fit(loaded: &mut Loaded) {
     let Some(files_max) = files::raise_limit() else { return };
-    let Loaded { config, settings, .. } = loaded;
-    let files_needed = config.open_files(&settings.limits);
-    if let Some(connections) = config.fit_connections(&mut settings.limits, files_max) {
-        let forwarder_threads = settings.limits.forwarder_thread_count_max;
+    let config = &mut loaded.config;
+    let files_needed = config.open_files();
+    if let Some(connections) = config.fit_connections(files_max) {
+        let forwarder_threads = config.settings.limits.forwarder_thread_count_max;
         tracing::warn!(
             files_max,
             files_needed,
@@ -239,15 +239,15 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
     }
     // Who is let in is for another one to say.
     let is_told = !has_authorizer;
-    let is_closed = !config.security.allow_anonymous.0 && !config.security.jwt.is_used();
-    let knows_no_key = config.server.ephemeral.0 && loaded.emulator.is_none();
+    let is_closed = !config.security.allow_anonymous && !config.jwt.is_used();
+    let knows_no_key = config.server.ephemeral && loaded.emulator.is_none();
     if is_told && is_closed && knows_no_key {
         tracing::warn!(
             "every client is refused: security.allow_anonymous is false, and with --ephemeral \
              there is no file with a first key; set security.allow_anonymous = true or keep data \
              on disk"
         );
-    } else if !config.security.allow_anonymous.0 {
+    } else if !config.security.allow_anonymous {
         tracing::debug!("clients need a token");
     } else if is_told
         && let Some((_, address)) =
@@ -266,17 +266,16 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
         );
     }
     warn_of_everywhere(config);
-    let limits = &loaded.settings.limits;
-    warn_of_memory(&config.budget(limits), config.kept_bytes(limits));
+    warn_of_memory(&config.budget(), config.kept_bytes());
 }
 
 /// A `*` is for networks that are closed, and looks like any other value once it is in the file.
 fn warn_of_everywhere(config: &Config) {
     for (setting, proxies) in [
-        ("http.proxy_protocol", &config.http.proxy_protocol.0),
-        ("websocket.proxy_protocol", &config.websocket.proxy_protocol.0),
-        ("amqp.proxy_protocol", &config.amqp.proxy_protocol.0),
-        ("gateway.proxy_protocol", &config.gateway.proxy_protocol.0),
+        ("http.proxy_protocol", &config.http.proxies),
+        ("websocket.proxy_protocol", &config.websocket.proxies),
+        ("amqp.proxy_protocol", &config.amqp.proxies),
+        ("gateway.proxy_protocol", &config.gateway.proxy_protocol),
     ] {
         if proxies.are_everywhere() {
             tracing::warn!(
@@ -287,8 +286,8 @@ fn warn_of_everywhere(config: &Config) {
         }
     }
     for (setting, hosts) in [
-        ("webhook.allowed_hosts", &config.webhook.allowed_hosts.0),
-        ("peers.allowed_hosts", &config.peers.allowed_hosts.0),
+        ("webhook.allowed_hosts", &config.webhook.allowed_hosts),
+        ("peers.allowed_hosts", &config.peers.allowed_hosts),
     ] {
         if hosts.iter().any(|host| host == "*") {
             tracing::warn!(
@@ -391,10 +390,10 @@ async fn start(
     };
     let broker = broker_of(loaded, policies, &mut host).await?;
     if let Some(otlp) = otlp {
-        otlp.observe(&broker, loaded.config.metrics.entities.0.count_max());
+        otlp.observe(&broker, loaded.config.metrics.entities.count_max());
     }
     let metrics: MetricsHook = {
-        let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
+        let (broker, shown) = (broker.clone(), loaded.config.metrics.entities);
         Arc::new(move || recorder.render(&broker, shown))
     };
     let around = registry::Around {
@@ -451,15 +450,15 @@ pub async fn broker_of(
     let store = match host.store.take() {
         Some(store) => {
             // The first key is written there all the same.
-            if !loaded.config.server.ephemeral.0 {
-                make_data_dir(&loaded.config.server.data_dir.0)?;
+            if !loaded.config.server.ephemeral {
+                make_data_dir(&loaded.config.server.data_dir)?;
             }
             store
         }
         None => open_store(loaded)?,
     };
     let mut builder =
-        Broker::builder().settings(loaded.settings.clone()).store(store).policies(policies);
+        Broker::builder().settings(loaded.config.settings.clone()).store(store).policies(policies);
     let asked = host.authorizer.is_none().then_some(registry::AUTHORIZERS);
     if let Some(authorizer) = host.authorizer.take() {
         builder = builder.authorizer(authorizer);
@@ -471,8 +470,8 @@ pub async fn broker_of(
             break;
         }
     }
-    if loaded.config.server.arbiters.0 > 0 {
-        builder = builder.arbiters(loaded.config.server.arbiters.0);
+    if loaded.config.server.arbiters > 0 {
+        builder = builder.arbiters(loaded.config.server.arbiters);
     }
     for (name, make) in registry::FORWARDERS {
         let forwarder = make(loaded)?;
@@ -503,7 +502,7 @@ fn open_store(loaded: &Loaded) -> Result<Arc<dyn Store>, ServeError> {
         .find(|(store, _)| *store == name)
         .map_or_else(|| unreachable!("the registry has the store"), |(_, open)| open(loaded))
         .map_err(|source| ServeError::Open {
-            directory: loaded.config.server.data_dir.0.clone(),
+            directory: loaded.config.server.data_dir.clone(),
             source,
         })?;
     tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
@@ -513,11 +512,11 @@ fn open_store(loaded: &Loaded) -> Result<Arc<dyn Store>, ServeError> {
 /// How connections are made, for who reads the banner.
 fn banner_tls(loaded: &Loaded) -> BannerTls {
     let section = &loaded.config.tls;
-    match (section.enabled.0, section.is_development()) {
+    match (section.enabled, section.is_development()) {
         (false, _) => BannerTls::Off,
         (true, false) => BannerTls::Files,
         (true, true) => {
-            let data_dir = Path::new(&loaded.config.server.data_dir.0);
+            let data_dir = Path::new(&loaded.config.server.data_dir);
             let file = TlsSection::authority(data_dir).authority_file();
             BannerTls::Development(file.display().to_string())
         }
@@ -541,7 +540,7 @@ fn greet(
         listeners,
         store,
         is_durable,
-        data_dir: &loaded.config.server.data_dir.0,
+        data_dir: &loaded.config.server.data_dir,
         kept_in,
         tls: banner_tls(loaded),
         is_new,

@@ -20,9 +20,9 @@ const OF_LOG: &str = "log.";
 
 /// Writes the log from now on. The filter was judged with the configuration.
 pub fn start(log: &LogSection) {
-    let filter = EnvFilter::new(&log.filter.0);
+    let filter = EnvFilter::new(&log.filter);
     let subscriber = Subscriber::builder().with_env_filter(filter);
-    match log.format.0 {
+    match log.format {
         LogFormat::Text => {
             let fields = debug_fn(|writer, field, value| write_field(writer, field.name(), value));
             let subscriber = subscriber.with_writer(io::stderr).with_target(false);

@@ -51,7 +51,7 @@ impl ScrubFlags {
         let flags = flag.into_iter().collect();
         let layers =
             Layers { file: self.file.config.clone(), environment: None, flags, emulator: None };
-        Ok(PathBuf::from(Loaded::load(&layers)?.config.server.data_dir.0))
+        Ok(PathBuf::from(Loaded::load(&layers)?.config.server.data_dir))
     }
 }
 

@@ -71,7 +71,7 @@ impl Of {
             flags,
             ..Layers::default()
         };
-        let data_dir = PathBuf::from(Loaded::load(&layers)?.config.server.data_dir.0);
+        let data_dir = PathBuf::from(Loaded::load(&layers)?.config.server.data_dir);
         Ok(TlsSection::authority(&data_dir))
     }
 

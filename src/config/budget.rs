@@ -9,7 +9,6 @@ use std::cmp::Reverse;
 
 use peeklock::Access;
 use peeklock::declaration::TOLD_BYTES_MAX;
-use peeklock::limits::Limits;
 use peeklock::listen::sockets;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::store::JournalConfig;
@@ -128,26 +127,32 @@ pub fn sum(rows: &[Row], bytes: impl Fn(&Row) -> u64) -> u64 {
 
 impl Config {
     /// What the process may hold in memory for what is under way at most, besides what its entities keep.
-    pub fn budget(&self, limits: &Limits) -> Vec<Row> {
-        let mut rows = self.budget_of_broker(limits);
-        rows.extend(self.budget_of_transports(limits));
-        rows.extend(self.budget_of_connections(limits));
+    pub fn budget(&self) -> Vec<Row> {
+        let mut rows = self.budget_of_broker();
+        rows.extend(self.budget_of_transports());
+        rows.extend(self.budget_of_connections());
         rows
     }
 
+    /// Open connections of HTTP, WebSocket and AMQP, as factors.
+    fn connection_counts(&self) -> [u64; 3] {
+        self.connections().map(|count| count as u64)
+    }
+
     /// What is asked of the broker, what it makes of that, and what it tells.
-    fn budget_of_broker(&self, limits: &Limits) -> Vec<Row> {
+    fn budget_of_broker(&self) -> Vec<Row> {
+        let limits = &self.settings.limits;
         let inbound = "limits.broker_inbound_bytes_max";
         let inbound_bytes = limits.broker_inbound_bytes_max;
         let described = "limits.broker_description_bytes_max";
         let explained_bytes = limits.broker_description_bytes_max;
-        let [_, websocket, amqp] = self.connections(limits);
-        let on_disk = !self.server.ephemeral.0;
+        let [_, websocket, amqp] = self.connection_counts();
+        let on_disk = !self.server.ephemeral;
         let if_on_disk = |bytes: u64| if on_disk { bytes } else { 0 };
-        let gauged = self.gauged_entities(limits) as u64;
-        let collector = !self.otlp.endpoint.0.is_empty();
-        let traces = if collector && self.otlp.traces.0 { TRACES_BYTES_MAX } else { 0 };
-        let gauges = if collector && self.otlp.metrics.0 { ENTITY_GAUGES_BYTES } else { 0 };
+        let gauged = self.gauged_entities() as u64;
+        let collector = !self.otlp.endpoint.is_empty();
+        let traces = if collector && self.otlp.traces { TRACES_BYTES_MAX } else { 0 };
+        let gauges = if collector && self.otlp.metrics { ENTITY_GAUGES_BYTES } else { 0 };
         vec![
             Row::shared("incoming commands", inbound, inbound_bytes),
             Row::shared("management requests", inbound, inbound_bytes / 2),
@@ -181,7 +186,7 @@ impl Config {
             Row::shared(
                 "content cache",
                 "journal.cache_bytes",
-                if_on_disk(self.journal.cache_bytes.0),
+                if_on_disk(self.journal.cache_bytes),
             ),
             Row::shared("spans waiting for a collector", "otlp.traces", traces),
             Row::shared(
@@ -198,35 +203,36 @@ impl Config {
     }
 
     /// What comes in and goes out over each transport.
-    fn budget_of_transports(&self, limits: &Limits) -> Vec<Row> {
-        let [http, websocket, amqp] = self.connections(limits);
+    fn budget_of_transports(&self) -> Vec<Row> {
+        let limits = &self.settings.limits;
+        let [http, websocket, amqp] = self.connection_counts();
         let untaken = websocket.saturating_add(amqp);
-        let tls = self.tls.enabled.0;
-        let handshakes = if tls { self.tls.handshake_count_max.0 as u64 } else { 0 };
+        let tls = self.tls.enabled;
+        let handshakes = if tls { self.tls.handshake_count_max as u64 } else { 0 };
         let listeners = self.addresses().len() as u64;
         vec![
             Row::shared(
                 "incoming HTTP requests",
                 "http.inbound_bytes_max",
-                self.http.inbound_bytes_max.0,
+                self.http.inbound_bytes_max,
             )
             .and_each((http, HTTP_REQUEST_BYTES)),
             Row::shared(
                 "unread HTTP answers",
                 "http.outbound_bytes_max",
-                self.http.outbound_bytes_max.0,
+                self.http.outbound_bytes_max,
             )
             .and_each((http, HTTP_ANSWER_BYTES)),
             Row::shared(
                 "incoming WebSocket frames",
                 "websocket.inbound_bytes_max",
-                self.websocket.inbound_bytes_max.0,
+                self.websocket.inbound_bytes_max,
             )
             .and_each((websocket, FRAME_BYTES)),
             Row::shared(
                 "incoming AMQP messages",
                 "amqp.inbound_bytes_max",
-                self.amqp.inbound_bytes_max.0,
+                self.amqp.inbound_bytes_max,
             ),
             Row::fixed("one AMQP message over 16 MiB", LARGE_BYTES),
             Row::shared(
@@ -249,24 +255,25 @@ impl Config {
     }
 
     /// What connections have by being there.
-    fn budget_of_connections(&self, limits: &Limits) -> Vec<Row> {
-        let [http, websocket, amqp] = self.connections(limits);
+    fn budget_of_connections(&self) -> Vec<Row> {
+        let limits = &self.settings.limits;
+        let [http, websocket, amqp] = self.connection_counts();
         let all = http.saturating_add(websocket).saturating_add(amqp);
         let single = http.saturating_add(websocket);
-        let amqp_sockets = sockets(self.amqp.connection_count_max(limits)) as u64;
+        let amqp_sockets = sockets(self.connections()[2]) as u64;
         let links = |count: usize| (count as u64).saturating_mul(LINK_BYTES);
-        let own_links = self.amqp.link_count_max.0.min(AMQP_OWN_LINKS);
+        let own_links = self.amqp.link_count_max.min(AMQP_OWN_LINKS);
         let amqp_links = links(own_links).saturating_add(ATTACH_BYTES);
-        let shared_links = match self.amqp.link_count_max.0 > own_links {
-            true => self.amqp.shared_link_count_max.0 as u64,
+        let shared_links = match self.amqp.link_count_max > own_links {
+            true => self.amqp.shared_link_count_max as u64,
             // Nobody may have more than its own.
             false => 0,
         };
-        let issuer = if self.security.jwt.issuer.0.is_empty() { 0 } else { ISSUER_BYTES };
+        let issuer = if self.jwt.issuer.is_empty() { 0 } else { ISSUER_BYTES };
         let tokens = single
             .saturating_mul(TOKEN_BYTES)
             .saturating_add(amqp.saturating_mul(AMQP_TOKENS_BYTES));
-        let tls = if self.tls.enabled.0 { TLS_BYTES } else { 0 };
+        let tls = if self.tls.enabled { TLS_BYTES } else { 0 };
         let count_max = "limits.connection_count_max";
         vec![
             Row::each("HTTP connections", "http.connection_count_max", (http, HTTP_BYTES)),
@@ -280,7 +287,7 @@ impl Config {
             Row::each(
                 "WebSocket links",
                 "websocket.link_count_max",
-                (websocket, links(self.websocket.link_count_max.0)),
+                (websocket, links(self.websocket.link_count_max)),
             ),
             Row::each("AMQP links", "amqp.link_count_max", (amqp, amqp_links)),
             Row::shared(

@@ -1,64 +1,31 @@
 //! The section `[security.jwt]`.
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use peeklock::auth_jwt::{Algorithm, JwtConfig, KeySource, Role, certificates};
 use peeklock::contract::{Right, Rights};
-use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
-use super::text::{List, Scalar, span_text};
+use super::sections::JwtSection;
+use super::text::List;
 
-/// What reading keys may take: a client waits for it.
-const TIMES: RangeInclusive<TimeSpan> = TimeSpan::from_ms(10)..=TimeSpan::from_seconds(20);
-/// By how much clocks may differ: more makes the end of a token worth little.
-const SKEWS: RangeInclusive<TimeSpan> = TimeSpan::ZERO..=TimeSpan::from_minutes(10);
-
-/// Tokens of an identity provider.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct JwtSection {
-    /// Who issues them; empty for nobody.
-    pub issuer: Scalar<String>,
-    /// Whom they may be for.
-    pub audiences: List,
-    /// Where keys are published.
-    pub jwks_url: Scalar<String>,
-    /// A file with keys, in place of that.
-    pub jwks_file: Scalar<String>,
-    /// Authorities beside those of the system; empty for none.
-    pub ca_file: Scalar<String>,
-    /// Time to read keys.
-    pub timeout: Scalar<TimeSpan>,
-    /// How they may be signed.
-    pub algorithms: List,
-    /// By how much clocks may differ.
-    pub clock_skew: Scalar<TimeSpan>,
-    /// The claims that name roles.
-    pub role_claims: List,
-    /// `[[security.jwt.roles]]`.
-    #[serde(default)]
-    pub roles: Vec<RoleDeclaration>,
-}
-
-/// What a role gives.
+/// `[[security.jwt.roles]]`: the rights of a role.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct RoleDeclaration {
     /// Its name, as it stands in tokens.
-    pub name: Scalar<String>,
+    pub name: String,
     /// Send, Listen, Manage.
     pub rights: List,
     /// The entity where it gives them, with what is below; everything if there is none.
     #[serde(default)]
-    pub entity: Scalar<String>,
+    pub entity: String,
 }
 
 impl JwtSection {
     /// Whether such tokens are taken.
     pub const fn is_used(&self) -> bool {
-        !self.issuer.0.is_empty()
+        !self.issuer.is_empty()
     }
 
     /// The same in the words of the authorizer, if it is used; reads the files that are named.
@@ -67,9 +34,9 @@ impl JwtSection {
     /// The key, and what is wrong with it.
     pub fn config(&self) -> Result<Option<JwtConfig>, (String, String)> {
         if !self.is_used() {
-            let others = [&self.jwks_url.0, &self.jwks_file.0, &self.ca_file.0];
+            let others = [&self.jwks_url, &self.jwks_file, &self.ca_file];
             let is_begun = others.iter().any(|text| !text.is_empty())
-                || !(self.audiences.0.is_empty() && self.roles.is_empty());
+                || !(self.audiences.is_empty() && self.roles.is_empty());
             return match is_begun {
                 true => Err(wrong(
                     "issuer",
@@ -80,17 +47,17 @@ impl JwtSection {
                 false => Ok(None),
             };
         }
-        if self.audiences.0.is_empty() {
+        if self.audiences.is_empty() {
             let detail = "is empty, but tokens for other services must not be accepted here; write \
                 the name of this broker at the provider";
             return Err(wrong("audiences", detail.to_owned()));
         }
-        let mut config = JwtConfig::new(self.issuer.0.as_str(), "", self.keys()?);
-        config.audiences.clone_from(&self.audiences.0);
+        let mut config = JwtConfig::new(self.issuer.as_str(), "", self.keys()?);
+        config.audiences.clone_from(&self.audiences);
         config.algorithms = self.algorithms()?;
-        config.clock_skew = within("clock_skew", self.clock_skew.0, SKEWS)?;
-        config.role_claims.clone_from(&self.role_claims.0);
-        if self.role_claims.0.is_empty() {
+        config.clock_skew = self.clock_skew;
+        config.role_claims.clone_from(&self.role_claims);
+        if self.role_claims.is_empty() {
             return Err(wrong(
                 "role_claims",
                 "is empty; write at least one claim, such as `roles`".to_owned(),
@@ -106,13 +73,13 @@ impl JwtSection {
     }
 
     fn keys(&self) -> Result<KeySource, (String, String)> {
-        let time = within("timeout", self.timeout.0, TIMES)?.to_std();
-        let authorities = match self.ca_file.0.as_str() {
+        let time = self.timeout.to_std();
+        let authorities = match self.ca_file.as_str() {
             "" => Vec::new(),
             file => certificates(Path::new(file))
                 .map_err(|error| wrong("ca_file", error.to_string()))?,
         };
-        let (key, source) = match (self.jwks_url.0.as_str(), self.jwks_file.0.as_str()) {
+        let (key, source) = match (self.jwks_url.as_str(), self.jwks_file.as_str()) {
             ("", "") => {
                 let detail = "is empty, and so is security.jwt.jwks_file; set one to the keys of \
                     the issuer";
@@ -131,7 +98,7 @@ impl JwtSection {
 
     fn algorithms(&self) -> Result<Vec<Algorithm>, (String, String)> {
         let known = || Algorithm::ALL.map(Algorithm::name).join(", ");
-        if self.algorithms.0.is_empty() {
+        if self.algorithms.is_empty() {
             return Err(wrong(
                 "algorithms",
                 format!("is empty; write at least one of {}", known()),
@@ -146,14 +113,14 @@ impl JwtSection {
             };
             Algorithm::parse(name).ok_or_else(unknown)
         };
-        self.algorithms.0.iter().map(algorithm).collect()
+        self.algorithms.iter().map(algorithm).collect()
     }
 }
 
 impl RoleDeclaration {
     fn role(&self, index: usize) -> Result<Role, (String, String)> {
         let wrong = |key: &str, detail: String| wrong(&format!("roles[{index}].{key}"), detail);
-        if self.name.0.is_empty() {
+        if self.name.is_empty() {
             return Err(wrong(
                 "name",
                 "the role has no name; write the role as in the token".to_owned(),
@@ -179,22 +146,10 @@ impl RoleDeclaration {
                 three";
             return Err(wrong("rights", detail.to_owned()));
         }
-        Ok(Role::new(self.name.0.as_str(), rights).at(&self.entity.0))
+        Ok(Role::new(self.name.as_str(), rights).at(&self.entity))
     }
 }
 
 fn wrong(key: &str, detail: String) -> (String, String) {
     (format!("security.jwt.{key}"), detail)
-}
-
-fn within(
-    key: &str,
-    value: TimeSpan,
-    range: RangeInclusive<TimeSpan>,
-) -> Result<TimeSpan, (String, String)> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let [value, least, most] = [value, *range.start(), *range.end()].map(span_text);
-    Err(wrong(key, format!("{value} is out of range; write a duration from {least} to {most}")))
 }

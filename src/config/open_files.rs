@@ -9,11 +9,10 @@
 //! | segments and what else the journal has | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
 
-use peeklock::limits::Limits;
 use peeklock::listen::{GatewayConfig, sockets};
 use peeklock::store::JournalConfig;
 
-use super::{Config, Scalar};
+use super::Config;
 use crate::registry::workers;
 
 /// Of a runtime: what it polls with, the same once more for what registers there, what wakes it, what tells it of signals.
@@ -62,8 +61,8 @@ impl Openers {
 
 impl Config {
     /// How many files may have to be open.
-    pub fn open_files(&self, limits: &Limits) -> u64 {
-        self.files_of(self.openers(limits))
+    pub fn open_files(&self) -> u64 {
+        self.files_of(self.openers())
             .saturating_add(self.store_files())
             .saturating_add(self.fixed_files())
     }
@@ -71,13 +70,13 @@ impl Config {
     /// Lowers the connections of all transports and the threads of forwarders, in proportion, where not as many files may be
     /// open as they and the store need; returns how many connections are left. The store comes first, with half of all at
     /// most: without a file it ends, a client without one comes again.
-    pub fn fit_connections(&mut self, limits: &mut Limits, files_max: u64) -> Option<u64> {
-        if self.open_files(limits) <= files_max {
+    pub fn fit_connections(&mut self, files_max: u64) -> Option<u64> {
+        if self.open_files() <= files_max {
             return None;
         }
         let kept = self.store_files().min(files_max / 2).saturating_add(self.fixed_files());
         let left = files_max.saturating_sub(kept);
-        let wanted = self.openers(limits);
+        let wanted = self.openers();
         let whole = wanted.connections();
         // The largest part that there are files for, between one that there are and one that there are not.
         let (mut fitting, mut too_large) = (0, whole.saturating_add(1));
@@ -91,16 +90,16 @@ impl Config {
         }
         let fitted = wanted.part(fitting, whole);
         let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        self.http.connection_count_max = Scalar(count(fitted.http));
-        self.websocket.connection_count_max = Scalar(count(fitted.websocket));
-        self.amqp.connection_count_max = Scalar(count(fitted.amqp));
-        limits.forwarder_thread_count_max = count(fitted.forwarders);
+        self.http.connection_count_max = count(fitted.http);
+        self.websocket.connection_count_max = count(fitted.websocket);
+        self.amqp.connection_count_max = count(fitted.amqp);
+        self.settings.limits.forwarder_thread_count_max = count(fitted.forwarders);
         Some(fitted.connections())
     }
 
-    fn openers(&self, limits: &Limits) -> Openers {
-        let [http, websocket, amqp] = self.connections(limits);
-        let forwarders = limits.forwarder_thread_count_max as u64;
+    fn openers(&self) -> Openers {
+        let [http, websocket, amqp] = self.connections().map(|count| count as u64);
+        let forwarders = self.settings.limits.forwarder_thread_count_max as u64;
         Openers { http, websocket, amqp, forwarders }
     }
 
@@ -121,31 +120,31 @@ impl Config {
 
     /// Ports that serve everything: that of AMQP, and the gateway.
     pub(super) fn shared_ports(&self) -> u64 {
-        1 + u64::from(self.gateway.address.0.0.is_some())
+        1 + u64::from(self.gateway.address.is_some())
     }
 
     /// TLS handshakes at the same time: at the port of a transport they have a place there.
     const fn handshakes(&self) -> usize {
-        if self.tls.enabled.0 { self.tls.handshake_count_max.0 } else { 0 }
+        if self.tls.enabled { self.tls.handshake_count_max } else { 0 }
     }
 
     /// What is open however many clients there are.
     fn fixed_files(&self) -> u64 {
-        let gateway = self.gateway.address.0.0.map(|_| self.gateway.workers.0);
-        let listeners = [self.http.workers.0, self.websocket.workers.0, self.amqp.workers.0];
+        let gateway = self.gateway.address.map(|_| self.gateway.workers);
+        let listeners = [self.http.workers, self.websocket.workers, self.amqp.workers];
         let listeners: Vec<usize> = listeners.into_iter().chain(gateway).collect();
         let listening = (listeners.len() as u64).saturating_mul(LISTENER_FILES);
         // HTTP shares its sockets out among its threads, and rounds up.
-        let rounded = workers(self.http.workers.0) as u64;
-        let threads = listeners.into_iter().chain([self.server.arbiters.0]).map(workers);
+        let rounded = workers(self.http.workers) as u64;
+        let threads = listeners.into_iter().chain([self.server.arbiters]).map(workers);
         // Those of the process, of the broker and of HTTP, and what HTTP accepts with.
         let runtimes = threads.fold(4, |sum: u64, count| sum.saturating_add(count as u64));
-        let journal = match self.server.ephemeral.0 {
+        let journal = match self.server.ephemeral {
             true => 0,
             false => JournalConfig::FILES_BESIDE_SEGMENTS as u64,
         };
-        let senders = if self.otlp.endpoint.0.is_empty() { 0 } else { SENDERS };
-        let readers = u64::from(self.security.jwt.is_used());
+        let senders = if self.otlp.endpoint.is_empty() { 0 } else { SENDERS };
+        let readers = u64::from(self.jwt.is_used());
         [
             PROCESS_FILES,
             listening,
@@ -160,12 +159,12 @@ impl Config {
 
     /// The segments of a journal as large as it may be.
     fn store_files(&self) -> u64 {
-        let bytes = match (self.server.ephemeral.0, self.journal.capacity_bytes.0) {
+        let bytes = match (self.server.ephemeral, self.journal.capacity_bytes) {
             (true, _) => 0,
             (false, 0) => JOURNAL_BYTES,
             // The log may be twice as large as what is needed of it.
             (false, bytes) => bytes.saturating_mul(2),
         };
-        bytes / self.journal.segment_bytes.0.max(1)
+        bytes / self.journal.segment_bytes.max(1)
     }
 }

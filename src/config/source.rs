@@ -6,8 +6,7 @@ use std::path::Path;
 
 use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
 
-use super::text::List;
-use super::{ConfigError, Flag, Row};
+use super::{ConfigError, Flag};
 
 /// What the names of environment variables begin with.
 pub(super) const PREFIX: &str = "PEEKLOCK";
@@ -51,28 +50,24 @@ impl Source for Layer {
     }
 }
 
-/// Turns an error of the crate `config` into ours.
-pub(super) fn explain(error: &config::ConfigError, layers: &Value) -> ConfigError {
+/// Turns an error of the crate `config` about the value of a key into ours.
+pub(super) fn explain(error: &config::ConfigError, at: &str, layers: &Value) -> ConfigError {
     use config::ConfigError as Theirs;
-    let (key, detail) = match error {
-        Theirs::At { error, key, .. } => (key.clone().unwrap_or_default(), error.to_string()),
+    let (below, detail) = match error {
+        Theirs::At { error, key, .. } => (key.as_deref(), error.to_string()),
         Theirs::Type { unexpected, expected, key, .. } => {
-            (key.clone().unwrap_or_default(), format!("{unexpected} is not {expected}"))
+            (key.as_deref(), format!("{unexpected} is not {expected}"))
         }
-        other => (String::new(), other.to_string()),
+        other => (None, other.to_string()),
     };
+    let below = below.unwrap_or_default();
+    let key = if below.starts_with('[') { format!("{at}{below}") } else { format!("{at}.{below}") };
     // The crate leaves the dot out behind an element of a list.
     let key = key.replace(']', "].").replace("..", ".").trim_end_matches('.').to_owned();
-    let child = |name: &str| {
-        if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
-    };
     if let Some((name, meant)) = unknown_field(&detail) {
-        let key = child(name);
-        return ConfigError::UnknownKey {
-            source_name: source_of(layers, &key),
-            meant_key: meant.map(child),
-            key,
-        };
+        let meant_key = meant.map(|name| format!("{key}.{name}"));
+        let key = format!("{key}.{name}");
+        return ConfigError::UnknownKey { source_name: source_of(layers, &key), meant_key, key };
     }
     let source_name = source_of(layers, &key);
     ConfigError::Invalid { key, detail, source_name }
@@ -82,11 +77,49 @@ pub(super) fn explain(error: &config::ConfigError, layers: &Value) -> ConfigErro
 pub(super) fn unknown_field(detail: &str) -> Option<(&str, Option<&str>)> {
     let mut quoted = detail.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     let name = quoted.next()?;
-    let nearest = quoted
+    Some((name, nearest(name, quoted)))
+}
+
+/// The known name that looks like this one.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .min()
-        .filter(|(distance, _)| *distance <= 3);
-    Some((name, nearest.map(|(_, known)| known)))
+        .filter(|(distance, _)| *distance <= 3)
+        .map(|(_, known)| known)
+}
+
+/// Refuses a key that is neither known nor leads to a known one.
+pub(super) fn refuse_unknown_keys(layers: &Value, known: &[String]) -> Result<(), ConfigError> {
+    let mut tables = vec![(String::new(), layers)];
+    while let Some((prefix, value)) = tables.pop() {
+        let ValueKind::Table(table) = &value.kind else {
+            let key = prefix.trim_end_matches('.').to_owned();
+            let detail = format!("`{value}` is not a table");
+            let source_name = source_of(layers, &key);
+            return Err(ConfigError::Invalid { key, detail, source_name });
+        };
+        for (name, value) in table {
+            let key = format!("{prefix}{name}");
+            if known.contains(&key) {
+                continue;
+            }
+            let below = format!("{key}.");
+            if known.iter().any(|known| known.starts_with(&below)) {
+                tables.push((below, value));
+                continue;
+            }
+            let siblings =
+                known.iter().filter_map(|known| known.strip_prefix(&prefix)?.split('.').next());
+            let meant_key = nearest(name, siblings).map(|meant| format!("{prefix}{meant}"));
+            return Err(ConfigError::UnknownKey {
+                source_name: source_of(layers, &key),
+                meant_key,
+                key,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Where the value of a key comes from, as people say it; none for a default.
@@ -108,7 +141,8 @@ pub(super) fn source_of(layers: &Value, key: &str) -> Option<String> {
     Some(format!("{PREFIX}{SEPARATOR}{variable}"))
 }
 
-fn find<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
+/// The value of a key.
+pub(super) fn find<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
     let mut found = root;
     for part in key.split(['.', '[']).filter(|part| !part.is_empty()) {
         found = match (&found.kind, part.strip_suffix(']')) {
@@ -120,35 +154,12 @@ fn find<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
     Some(found)
 }
 
-/// Puts lists where the defaults have lists and another layer has them as one text, so that they are shown as they are in
-/// force.
-pub(super) fn spread_lists(value: &mut Value, default: &Value) {
-    match (&mut value.kind, &default.kind) {
-        (ValueKind::Table(table), ValueKind::Table(defaults)) => {
-            for (name, default) in defaults {
-                if let Some(value) = table.get_mut(name) {
-                    spread_lists(value, default);
-                }
-            }
-        }
-        (ValueKind::String(text), ValueKind::Array(_)) => {
-            if let Ok(List(parts)) = List::read(text) {
-                let origin = value.origin().map(str::to_owned);
-                let parts = parts.into_iter().map(|part| Value::new(origin.as_ref(), part));
-                value.kind = ValueKind::Array(parts.collect());
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Lists the scalars and lists of scalars under a value.
-pub(super) fn collect(key: &str, value: &Value, rows: &mut Vec<Row>) {
+/// Lists the scalars and lists of scalars under a value, each with its key.
+pub(super) fn collect(key: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     match &value.kind {
         ValueKind::Table(table) => {
             for (name, child) in table {
-                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                collect(&key, child, rows);
+                collect(&format!("{key}.{name}"), child, rows);
             }
         }
         ValueKind::Array(values)
@@ -159,8 +170,7 @@ pub(super) fn collect(key: &str, value: &Value, rows: &mut Vec<Row>) {
             }
         }
         kind => {
-            let value = Written(kind).to_string();
-            rows.push(Row { key: key.to_owned(), value, source: None });
+            rows.push((key.to_owned(), Written(kind).to_string()));
         }
     }
 }

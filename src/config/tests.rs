@@ -1,5 +1,6 @@
 use peeklock::contract::port;
 use peeklock::description::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
+use peeklock::time::TimeSpan;
 
 use super::*;
 
@@ -28,14 +29,14 @@ pub(super) fn load(name: &str, text: &str) -> Result<Loaded, ConfigError> {
 }
 
 fn refusal(name: &str, text: &str) -> String {
-    load(name, text).unwrap_err().to_string()
+    load(name, text).map(drop).unwrap_err().to_string()
 }
 
 #[test]
 fn defaults_are_valid_and_loopback() {
     let loaded = load("empty", "").unwrap();
-    assert_eq!(loaded.settings, Settings::default());
-    assert!(loaded.config.http.address.0.ip().is_loopback());
+    assert_eq!(loaded.config.settings, Settings::default());
+    assert!(loaded.config.http.address.ip().is_loopback());
     assert!(loaded.rows().iter().all(|row| row.source.is_none()));
 }
 
@@ -43,14 +44,14 @@ fn defaults_are_valid_and_loopback() {
 #[test]
 fn beginnings_have_five_seconds() {
     let config = load("beginnings", "").unwrap().config;
-    let times = [config.gateway.opening_timeout.0, config.tls.handshake_timeout.0];
+    let times = [config.gateway.opening_timeout, config.tls.handshake_timeout];
     assert_eq!(times, [TimeSpan::from_seconds(5); 2]);
 }
 
 #[test]
 fn listeners_are_where_clients_look() {
     let config = load("ports", "").unwrap().config;
-    let addresses = [config.http.address.0, config.websocket.address.0, config.amqp.address.0];
+    let addresses = [config.http.address, config.websocket.address, config.amqp.address];
     assert_eq!(addresses.map(|address| address.port()), [port::HTTP, port::WEBSOCKET, port::AMQP]);
 }
 
@@ -70,7 +71,7 @@ fn the_emulators_place_has_its_ports_and_nobody_is_anonymous() {
     let loaded = load_with("emulator", anonymous, place(None)).unwrap();
     assert_eq!(address(&loaded, "http.address"), "0.0.0.0:5300");
     assert_eq!(address(&loaded, "amqp.address"), "0.0.0.0:5672");
-    assert!(!loaded.config.security.allow_anonymous.0);
+    assert!(!loaded.config.security.allow_anonymous);
     let loaded = load_with("emulator-port", "", place(Some(8080))).unwrap();
     assert_eq!(address(&loaded, "http.address"), "0.0.0.0:8080");
     let set = "[http]\naddress = \"127.0.0.1:1\"";
@@ -89,17 +90,17 @@ fn amqp_is_at_the_port_of_tls_where_tls_is_spoken() {
     ];
     for (at, (text, expected)) in cases.into_iter().enumerate() {
         let loaded = load(&format!("tls-port-{at}"), text).unwrap();
-        assert_eq!(loaded.config.amqp.address.0.to_string(), expected, "{text}");
+        assert_eq!(loaded.config.amqp.address.to_string(), expected, "{text}");
     }
     let flag = |layers: &mut Layers| {
         layers.flags = vec![Flag { name: "--tls", key: "tls.enabled", value: "true".to_owned() }];
     };
     let loaded = load_with("tls-port-flag", "", flag).unwrap();
-    assert_eq!(loaded.config.amqp.address.0.port(), port::AMQPS);
+    assert_eq!(loaded.config.amqp.address.port(), port::AMQPS);
     let place =
         |layers: &mut Layers| layers.emulator = Some(InPlace::new(None, Default::default()));
     let loaded = load_with("tls-port-emulator", "[tls]\nenabled = true", place).unwrap();
-    assert_eq!(loaded.config.amqp.address.0.to_string(), "0.0.0.0:5672", "as the emulator's");
+    assert_eq!(loaded.config.amqp.address.to_string(), "0.0.0.0:5672", "as the emulator's");
 }
 
 /// QUO-02: `peeklock config default` prints every limit as a comment; without the comment sign it is a valid file.
@@ -113,7 +114,7 @@ fn documented_limits_are_accepted_as_they_are_printed() {
         text.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_value).collect();
     assert_eq!(lines.len(), names.len());
     let loaded = load("all-limits", &format!("[limits]\n{}\n", lines.join("\n"))).unwrap();
-    assert_eq!(loaded.settings.limits, Limits::default());
+    assert_eq!(loaded.config.settings.limits, Limits::default());
 }
 
 #[test]
@@ -129,9 +130,9 @@ fn later_layers_win_and_are_named() {
             vec![Flag { name: "--http", key: "http.address", value: "127.0.0.1:3".to_owned() }];
     })
     .unwrap();
-    assert_eq!(loaded.config.http.address.0.port(), 3);
-    assert_eq!(loaded.config.http.allowed_hosts.0, ["a", "b"]);
-    assert_eq!(loaded.settings.limits.hop_count_max, 7);
+    assert_eq!(loaded.config.http.address.port(), 3);
+    assert_eq!(loaded.config.http.allowed_hosts, ["a", "b"]);
+    assert_eq!(loaded.config.settings.limits.hop_count_max, 7);
     let source =
         |key: &str| loaded.rows().into_iter().find(|row| row.key == key).and_then(|row| row.source);
     assert_eq!(source("http.address").as_deref(), Some("--http"));
@@ -155,7 +156,7 @@ fn lists_of_the_environment_have_either_form() {
         [("list-toml", "[\"http://a\", 'http://b']"), ("list-commas", "http://a, http://b")]
     {
         let loaded = load(test, value).unwrap();
-        assert_eq!(loaded.config.http.allowed_origins.0, ["http://a", "http://b"]);
+        assert_eq!(loaded.config.http.allowed_origins, ["http://a", "http://b"]);
         let row = loaded.rows().into_iter().find(|row| row.key == "http.allowed_origins").unwrap();
         assert_eq!(row.value, "[\"http://a\", \"http://b\"]");
         assert_eq!(row.source.as_deref(), Some("PEEKLOCK__HTTP__ALLOWED_ORIGINS"));
@@ -546,21 +547,21 @@ fn connections_leave_files_to_the_store() {
     );
     let loaded = load("files", &text).unwrap();
     let fitted = |files_max| {
-        let (mut config, mut limits) = (loaded.config.clone(), loaded.settings.limits.clone());
-        let left = config.fit_connections(&mut limits, files_max);
-        (left, config.connections(&limits), limits.forwarder_thread_count_max)
+        let mut config = loaded.config.clone();
+        let left = config.fit_connections(files_max);
+        (left, config.connections(), config.settings.limits.forwarder_thread_count_max)
     };
     // 256 sockets beside the connections of each transport, 256 threads of 8 files, 1,600 segments, 12 runtimes of
     // 4 files, 3 listeners of 2, one more for each thread of HTTP; 13 of the process and 19 of the journal. The port of AMQP
     // has sockets of HTTP too, and others that count nowhere yet.
     let shared_port = 5_256 + 1_024;
     let all = 5_256 + 1_256 + 1_256 + shared_port + 2_048 + 1_600 + 48 + 6 + 2 + 13 + 19;
-    assert_eq!(loaded.config.open_files(&loaded.settings.limits), all);
+    assert_eq!(loaded.config.open_files(), all);
     assert_eq!(fitted(all), (None, [5_000, 1_000, 1_000], 256));
     assert_eq!(fitted(all - 1), (Some(6_997), [4_999, 999, 999], 255));
     assert_eq!(fitted(1_024), (Some(39), [29, 5, 5], 1));
     assert_eq!(fitted(10), (Some(3), [1, 1, 1], 1));
-    let of = |loaded: Loaded| loaded.config.open_files(&loaded.settings.limits);
+    let of = |loaded: Loaded| loaded.config.open_files();
     // A gateway has its threads, its listener, and sockets that count nowhere yet.
     let text = format!("{text}[gateway]\naddress = \"127.0.0.1:0\"\n{threads}");
     let with_gateway = all + 1_024 + 8 + 2;
@@ -605,18 +606,16 @@ fn tls_wants_a_pair_and_ranges() {
 #[test]
 fn a_gateway_and_proxies_are_named_or_absent() {
     let plain = load("no-gateway", "").unwrap().config;
-    assert!(plain.gateway.address.0.0.is_none());
+    assert!(plain.gateway.address.is_none());
     assert!(plain.addresses().iter().all(|(key, _)| *key != "gateway.address"));
     let text = "[gateway]\naddress = \"127.0.0.1:5671\"\nproxy_protocol = [\"10.0.0.7\", \"fd00::/8\"]\n\
                 [http]\nproxy_protocol = [\"*\"]";
     let named = load("gateway", text).unwrap().config;
     assert!(named.addresses().contains(&("gateway.address", "127.0.0.1:5671".parse().unwrap())));
-    for (section, sources) in [
-        (&named.gateway.proxy_protocol, 2),
-        (&named.http.proxy_protocol, 1),
-        (&named.amqp.proxy_protocol, 0),
-    ] {
-        let shown = format!("{:?}", section.0);
+    for (section, sources) in
+        [(&named.gateway.proxy_protocol, 2), (&named.http.proxies, 1), (&named.amqp.proxies, 0)]
+    {
+        let shown = format!("{section:?}");
         assert_eq!(
             shown.matches("Network").count() + shown.matches("Everywhere").count(),
             sources,

@@ -13,6 +13,8 @@ use peeklock::time::TimeSpan;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
+use super::LogFormat;
+
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// The word for a duration without end.
 const UNLIMITED: &str = "unlimited";
@@ -78,59 +80,68 @@ impl FromText for SocketAddr {
     }
 }
 
-impl FromText for Tier {
-    const EXPECTED: &'static str = "a tier: Basic, Standard or Premium";
+/// Types whose values are written as the words given.
+macro_rules! words {
+    ($($type:ident, $expected:literal { $($variant:ident = $word:literal,)+ })+) => {$(
+        impl FromText for $type {
+            const EXPECTED: &'static str = $expected;
 
-    fn from_text(text: &str) -> Option<Self> {
-        Self::parse(text)
-    }
-}
-
-impl FromText for FailureTarget {
-    const EXPECTED: &'static str = "transfer_dead_letter or dead_letter";
-
-    fn from_text(text: &str) -> Option<Self> {
-        match text {
-            "transfer_dead_letter" => Some(Self::TransferDeadLetter),
-            "dead_letter" => Some(Self::DeadLetter),
-            _ => None,
+            fn from_text(text: &str) -> Option<Self> {
+                match text {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
         }
-    }
-}
 
-impl FromText for OnDestinationFull {
-    const EXPECTED: &'static str = "transfer_dead_letter or hold";
-
-    fn from_text(text: &str) -> Option<Self> {
-        match text {
-            "transfer_dead_letter" => Some(Self::TransferDeadLetter),
-            "hold" => Some(Self::Hold),
-            _ => None,
+        impl ToScalar for $type {
+            fn to_scalar(&self) -> toml::Value {
+                match self {
+                    $(Self::$variant => $word.into(),)+
+                }
+            }
         }
-    }
+    )+};
 }
 
-impl FromText for EntityStatus {
-    const EXPECTED: &'static str = "a status: Active, Disabled, SendDisabled or ReceiveDisabled";
+/// Types that know the words of their values.
+macro_rules! own_words {
+    ($($type:ident, $expected:literal;)+) => {$(
+        impl FromText for $type {
+            const EXPECTED: &'static str = $expected;
 
-    fn from_text(text: &str) -> Option<Self> {
-        Self::parse(text)
-    }
+            fn from_text(text: &str) -> Option<Self> {
+                Self::parse(text)
+            }
+        }
+
+        impl ToScalar for $type {
+            fn to_scalar(&self) -> toml::Value {
+                self.name().into()
+            }
+        }
+    )+};
 }
 
-impl FromText for RetryKind {
-    const EXPECTED: &'static str = "a kind of retry: fixed, linear or exponential";
-
-    fn from_text(text: &str) -> Option<Self> {
-        Self::parse(text)
-    }
+own_words! {
+    Tier, "a tier: Basic, Standard or Premium";
+    EntityStatus, "a status: Active, Disabled, SendDisabled or ReceiveDisabled";
+    RetryKind, "a kind of retry: fixed, linear or exponential";
+    SessionRetryOrder, "an order of retries: hold or pass";
 }
 
-impl FromText for SessionRetryOrder {
-    const EXPECTED: &'static str = "an order of retries: hold or pass";
-
-    fn from_text(text: &str) -> Option<Self> {
-        Self::parse(text)
+words! {
+    FailureTarget, "transfer_dead_letter or dead_letter" {
+        TransferDeadLetter = "transfer_dead_letter",
+        DeadLetter = "dead_letter",
+    }
+    OnDestinationFull, "transfer_dead_letter or hold" {
+        TransferDeadLetter = "transfer_dead_letter",
+        Hold = "hold",
+    }
+    LogFormat, "a log format: text or json" {
+        Text = "text",
+        Json = "json",
     }
 }
 
@@ -192,24 +203,6 @@ impl ToScalar for u64 {
 impl ToScalar for String {
     fn to_scalar(&self) -> toml::Value {
         self.as_str().into()
-    }
-}
-
-impl ToScalar for EntityStatus {
-    fn to_scalar(&self) -> toml::Value {
-        self.name().into()
-    }
-}
-
-impl ToScalar for RetryKind {
-    fn to_scalar(&self) -> toml::Value {
-        self.name().into()
-    }
-}
-
-impl ToScalar for SessionRetryOrder {
-    fn to_scalar(&self) -> toml::Value {
-        self.name().into()
     }
 }
 

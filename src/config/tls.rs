@@ -6,36 +6,14 @@ use std::sync::Arc;
 
 use config::{Map, Value};
 use peeklock::contract::port;
-use peeklock::time::TimeSpan;
 use peeklock::tls::authority::{Authority, Made};
 use peeklock::tls::{ClientCertificates, File, FileError, Tls, TlsConfig};
-use serde::Deserialize;
 
 use super::Layer;
-use super::text::Scalar;
+use super::sections::TlsSection;
 
 /// Where the development authority is in the data directory.
 pub const AUTHORITY_DIRECTORY: &str = "tls";
-
-/// TLS of all listeners.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-pub struct TlsSection {
-    /// Whether it is spoken.
-    pub enabled: Scalar<bool>,
-    /// The certificate; empty for one by the development authority.
-    pub certificate_file: Scalar<String>,
-    /// Its key, likewise.
-    pub key_file: Scalar<String>,
-    /// Authorities of certificates that clients show; empty to ask for none.
-    pub client_ca_file: Scalar<String>,
-    /// Whether clients must show one.
-    pub client_certificate_required: Scalar<bool>,
-    /// Time for a handshake.
-    pub handshake_timeout: Scalar<TimeSpan>,
-    /// Handshakes at the same time.
-    pub handshake_count_max: Scalar<usize>,
-}
 
 /// What is by default where TLS is spoken: clients of AMQP look at another port then (AMQP-02).
 pub(super) fn secure_defaults() -> Layer {
@@ -47,12 +25,12 @@ pub(super) fn secure_defaults() -> Layer {
 impl TlsSection {
     /// Whether the certificate is by the development authority.
     pub const fn is_development(&self) -> bool {
-        self.enabled.0 && self.certificate_file.0.is_empty()
+        self.enabled && self.certificate_file.is_empty()
     }
 
     /// Whether files are named that are not used.
     pub const fn is_left_off(&self) -> bool {
-        !self.enabled.0 && !self.certificate_file.0.is_empty()
+        !self.enabled && !self.certificate_file.is_empty()
     }
 
     /// Reads the files that are named, as the broker would.
@@ -62,7 +40,7 @@ impl TlsSection {
     pub fn judge(&self) -> Result<(), (String, String)> {
         let wrong = |key: &str, detail: &str| Err((format!("tls.{key}"), detail.to_owned()));
         let [certificate, key] =
-            [&self.certificate_file, &self.key_file].map(|file| !file.0.is_empty());
+            [&self.certificate_file, &self.key_file].map(|file| !file.is_empty());
         if certificate && !key {
             return wrong(
                 "key_file",
@@ -75,17 +53,17 @@ impl TlsSection {
                 "the key has no certificate; write the file with the certificate",
             );
         }
-        if self.client_certificate_required.0 && self.client_ca_file.0.is_empty() {
+        if self.client_certificate_required && self.client_ca_file.is_empty() {
             return wrong(
                 "client_ca_file",
                 "client certificates are required, but no authority for them is set; write a file \
                  with authorities, or set tls.client_certificate_required = false",
             );
         }
-        if self.enabled.0 && certificate {
+        if self.enabled && certificate {
             Tls::open(self.with_files(self.named())).map_err(|error| self.explain(&error))?;
-        } else if self.enabled.0 && !self.client_ca_file.0.is_empty() {
-            peeklock::tls::certificates(Path::new(&self.client_ca_file.0))
+        } else if self.enabled && !self.client_ca_file.is_empty() {
+            peeklock::tls::certificates(Path::new(&self.client_ca_file))
                 .map_err(|error| ("tls.client_ca_file".to_owned(), error.to_string()))?;
         }
         Ok(())
@@ -96,7 +74,7 @@ impl TlsSection {
     /// # Errors
     /// The key, and what is wrong with it.
     pub fn open(&self, data_dir: &str) -> Result<Option<Arc<Tls>>, (String, String)> {
-        if !self.enabled.0 {
+        if !self.enabled {
             return Ok(None);
         }
         let config = if self.is_development() {
@@ -128,19 +106,19 @@ impl TlsSection {
     }
 
     fn named(&self) -> TlsConfig {
-        TlsConfig::of_files(&self.certificate_file.0, &self.key_file.0)
+        TlsConfig::of_files(&self.certificate_file, &self.key_file)
     }
 
     fn with_files(&self, mut config: TlsConfig) -> TlsConfig {
-        let authorities = &self.client_ca_file.0;
+        let authorities = &self.client_ca_file;
         config.client_certificates =
-            match (authorities.is_empty(), self.client_certificate_required.0) {
+            match (authorities.is_empty(), self.client_certificate_required) {
                 (true, _) => ClientCertificates::Ignored,
                 (false, false) => ClientCertificates::Optional(authorities.into()),
                 (false, true) => ClientCertificates::Required(authorities.into()),
             };
-        config.handshake_timeout = self.handshake_timeout.0.to_std();
-        config.handshake_count_max = self.handshake_count_max.0;
+        config.handshake_timeout = self.handshake_timeout.to_std();
+        config.handshake_count_max = self.handshake_count_max;
         config
     }
 

@@ -49,12 +49,12 @@ pub fn keep(
         found.map(|(_, running)| running.local_address())
     };
     let Some(address) = at("gateway").or_else(|| at("amqp")) else { return Ok(None) };
-    if loaded.config.server.ephemeral.0 {
+    if loaded.config.server.ephemeral {
         return Ok(None);
     }
     let place =
         ClientPlace { endpoint: endpoint(address, certificate), is_secure: certificate.is_some() };
-    let path = Path::new(&loaded.config.server.data_dir.0).join(FILE);
+    let path = Path::new(&loaded.config.server.data_dir).join(FILE);
     let changes = policies.changes();
     let known = policies.root_key();
     if let Some(key) = &known {

@@ -28,18 +28,18 @@ pub fn tell(
     transports: &[Running],
     certificate: Option<&Certificate>,
 ) -> Result<(), ServeError> {
-    if loaded.config.server.ephemeral.0 {
+    if loaded.config.server.ephemeral {
         return Ok(());
     }
     let http = transports.iter().find(|(name, _)| *name == "http");
     let http = http.map(|(_, running)| http_url(running.local_address(), certificate));
     let has_gateway = transports.iter().any(|(name, _)| *name == "gateway");
-    let public_url = Some(&*loaded.config.http.public_url.0).filter(|url| !url.is_empty());
+    let public_url = loaded.config.http.public_url.as_deref();
     let public_url = public_url.map(|url| match has_gateway {
         true => format!("{url} {ONE_PORT}"),
         false => url.to_owned(),
     });
-    let data_dir = Path::new(&loaded.config.server.data_dir.0);
+    let data_dir = Path::new(&loaded.config.server.data_dir);
     for (name, text) in [(PUBLIC_URL, public_url.as_deref()), (HTTP_URL, http.as_deref())] {
         let path = data_dir.join(name);
         write(&path, text)

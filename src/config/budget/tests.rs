@@ -27,8 +27,8 @@ const KEPT: [&str; 12] = [
 fn budget_of_all(name: &str) -> Vec<Row> {
     let text = "[gateway]\naddress = \"127.0.0.1:0\"\n[tls]\nenabled = true\n\
                 [otlp]\nendpoint = \"http://127.0.0.1:4318\"\n";
-    let Loaded { config, settings, .. } = load(name, text).unwrap();
-    config.budget(&settings.limits)
+    let Loaded { config, .. } = load(name, text).unwrap();
+    config.budget()
 }
 
 /// DESIGN D6: each row of the table in docs/reference/security.md is in one of the two sums, and each row of work in
@@ -87,7 +87,7 @@ fn each_row_of_the_sum_has_its_size() {
     ];
     assert_eq!(found, expected);
     let off = load("budget-off", "").unwrap();
-    let off = off.config.budget(&off.settings.limits);
+    let off = off.config.budget();
     let without = [
         "spans waiting for a collector",
         "entity gauges for a collector",
@@ -121,8 +121,8 @@ fn the_largest_rows_are_told_with_their_settings() {
 fn the_memory_of_either_store_is_in_the_sum() {
     let of = |ephemeral: bool| {
         let text = format!("[server]\nephemeral = {ephemeral}\nephemeral_bytes_max = 1048576\n");
-        let Loaded { config, settings, .. } = load(&format!("sum-{ephemeral}"), &text).unwrap();
-        (sum(&config.budget(&settings.limits), Row::bytes), config.kept_bytes(&settings.limits))
+        let Loaded { config, .. } = load(&format!("sum-{ephemeral}"), &text).unwrap();
+        (sum(&config.budget(), Row::bytes), config.kept_bytes())
     };
     let (on_disk, in_memory) = (of(false), of(true));
     assert_eq!(in_memory.1, on_disk.1 + (1 << 20));
@@ -132,11 +132,11 @@ fn the_memory_of_either_store_is_in_the_sum() {
 /// DESIGN D6: what entities may keep comes to what is said of it, and so do messages that all are locked.
 #[test]
 fn what_entities_may_keep_is_as_it_is_told() {
-    let Loaded { config, mut settings, .. } = load("sum-kept", "").unwrap();
+    let Loaded { mut config, .. } = load("sum-kept", "").unwrap();
     let gibibytes = |bytes: u64| (bytes + (1 << 29)) >> 30;
-    let kept_bytes = config.kept_bytes(&settings.limits);
-    settings.limits.broker_message_count_max = 0;
-    let message_bytes = kept_bytes - config.kept_bytes(&settings.limits);
+    let kept_bytes = config.kept_bytes();
+    config.settings.limits.broker_message_count_max = 0;
+    let message_bytes = kept_bytes - config.kept_bytes();
     let (kept, messages) = (gibibytes(kept_bytes), gibibytes(message_bytes));
     for (page, expected) in [
         (
@@ -156,10 +156,10 @@ fn what_entities_may_keep_is_as_it_is_told() {
 /// DESIGN D6: what the broker loads for itself is in the sum: its room, or one message, which passes alone if it is larger.
 #[test]
 fn what_the_broker_loads_is_in_the_sum() {
-    let Loaded { config, mut settings, .. } = load("sum-loaded", "").unwrap();
+    let Loaded { mut config, .. } = load("sum-loaded", "").unwrap();
     let sums = [1, 100, 200].map(|mib: u64| {
-        settings.limits.broker_loaded_bytes_max = mib << 20;
-        sum(&config.budget(&settings.limits), Row::bytes) >> 20
+        config.settings.limits.broker_loaded_bytes_max = mib << 20;
+        sum(&config.budget(), Row::bytes) >> 20
     });
     assert_eq!([sums[1] - sums[0], sums[2] - sums[1]], [0, 100]);
 }
@@ -172,8 +172,8 @@ fn the_example_for_a_small_machine_fits() {
     let section = page.split("\n## Memory\n").nth(1).unwrap().split("\n## ").next().unwrap();
     assert!(section.contains("2.1 GiB for all clients together and 0.7 GiB for their connections"));
     let example = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let Loaded { config, settings, .. } = load("budget-example", example).unwrap();
-    let budget = config.budget(&settings.limits);
+    let Loaded { config, .. } = load("budget-example", example).unwrap();
+    let budget = config.budget();
     assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_159);
     assert_eq!(sum(&budget, |row| row.connection_bytes) >> 20, 725);
 }

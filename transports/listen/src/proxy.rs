@@ -90,7 +90,13 @@ impl Proxies {
     /// Whether everybody who connects is one, and so can say any address to be its own.
     #[must_use]
     pub fn are_everywhere(&self) -> bool {
-        self.0.as_ref().is_some_and(|known| known.sources.contains(&Source::Everywhere))
+        self.sources().contains(&Source::Everywhere)
+    }
+
+    /// Their places.
+    #[must_use]
+    pub fn sources(&self) -> &[Source] {
+        self.0.as_ref().map(|known| &*known.sources).unwrap_or_default()
     }
 
     /// Reads the header that this socket begins with, if it is a proxy's; nothing behind it is touched. Waits no longer
@@ -149,6 +155,22 @@ impl Source {
     }
 }
 
+/// Bits of an address.
+const fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// The form in which it is read.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everywhere => f.write_str("*"),
+            Self::Network(address, bits) if *bits == width(*address) => address.fmt(f),
+            Self::Network(address, bits) => write!(f, "{address}/{bits}"),
+        }
+    }
+}
+
 impl FromStr for Source {
     type Err = NoSource;
 
@@ -162,7 +184,7 @@ impl FromStr for Source {
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| refused())?;
-        let width: u8 = if address.is_ipv4() { 32 } else { 128 };
+        let width = width(address);
         let bits = match bits {
             Some(bits) => bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(refused)?,
             None => width,
@@ -179,8 +201,7 @@ impl FromStr for Source {
 
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sources = self.0.as_ref().map(|known| &*known.sources).unwrap_or_default();
-        f.debug_tuple("Proxies").field(&sources).finish()
+        f.debug_tuple("Proxies").field(&self.sources()).finish()
     }
 }
 

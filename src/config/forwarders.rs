@@ -1,0 +1,86 @@
+//! The sections `[webhook]` and `[peers]`: where messages may be forwarded to.
+
+use std::path::Path;
+
+use peeklock::forward_peeklock::{PeerConfig, Token};
+use peeklock::forward_webhook::{
+    HostError, HostPattern, Reach, Secret, WebhookConfig, certificates,
+};
+use serde::Deserialize;
+
+use super::sections::{PeersSection, WebhookSection};
+
+/// `[[webhook.secrets]]`: receivers of signed requests.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct SecretDeclaration {
+    /// The hosts.
+    pub host: String,
+    /// The file with the secrets, which stand in no configuration: it is shown.
+    pub file: String,
+}
+
+/// `[[peers.tokens]]`: brokers that get a token.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct TokenDeclaration {
+    /// The hosts.
+    pub host: String,
+    /// The file with the token, which stands in no configuration: it is shown.
+    pub file: String,
+}
+
+impl WebhookSection {
+    /// The settings of the forwarder; reads the files that are named.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn config(&self) -> Result<WebhookConfig, (String, String)> {
+        let mut config = WebhookConfig::default();
+        config.connect_timeout = self.connect_timeout.to_std();
+        config.timeout = self.timeout.to_std();
+        config.reach = reach("webhook", &self.allowed_hosts, &self.ca_file)?;
+        for (index, declared) in self.secrets.iter().enumerate() {
+            let host = pattern(&format!("webhook.secrets[{index}].host"), &declared.host)?;
+            let secret = Secret::read(Path::new(&declared.file))
+                .map_err(|error| (format!("webhook.secrets[{index}].file"), error.to_string()))?;
+            config.secrets.push((host, secret));
+        }
+        Ok(config)
+    }
+}
+
+impl PeersSection {
+    /// The settings of the forwarder; reads the files that are named.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn config(&self) -> Result<PeerConfig, (String, String)> {
+        let mut config = PeerConfig::default();
+        config.connect_timeout = self.connect_timeout.to_std();
+        config.reach = reach("peers", &self.allowed_hosts, &self.ca_file)?;
+        for (index, declared) in self.tokens.iter().enumerate() {
+            let host = pattern(&format!("peers.tokens[{index}].host"), &declared.host)?;
+            let token = Token::read(Path::new(&declared.file))
+                .map_err(|error| (format!("peers.tokens[{index}].file"), error.to_string()))?;
+            config.tokens.push((host, token));
+        }
+        Ok(config)
+    }
+}
+
+/// The hosts that a section allows, and the authorities in addition to those of the system.
+fn reach(section: &str, hosts: &[String], ca_file: &str) -> Result<Reach, (String, String)> {
+    let key = format!("{section}.allowed_hosts");
+    let allowed: Result<_, _> = hosts.iter().map(|host| pattern(&key, host)).collect();
+    let authorities = match ca_file {
+        "" => Vec::new(),
+        file => certificates(Path::new(file))
+            .map_err(|error| (format!("{section}.ca_file"), error.to_string()))?,
+    };
+    Ok(Reach::new(allowed?, authorities))
+}
+
+fn pattern(key: &str, text: &str) -> Result<HostPattern, (String, String)> {
+    text.parse().map_err(|error: HostError| (key.to_owned(), error.to_string()))
+}
