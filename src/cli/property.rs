@@ -31,22 +31,26 @@ pub const TYPES: [&str; 21] = [
 /// One property.
 pub type Property = (String, Value);
 
+/// The forms of a property, for errors.
+const FORMS: &str = "write KEY=VALUE, such as region=eu, or KEY:TYPE=VALUE, such as table:i32=7";
+
 /// Reads one.
 pub fn property(text: &str) -> Result<Property, String> {
     let (name, value) = text
         .split_once('=')
-        .ok_or("expected a property KEY=VALUE or KEY:TYPE=VALUE, such as table:i32=7")?;
+        .ok_or_else(|| format!("`{text}` is a key without a value; {FORMS}"))?;
     let (key, kind) = name.rsplit_once(':').unwrap_or((name, "string"));
     if key.is_empty() {
-        return Err("a property needs a key before `=`".to_owned());
+        return Err(format!("the key before `=` is missing; {FORMS}"));
     }
     if !TYPES.contains(&kind) {
-        return Err(format!("`{kind}` is not a type; types are {}", TYPES.join(" ")));
+        let types = TYPES.join(" ");
+        return Err(format!("`{kind}` is not a type; write KEY:TYPE=VALUE with one of {types}"));
     }
     if kind == "null" && !matches!(value, "" | "null") {
         return Err(format!(
-            "`{value}` would be lost: a property of the type `null` has no value; leave the value \
-             empty"
+            "`{value}` would be lost: a property of the type `null` has no value; write \
+             {key}:null="
         ));
     }
     // Numbers and booleans as such, everything else as text: the reader of JSON takes it from there.
@@ -60,7 +64,9 @@ pub fn property(text: &str) -> Result<Property, String> {
     let message = json!({"applicationProperties": {key: {"type": kind, "value": scalar}}});
     let message = message_from_json(&message.to_string());
     let mut properties = message.map(|message| message.application_properties).unwrap_or_default();
-    properties.pop().ok_or_else(|| format!("`{value}` is not a value of the type `{kind}`"))
+    properties
+        .pop()
+        .ok_or_else(|| format!("`{value}` is not a value of the type `{kind}`; {FORMS}"))
 }
 
 #[cfg(test)]

@@ -17,9 +17,10 @@ Examples:
   peeklock rule add orders eu coffee --correlation sys.Label=coffee --correlation region=eu
   peeklock rule add orders eu marked --sql 'price > 100' --action \"SET priority = 'high'\"
 
-The rule applies to messages that are sent from now on. While a subscription still has \
-`$Default`, it gets every message; delete that rule with `peeklock rule delete orders eu \
-'$Default'`.
+The rule applies to messages that are sent from now on. A rule adds messages and never removes \
+any: as long as the subscription has the rule `$Default` with its filter that selects every message, \
+the subscription gets every message. To get only the messages that your rules select, delete it \
+with `peeklock rule delete orders eu '$Default'`.
 
 ",
     exit_codes!()
