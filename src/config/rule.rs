@@ -1,10 +1,14 @@
 //! A declaration `[[topics.subscriptions.rules]]`: a rule as it shall be.
 
+use std::fmt;
+
 use peeklock::rule::sql::Parameters;
 use peeklock::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock::time::Timestamp;
 use peeklock_json::PropertyMap;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::text::Scalar;
 
@@ -26,18 +30,65 @@ pub struct RuleDeclaration {
 }
 
 /// The values that a message must have, all of them (TOP-19).
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default, expecting = "a table with values of a message")]
-struct CorrelationDeclaration {
-    correlation_id: Option<String>,
-    message_id: Option<String>,
-    to: Option<String>,
-    reply_to: Option<String>,
-    subject: Option<String>,
-    session_id: Option<String>,
-    reply_to_session_id: Option<String>,
-    content_type: Option<String>,
-    properties: Option<PropertyMap>,
+#[derive(Clone, Debug)]
+struct CorrelationDeclaration(CorrelationFilter);
+
+/// The key of the application properties.
+const PROPERTIES: &str = "properties";
+
+impl Serialize for CorrelationDeclaration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(filter) = self;
+        let mut map = serializer.serialize_map(None)?;
+        for (field, text) in filter.broker_properties() {
+            map.serialize_entry(field.name, text)?;
+        }
+        let properties = filter.properties.iter();
+        let properties = properties.map(|(name, value)| (name.to_string(), value.clone()));
+        if let Some(properties) = some_of(properties.collect()) {
+            map.serialize_entry(PROPERTIES, &properties)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for CorrelationDeclaration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(CorrelationVisitor)
+    }
+}
+
+struct CorrelationVisitor;
+
+impl<'de> Visitor<'de> for CorrelationVisitor {
+    type Value = CorrelationDeclaration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table with values of a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut filter = CorrelationFilter::default();
+        while let Some(name) = map.next_key::<String>()? {
+            if name == PROPERTIES {
+                let PropertyMap(properties) = map.next_value()?;
+                let properties = properties.into_iter();
+                filter.properties = properties.map(|(name, value)| (name.into(), value)).collect();
+                continue;
+            }
+            let field = CorrelationFilter::FIELDS.into_iter().find(|field| field.name == name);
+            let Some(field) = field else {
+                let names = CorrelationFilter::FIELDS.iter().map(|field| field.name);
+                let names = names.chain([PROPERTIES]).map(|name| format!("`{name}`"));
+                let names = names.collect::<Vec<_>>().join(", ");
+                // In the words of serde, from which the nearest key is found.
+                let detail = format!("unknown field `{name}`, expected one of {names}");
+                return Err(A::Error::custom(detail));
+            };
+            field.set(&mut filter, Some(map.next_value::<String>()?.into()));
+        }
+        Ok(CorrelationDeclaration(filter))
+    }
 }
 
 impl RuleDeclaration {
@@ -51,7 +102,9 @@ impl RuleDeclaration {
             (None | Some(Scalar(true)), None, None) => Filter::True,
             (Some(Scalar(false)), None, None) => Filter::False,
             (None, Some(sql), None) => Filter::Sql(sql_text(sql, self.sql_parameters.as_ref())),
-            (None, None, Some(correlation)) => Filter::Correlation(correlation.filter()),
+            (None, None, Some(CorrelationDeclaration(filter))) => {
+                Filter::Correlation(filter.clone())
+            }
             _ => {
                 return Err(format!(
                     "the rule `{name}` has more than one of filter, sql and correlation; keep one"
@@ -106,7 +159,8 @@ impl From<&RuleDescription> for RuleDeclaration {
                 ..Self::default()
             },
             Filter::Correlation(filter) => {
-                Self { correlation: Some(filter.into()), ..Self::default() }
+                let correlation = Some(CorrelationDeclaration(filter.clone()));
+                Self { correlation, ..Self::default() }
             }
         };
         let action = rule.action.as_ref();
@@ -115,45 +169,6 @@ impl From<&RuleDescription> for RuleDeclaration {
             action: action.map(|action| action.text.to_string()),
             action_parameters: action.and_then(parameters),
             ..selecting
-        }
-    }
-}
-
-impl CorrelationDeclaration {
-    fn filter(&self) -> CorrelationFilter {
-        let text = |text: &Option<String>| text.as_deref().map(Box::from);
-        let properties = self.properties.iter().flat_map(|PropertyMap(properties)| properties);
-        CorrelationFilter {
-            correlation_id: text(&self.correlation_id),
-            message_id: text(&self.message_id),
-            to: text(&self.to),
-            reply_to: text(&self.reply_to),
-            subject: text(&self.subject),
-            session_id: text(&self.session_id),
-            reply_to_session_id: text(&self.reply_to_session_id),
-            content_type: text(&self.content_type),
-            properties: properties
-                .map(|(name, value)| (name.as_str().into(), value.clone()))
-                .collect(),
-        }
-    }
-}
-
-impl From<&CorrelationFilter> for CorrelationDeclaration {
-    fn from(filter: &CorrelationFilter) -> Self {
-        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        let properties = filter.properties.iter();
-        let properties = properties.map(|(name, value)| (name.to_string(), value.clone()));
-        Self {
-            correlation_id: text(&filter.correlation_id),
-            message_id: text(&filter.message_id),
-            to: text(&filter.to),
-            reply_to: text(&filter.reply_to),
-            subject: text(&filter.subject),
-            session_id: text(&filter.session_id),
-            reply_to_session_id: text(&filter.reply_to_session_id),
-            content_type: text(&filter.content_type),
-            properties: some_of(properties.collect()),
         }
     }
 }

@@ -4,6 +4,7 @@
 use peeklock::description::{
     Description, Field, FieldKind, QueueDescription, SubscriptionDescription, TopicDescription,
 };
+use peeklock::rule::{CorrelationField, CorrelationFilter};
 use peeklock::time::TimeSpan;
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value as Toml};
@@ -44,20 +45,6 @@ fn properties(owner: Owner) -> Vec<Property> {
         Owner::Subscription => of::<SubscriptionDescription>(),
     }
 }
-
-/// System properties that a correlation filter compares, with their names in our configuration. `Label` and `Subject` are
-/// one property.
-const CORRELATION: [(&str, &str); 9] = [
-    ("CorrelationId", "correlation_id"),
-    ("MessageId", "message_id"),
-    ("To", "to"),
-    ("ReplyTo", "reply_to"),
-    ("Label", "subject"),
-    ("Subject", "subject"),
-    ("SessionId", "session_id"),
-    ("ReplyToSessionId", "reply_to_session_id"),
-    ("ContentType", "content_type"),
-];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
@@ -435,12 +422,14 @@ fn read_correlation(filter: &Place<'_>, notes: &mut Notes) -> Read<Table> {
             }
             continue;
         }
-        let Some((_, ours)) = CORRELATION.iter().find(|(known, _)| is(known)) else {
+        // `Label` and `Subject` are one property.
+        let is_named = |it: &CorrelationField| is(it.element) || is(it.property.name());
+        let Some(field) = CorrelationFilter::FIELDS.into_iter().find(is_named) else {
             notes.unknown(&place.path);
             continue;
         };
         let text = Toml::from(place.text()?);
-        let before = table.insert((*ours).to_owned(), text.clone());
+        let before = table.insert(field.name.to_owned(), text.clone());
         if before.is_some_and(|before| before != text) {
             return place.refuse(
                 "is a second, different value of the same property (Label and Subject are the same \

@@ -10,6 +10,7 @@ use peeklock_core::description::{
     SubscriptionDescription, TopicDescription,
 };
 use peeklock_core::limits::Limits;
+use peeklock_core::rule::CorrelationFilter;
 use peeklock_core::time::TimeSpan;
 
 use crate::{read, root};
@@ -69,6 +70,11 @@ fn types_of_the_javascript_client_have_every_property() {
     check_typescript::<QueueDescription>(&types, "QueueProperties", "Queue");
     check_typescript::<TopicDescription>(&types, "TopicProperties", "Topic");
     check_typescript::<SubscriptionDescription>(&types, "SubscriptionProperties", "Subscription");
+    let (_, filter) = types.split_once("type: \"correlation\";").unwrap();
+    let members = filter.split_once("/**").unwrap().0;
+    let members: Vec<&str> = members.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
+    let expected = CorrelationFilter::FIELDS.map(|field| format!("{}?: string;", field.json));
+    assert_eq!(members, expected, "correlation filter in peeklock.d.ts");
 }
 
 /// ENT-31: the page about the protocol names every property.
@@ -123,7 +129,20 @@ fn table<D: Description>() -> String {
     text
 }
 
-/// ENT-03, ENT-09, ENT-31: the page about entities has every property, as the table of properties has it.
+fn filter_table() -> String {
+    let mut text =
+        "\n| JSON | Configuration | Command line, SQL | AMQP | Atom |\n|---|---|---|---|---|\n"
+            .to_owned();
+    for field in CorrelationFilter::FIELDS {
+        let (json, name, key, element) = (field.json, field.name, field.key, field.element);
+        let property = field.property.name();
+        writeln!(text, "| `{json}` | `{name}` | `sys.{property}` | `{key}` | `{element}` |")
+            .unwrap();
+    }
+    text
+}
+
+/// ENT-03, ENT-09, ENT-31, TOP-18: the page about entities has every property, as the table of properties has it.
 #[test]
 fn entities_page_lists_every_property() {
     let expected = format!(
@@ -150,10 +169,16 @@ line and the configuration also take forms such as `30s`. An update that does no
 ## Topic
 {}
 ## Subscription
+{}
+## Correlation filter
+
+A correlation filter of a rule compares these broker properties, each a text, and any application properties. The
+emulator's file has the names of Atom.
 {}",
         table::<QueueDescription>(),
         table::<TopicDescription>(),
         table::<SubscriptionDescription>(),
+        filter_table(),
     );
     if std::env::var_os("PEEKLOCK_REFERENCE").is_some_and(|value| value == "write") {
         std::fs::write(root().join(PAGE), &expected).unwrap();

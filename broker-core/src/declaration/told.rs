@@ -72,32 +72,12 @@ fn sql(SqlText { text, parameters }: &SqlText) -> String {
 }
 
 fn correlation(filter: &CorrelationFilter) -> String {
-    let CorrelationFilter {
-        correlation_id,
-        message_id,
-        to,
-        reply_to,
-        subject,
-        session_id,
-        reply_to_session_id,
-        content_type,
-        properties,
-    } = filter;
-    let texts = [
-        ("correlation_id", correlation_id),
-        ("message_id", message_id),
-        ("to", to),
-        ("reply_to", reply_to),
-        ("subject", subject),
-        ("session_id", session_id),
-        ("reply_to_session_id", reply_to_session_id),
-        ("content_type", content_type),
-    ];
-    let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
-    let texts = texts.map(|(name, text)| format!("{name} = {text:?}"));
+    let texts = filter.broker_properties();
+    let texts = texts.map(|(field, text)| format!("{} = {text:?}", field.name));
     // The order in which properties are given means nothing.
+    let properties = filter.properties.iter();
     let mut properties: Vec<_> =
-        properties.iter().map(|(name, value)| format!("properties.{name} = {value:?}")).collect();
+        properties.map(|(name, value)| format!("properties.{name} = {value:?}")).collect();
     properties.sort_unstable();
     texts.chain(properties).collect::<Vec<_>>().join(", ")
 }

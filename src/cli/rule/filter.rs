@@ -1,10 +1,11 @@
 //! The filter and the action of a rule as flags.
 
 use clap::Args;
-use peeklock::message::{SettableProperty, Value};
+use peeklock::message::Value;
 use peeklock::rule::sql::Parameters;
 use peeklock::rule::{
-    CorrelationFilter, DEFAULT_RULE, Filter, RuleDescription, SqlText, SystemProperty,
+    CorrelationField, CorrelationFilter, DEFAULT_RULE, Filter, RuleDescription, SqlText,
+    SystemProperty,
 };
 use peeklock::time::Timestamp;
 
@@ -44,21 +45,9 @@ pub struct FilterFlags {
 /// One value that a message must have.
 #[derive(Clone)]
 enum Correlation {
-    Broker(SettableProperty, String),
+    Broker(CorrelationField, String),
     Application(Property),
 }
-
-/// The broker properties that a correlation filter can ask for (TOP-18).
-const BROKER_PROPERTIES: [SettableProperty; 8] = [
-    SettableProperty::CorrelationId,
-    SettableProperty::MessageId,
-    SettableProperty::To,
-    SettableProperty::ReplyTo,
-    SettableProperty::Subject,
-    SettableProperty::SessionId,
-    SettableProperty::ReplyToSessionId,
-    SettableProperty::ContentType,
-];
 
 fn correlation(text: &str) -> Result<Correlation, String> {
     let of_broker = text.split_once('=').and_then(|(name, value)| {
@@ -73,15 +62,15 @@ fn correlation(text: &str) -> Result<Correlation, String> {
             property => Ok(Correlation::Application(property)),
         };
     };
-    match SystemProperty::parse(name) {
-        Some(SystemProperty::Settable(property)) if BROKER_PROPERTIES.contains(&property) => {
-            Ok(Correlation::Broker(property, value.to_owned()))
-        }
-        _ => {
-            let names: Vec<&str> = BROKER_PROPERTIES.iter().map(|one| one.name()).collect();
-            Err(format!("`sys.{name}` cannot be used in a filter; usable are {}", names.join(" ")))
-        }
-    }
+    let property = SystemProperty::parse(name);
+    let field = CorrelationFilter::FIELDS
+        .into_iter()
+        .find(|field| property == Some(SystemProperty::Settable(field.property)));
+    let Some(field) = field else {
+        let names = CorrelationFilter::FIELDS.map(|field| field.property.name()).join(" ");
+        return Err(format!("`sys.{name}` cannot be used in a filter; usable are {names}"));
+    };
+    Ok(Correlation::Broker(field, value.to_owned()))
 }
 
 impl FilterFlags {
@@ -131,19 +120,8 @@ impl FilterFlags {
                 Correlation::Application((key, value)) => {
                     filter = filter.and_property(key.as_str(), value.clone());
                 }
-                Correlation::Broker(property, value) => {
-                    let field = match property {
-                        SettableProperty::CorrelationId => &mut filter.correlation_id,
-                        SettableProperty::MessageId => &mut filter.message_id,
-                        SettableProperty::To => &mut filter.to,
-                        SettableProperty::ReplyTo => &mut filter.reply_to,
-                        SettableProperty::SessionId => &mut filter.session_id,
-                        SettableProperty::ReplyToSessionId => &mut filter.reply_to_session_id,
-                        SettableProperty::ContentType => &mut filter.content_type,
-                        // The others were refused.
-                        _ => &mut filter.subject,
-                    };
-                    *field = Some(value.as_str().into());
+                Correlation::Broker(field, value) => {
+                    field.set(&mut filter, Some(value.as_str().into()));
                 }
             }
         }
@@ -165,19 +143,9 @@ pub fn shown(filter: &Filter) -> String {
         Filter::False => "no message".to_owned(),
         Filter::Sql(sql) => with_parameters(sql),
         Filter::Correlation(filter) => {
-            let texts = [
-                ("CorrelationId", &filter.correlation_id),
-                ("MessageId", &filter.message_id),
-                ("To", &filter.to),
-                ("ReplyTo", &filter.reply_to),
-                ("Subject", &filter.subject),
-                ("SessionId", &filter.session_id),
-                ("ReplyToSessionId", &filter.reply_to_session_id),
-                ("ContentType", &filter.content_type),
-            ];
-            let broker = texts.into_iter().filter_map(|(name, value)| {
-                value.as_deref().map(|value| format!("sys.{name} = {}", quoted(value)))
-            });
+            let broker = filter.broker_properties();
+            let broker = broker
+                .map(|(field, value)| format!("sys.{} = {}", field.property.name(), quoted(value)));
             let own = filter.properties.iter();
             let own = own.map(|(key, value)| format!("{key} = {}", value_text(value)));
             broker.chain(own).collect::<Vec<_>>().join(" AND ")

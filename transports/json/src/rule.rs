@@ -35,7 +35,7 @@ pub struct RuleForm {
 
 /// A filter. Its type determines which properties it may have: `sql` and `parameters` for `sql`,
 /// the others for `correlation`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterForm {
@@ -76,10 +76,11 @@ pub struct FilterForm {
 }
 
 /// The types of filters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 enum FilterKind {
+    #[default]
     True,
     False,
     Sql,
@@ -221,36 +222,29 @@ impl TryFrom<&RuleForm> for RuleDescription {
 }
 
 impl FilterForm {
-    const fn of(kind: FilterKind) -> Self {
-        Self {
-            kind,
-            sql: None,
-            parameters: None,
-            correlation_id: None,
-            message_id: None,
-            to: None,
-            reply_to: None,
-            subject: None,
-            session_id: None,
-            reply_to_session_id: None,
-            content_type: None,
-            properties: None,
-        }
+    fn of(kind: FilterKind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// The broker properties, in the order of `CorrelationFilter::FIELDS`.
+    const fn texts(&mut self) -> [&mut Option<String>; 8] {
+        [
+            &mut self.correlation_id,
+            &mut self.message_id,
+            &mut self.to,
+            &mut self.reply_to,
+            &mut self.subject,
+            &mut self.session_id,
+            &mut self.reply_to_session_id,
+            &mut self.content_type,
+        ]
     }
 
     fn to_filter(&self) -> Result<Filter, Rejection> {
         let of_sql = self.sql.is_some() || self.parameters.is_some();
-        let texts = [
-            &self.correlation_id,
-            &self.message_id,
-            &self.to,
-            &self.reply_to,
-            &self.subject,
-            &self.session_id,
-            &self.reply_to_session_id,
-            &self.content_type,
-        ];
-        let of_correlation = self.properties.is_some() || texts.into_iter().any(Option::is_some);
+        let correlation = self.correlation();
+        let of_correlation =
+            self.properties.is_some() || correlation.broker_properties().next().is_some();
         match self.kind {
             FilterKind::Sql if of_correlation => {
                 Err(Rejection::argument("a filter of the type sql has `sql` and `parameters` only"))
@@ -267,24 +261,20 @@ impl FilterForm {
                 Some(text) => Ok(Filter::Sql(sql_text(text, self.parameters.as_ref()))),
                 None => Err(Rejection::argument("a filter of the type sql has no `sql`")),
             },
-            FilterKind::Correlation => Ok(Filter::Correlation(self.correlation())),
+            FilterKind::Correlation => Ok(Filter::Correlation(correlation)),
         }
     }
 
     fn correlation(&self) -> CorrelationFilter {
-        let text = |text: &Option<String>| text.as_deref().map(Box::from);
-        let properties = self.properties.clone().unwrap_or_default().0;
-        CorrelationFilter {
-            correlation_id: text(&self.correlation_id),
-            message_id: text(&self.message_id),
-            to: text(&self.to),
-            reply_to: text(&self.reply_to),
-            subject: text(&self.subject),
-            session_id: text(&self.session_id),
-            reply_to_session_id: text(&self.reply_to_session_id),
-            content_type: text(&self.content_type),
-            properties: properties.into_iter().map(|(key, value)| (key.into(), value)).collect(),
+        let mut form = self.clone();
+        let mut filter = CorrelationFilter::default();
+        for (field, text) in CorrelationFilter::FIELDS.iter().zip(form.texts()) {
+            field.set(&mut filter, text.take().map(String::into_boxed_str));
         }
+        let properties = form.properties.unwrap_or_default().0;
+        filter.properties =
+            properties.into_iter().map(|(key, value)| (key.into(), value)).collect();
+        filter
     }
 }
 
@@ -299,22 +289,15 @@ impl From<&Filter> for FilterForm {
                 ..Self::of(FilterKind::Sql)
             },
             Filter::Correlation(filter) => {
-                let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+                let mut form = Self::of(FilterKind::Correlation);
+                for (field, text) in CorrelationFilter::FIELDS.iter().zip(form.texts()) {
+                    *text = field.get(filter).map(str::to_owned);
+                }
                 let pairs = filter.properties.iter();
                 let pairs: Vec<_> =
                     pairs.map(|(key, value)| (key.to_string(), value.clone())).collect();
-                Self {
-                    correlation_id: text(&filter.correlation_id),
-                    message_id: text(&filter.message_id),
-                    to: text(&filter.to),
-                    reply_to: text(&filter.reply_to),
-                    subject: text(&filter.subject),
-                    session_id: text(&filter.session_id),
-                    reply_to_session_id: text(&filter.reply_to_session_id),
-                    content_type: text(&filter.content_type),
-                    properties: (!pairs.is_empty()).then_some(PropertyMap(pairs)),
-                    ..Self::of(FilterKind::Correlation)
-                }
+                form.properties = (!pairs.is_empty()).then_some(PropertyMap(pairs));
+                form
             }
         }
     }

@@ -288,3 +288,18 @@ fn a_large_body_with_many_escapes_is_base64() {
         assert!(read.into_message().unwrap().body.as_bytes() == body.as_bytes(), "{text}");
     }
 }
+
+/// TOP-18: each broker property of a correlation filter has a name of its own in JSON, and comes back.
+#[test]
+fn correlation_filters_come_back_with_each_broker_property() {
+    for field in CorrelationFilter::FIELDS {
+        let mut filter = CorrelationFilter::default();
+        field.set(&mut filter, Some("x".into()));
+        let rule = RuleDescription::new("r", Filter::Correlation(filter), AT);
+        let form = RuleForm::from(&rule);
+        let json = serde_json::to_value(&form).unwrap();
+        let names = json["filter"].as_object().unwrap().keys().filter(|name| *name != "type");
+        assert_eq!(names.collect::<Vec<_>>(), [field.json]);
+        assert_eq!(RuleDescription::try_from(&form).unwrap(), rule);
+    }
+}

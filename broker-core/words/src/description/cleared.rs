@@ -12,41 +12,40 @@ pub struct Patch {
     pub read_at: Option<Timestamp>,
 }
 
-/// Properties of an entity that lose their value. A topic has only the last one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cleared {
-    /// ForwardTo.
-    pub forward_to: bool,
-    /// ForwardDeadLetteredMessagesTo.
-    pub forward_dead_lettered_messages_to: bool,
-    /// UserMetadata.
-    pub user_metadata: bool,
+/// Generates the set of properties from the list of their names.
+macro_rules! cleared {
+    ($($(#[$doc:meta])* $field:ident,)+) => {
+        /// Properties of an entity that lose their value: a topic has only the last one.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Cleared {
+            $($(#[$doc])* pub $field: bool,)+
+        }
+
+        impl Cleared {
+            /// Every property that can be without a value: with it, a change is an update that replaces (ENT-17).
+            pub const ALL: Self = Self { $($field: true,)+ };
+
+            /// The properties whose names fulfil a condition.
+            #[must_use]
+            pub fn of(is_cleared: impl Fn(&str) -> bool) -> Self {
+                Self { $($field: is_cleared(stringify!($field)),)+ }
+            }
+
+            /// Whether the property of this name loses its value.
+            #[must_use]
+            pub fn contains(self, name: &str) -> bool {
+                [$((stringify!($field), self.$field)),+].contains(&(name, true))
+            }
+        }
+    };
 }
 
-impl Cleared {
-    /// All properties that can be without a value. A change with it equals an update that replaces
-    /// the description (ENT-17).
-    pub const ALL: Self =
-        Self { forward_to: true, forward_dead_lettered_messages_to: true, user_metadata: true };
-
-    /// The properties for whose names `is_cleared` returns true.
-    #[must_use]
-    pub fn of(is_cleared: impl Fn(&str) -> bool) -> Self {
-        Self {
-            forward_to: is_cleared("forward_to"),
-            forward_dead_lettered_messages_to: is_cleared("forward_dead_lettered_messages_to"),
-            user_metadata: is_cleared("user_metadata"),
-        }
-    }
-
-    /// Whether the property of this name loses its value.
-    #[must_use]
-    pub fn contains(self, name: &str) -> bool {
-        match name {
-            "forward_to" => self.forward_to,
-            "forward_dead_lettered_messages_to" => self.forward_dead_lettered_messages_to,
-            "user_metadata" => self.user_metadata,
-            _ => false,
-        }
-    }
+// The texts of the table of properties (`FieldKind::is_text`); a test compares both.
+cleared! {
+    /// ForwardTo.
+    forward_to,
+    /// ForwardDeadLetteredMessagesTo.
+    forward_dead_lettered_messages_to,
+    /// UserMetadata.
+    user_metadata,
 }

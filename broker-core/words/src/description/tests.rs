@@ -590,3 +590,17 @@ fn fields_carry_values_and_have_tags_of_their_own() {
     );
     assert_eq!(names.element(), "LockDuration");
 }
+
+/// ENT-17: every text of the table of properties can be cleared, and nothing else.
+#[test]
+fn cleared_has_every_text_of_the_table() {
+    fn check<D: Description>() {
+        for field in D::FIELDS {
+            assert_eq!(Cleared::ALL.contains(field.name), field.kind.is_text(), "{}", field.name);
+            assert!(!Cleared::default().contains(field.name), "{}", field.name);
+        }
+    }
+    check::<QueueDescription>();
+    check::<TopicDescription>();
+    check::<SubscriptionDescription>();
+}

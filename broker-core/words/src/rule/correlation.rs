@@ -17,27 +17,79 @@ use crate::message::{SettableProperty, Value, ValueRef};
 /// Steps of a condition, without the look-up of its property.
 const CONDITION_STEPS: u64 = 32;
 
-/// Values that a message must all have (TOP-19).
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct CorrelationFilter {
+/// A broker property that a correlation filter compares, with its name on each interface (TOP-18).
+#[derive(Clone, Copy, Debug)]
+pub struct CorrelationField {
+    /// Name in configuration files and plans: `reply_to`.
+    pub name: &'static str,
+    /// Name in JSON: `replyTo`.
+    pub json: &'static str,
+    /// Key in requests over AMQP: `reply-to`.
+    pub key: &'static str,
+    /// Element in Atom: `ReplyTo`.
+    pub element: &'static str,
+    /// Property of the message.
+    pub property: SettableProperty,
+    get: fn(&CorrelationFilter) -> Option<&str>,
+    set: fn(&mut CorrelationFilter, Option<Box<str>>),
+}
+
+impl CorrelationField {
+    /// The value in a filter, if it has one.
+    #[must_use]
+    pub fn get<'f>(&self, filter: &'f CorrelationFilter) -> Option<&'f str> {
+        (self.get)(filter)
+    }
+
+    /// Sets or removes the value in a filter.
+    pub fn set(&self, filter: &mut CorrelationFilter, value: Option<Box<str>>) {
+        (self.set)(filter, value);
+    }
+}
+
+/// Generates the filter and its table: one row for each broker property, in the order of records and of AMQP (AMQ-24).
+macro_rules! correlation_filter {
+    ($($(#[$doc:meta])* $field:ident, $json:literal, $key:literal, $element:literal, $property:ident;)+) => {
+        /// Values that a message must all have (TOP-19).
+        #[derive(Clone, PartialEq, Debug, Default)]
+        pub struct CorrelationFilter {
+            $($(#[$doc])* pub $field: Option<Box<str>>,)+
+            /// Application properties; names ignore case (TOP-20).
+            pub properties: Vec<(Box<str>, Value)>,
+        }
+
+        impl CorrelationFilter {
+            /// The broker properties, in the order of their fields.
+            pub const FIELDS: [CorrelationField; 8] = [$(CorrelationField {
+                name: stringify!($field),
+                json: $json,
+                key: $key,
+                element: $element,
+                property: SettableProperty::$property,
+                get: |filter| filter.$field.as_deref(),
+                set: |filter, value| filter.$field = value,
+            }),+];
+        }
+    };
+}
+
+correlation_filter! {
     /// CorrelationId.
-    pub correlation_id: Option<Box<str>>,
+    correlation_id, "correlationId", "correlation-id", "CorrelationId", CorrelationId;
     /// MessageId.
-    pub message_id: Option<Box<str>>,
+    message_id, "messageId", "message-id", "MessageId", MessageId;
     /// To.
-    pub to: Option<Box<str>>,
+    to, "to", "to", "To", To;
     /// ReplyTo.
-    pub reply_to: Option<Box<str>>,
+    reply_to, "replyTo", "reply-to", "ReplyTo", ReplyTo;
     /// Subject, also known as Label.
-    pub subject: Option<Box<str>>,
+    subject, "subject", "label", "Label", Subject;
     /// SessionId.
-    pub session_id: Option<Box<str>>,
+    session_id, "sessionId", "session-id", "SessionId", SessionId;
     /// ReplyToSessionId.
-    pub reply_to_session_id: Option<Box<str>>,
+    reply_to_session_id, "replyToSessionId", "reply-to-session-id", "ReplyToSessionId", ReplyToSessionId;
     /// ContentType.
-    pub content_type: Option<Box<str>>,
-    /// Application properties; names ignore case (TOP-20).
-    pub properties: Vec<(Box<str>, Value)>,
+    content_type, "contentType", "content-type", "ContentType", ContentType;
 }
 
 /// A constrained property, in the spelling of the filter.
@@ -76,27 +128,16 @@ impl CorrelationFilter {
         self
     }
 
-    /// The constrained broker properties with their values, in a fixed order.
-    pub(super) fn broker_properties(&self) -> impl Iterator<Item = (SettableProperty, &str)> {
-        [
-            (SettableProperty::CorrelationId, &self.correlation_id),
-            (SettableProperty::MessageId, &self.message_id),
-            (SettableProperty::To, &self.to),
-            (SettableProperty::ReplyTo, &self.reply_to),
-            (SettableProperty::Subject, &self.subject),
-            (SettableProperty::SessionId, &self.session_id),
-            (SettableProperty::ReplyToSessionId, &self.reply_to_session_id),
-            (SettableProperty::ContentType, &self.content_type),
-        ]
-        .into_iter()
-        .filter_map(|(property, value)| Some((property, value.as_deref()?)))
+    /// The constrained broker properties with their values, in the order of the fields.
+    pub fn broker_properties(&self) -> impl Iterator<Item = (CorrelationField, &str)> {
+        Self::FIELDS.into_iter().filter_map(|field| Some((field, field.get(self)?)))
     }
 
     /// All conditions: those on broker properties in a fixed order, then the others in the order of
     /// the description.
     pub(super) fn conditions(&self) -> impl Iterator<Item = PropertyCondition<'_>> {
-        let broker = self.broker_properties().map(|(property, value)| PropertyCondition {
-            property: PropertyRef::System(SystemProperty::Settable(property)),
+        let broker = self.broker_properties().map(|(field, value)| PropertyCondition {
+            property: PropertyRef::System(SystemProperty::Settable(field.property)),
             value: ValueRef::String(value),
         });
         let user = self.properties.iter().map(|(name, value)| PropertyCondition {

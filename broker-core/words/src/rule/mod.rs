@@ -30,7 +30,7 @@ mod trial;
 mod tests;
 
 pub use action::Changed;
-pub use correlation::CorrelationFilter;
+pub use correlation::{CorrelationField, CorrelationFilter};
 pub use description::{DEFAULT_RULE, Filter, RuleDescription, SqlText};
 pub use explain::{Explanation, Read, Tested, Verdict};
 pub use judging::{Judged, Judging};

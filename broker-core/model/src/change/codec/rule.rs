@@ -93,46 +93,23 @@ fn read_sql(reader: &mut Reader<'_>) -> Result<SqlText, &'static str> {
 }
 
 fn write_correlation(filter: &CorrelationFilter, value: &mut Vec<u8>) {
-    let CorrelationFilter {
-        correlation_id,
-        message_id,
-        to,
-        reply_to,
-        subject,
-        session_id,
-        reply_to_session_id,
-        content_type,
-        properties,
-    } = filter;
-    for text in [
-        correlation_id,
-        message_id,
-        to,
-        reply_to,
-        subject,
-        session_id,
-        reply_to_session_id,
-        content_type,
-    ] {
+    for field in CorrelationFilter::FIELDS {
+        let text = field.get(filter);
         value.push(u8::from(text.is_some()));
-        write_text(text.as_deref().unwrap_or_default(), value);
+        write_text(text.unwrap_or_default(), value);
     }
-    let properties: Vec<_> = properties.iter().map(|(name, value)| (&**name, value)).collect();
+    let properties = filter.properties.iter();
+    let properties: Vec<_> = properties.map(|(name, value)| (&**name, value)).collect();
     write_pairs(&properties, value);
 }
 
 fn read_correlation(reader: &mut Reader<'_>) -> Result<CorrelationFilter, &'static str> {
-    Ok(CorrelationFilter {
-        correlation_id: reader.optional_text()?,
-        message_id: reader.optional_text()?,
-        to: reader.optional_text()?,
-        reply_to: reader.optional_text()?,
-        subject: reader.optional_text()?,
-        session_id: reader.optional_text()?,
-        reply_to_session_id: reader.optional_text()?,
-        content_type: reader.optional_text()?,
-        properties: read_pairs(reader)?,
-    })
+    let mut filter = CorrelationFilter::default();
+    for field in CorrelationFilter::FIELDS {
+        field.set(&mut filter, reader.optional_text()?);
+    }
+    filter.properties = read_pairs(reader)?;
+    Ok(filter)
 }
 
 fn write_pairs(pairs: &[(&str, &Value)], value: &mut Vec<u8>) {

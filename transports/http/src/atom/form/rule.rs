@@ -47,20 +47,15 @@ fn read_filter(filter: &Element, spelled: &mut Vec<Element>) -> Result<Filter, R
         Some("FalseFilter") => Ok(Filter::False),
         Some("SqlFilter") | None => Ok(Filter::Sql(read_sql(filter, spelled)?)),
         Some("CorrelationFilter") => {
-            let text = |name| filter.child(SB, name).filter(|it| !it.is_nil());
-            let text = |name| text(name).map(|it| Box::from(it.text.as_str()));
+            let mut correlation = CorrelationFilter::default();
+            for field in CorrelationFilter::FIELDS {
+                let text = filter.child(SB, field.element).filter(|it| !it.is_nil());
+                field.set(&mut correlation, text.map(|it| it.text.as_str().into()));
+            }
             let properties = noted(read_pairs(filter, "Properties")?, spelled);
-            Ok(Filter::Correlation(CorrelationFilter {
-                correlation_id: text("CorrelationId"),
-                message_id: text("MessageId"),
-                to: text("To"),
-                reply_to: text("ReplyTo"),
-                subject: text("Label"),
-                session_id: text("SessionId"),
-                reply_to_session_id: text("ReplyToSessionId"),
-                content_type: text("ContentType"),
-                properties: properties.into_iter().map(|it| (it.name.into(), it.value)).collect(),
-            }))
+            let properties = properties.into_iter().map(|it| (it.name.into(), it.value));
+            correlation.properties = properties.collect();
+            Ok(Filter::Correlation(correlation))
         }
         Some(kind) => {
             let kind: String = kind.chars().take(64).collect();
@@ -180,19 +175,8 @@ fn write_correlation(
     spelling: impl Fn(&str) -> Option<Spelling>,
 ) {
     xml.element("Filter", &[("i:type", "CorrelationFilter")], |xml| {
-        for (name, text) in [
-            ("CorrelationId", &filter.correlation_id),
-            ("MessageId", &filter.message_id),
-            ("To", &filter.to),
-            ("ReplyTo", &filter.reply_to),
-            ("Label", &filter.subject),
-            ("SessionId", &filter.session_id),
-            ("ReplyToSessionId", &filter.reply_to_session_id),
-            ("ContentType", &filter.content_type),
-        ] {
-            if let Some(text) = text {
-                xml.leaf(name, text);
-            }
+        for (field, text) in filter.broker_properties() {
+            xml.leaf(field.element, text);
         }
         let pairs = filter.properties.iter().map(|(name, value)| (name.to_string(), value));
         write_pairs(xml, "Properties", pairs, spelling);

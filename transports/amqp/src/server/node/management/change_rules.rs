@@ -72,7 +72,6 @@ fn sql_text(body: &Body) -> Result<SqlText, Rejection> {
 }
 
 fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Rejection> {
-    let text = |key: &str| body.text(key).map(|text| text.map(String::into_boxed_str));
     let mut properties = Vec::new();
     let map = body.map("properties")?;
     for (name, value) in map.iter().flat_map(Map::entries) {
@@ -91,15 +90,9 @@ fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Reject
         })?;
         properties.push((name.into(), value));
     }
-    Ok(CorrelationFilter {
-        correlation_id: text("correlation-id")?,
-        message_id: text("message-id")?,
-        to: text("to")?,
-        reply_to: text("reply-to")?,
-        subject: text("label")?,
-        session_id: text("session-id")?,
-        reply_to_session_id: text("reply-to-session-id")?,
-        content_type: text("content-type")?,
-        properties,
-    })
+    let mut filter = CorrelationFilter { properties, ..CorrelationFilter::default() };
+    for field in CorrelationFilter::FIELDS {
+        field.set(&mut filter, body.text(field.key)?.map(String::into_boxed_str));
+    }
+    Ok(filter)
 }

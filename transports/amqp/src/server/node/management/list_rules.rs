@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::management::{Managed, Management, Page};
-use peeklock_core::rule::{Filter, RuleDescription, SqlText};
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::{Broker, InTurn};
 use peeklock_words::amqp::code;
 use peeklock_words::amqp::write::{self, Sink};
@@ -128,17 +128,8 @@ fn write_filter(pieces: &mut Pieces, filter: &Filter) {
         Filter::Sql(sql) => write_sql(pieces, described::SQL_FILTER, sql),
         Filter::Correlation(filter) => {
             let mut items = Pieces::default();
-            for text in [
-                &filter.correlation_id,
-                &filter.message_id,
-                &filter.to,
-                &filter.reply_to,
-                &filter.subject,
-                &filter.session_id,
-                &filter.reply_to_session_id,
-                &filter.content_type,
-            ] {
-                match text {
+            for field in CorrelationFilter::FIELDS {
+                match field.get(filter) {
                     Some(text) => write::text(&mut items, text),
                     None => items.put_byte(code::NULL),
                 }
