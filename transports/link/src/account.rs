@@ -1,4 +1,5 @@
-//! What one connection holds, in bytes: against its own bound and against room that it shares with others.
+//! Bytes that one connection holds: counted against its own bound and against room that it shares
+//! with other connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,49 +9,50 @@ use std::time::Instant;
 
 use peeklock_core::permits::{Budget, Permit, Place, Pool, Room};
 
-/// What every connection may hold without room that is shared, so that those who take what they
-/// are sent go on while others who do not have used it up.
+/// Bytes that every connection may hold without shared room. A client that keeps reading goes on
+/// even if other clients have used up the shared room.
 pub const FREE_BYTES: u64 = 64 << 10;
-/// What is larger than this is in memory one at a time, of all accounts that share the room for that.
+/// Size above which contents are in memory one at a time, across all accounts that share a budget
+/// for large contents.
 pub const LARGE_BYTES: u64 = 16 << 20;
-/// How much of the shared room is taken at once, and kept before some goes back.
+/// Bytes of shared room that are taken in one step, and kept in reserve before some are returned.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// The account of one connection. What is here is counted whether there was room or not; room is asked for
-/// before anything is taken in.
+/// Account of a connection. Held bytes are counted whether there was room or not; the caller
+/// requests room before it takes anything in.
 pub struct Account {
     place: Place,
     bytes_max: u64,
-    /// By how much what is asked for is more at most than what will be held of it.
+    /// Upper bound on how many times larger a request for room is than the bytes finally held.
     told_factor: u64,
     held_bytes: u64,
-    /// What may be held: the free part, and what was paid for.
+    /// Bytes that may be held: the free part and the bytes that were paid for.
     paid_bytes: u64,
-    /// How much of the shared room that is: less, where all of it is less.
+    /// Shared bytes behind `paid_bytes`: fewer if the whole pool is smaller than a single request.
     taken_bytes: u64,
-    /// Waits for so much.
+    /// A request for shared room that waits.
     waiting: Option<Waiting>,
     large: Option<Large>,
 }
 
-/// A turn at the shared room.
+/// Queued request for shared room.
 struct Waiting {
     turn: Option<u64>,
     missing_bytes: u64,
     taken_bytes: u64,
 }
 
-/// Room for one large content, of many accounts.
+/// Budget for one large content at a time, shared by several accounts.
 struct Large {
     shared: Budget,
     permit: Option<Permit>,
     waiting: Option<Pin<Box<dyn Future<Output = Permit> + Send + Sync>>>,
-    /// How often it had it.
+    /// Number of permits that this account has had.
     count: u64,
 }
 
 impl Account {
-    /// An account that may hold so much of the shared room.
+    /// Creates an account that may hold up to `bytes_max`.
     #[must_use]
     pub fn new(shared: &Arc<Pool>, bytes_max: u64) -> Self {
         Self {
@@ -65,46 +67,49 @@ impl Account {
         }
     }
 
-    /// This account, of one who asks for so many times as much at most as he will hold, since what he is told is made
-    /// then: the shared room has to have all of that, and the own bound the least that it may be, or else one who holds
-    /// anything would wait for ever. So it is met with one thing more.
+    /// Declares that requests for room may be up to `factor` times the bytes finally held, such as
+    /// stored contents that are encoded as JSON. The shared room must cover the whole request. The
+    /// own bound counts only `bytes / factor`, because otherwise a connection that holds anything
+    /// could wait forever; it can be exceeded by one content.
     #[must_use]
     pub const fn with_told(mut self, factor: u64) -> Self {
         self.told_factor = if factor == 0 { 1 } else { factor };
         self
     }
 
-    /// This account, which takes something large in only while no other does that shares this room.
+    /// Limits contents over [`LARGE_BYTES`] to one at a time among all accounts that share this
+    /// budget.
     #[must_use]
     pub fn with_large(mut self, shared: Budget) -> Self {
         self.large = Some(Large { shared, permit: None, waiting: None, count: 0 });
         self
     }
 
-    /// The number of the large thing that it holds, for which all others wait; each has another.
+    /// Number of the large content that it holds, which blocks the large contents of other
+    /// accounts; each has another number. None if it holds none.
     #[must_use]
     pub fn large(&self) -> Option<u64> {
         self.large.as_ref().filter(|large| large.permit.is_some()).map(|large| large.count)
     }
 
-    /// What is held.
+    /// Bytes that are held.
     #[must_use]
     pub const fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// What may be held.
+    /// Maximum bytes that may be held.
     #[must_use]
     pub const fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Counts what is here from now on.
+    /// Counts `bytes` as held.
     pub const fn hold(&mut self, bytes: u64) {
         self.held_bytes = self.held_bytes.saturating_add(bytes);
     }
 
-    /// The same for what has its shared room already.
+    /// Counts `bytes` as held whose shared room was taken already.
     pub fn hold_paid(&mut self, bytes: u64, room: Room) {
         self.hold(bytes);
         self.paid_bytes += bytes;
@@ -112,13 +117,13 @@ impl Account {
         self.place.adopt(room);
     }
 
-    /// What may still be held without shared room.
+    /// Bytes that may still be held without shared room.
     #[must_use]
     pub const fn free_bytes(&self) -> u64 {
         FREE_BYTES.saturating_sub(self.held_bytes)
     }
 
-    /// Counts it no more.
+    /// Counts `bytes` as no longer held, and returns shared room that is not needed.
     pub fn release(&mut self, bytes: u64) {
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
         if let Some(large) = &mut self.large
@@ -137,7 +142,7 @@ impl Account {
         self.place.give(before - self.taken_bytes);
     }
 
-    /// Nothing waits for room any more: a turn for it is given up, and what came of one goes back.
+    /// Cancels a waiting request for room, and returns unused shared room.
     pub fn want_nothing(&mut self) {
         if let Some(Waiting { turn: Some(turn), taken_bytes, .. }) = self.waiting.take() {
             self.place.leave(turn, taken_bytes);
@@ -145,14 +150,13 @@ impl Account {
         self.release(0);
     }
 
-    /// Counts nothing any more: what was held is gone.
+    /// Counts everything as no longer held.
     pub fn clear(&mut self) {
         self.held_bytes = 0;
         self.want_nothing();
     }
 
-    /// Whether so much more may be taken in. One thing alone always may, whatever its size, as far as the
-    /// own bound goes.
+    /// Whether `bytes` more may be taken in. If nothing is held, the own bound admits any size.
     #[must_use]
     pub fn has_room(&mut self, bytes: u64) -> bool {
         let Some(missing) = self.missing(bytes) else { return false };
@@ -178,8 +182,8 @@ impl Account {
         is_taken
     }
 
-    /// The same; who is told to wait is woken when there is shared room. The own bound wakes nobody:
-    /// it is the connection itself that gives back.
+    /// Ready when `bytes` more may be taken in. Wakes when there is shared room; the own bound does
+    /// not wake, since only the connection itself releases bytes.
     pub fn poll_room(&mut self, bytes: u64, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(Waiting { turn, missing_bytes, taken_bytes }) = &mut self.waiting {
@@ -213,19 +217,21 @@ impl Account {
         }
     }
 
-    /// From this instant on the client is slow: it holds up what it has room for. Never, if nothing waits for it.
+    /// Sets the instant from which the client counts as slow, so that it blocks the room it holds.
+    /// None if the client has nothing to read.
     pub fn judge(&self, slow_from: Option<Instant>) {
         self.place.judge(slow_from);
     }
 
-    /// Whether it has to give up what it holds, because it is slow and others wait; wakes when that changes.
+    /// Whether the client must give up all it holds, because it is slow and others wait; wakes when
+    /// that changes.
     #[must_use]
     pub fn must_yield(&self, now: Instant, context: &Context<'_>) -> bool {
         self.place.must_yield(now, context)
     }
 
-    /// How much of the shared room is missing; none if the own bound is met, or if this account alone has so much of
-    /// the shared room that there is not enough beside it.
+    /// Shared bytes that are missing for `bytes` more. None if the own bound is reached, or if this
+    /// account already holds most of the shared room, so that the rest cannot suffice.
     fn missing(&self, bytes: u64) -> Option<u64> {
         let wanted = self.held_bytes.saturating_add(bytes);
         let missing = match wanted.saturating_sub(self.paid_bytes) {
@@ -237,7 +243,8 @@ impl Account {
         (self.held_bytes == 0 || !is_beyond).then_some(missing)
     }
 
-    /// What of it is taken: what is larger than all of the shared room takes all of that.
+    /// Shared bytes to take for `bytes`: a request larger than the whole pool takes all that this
+    /// account does not hold.
     fn within(&self, bytes: u64) -> u64 {
         bytes.min(self.place.bytes_max().saturating_sub(self.taken_bytes))
     }

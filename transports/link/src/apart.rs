@@ -1,4 +1,5 @@
-//! Work apart from the connection: requests that take more than one command. Few at a time, the others in order.
+//! Work apart from the connection: requests that take more than one command. A few run at a time;
+//! the others wait in order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -8,32 +9,32 @@ use std::sync::Arc;
 use peeklock_core::permits::{HeldTurn, Permit, Pool, Room};
 use tokio::sync::watch;
 
-/// Pieces of work that go on at once.
+/// Maximum pieces of work that run at the same time.
 pub const WORKING_MAX: usize = 32;
-/// Pieces of long work, such as a list, that go on at once.
+/// Maximum pieces of long work, such as a list, that run at the same time.
 pub const LONG_MAX: usize = 4;
 
-/// How much a piece of work may make.
+/// Size of the result of a piece of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// One thing, such as a description.
+    /// One item, such as a description.
     Short,
-    /// Many.
+    /// Many items.
     Long,
 }
 
-/// Work under way: it yields its result, and the turn at something large that it has taken.
+/// Work under way. It yields its result, and its turn if the result is large enough to need one.
 pub type Working<T> = Pin<Box<dyn Future<Output = (Option<HeldTurn>, T)> + Send>>;
 
-/// Starts the work. Until then it has the size of its request, which is paid for; under way it may have several times
-/// that.
+/// Starts the work. Before the start, only its request is in memory, which has a permit; under way
+/// it may need several times as much.
 pub type Start<T> = Box<dyn FnOnce() -> Working<T> + Send>;
 
 /// Work that waits for its start.
 pub(crate) struct Work<T> {
     pub(crate) size: Size,
     pub(crate) slot: usize,
-    /// The room of its request, as long as anything of that is in memory.
+    /// Permit of the request, held while any part of the request is in memory.
     pub(crate) permit: Arc<Permit>,
     pub(crate) start: Start<T>,
 }
@@ -41,16 +42,16 @@ pub(crate) struct Work<T> {
 /// Work that has ended.
 pub struct Finished<T> {
     pub(crate) size: Size,
-    /// The place of its request in the table of pending requests.
+    /// Slot of its request in the table of pending requests.
     pub slot: usize,
     /// Its result.
     pub result: T,
-    /// The room that the result has.
+    /// Room reserved for the result.
     pub paid: Paid,
 }
 
-/// The work apart from a connection. Waiting work was paid for as a command; its answers are counted when they are here, and
-/// none is started while the connection has no room for answers.
+/// Work apart from one connection. The permits of the commands pay for waiting work. Results are
+/// counted when they exist, and no work starts while the connection has no room for answers.
 pub struct Apart<T> {
     waiting: VecDeque<Work<T>>,
     short: usize,
@@ -69,7 +70,7 @@ impl<T> Apart<T> {
         self.waiting.push_back(Work { size, slot, permit, start });
     }
 
-    /// The next work, if few are under way.
+    /// Takes the next work to start, unless the maximum is under way.
     pub(crate) fn next(&mut self) -> Option<Work<T>> {
         let is_full = match self.waiting.front()?.size {
             Size::Short => false,
@@ -83,7 +84,7 @@ impl<T> Apart<T> {
         Some(work)
     }
 
-    /// Whether any is under way, or waits to be.
+    /// Whether any work is under way or waits.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.short + self.long > 0 || !self.waiting.is_empty()
@@ -94,7 +95,7 @@ impl<T> Apart<T> {
         *working = working.saturating_sub(1);
     }
 
-    /// Forgets work that was not started.
+    /// Drops work that was not started.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
     }
@@ -107,12 +108,13 @@ impl<T> Apart<T> {
     }
 }
 
-/// What something takes, and the room for it; none if it needs no room of others.
+/// Bytes of a result and the shared room that holds them; none if the free part of the connection
+/// suffices.
 pub type Paid = Option<(u64, Room)>;
 
-/// Does a piece of work and waits for room for what comes of it, where that is more than is free without; the turn at
-/// something large that it has taken is kept until then. None if its connection has ended, which `alive` tells when its
-/// sender is dropped: what is not with an entity by then ends with it.
+/// Runs a piece of work, then waits for shared room if its result exceeds `free_bytes`. The turn
+/// for a large result is held until then. Returns none if the connection ends first, which it
+/// signals by dropping the sender of `alive`; work that no entity has received ends with it.
 pub(crate) async fn do_apart<T>(
     mut alive: watch::Receiver<()>,
     work: impl Future<Output = (Option<HeldTurn>, T)>,
@@ -125,19 +127,19 @@ pub(crate) async fn do_apart<T>(
     if bytes <= free_bytes {
         return Some((made, None));
     }
-    // One alone that is larger than all of the room takes all of it.
+    // A single result that is larger than all of the room takes all the room.
     let room = outbound.hold(None, bytes.min(outbound.bytes_max()));
     let room = unless_ended(&mut alive, room).await?;
     Some((made, Some((bytes, room))))
 }
 
-/// Waits for something as long as the connection is there.
+/// Waits for `wanted` until the connection ends.
 async fn unless_ended<T>(
     alive: &mut watch::Receiver<()>,
     wanted: impl Future<Output = T>,
 ) -> Option<T> {
     tokio::select! {
-        // Nothing is ever sent: it ends with the connection.
+        // Nothing is ever sent; the receiver wakes when the connection drops the sender.
         _ = alive.changed() => None,
         it = wanted => Some(it),
     }
@@ -150,7 +152,8 @@ mod tests {
 
     use super::*;
 
-    /// What is made takes room beyond what is free, all of it where it is larger, and none if it is no more.
+    /// A result takes shared room if it exceeds the free bytes; a result larger than all of the
+    /// room takes all the room.
     #[test]
     fn what_is_made_apart_has_its_room() {
         let mut context = Context::from_waker(Waker::noop());
@@ -173,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Work ends with its connection, and so does the wait for room.
+    /// Work and its wait for room end with the connection.
     #[test]
     fn what_is_done_apart_ends_with_its_connection() {
         let mut context = Context::from_waker(Waker::noop());

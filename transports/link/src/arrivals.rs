@@ -1,9 +1,10 @@
-//! The mailbox of a connection, where answers and deliveries arrive from any thread with one wake-up for a group; and the
-//! arrivals, which bring them into the order of each link while contents that are in the store are fetched ahead.
+//! The [`Mailbox`] receives answers and deliveries from any thread, with one wake-up for a group.
+//! The [`Arrivals`] put them into the order of each link while contents are fetched from the store.
 //!
-//! A content that is at hand costs nothing but a look. One that has to be read is fetched beside the
-//! connection: only what comes behind it on the same link waits, and what comes behind it is fetched
-//! with it as far as the account pays. So a slow disk holds up no other link, and not the reading.
+//! A content in memory is used immediately. A content that must be read is fetched in a separate
+//! task: only later mail of the same link waits for it. The contents of that later mail are fetched
+//! at the same time if the account has room. So a slow disk delays neither other links nor reading
+//! from the socket.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -21,19 +22,19 @@ use peeklock_core::telemetry;
 
 use crate::Account;
 
-/// Pieces of mail of a link whose contents are fetched at the same time.
+/// Maximum pieces of mail of a link whose contents are fetched at the same time.
 const AHEAD_MAX: usize = 64;
-/// What a message, or the state of a session, takes besides its content.
+/// Bytes that a message, or the state of a session, takes in addition to its content.
 pub(crate) const MESSAGE_BYTES: u64 = 256;
 
-/// What a stored content takes when its client is told it, of its size.
+/// Maximum encoded size of a stored content, as a function of its stored size.
 type Telling = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 
 type Loading = Pin<Box<dyn Future<Output = Result<Bytes, StoreError>> + Send>>;
 
-/// Contents of a link to be fetched in a task of their own; what it gives is put into the mailbox. One
-/// task and one wake-up for all that are asked for in a turn: a task for each costs more than the rest of a
-/// delivery.
+/// Contents of a link to be fetched in a task of its own, which puts the result into the mailbox.
+/// All contents requested in one turn share a task and a wake-up: a task for each would cost more
+/// than the rest of a delivery.
 pub struct Fetch {
     link: u32,
     contents: Vec<(ContentPlace, Loading)>,
@@ -46,68 +47,70 @@ pub struct Fetched {
     contents: Vec<(ContentPlace, Result<Bytes, StoreError>)>,
 }
 
-/// Which content of which piece of mail of a link.
+/// Position of a content within the mail of a link.
 #[derive(Clone, Copy, Debug)]
 struct ContentPlace {
     number: u64,
     part: Part,
 }
 
-/// Which message of an answer, and which of its contents: its own, then what was set on it.
+/// Index of a message within an answer, and of a content within the message: its own content, then
+/// its overlays.
 #[derive(Clone, Copy, Default, Debug)]
 struct Part {
     message: usize,
     content: usize,
 }
 
-/// What comes next.
+/// Next piece of mail.
 #[derive(Debug)]
 pub enum Next {
-    /// Something whose contents are here, as far as they can be read, and what of the account it holds.
+    /// Mail whose readable contents are all loaded, and the bytes of the account that it holds.
     Ready(Released, u64),
-    /// Nothing, before something else comes.
+    /// Nothing can be taken before other mail or contents arrive.
     Nothing,
-    /// Something that the account has no room for, and how much it needs.
+    /// The account lacks room for the next mail; the number of bytes it needs.
     NoRoom(u64),
 }
 
-/// Mail that waits for contents.
+/// Mail that waits for its contents.
 struct Waiting {
     released: Released,
-    /// What is held for it, once its contents are asked for.
+    /// Bytes that are held for it, once its contents are requested.
     bytes: u64,
-    /// How many of the contents that were asked for are not here.
+    /// Number of requested contents that have not arrived.
     missing: usize,
 }
 
 #[derive(Default)]
 struct OfLink {
-    /// The number of the first that waits.
+    /// Number of the first waiting piece of mail.
     first: u64,
     waiting: VecDeque<Waiting>,
-    /// So many of the first were asked for; for the others there was no room, or too much is fetched
-    /// already.
+    /// Number of pieces at the front whose contents are requested. For the others there is no room,
+    /// or the maximum is being fetched.
     asked: usize,
 }
 
-/// The arrivals of a connection.
+/// Mail of a connection that has arrived and was not taken.
 #[derive(Default)]
 pub struct Arrivals {
-    /// What was not looked at yet, with the link that it is for.
+    /// Mail that was not examined yet, with its link.
     mail: VecDeque<(u32, Released)>,
     links: HashMap<u32, OfLink>,
-    /// Links whose first piece may be whole.
+    /// Links whose first piece may have all its contents.
     whole: VecDeque<u32>,
     fetches: Vec<Fetch>,
     scale: Scale,
 }
 
-/// What a piece of mail counts as: by the sizes of its contents, or by what becomes of those.
+/// Computes the bytes that a piece of mail counts for: the stored sizes of its contents, or their
+/// encoded sizes.
 #[derive(Default)]
 struct Scale(Option<Telling>);
 
 impl Fetch {
-    /// Reads them.
+    /// Reads the contents.
     pub async fn run(self) -> Fetched {
         let reading = self.contents.into_iter();
         let reading = reading.map(async |(place, loading)| (place, loading.await));
@@ -116,37 +119,38 @@ impl Fetch {
 }
 
 impl Arrivals {
-    /// Arrivals for a client that is told something else than what is stored: what has so many bytes takes so many at
-    /// most, which have to have room before it is fetched.
+    /// Creates arrivals for a client that receives contents in another encoding than the stored
+    /// one. `telling` returns the maximum encoded size for a stored size; that many bytes must have
+    /// room before the content is fetched.
     #[must_use]
     pub fn told_as(telling: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         Self { scale: Scale(Some(Box::new(telling))), ..Self::default() }
     }
 
-    /// Adds what came, for a link.
+    /// Adds mail of a link.
     pub fn push(&mut self, link: u32, released: Released) {
         self.mail.push_back((link, released));
     }
 
-    /// Whether there is nothing that could be taken before something else comes.
+    /// Whether no mail can be taken before other mail or contents arrive.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.mail.is_empty() && self.whole.is_empty()
     }
 
-    /// Whether nothing is here, fetched or not.
+    /// Whether no mail is left, with or without its contents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mail.is_empty() && self.links.is_empty()
     }
 
-    /// Contents to be fetched.
+    /// Takes the contents to be fetched.
     pub fn fetches(&mut self) -> std::vec::Drain<'_, Fetch> {
         self.fetches.drain(..)
     }
 
-    /// Takes contents that were fetched. One that cannot be read stays where it is: who takes the message
-    /// sees that.
+    /// Stores fetched contents in their mail. A content that cannot be read stays a reference,
+    /// which the receiver of the message detects.
     pub fn fetched(&mut self, fetched: Fetched) {
         let Fetched { link, contents: list } = fetched;
         let Some(of_link) = self.links.get_mut(&link) else { return };
@@ -169,7 +173,8 @@ impl Arrivals {
         }
     }
 
-    /// The next thing that can be told. What there is no room for waits with its link; the others go on.
+    /// Returns the next mail whose contents are loaded. Mail without room waits with its link while
+    /// other links go on.
     pub fn next(&mut self, account: &mut Account) -> Next {
         let mut wanted: Option<u64> = None;
         let mut want = |bytes: u64| wanted = Some(wanted.map_or(bytes, |least| least.min(bytes)));
@@ -209,7 +214,7 @@ impl Arrivals {
         wanted.map_or(Next::Nothing, Next::NoRoom)
     }
 
-    /// Everything that is left, whether its contents are here or not; none of it is counted any more.
+    /// Takes all remaining mail, with or without contents, and releases its bytes.
     pub fn drain(&mut self, account: &mut Account) -> Vec<Released> {
         let mut left = Vec::new();
         for (_, of_link) in self.links.drain() {
@@ -224,7 +229,7 @@ impl Arrivals {
         left
     }
 
-    /// The first piece of a link, if it is whole.
+    /// The first piece of mail of a link, if its contents are loaded.
     fn first_of(&mut self, link: u32, account: &mut Account) -> Option<Next> {
         let of_link = self.links.get_mut(&link)?;
         of_link.ask_ahead(link, account, &mut self.fetches, &self.scale);
@@ -248,7 +253,7 @@ impl Arrivals {
 }
 
 impl OfLink {
-    /// Asks for contents of what waits, in its order, as far as there is room.
+    /// Requests the contents of waiting mail in order while the account has room.
     fn ask_ahead(
         &mut self,
         link: u32,
@@ -271,7 +276,7 @@ impl OfLink {
     }
 }
 
-/// The messages of a piece of mail, or the state of a session in it.
+/// The messages of a piece of mail, or its session state.
 fn messages(released: &mut Released) -> (&mut [ReceivedMessage], Option<&mut ContentRef>) {
     match released {
         Released::Delivery { message, .. } => (std::slice::from_mut(&mut **message), None),
@@ -288,7 +293,7 @@ fn messages(released: &mut Released) -> (&mut [ReceivedMessage], Option<&mut Con
     }
 }
 
-/// The contents of a piece of mail, and where each is found again.
+/// The contents of a piece of mail, each with its position.
 fn contents(released: &mut Released) -> impl Iterator<Item = (Part, &mut ContentRef)> {
     let (messages, state) = messages(released);
     messages
@@ -302,7 +307,7 @@ fn contents(released: &mut Released) -> impl Iterator<Item = (Part, &mut Content
         .chain(state.map(|state| (Part::default(), state)))
 }
 
-/// One of the contents of a piece of mail, without a look at the others.
+/// The content at one position of a piece of mail.
 fn content_at(released: &mut Released, part: Part) -> Option<&mut ContentRef> {
     let (messages, state) = messages(released);
     if state.is_some() {
@@ -316,7 +321,7 @@ fn content_at(released: &mut Released, part: Part) -> Option<&mut ContentRef> {
 }
 
 impl Scale {
-    /// What a piece of mail takes in memory when its contents are here.
+    /// Bytes that a piece of mail takes in memory with its contents.
     fn weight(&self, released: &Released) -> u64 {
         let told = |bytes| self.0.as_ref().map_or(bytes, |telling| telling(bytes));
         let of = |message: &ReceivedMessage| told(u64::from(message.facts.size)) + MESSAGE_BYTES;
@@ -334,7 +339,8 @@ impl Scale {
     }
 }
 
-/// Takes those contents that are at hand, and lists the others; returns how many those are.
+/// Loads the contents that are in memory and lists the others in `fetches`. Returns the number of
+/// the others.
 fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch>) -> usize {
     let mut missing = 0;
     for (part, content) in contents(released) {
@@ -357,19 +363,19 @@ fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch
     missing
 }
 
-/// Something for the connection.
+/// Item in the mailbox of a connection.
 #[derive(Debug)]
 pub enum Mail<T> {
-    /// From an entity.
+    /// An answer or delivery of an entity.
     Released(Released),
-    /// A content that was asked for is here.
+    /// Contents that were requested.
     Fetched(Fetched),
-    /// From the transport itself.
+    /// An item of the transport itself.
     Own(T),
 }
 
-/// The mailbox. What may be in it is bounded by permits, credit, the byte limits of links and the account
-/// that pays for what is fetched.
+/// Mailbox of a connection. Permits, credit, the byte limits of links and the account that pays for
+/// contents bound the items in it.
 pub struct Mailbox<T> {
     state: Mutex<State<T>>,
 }
@@ -377,7 +383,7 @@ pub struct Mailbox<T> {
 struct State<T> {
     mail: Vec<Mail<T>>,
     waker: Option<Waker>,
-    /// Nobody takes anything any more.
+    /// Whether items are no longer taken.
     is_closed: bool,
 }
 
@@ -388,12 +394,12 @@ impl<T> Default for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Puts something in.
+    /// Adds an item.
     pub fn put(&self, mail: Mail<T>) {
         self.put_all(std::iter::once(mail));
     }
 
-    /// Takes everything, in order.
+    /// Takes all items, in order.
     pub fn take(&self, into: &mut Vec<Mail<T>>) {
         let mut state = self.lock();
         if into.is_empty() {
@@ -403,7 +409,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Ready when there is something.
+    /// Ready when there is an item.
     pub fn poll(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.mail.is_empty() {
@@ -415,9 +421,10 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
-    /// Nobody takes anything any more: of what is in it and what comes yet nobody is told. An entity may be held up for
-    /// longer than the end of a connection waits for it, and what it has removed by then is lost when it comes. What it
-    /// has locked is not: it is free when its link is detached, or its lock ends.
+    /// Closes the mailbox: neither its items nor later ones reach the client. An entity may be
+    /// blocked for longer than the end of a connection waits; messages that it has removed by then
+    /// are lost and counted when they arrive. Locked messages are not lost: they become available
+    /// when the link is detached or their lock ends.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -451,7 +458,7 @@ impl<T: Send> Outlet for Mailbox<T> {
     }
 }
 
-/// How many messages that nobody is told of were taken out of their entity for good.
+/// Number of messages in `mail` that their entity has already deleted.
 pub(crate) fn removed_count<T>(mail: impl IntoIterator<Item = Mail<T>>) -> u64 {
     let removed_of = |mail: Mail<T>| {
         let Mail::Released(released) = mail else { return 0 };
@@ -465,8 +472,8 @@ pub(crate) fn removed_count<T>(mail: impl IntoIterator<Item = Mail<T>>) -> u64 {
     mail.into_iter().map(removed_of).sum()
 }
 
-/// Counts so many messages that were removed and are with nobody: what the mode allows, and nobody else would notice
-/// (RCV-02).
+/// Counts and logs removed messages that no client has. Receive-and-delete mode allows this loss,
+/// and nothing else would report it (RCV-02).
 pub(crate) fn count_lost(lost_count: u64) {
     if lost_count > 0 {
         telemetry::count_undelivered(lost_count);

@@ -1,53 +1,54 @@
-//! Reckons how far a receiver may be sent: by the credit of its client, and what bounds it besides. `links/flow.rs` has
-//! what changes it.
+//! Computes the limits of a receiver from the credit of its client and the bounds of the
+//! connection. `links/flow.rs` has the operations that change them.
 //!
-//! A limit counts from the attach of the flow, so that neither grants nor deliveries that cross each
-//! other are counted twice (docs/decisions/0003).
+//! A limit counts from the attach of the flow, so that grants and deliveries that cross each other
+//! are not counted twice (docs/decisions/0003).
 
 use peeklock_core::command::Drain;
 
-/// What was delivered since the entity attached the receiver, and how far it may go.
+/// Deliveries since the entity attached the receiver, and their limits.
 #[derive(Debug)]
 pub struct Flow {
-    /// The number of the last delivery before.
+    /// Number of the last delivery before the attach.
     pub(crate) base: u64,
-    /// Bytes that the client has taken, or that were written where it need not say so.
+    /// Bytes that the client has received. Where the protocol has no confirmation, bytes that were
+    /// written.
     pub(crate) returned_bytes: u64,
     pub(crate) delivery_limit: u64,
     pub(crate) byte_limit: u64,
-    /// A drain is under way: limits are set again after it.
+    /// Whether a drain is under way; limits are set again after it.
     pub(crate) draining: bool,
 }
 
-/// New limits for the entity.
+/// Limits to send to the entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// How many messages it may have been sent in all.
+    /// Total number of messages that the entity may deliver since the attach.
     pub delivery_limit: u64,
-    /// How many bytes it may have been sent in all.
+    /// Total bytes that the entity may deliver since the attach.
     pub byte_limit: u64,
-    /// Whether what cannot be used at once is given back.
+    /// Whether the entity returns credit that it cannot use immediately.
     pub drain: Drain,
 }
 
-/// How far a link may be sent besides its credit.
+/// Bounds of a link in addition to its credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Bytes of deliveries that are under way.
+    /// Maximum bytes of deliveries under way.
     pub window_bytes: u64,
-    /// Deliveries that are not settled.
+    /// Maximum unsettled deliveries.
     pub unsettled_max: u32,
-    /// Nothing more is to be delivered for now.
+    /// Whether deliveries are paused.
     pub paused: bool,
 }
 
 impl Flow {
-    /// A flow that begins behind this delivery.
+    /// Creates a flow that starts after delivery number `last`.
     pub(crate) const fn new(last: u64) -> Self {
         Self { base: last, returned_bytes: 0, delivery_limit: 0, byte_limit: 0, draining: false }
     }
 
-    /// The limits to be told to the entity, if they have changed enough.
+    /// Limits to send to the entity, if they differ enough from the last ones.
     pub(crate) fn new_limits(&mut self, up_to: u64, window_bytes: u64) -> Option<Limits> {
         if self.draining {
             return None;
@@ -63,7 +64,7 @@ impl Flow {
         Some(Limits { delivery_limit, byte_limit: self.byte_limit, drain: Drain::No })
     }
 
-    /// The limits of a drain, which begins.
+    /// Starts a drain; returns its limits.
     pub(crate) const fn drain(&mut self) -> Limits {
         self.draining = true;
         Limits {

@@ -230,8 +230,9 @@ pub struct Engine<P: Protocol> {
 }
 
 impl<P: Protocol> Engine<P> {
-    /// An engine without links, of a listener whose `stop` may begin. At most about `window_bytes` of deliveries are under way, and `unsettled_max` of one link
-    /// are not settled.
+    /// Creates an engine without links. `stop` resolves when the listener begins to stop. At most
+    /// about `window_bytes` of deliveries are under way, and at most `unsettled_max` deliveries of
+    /// a link are unsettled.
     #[must_use]
     pub fn new(
         broker: Broker,

@@ -1,6 +1,6 @@
-//! What every transport with links does alike: who may be sent how much, what is not settled, what was
-//! asked and is not answered, which contents are fetched and who pays for them. (Data path, step 1 and
-//! back.)
+//! The engine that all transports with links share: credit and flow of deliveries, unsettled
+//! deliveries, pending requests, and contents that are fetched ahead and counted against the
+//! client's account. (Data path, step 1 and back.)
 //!
 //! ```text
 //!   client -> transport -> Links -> group for each entity -> Entity::submit
@@ -8,15 +8,23 @@
 //!   client <- transport <- Event <- Arrivals (fetched) <- Mailbox <+
 //! ```
 //!
-//! Nothing here reads a socket or a clock, or waits, but for the steps of [`Protocol`]: a transport gives what came and
-//! the instant, and carries out what it is told, so that all of it is tested from scripts. The order to read: [`Engine`]
-//! has the data and the steps of a connection, [`Links`] is the machine of its links, [`Link`] one link with its
-//! [`credit`], [`Unsettled`] the table of deliveries, [`pending`] the requests that await answers. [`Mailbox`] is where
-//! entities put answers and deliveries, and [`Arrivals`] brings them into order while contents are fetched ahead.
-//! [`Account`] counts the bytes of a connection, [`Taking`] has it yield when its client takes nothing and others wait,
-//! [`Apart`] bounds work apart from the connection, and [`Steps`] has the others of a thread go on in between.
+//! Except for the steps of [`Protocol`], nothing here reads a socket or a clock, or waits: a
+//! transport passes in the bytes it received and the current instant, and sends the resulting
+//! events. So scripts without a socket can test everything.
 //!
-//! Absent on purpose: frames, encodings, sockets; what any operation means.
+//! Modules in reading order:
+//!
+//! - [`Engine`] has the data and the steps of a connection.
+//! - [`Links`] is the machine of its links, [`Link`] is one link with its [`credit`].
+//! - [`Unsettled`] is the table of deliveries, [`pending`] the requests that await answers.
+//! - [`Mailbox`] is where entities put answers and deliveries. [`Arrivals`] orders them while
+//!   contents are fetched ahead.
+//! - [`Account`] counts the bytes of a connection. [`Taking`] makes a slow client yield while
+//!   others wait.
+//! - [`Apart`] bounds work apart from the connection. [`Steps`] gives other connections of the
+//!   thread their turn.
+//!
+//! Frames, encodings, sockets and the meaning of operations belong to the transports.
 
 mod account;
 mod apart;

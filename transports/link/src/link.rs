@@ -8,68 +8,70 @@ use peeklock_core::request::Watch;
 
 use crate::credit::{Bounds, Flow, Limits};
 
-/// What a link is for.
+/// Purpose of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// It sends.
+    /// Sends messages.
     Sender,
-    /// It receives, settles and looks.
+    /// Receives, settles and peeks messages.
     Receiver,
-    /// It looks, for which less is granted than to receive.
+    /// Peeks messages, which needs fewer rights than receiving.
     Browser,
 }
 
-/// A link.
+/// Link of a connection to an entity or sub-queue.
 pub struct Link<E> {
-    /// What it is a handle on.
+    /// Handle on the entity.
     pub entity: E,
-    /// The path, for errors.
+    /// Path of the entity, for error messages.
     pub path: Arc<str>,
-    /// What it is for.
+    /// Purpose of the link.
     pub role: Role,
-    /// How received messages leave the entity.
+    /// Whether received messages are locked or deleted.
     pub mode: ReceiveMode,
-    /// Where messages go that are only stored at the entity (VIA-01).
+    /// Path of the destination for sends via this entity (VIA-01): messages are stored at the
+    /// entity and then transferred.
     pub destination: Option<Arc<str>>,
-    /// What it receives from.
+    /// Queue or session that the link receives from.
     pub source: Source,
-    /// Holds the locks.
+    /// Id under which the entity knows this link; locks of its deliveries belong to it.
     pub receiver: ReceiverId,
-    /// The number of the last delivery.
+    /// Number of the last delivery.
     pub(crate) last: u64,
-    /// How far the client lets it be sent.
+    /// Number of the last delivery that the client's credit allows.
     pub(crate) up_to: u64,
     pub(crate) flow: Option<Flow>,
-    /// How it is being closed.
+    /// Present while the link is being closed.
     pub(crate) closing: Option<Closing>,
-    /// It is told when its entity is gone.
+    /// Registration that reports the deletion of the entity to this link.
     pub(crate) watch: Watch,
-    /// What arrived for it and was not delivered, to be given back.
+    /// Lock tokens of messages that arrived for this link but were not delivered; they are
+    /// released.
     pub(crate) undelivered: Vec<LockToken>,
 }
 
-/// What a receiver receives from.
+/// Source of the messages of a receiver.
 #[derive(Debug)]
 pub enum Source {
     /// The entity, without sessions.
     Queue,
-    /// No session yet: it waits for one.
+    /// A session that is not assigned yet; the link waits for it.
     Awaited,
-    /// This session, as long as its lock lasts.
+    /// The session with this id, until its lock ends.
     Session(Box<str>),
 }
 
-/// How a link is being closed.
+/// Pending close of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Closing {
-    /// The request that closes it.
+    /// Id of the request that closes the link.
     pub id: u32,
-    /// In which way.
+    /// Whether the client detached in order or its connection broke.
     pub end: LinkEnd,
 }
 
 impl<E> Link<E> {
-    /// A link on which nothing was delivered, whose deliveries are numbered from behind this one.
+    /// Creates a link without deliveries. Its deliveries are numbered from `last + 1`.
     #[must_use]
     pub fn new(
         entity: E,
@@ -96,7 +98,7 @@ impl<E> Link<E> {
         }
     }
 
-    /// The session that it was bound to, if it was.
+    /// Session that the link was bound to, even if its lock has ended; none for other links.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         match &self.source {
@@ -105,25 +107,26 @@ impl<E> Link<E> {
         }
     }
 
-    /// Whether it was bound to a session and holds it no more: its flow ends with the session lock (SES-15).
+    /// Whether the session lock of the link has ended: the flow of a session link ends with its
+    /// lock (SES-15).
     #[must_use]
     pub fn has_lost_session(&self) -> bool {
         self.session().is_some() && self.flow.is_none()
     }
 
-    /// The number of the last delivery.
+    /// Number of the last delivery.
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.last
     }
 
-    /// Whether it may be asked anything: it is attached and not being closed.
+    /// Whether the link accepts requests: it is attached and not being closed.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.closing.is_none() && !matches!(self.source, Source::Awaited)
     }
 
-    /// What opens its flow.
+    /// Command that opens the flow of the link.
     pub(crate) const fn attach(&self) -> Command {
         match self.source {
             Source::Session(_) => self.in_session(SessionCommand::Attach),
@@ -133,14 +136,15 @@ impl<E> Link<E> {
         }
     }
 
-    /// Bytes of deliveries are with the client.
+    /// Records that the client has received `bytes` of deliveries, so that the entity may send as
+    /// many again.
     pub(crate) const fn give_back(&mut self, bytes: u64) {
         if let Some(flow) = &mut self.flow {
             flow.returned_bytes = flow.returned_bytes.saturating_add(bytes);
         }
     }
 
-    /// The limits to be told to the entity, if they have changed enough.
+    /// Limits to send to the entity, if they differ enough from the last ones.
     pub(crate) fn new_limits(&mut self, bounds: Bounds, unsettled_count: u32) -> Option<Limits> {
         let room = bounds.unsettled_max.saturating_sub(unsettled_count);
         let up_to = if bounds.paused || self.closing.is_some() {
@@ -151,7 +155,7 @@ impl<E> Link<E> {
         self.flow.as_mut()?.new_limits(up_to, bounds.window_bytes)
     }
 
-    /// A drain is done: what credit there was is used up.
+    /// Ends a drain: no unused credit is left.
     pub(crate) fn drained(&mut self) {
         self.up_to = self.up_to.min(self.last);
         if let Some(flow) = &mut self.flow {
@@ -162,7 +166,7 @@ impl<E> Link<E> {
 }
 
 impl<E> Link<E> {
-    /// What sends a message over it: to the entity, or by way of it.
+    /// Command that sends a message to the entity, or via it to the link's destination.
     pub fn send(&self, message: InboundMessage) -> Command {
         match &self.destination {
             None => Command::Send { message },
@@ -170,7 +174,7 @@ impl<E> Link<E> {
         }
     }
 
-    /// The same for messages of which all are stored or none.
+    /// Command that sends a batch; either all of its messages are stored or none.
     pub fn send_batch(&self, messages: Vec<InboundMessage>) -> Command {
         match &self.destination {
             None => Command::SendBatch { messages },
@@ -180,7 +184,7 @@ impl<E> Link<E> {
         }
     }
 
-    /// Something that only the holder of its session may ask.
+    /// Wraps a command that only the holder of the link's session may issue.
     #[must_use]
     pub const fn in_session(&self, command: SessionCommand) -> Command {
         Command::InSession { receiver: self.receiver, command }

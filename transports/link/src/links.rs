@@ -1,4 +1,6 @@
-//! The machine: links of one connection, what they are sent, what they hold, and what was asked on them.
+//! State machine of the links of a connection: flow, unsettled deliveries, and requests that
+//! await answers. Transports drive it. It submits commands to entities and turns their answers into
+//! [`Event`]s.
 //!
 //! ```text
 //!   attach ─► open ─► detach: the flow is stopped ─► quiet: everything before is here ─► given back ─► ended
@@ -8,9 +10,9 @@
 //!             flow
 //! ```
 //!
-//! A link ends in two steps: its entity is told to deliver nothing more, and when that is answered,
-//! everything that came before is here. What was not told is given back without count; then the link is
-//! detached (SET-21, RCV-14).
+//! A link ends in two steps. First its entity is asked to deliver nothing more; all earlier
+//! deliveries have arrived when that request is answered. Messages that were not delivered to the
+//! client are then released without counting a delivery, and the link is detached (SET-21, RCV-14).
 
 mod deliver;
 mod end;
@@ -37,58 +39,61 @@ use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};
 use crate::unsettled::{Outstanding, Unsettled};
 
-/// What is awaited. What a transport expects itself is one of these: [`Expect::Asked`].
+/// Answer that a request awaits. Requests of the transport itself are [`Expect::Asked`].
 pub(crate) enum Expect<T> {
-    /// Nothing that anybody is told.
+    /// An answer that the client does not receive.
     Unheard,
-    /// That a receiver is attached.
+    /// The receiver is attached.
     Attached,
-    /// That nothing more is delivered to a link that is being closed.
+    /// The entity delivers nothing more to a link that is being closed.
     Quiet,
-    /// That a link is detached.
+    /// The link is detached.
     Detached,
-    /// What is left of the credit of a link.
+    /// The unused credit of a drained link.
     Drained,
-    /// Messages.
+    /// The messages of a receive or a peek.
     Messages(Promise),
-    /// That a session is locked for the link, which may then be sent so far.
+    /// A session is locked for the link, which may then receive deliveries up to this number.
     Accepted(u64),
-    /// Something of the transport's; whether it is of one command, which takes messages out of their entity for good.
+    /// Answers to a request of the transport. `takes` means that it is one receive-and-delete
+    /// command, whose messages the entity no longer stores.
     Asked { asked: T, takes: bool },
 }
 
-/// The links of one connection. `T` is what the transport remembers of what it asks.
+/// Links of a connection. `T` is the data that the transport keeps for each of its requests.
 pub struct Links<G: Issuer, T> {
     engine: G,
     outlet: Arc<dyn Outlet>,
     links: HashMap<u32, Link<G::Entity>>,
-    /// By the names under which entities know them; senders have one as well.
+    /// Link numbers by the receiver ids that entities know; senders have an id as well.
     receivers: HashMap<ReceiverId, u32>,
     receiver_count: u64,
-    /// What was delivered and is not settled.
+    /// Deliveries that are not settled.
     pub unsettled: Unsettled,
     pending: PendingTable<Expect<T>>,
-    /// Requests that wait, by the id that the client gave them.
+    /// Waiting requests by the id that the client gave them, each with its ticket and link.
     waits: HashMap<u32, (Ticket, u32)>,
-    /// Commands to be handed over, by link.
+    /// Commands that were not submitted yet, by link.
     groups: Vec<(u32, Vec<Request>)>,
-    /// What receives that are not answered may bring: those that do not wait, and those that do.
+    /// Upper bound on the bytes of unanswered receives that do not wait (`promised_bytes`) and that
+    /// wait (`awaited_bytes`).
     promised_bytes: u64,
     awaited_bytes: u64,
     window_bytes: u64,
     unsettled_max: u32,
-    /// What the first delivery of a link comes behind.
+    /// Number before the first delivery of each link.
     first: u64,
     paused: bool,
-    /// Nothing more is told of deliveries: the connection is about to end.
+    /// Whether further deliveries are released instead of delivered, because the connection is
+    /// about to end.
     returning: bool,
-    /// Deliveries that were received for good, and that nobody was told of.
+    /// Number of received-and-deleted messages that never reached the client (RCV-02).
     pub(crate) lost_count: u64,
 }
 
 impl<G: Issuer, T> Links<G, T> {
-    /// No links. Deliveries under way of all together are about `window_bytes`, those of one that are not
-    /// settled `unsettled_max`.
+    /// Creates the table without links. Deliveries in flight of the whole connection are limited to
+    /// about `window_bytes`, unsettled deliveries of each link to `unsettled_max`.
     #[must_use]
     pub fn new(engine: G, outlet: Arc<dyn Outlet>, window_bytes: u64, unsettled_max: u32) -> Self {
         Self {
@@ -112,30 +117,31 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Numbers the deliveries of each link from the one after `first`, not from 1: the numbers of some clients wrap around.
+    /// Numbers the deliveries of each link from `first + 1` instead of 1, for protocols whose
+    /// delivery numbers wrap around.
     pub const fn count_from(&mut self, first: u64) {
         self.first = first;
     }
 
-    /// How many requests are not answered.
+    /// Number of requests that are not answered.
     #[must_use]
     pub const fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// Whether a request with this id is not answered yet.
+    /// Whether a request with this id is unanswered.
     #[must_use]
     pub fn awaits(&self, id: u32) -> bool {
         self.pending.awaits(id)
     }
 
-    /// How many requests wait.
+    /// Number of requests that wait for messages or a session.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.waits.len()
     }
 
-    /// How many links there are.
+    /// Number of links.
     #[must_use]
     pub fn len(&self) -> usize {
         self.links.len()
@@ -147,19 +153,19 @@ impl<G: Issuer, T> Links<G, T> {
         self.links.is_empty()
     }
 
-    /// A link.
+    /// The link with this number, if there is one.
     #[must_use]
     pub fn get(&self, number: u32) -> Option<&Link<G::Entity>> {
         self.links.get(&number)
     }
 
-    /// The link of a receiver.
+    /// Number of the link with this receiver id.
     #[must_use]
     pub fn of_receiver(&self, receiver: ReceiverId) -> Option<u32> {
         self.receivers.get(&receiver).copied()
     }
 
-    /// The link that something is for, which came from an entity.
+    /// Number of the link that an answer or delivery belongs to; `u32::MAX` if it belongs to none.
     #[must_use]
     pub fn link_of(&self, released: &Released) -> u32 {
         let found = match released {
@@ -173,7 +179,7 @@ impl<G: Issuer, T> Links<G, T> {
         found.unwrap_or(u32::MAX)
     }
 
-    /// Adds a link under a number that is free.
+    /// Adds a link under an unused number.
     pub fn attach(
         &mut self,
         number: u32,
@@ -189,19 +195,21 @@ impl<G: Issuer, T> Links<G, T> {
         self.links.insert(number, link);
     }
 
-    /// Has what is sent over a link go by way of its entity to another (VIA-01).
+    /// Makes the sends of a link go via its entity to `destination` (VIA-01).
     pub fn send_on(&mut self, number: u32, destination: Arc<str>) {
         if let Some(link) = self.links.get_mut(&number) {
             link.destination = Some(destination);
         }
     }
 
-    /// A delivery is settled, or its lock is over; there may be room for more.
+    /// Removes a delivery that is settled or whose lock has ended. The caller may then raise the
+    /// limits of its link.
     pub fn settled(&mut self, token: LockToken) -> Option<Outstanding> {
         self.unsettled.settled(token)
     }
 
-    /// Takes what came from an entity, whose contents are here as far as they can be read.
+    /// Turns an answer or delivery of an entity into an event. All its contents that can be read
+    /// have been loaded.
     pub fn take(&mut self, released: Released) -> Event {
         match released {
             Released::Delivery { receiver, message } => self.deliver(receiver, message),
@@ -218,14 +226,14 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Takes the answer to something that is the links' own.
+    /// Handles the answer to a request of the links themselves.
     fn answer(&mut self, slot: usize, result: Result<Outcome, Rejection>) -> Event {
         let Some(pending) = self.pending.remove(slot) else { return Event::Nothing };
         let Pending { id, link: number, path, expect, permit: _ } = pending;
         match expect {
             Expect::Unheard | Expect::Asked { .. } => Event::Nothing,
             Expect::Quiet => {
-                // While everything ends, nobody has asked for it.
+                // A link that is not being closed is only stopped: the whole connection ends.
                 if self.links.get(&number).is_some_and(|link| link.closing.is_some()) {
                     self.is_quiet(number);
                 }
@@ -247,15 +255,15 @@ fn unexpected() -> Rejection {
     Rejection::internal("unexpected answer")
 }
 
-/// What is asked of entities: commands of links, requests that await answers, and the groups in which commands go to the
-/// entities.
+/// Commands to entities, requests that await answers, and the groups in which commands are
+/// submitted.
 impl<G: Issuer, T> Links<G, T> {
-    /// Adds a request of the transport's; returns its place.
+    /// Adds a request of the transport on a link; returns its slot.
     pub fn ask(&mut self, number: u32, id: u32, permit: Option<Arc<Permit>>, asked: T) -> usize {
         self.expect(id, number, Expect::Asked { asked, takes: false }, permit)
     }
 
-    /// Adds a request of the transport's that is no link's.
+    /// Adds a request of the transport that belongs to no link; returns its slot.
     pub fn ask_of(
         &mut self,
         path: Arc<str>,
@@ -266,8 +274,9 @@ impl<G: Issuer, T> Links<G, T> {
         self.expect_of(path, id, permit, Expect::Asked { asked, takes: false })
     }
 
-    /// The same of one command that takes messages out of its entity for good: at the end its answer is waited for, so
-    /// that what nobody is told of is counted (RCV-02).
+    /// Adds a request of the transport for one receive-and-delete command; returns its slot. The
+    /// end of the connection waits for its answer, so that messages that never reach the client are
+    /// counted (RCV-02).
     pub fn ask_to_take(
         &mut self,
         path: Arc<str>,
@@ -288,7 +297,7 @@ impl<G: Issuer, T> Links<G, T> {
         self.pending.insert(Pending { id, link: u32::MAX, path, expect, permit })
     }
 
-    /// What the transport remembers of a request of its own: its id, its entity, and that.
+    /// Id, entity path and data of a request of the transport.
     pub fn asked_mut(&mut self, slot: usize) -> Option<(u32, Arc<str>, &mut T)> {
         let Pending { id, path, expect, .. } = self.pending.get_mut(slot)?;
         match expect {
@@ -297,7 +306,7 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Takes it out, when all of it is answered.
+    /// Removes a request of the transport, once all its commands are answered.
     pub fn answered(&mut self, slot: usize) -> Option<Pending<T>> {
         let Pending { id, link, path, expect, permit } = self.pending.remove(slot)?;
         match expect {
@@ -306,21 +315,22 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Names for so many commands.
+    /// Reserves tickets for `count` commands; returns the first.
     pub fn tickets(&self, count: u64) -> Ticket {
         self.engine.tickets(count)
     }
 
-    /// Puts a command into the group of its link.
+    /// Adds a command to the group of its link; returns its ticket.
     pub fn submit(&mut self, number: u32, command: Command, correlation: u64) -> Ticket {
         let ticket = self.engine.tickets(1);
         self.submit_as(number, ticket, command, correlation);
         ticket
     }
 
-    /// The same under a name that was given before.
+    /// Adds a command to the group of its link under a ticket that was reserved before.
     pub fn submit_as(&mut self, number: u32, ticket: Ticket, command: Command, correlation: u64) {
-        // Of a link that is gone it is answered too, by being dropped: nobody waits for ever.
+        // If the link is gone, dropping the reply answers the request, so that the client does not
+        // wait forever.
         let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
         let Some(link) = self.links.get(&number) else { return };
         let request = Request { ticket, sub_queue: link.entity.sub_queue(), command, reply };
@@ -330,12 +340,13 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Asks something of an entity of no link, behind everything that was asked before.
+    /// Submits a command to an entity without a link, after all commands that were collected
+    /// before.
     pub fn submit_to(&mut self, entity: &G::Entity, command: Command, correlation: u64) {
         self.submit_all_to(entity, vec![(correlation, command)]);
     }
 
-    /// The same of several commands, each with its correlation.
+    /// Submits several commands, each with its correlation, to an entity without a link.
     pub fn submit_all_to(&mut self, entity: &G::Entity, commands: Vec<(u64, Command)>) {
         self.hand_over();
         let mut ticket = self.engine.tickets(commands.len() as u64);
@@ -349,7 +360,7 @@ impl<G: Issuer, T> Links<G, T> {
         entity.submit(group);
     }
 
-    /// Puts what was collected into the inlets of the entities.
+    /// Submits the collected groups to their entities.
     pub fn hand_over(&mut self) {
         for (link, group) in self.groups.drain(..) {
             if let Some(link) = self.links.get(&link) {

@@ -1,30 +1,31 @@
-//! Commands under way: what each answers, and the place of its answer.
+//! Table of the pending requests of a connection, and the correlations that lead from an answer to
+//! its request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use peeklock_core::permits::Permit;
 
-/// A request whose answer is awaited.
+/// Request whose answer is awaited.
 pub struct Pending<T> {
-    /// The id that the client gave it.
+    /// Id that the client gave the request; 0 if it has none.
     pub id: u32,
-    /// The link that it was asked on.
+    /// Number of the link on which it was issued.
     pub link: u32,
-    /// The entity, for errors.
+    /// Path of the entity, for error messages.
     pub path: Arc<str>,
-    /// What is awaited, and what of it has come.
+    /// Expected answer, with the parts that have arrived.
     pub expect: T,
-    /// Given back when this is dropped.
+    /// Permit of the request, returned when this is dropped.
     pub permit: Option<Arc<Permit>>,
 }
 
-/// All requests of a connection whose answers are awaited. The correlation of a command is its place
-/// here and its index within the request.
+/// All pending requests of a connection. The correlation of a command consists of its slot here and
+/// its index within the request.
 pub struct PendingTable<T> {
     slots: Vec<Option<Pending<T>>>,
     free: Vec<usize>,
-    /// The ids that clients gave them.
+    /// Ids that clients gave to their requests.
     ids: HashSet<u32>,
 }
 
@@ -35,7 +36,7 @@ impl<T> Default for PendingTable<T> {
 }
 
 impl<T> PendingTable<T> {
-    /// Adds a request; returns its place.
+    /// Adds a request; returns its slot.
     pub fn insert(&mut self, pending: Pending<T>) -> usize {
         if pending.id != 0 {
             self.ids.insert(pending.id);
@@ -54,18 +55,18 @@ impl<T> PendingTable<T> {
         }
     }
 
-    /// The request at a place.
+    /// The request in a slot.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&Pending<T>> {
         self.slots.get(slot)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The request in a slot, mutable.
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut Pending<T>> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// Takes a request out; its place is free.
+    /// Removes a request and frees its slot.
     pub fn remove(&mut self, slot: usize) -> Option<Pending<T>> {
         let pending = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
@@ -75,37 +76,37 @@ impl<T> PendingTable<T> {
         Some(pending)
     }
 
-    /// Whether a request with this id is not answered yet.
+    /// Whether a request with this id is unanswered.
     #[must_use]
     pub fn awaits(&self, id: u32) -> bool {
         id != 0 && self.ids.contains(&id)
     }
 
-    /// How many requests await something of this kind.
+    /// Number of requests whose expected answer satisfies `is_kind`.
     pub fn count(&self, is_kind: impl Fn(&T) -> bool) -> usize {
         self.slots.iter().flatten().filter(|pending| is_kind(&pending.expect)).count()
     }
 
-    /// How many requests are under way.
+    /// Number of pending requests.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether nothing is under way.
+    /// Whether no request is pending.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The correlation of a command.
+/// Correlation of a command.
 #[must_use]
 pub fn correlation(slot: usize, index: usize) -> u64 {
     ((slot as u64) << 32) | (index as u64 & u64::from(u32::MAX))
 }
 
-/// Place and index of a correlation.
+/// Slot and index of a correlation.
 #[must_use]
 pub fn place(correlation: u64) -> (usize, usize) {
     let part = |bits: u64| usize::try_from(bits & u64::from(u32::MAX)).unwrap_or(usize::MAX);

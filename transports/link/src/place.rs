@@ -1,18 +1,20 @@
-//! The place of a connection among those of its listener (QUO-01), while another client may need it.
+//! Place of a connection among the places of its listener (QUO-01), while another client may need
+//! it.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use peeklock_listen::{Idling, Member, Places};
 
-/// The place of one connection.
+/// Place of a single connection.
 #[derive(Default)]
 pub struct Standing {
     /// As long as the connection has nothing to do and holds nothing but its place.
     idling: Option<Idling>,
     /// The connection among those from the network of its client, which may have to give up places.
     pub member: Option<Member>,
-    /// Until then a client that has shown a key is not idle for want of a link; none once it has had one.
+    /// A client that has shown a key but has no link is not idle until then; none once it has had a
+    /// link.
     first_link_until: Option<Instant>,
 }
 

@@ -1,28 +1,29 @@
-//! What a connection does before the others of its thread have their turn.
+//! Fairness between connections of a thread: counts the work of a connection, and yields after a
+//! full turn.
 
-/// So many steps are a turn: as many as commands of one entity are.
+/// Steps of a turn; the same number as the commands of an entity.
 const STEPS_PER_TURN: usize = 256;
-/// So many bytes take about as long to be read, or told, as a small thing to be done.
+/// Bytes whose reading or encoding takes about as long as one step.
 const BYTES_PER_STEP: u64 = 256;
 
-/// Steps that were taken since the others of this thread had their turn. One is a small thing: a command that is handed
-/// over, a delivery that is looked at, a refusal. How many a client asks for has nothing to do with how many bytes it
-/// has sent, since one range names thousands of deliveries.
+/// Steps since the other connections of this thread had their turn. A step is a small piece of
+/// work: a submitted command, an examined delivery, a refusal. Bytes received do not bound the
+/// number of steps, since one range can name thousands of deliveries.
 #[derive(Debug, Default)]
 pub struct Steps(usize);
 
 impl Steps {
-    /// Counts so many more.
+    /// Counts `count` more steps.
     pub const fn add(&mut self, count: usize) {
         self.0 = self.0.saturating_add(count);
     }
 
-    /// Counts bytes that were read or told.
+    /// Counts bytes that were read or encoded.
     pub fn add_bytes(&mut self, bytes: u64) {
         self.add(usize::try_from(bytes / BYTES_PER_STEP).unwrap_or(usize::MAX));
     }
 
-    /// Lets the others have their turn, if this was one.
+    /// Yields to the other connections of the thread if a turn is used up.
     pub async fn rest(&mut self) {
         if self.0 >= STEPS_PER_TURN {
             self.0 = 0;
@@ -38,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    /// How often the others have their turn before it goes on.
+    /// Number of yields before `rest` returns.
     fn rests(steps: &mut Steps) -> usize {
         let mut context = Context::from_waker(Waker::noop());
         let mut resting = pin!(steps.rest());
@@ -49,7 +50,7 @@ mod tests {
         count
     }
 
-    /// DESIGN D6: the others have their turn after so many steps, however many of them are taken at once.
+    /// DESIGN D6: the connection yields after each turn, however many steps are added in one call.
     #[test]
     fn the_others_have_their_turn_after_so_many_steps() {
         let mut steps = Steps::default();

@@ -1,4 +1,4 @@
-//! The link machine from scripts: no socket, no broker, no clock but a number.
+//! Tests of the link machine from scripts, without a socket or a broker; time is a number.
 
 mod account;
 mod arrivals;

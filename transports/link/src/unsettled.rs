@@ -1,5 +1,5 @@
-//! Deliveries that are not settled: found by their lock over all links of a connection, and by their
-//! number on one of them.
+//! Table of unsettled deliveries: found by lock token across all links of a connection, and by
+//! number within one link.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,10 +8,10 @@ use peeklock_core::command::LockGrant;
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::Timestamp;
 
-/// What is found by the tokens of locks.
+/// Map with lock tokens as keys.
 pub type ByToken<T> = HashMap<LockToken, T, BuildHasherDefault<TokenHasher>>;
 
-/// Gives back room for the many that there were.
+/// Releases memory if the table has far more capacity than entries.
 pub fn shrink<T>(table: &mut ByToken<T>) {
     let enough = 2 * table.len();
     if table.capacity() > 2 * enough {
@@ -19,7 +19,8 @@ pub fn shrink<T>(table: &mut ByToken<T>) {
     }
 }
 
-/// Lock tokens are random where they need be, and the broker's: no client can choose where they fall.
+/// Hashes lock tokens without a seed: the broker makes them, with random bits, so no client can
+/// choose colliding ones.
 #[derive(Default, Debug)]
 pub struct TokenHasher(u64);
 
@@ -41,26 +42,26 @@ impl Hasher for TokenHasher {
     }
 }
 
-/// Where a delivery is: its link and its number there.
+/// Position of a delivery: its link, and its number on that link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outstanding {
-    /// The link that it was delivered on.
+    /// Number of the link.
     pub link: u32,
-    /// Its number.
+    /// Number of the delivery.
     pub number: u64,
 }
 
-/// What a range of delivery numbers names.
+/// Result of looking up ranges of delivery numbers.
 #[derive(Debug, Default)]
 pub struct Named {
-    /// Number and lock of deliveries that are not settled.
+    /// Number and lock token of each unsettled delivery.
     pub held: Vec<(u64, LockToken)>,
-    /// Numbers of no such delivery, from and to, both included; none follows another without a
-    /// delivery between them, so that they are no more than the deliveries and the ranges are.
+    /// Ranges of numbers without an unsettled delivery, both ends included. At least one delivery
+    /// lies between two ranges, so there are at most as many as deliveries and ranges together.
     pub gaps: Vec<(u64, u64)>,
 }
 
-/// The table of one connection.
+/// Unsettled deliveries of a connection.
 #[derive(Default)]
 pub struct Unsettled {
     by_lock: ByToken<Outstanding>,
@@ -74,13 +75,13 @@ impl Unsettled {
         self.by_link.entry(held.link).or_default().insert(held.number, lock);
     }
 
-    /// The delivery under a lock.
+    /// The delivery with this lock token.
     #[must_use]
     pub fn of_lock(&self, token: LockToken) -> Option<Outstanding> {
         self.by_lock.get(&token).copied()
     }
 
-    /// The delivery under a lock is settled, or its lock is over.
+    /// Removes the delivery with this lock token; returns its position.
     pub fn settled(&mut self, token: LockToken) -> Option<Outstanding> {
         let held = self.by_lock.remove(&token)?;
         if let Some(of_link) = self.by_link.get_mut(&held.link) {
@@ -89,7 +90,7 @@ impl Unsettled {
         Some(held)
     }
 
-    /// A lock was prolonged.
+    /// Records the new end of a renewed lock.
     pub fn renewed(&mut self, token: LockToken, until: Timestamp) {
         let Some(held) = self.by_lock.get(&token) else { return };
         let of_link = self.by_link.get_mut(&held.link);
@@ -98,27 +99,27 @@ impl Unsettled {
         }
     }
 
-    /// All locks of a link were prolonged.
+    /// Records the new end of all locks of a link.
     pub fn renewed_all(&mut self, link: u32, until: Timestamp) {
         for lock in self.by_link.get_mut(&link).into_iter().flat_map(BTreeMap::values_mut) {
             lock.until = until;
         }
     }
 
-    /// How many deliveries of a link are not settled.
+    /// Number of unsettled deliveries of a link.
     #[must_use]
     pub fn count(&self, link: u32) -> u32 {
         let count = self.by_link.get(&link).map_or(0, BTreeMap::len);
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Whether everything is settled.
+    /// Whether no delivery is unsettled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_lock.is_empty()
     }
 
-    /// Forgets the deliveries of a link whose locks have ended.
+    /// Removes the deliveries of a link whose locks end at `now` or before.
     pub fn forget_ended(&mut self, link: u32, now: Timestamp) {
         let Some(of_link) = self.by_link.get_mut(&link) else { return };
         of_link.retain(|_, lock| {
@@ -130,20 +131,20 @@ impl Unsettled {
         });
     }
 
-    /// Gives back room for the many that there were.
+    /// Releases memory if the table has far more capacity than entries.
     pub fn shrink(&mut self) {
         shrink(&mut self.by_lock);
     }
 
-    /// Forgets a link.
+    /// Removes all deliveries of a link.
     pub fn forget(&mut self, link: u32) {
         for lock in self.by_link.remove(&link).into_iter().flat_map(BTreeMap::into_values) {
             self.by_lock.remove(&lock.token);
         }
     }
 
-    /// What ranges of numbers of a link name, both ends included; at most so many deliveries. None if
-    /// they name more.
+    /// Looks up ranges of delivery numbers of a link, both ends included. None if they contain more
+    /// than `count_max` unsettled deliveries.
     #[must_use]
     pub fn named(
         &self,
@@ -178,7 +179,7 @@ impl Unsettled {
     }
 }
 
-/// Adds a gap; one that touches the last, or says the same again, becomes part of it.
+/// Adds a gap, or extends the last one if they touch or overlap.
 fn gap(gaps: &mut Vec<(u64, u64)>, from: u64, to: u64) {
     match gaps.last_mut() {
         Some((first, last)) if from >= *first && from <= last.saturating_add(1) => {

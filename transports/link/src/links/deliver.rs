@@ -1,4 +1,4 @@
-//! Deliveries: numbered, unsettled, or given back.
+//! Deliveries: they get a number and stay unsettled, or are released.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use super::{Event, Expect, Issuer, Links};
 use crate::pending::correlation;
 use crate::unsettled::Outstanding;
 
-/// For how long a message rests whose content is lost, where nothing counts how often it comes (SET-38).
+/// Delay before redelivery of a message with lost content in a sub-queue, where no delivery count
+/// limits attempts (SET-38).
 const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
 impl<G: Issuer, T> Links<G, T> {
@@ -21,7 +22,7 @@ impl<G: Issuer, T> Links<G, T> {
         let is_taken = message.facts.lock.is_none();
         let event = self.delivered(receiver, message);
         if is_taken && !matches!(event, Event::Delivered { .. }) {
-            // There is nothing to be given back (RCV-02).
+            // A received-and-deleted message cannot be released (RCV-02).
             self.lost_count += 1;
         }
         event
@@ -32,11 +33,12 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
         let lock = message.facts.lock;
         if link.closing.is_some() {
-            // Its delivery has not begun: it goes back as if it had never been taken (RCV-14).
+            // The message was not delivered to the client, so it is released without counting a
+            // delivery (RCV-14).
             link.undelivered.extend(lock.map(|lock| lock.token));
             return Event::Nothing;
         }
-        // Behind a flow that was broken its client expects nothing.
+        // After its flow was broken, the client expects no further locked messages.
         let is_behind = link.flow.is_none() && lock.is_some();
         if self.returning || is_behind {
             self.give_back(number, lock.map(|lock| lock.token));
@@ -65,7 +67,8 @@ impl<G: Issuer, T> Links<G, T> {
         Event::Stopped { link: number, path: Arc::clone(&link.path), reason }
     }
 
-    /// The entity is gone. A link with a flow, or one that waits for a session, is told by the end of that.
+    /// Handles the deletion of an entity. A link with a flow, or one that waits for a session,
+    /// is notified when the flow or the wait ends.
     pub(super) fn entity_closed(&mut self, receiver: ReceiverId, reason: Rejection) -> Event {
         let link = self.of_receiver(receiver).and_then(|number| self.links.get(&number));
         if link.is_none_or(|link| link.flow.is_some() || !link.is_open()) {
@@ -74,7 +77,7 @@ impl<G: Issuer, T> Links<G, T> {
         self.stopped(receiver, reason)
     }
 
-    /// Gives messages back whose delivery has not begun (RCV-14).
+    /// Releases messages that were not delivered to the client (RCV-14).
     pub fn give_back(&mut self, number: u32, tokens: impl IntoIterator<Item = LockToken>) {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.undelivered.extend(tokens);
@@ -85,10 +88,10 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// The content of a message is lost. That is a failed delivery, so that it ends as a dead letter (SET-35), and not as a
-    /// stone in the way of what is behind it.
+    /// Abandons a message whose content is lost. The failed delivery counts, so that the message is
+    /// dead-lettered in the end (SET-35) and does not block later messages.
     pub fn lose(&mut self, number: u32, facts: &MessageFacts) {
-        // What has arrived for the link and is not delivered goes before it.
+        // Earlier arrivals that are not delivered are released first.
         self.give_back(number, None);
         let (Some(lock), true) = (facts.lock, self.links.contains_key(&number)) else { return };
         let delay = (facts.sub_queue != SubQueue::Main).then_some(NOT_AGAIN_FOR);
@@ -98,8 +101,9 @@ impl<G: Issuer, T> Links<G, T> {
         self.submit(number, abandon, correlation(slot, 0));
     }
 
-    /// The store has lost content: the flow ends, and its client is to be told. What that has in hand it keeps, as when it
-    /// detaches by itself (SET-21): other messages have nothing to do with it.
+    /// Ends the flow of a link because the store has lost content; the caller reports it to the
+    /// client. The client keeps its unsettled deliveries, as after its own detach (SET-21), since
+    /// they are not affected.
     pub fn break_flow(&mut self, number: u32) {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.flow = None;

@@ -1,4 +1,4 @@
-//! How links end.
+//! The end of links: the detach of a link, and the end of a whole connection.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -15,11 +15,11 @@ use crate::credit::Limits;
 use crate::link::{Closing, Role};
 use crate::pending::{correlation, place};
 
-/// How long entities may take to say that they deliver nothing more.
+/// Maximum time for entities to confirm that they deliver nothing more.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<G: Issuer, T> Links<G, T> {
-    /// Begins to end a link whose client detaches it.
+    /// Starts to close a link that its client detaches.
     pub fn detach(&mut self, number: u32, closing: Closing) {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.closing = Some(closing);
@@ -30,13 +30,13 @@ impl<G: Issuer, T> Links<G, T> {
         self.stop(number);
     }
 
-    /// What is delivered from now on goes back at once.
+    /// Stops deliveries; from now on arriving ones are released immediately.
     pub const fn return_deliveries(&mut self) {
         self.paused = true;
         self.returning = true;
     }
 
-    /// Has everything end that may still bring messages; see [`Self::quiet`].
+    /// Stops all flows and waiting requests, which could still bring messages; see [`Self::quiet`].
     pub fn begin_end(&mut self) {
         let flowing = self.links.iter().filter(|(_, link)| link.flow.is_some());
         let flowing: Vec<u32> = flowing.map(|(number, _)| *number).collect();
@@ -47,7 +47,7 @@ impl<G: Issuer, T> Links<G, T> {
         self.hand_over();
     }
 
-    /// How many answers may still bring messages.
+    /// Number of unanswered requests that may still bring messages.
     #[must_use]
     pub fn brings(&self) -> usize {
         let brings = |expect: &Expect<T>| {
@@ -59,8 +59,8 @@ impl<G: Issuer, T> Links<G, T> {
         self.pending.count(brings)
     }
 
-    /// Takes something of which nobody will be told: messages go back. Returns how many were taken out of
-    /// their entity for good, and are lost with it.
+    /// Handles an answer or delivery that no longer reaches the client: locked messages are noted
+    /// for release. Returns the number of lost messages, which their entity has already deleted.
     pub fn abandon(&mut self, released: Released) -> u64 {
         match released {
             Released::Delivery { receiver, message } => {
@@ -71,7 +71,7 @@ impl<G: Issuer, T> Links<G, T> {
                 if let Some(Expect::Asked { takes: false, .. }) =
                     self.pending.get(slot).map(|it| &it.expect)
                 {
-                    // There may be more answers to it, and none brings messages that are not stored still.
+                    // Further answers may follow, but their messages are still stored.
                     return 0;
                 }
                 let Some(pending) = self.pending.remove(slot) else { return 0 };
@@ -90,8 +90,9 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Takes what comes as [`Self::abandon`] does until nothing is left that [brings](Self::brings) messages, and
-    /// closes the mailbox. Returns how many are lost; what comes of an entity that takes too long counts when it comes.
+    /// Abandons all arriving answers and deliveries until none can [bring](Self::brings) messages
+    /// any more, for at most `QUIET_TIMEOUT`, then closes the mailbox. Returns the number of lost
+    /// messages. Messages of an entity that takes longer are counted when they arrive.
     pub async fn quiet<M>(&mut self, mailbox: &Mailbox<M>) -> u64 {
         let mut lost_count = 0;
         let quiet = poll_fn(|context| self.poll_quiet(mailbox, &mut lost_count, context));
@@ -123,8 +124,8 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Gives everything back that was not told, detaches all links, and tells how many messages are lost: so many, and
-    /// what was delivered for good without an event.
+    /// Releases all undelivered messages, detaches all links and counts the lost messages:
+    /// `lost_count` and the messages that [`Self::take`] dropped.
     pub fn finish_end(&mut self, end: LinkEnd, lost_count: u64) {
         let numbers: Vec<u32> = self.links.keys().copied().collect();
         for number in numbers {
@@ -138,19 +139,19 @@ impl<G: Issuer, T> Links<G, T> {
         count_lost(lost_count + self.lost_count);
     }
 
-    /// Tells the entity to deliver nothing more.
+    /// Asks the entity to deliver nothing more to a link.
     pub(super) fn stop(&mut self, number: u32) {
         let Some(link) = self.links.get_mut(&number) else { return };
         let receiver = link.receiver;
         link.flow = None;
-        // The id of the detach stays in use.
+        // The id of the detach request stays in use.
         let id = link.closing.map_or(0, |closing| closing.id);
         let slot = self.expect(id, number, Expect::Quiet, None);
         let nothing = Limits { delivery_limit: 0, byte_limit: 0, drain: Drain::No };
         self.submit(number, grant(receiver, nothing), correlation(slot, 0));
     }
 
-    /// Nothing more will come for a link that is being closed: it is detached.
+    /// Detaches a link after its last delivery has arrived.
     pub(super) fn is_quiet(&mut self, number: u32) {
         self.give_back(number, None);
         let Some(link) = self.links.get(&number) else { return };
@@ -162,7 +163,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     pub(super) fn remove(&mut self, number: u32) {
-        // What was collected for it was asked while it was there.
+        // Commands that were collected for the link were issued before it ended.
         self.hand_over();
         if let Some(link) = self.links.remove(&number) {
             self.receivers.remove(&link.receiver);
@@ -171,7 +172,8 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Locks are noted to be given back; what was taken under none is lost, and counted.
+    /// Notes the locks of messages for release. Returns the number of messages without a lock,
+    /// which are lost.
     fn abandon_messages(&mut self, link: Option<u32>, messages: &[impl AsMessage]) -> u64 {
         let locks = messages.iter().filter_map(|it| it.as_message().facts.lock);
         let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
@@ -183,7 +185,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 }
 
-/// A message, however it is held.
+/// Gives access to a message, boxed or not.
 trait AsMessage {
     fn as_message(&self) -> &ReceivedMessage;
 }

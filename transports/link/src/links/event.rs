@@ -1,4 +1,4 @@
-//! What comes of what is asked and delivered.
+//! Events: the results of requests and deliveries that a transport encodes for its client.
 
 use std::sync::Arc;
 
@@ -6,75 +6,76 @@ use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::error::Rejection;
 use peeklock_core::time::Timestamp;
 
-/// What came of something, for the client.
+/// Result of an answer or a delivery.
 #[derive(Debug)]
 pub enum Event {
-    /// Nothing that it is told.
+    /// Nothing to send to the client.
     Nothing,
-    /// A message, under a number of its link.
+    /// A message was delivered on a link.
     Delivered {
-        /// The link.
+        /// Number of the link.
         link: u32,
-        /// Its number, one above the last.
+        /// Number of the delivery, one above the last.
         number: u64,
         /// The message.
         message: Box<ReceivedMessage>,
     },
-    /// A receiver gets nothing more until it is given credit anew; or a link, a sender too, is for nothing any
-    /// more, because its entity is gone or its right is over.
+    /// A receiver gets no deliveries until it is given credit again. If the entity is gone or the
+    /// link's right has ended, a sender or receiver is of no further use.
     Stopped {
-        /// The link.
+        /// Number of the link.
         link: u32,
-        /// The entity.
+        /// Path of the entity.
         path: Arc<str>,
-        /// Why.
+        /// Cause of the stop.
         reason: Rejection,
     },
-    /// A request is done, or failed.
+    /// A request has succeeded or failed.
     Done {
-        /// The request.
+        /// Id of the request.
         id: u32,
-        /// The entity.
+        /// Path of the entity.
         path: Arc<str>,
-        /// Whether it is done.
+        /// Whether it succeeded.
         result: Result<(), Rejection>,
     },
-    /// A drain is done.
+    /// A drain has ended.
     Drained {
-        /// The request.
+        /// Id of the request.
         id: u32,
-        /// The entity.
+        /// Path of the entity.
         path: Arc<str>,
-        /// What is left of the credit.
+        /// Unused credit, in messages.
         result: Result<u64, Rejection>,
     },
-    /// Messages were taken, or looked at.
+    /// A receive or a peek has ended.
     Messages {
-        /// The request.
+        /// Id of the request.
         id: u32,
-        /// The link.
+        /// Number of the link.
         link: u32,
-        /// The entity.
+        /// Path of the entity.
         path: Arc<str>,
         /// The messages.
         result: Result<Vec<ReceivedMessage>, Rejection>,
-        /// How many of them are stored nowhere any more (RCV-02).
+        /// Number of messages that the entity no longer stores, because they were received and
+        /// deleted (RCV-02).
         taken_count: u64,
     },
-    /// A session is locked for a link; or there is no such link.
+    /// A session was locked for a link, or the accept failed and the link was removed.
     Accepted {
-        /// The request.
+        /// Id of the request.
         id: u32,
-        /// The entity.
+        /// Path of the entity.
         path: Arc<str>,
-        /// The session, and the end of its lock.
+        /// Session id, and the end of its lock.
         result: Result<(Arc<str>, Timestamp), Rejection>,
     },
-    /// The answer to a command of the transport's.
+    /// A command of the transport was answered.
     Answer {
-        /// The place of its request, which is taken out when all of it is answered.
+        /// Slot of its request, which the transport removes when all its commands are answered.
         slot: usize,
-        /// Which of its commands.
+        /// Index of the command within the request.
         index: usize,
         /// The answer.
         result: Result<Outcome, Rejection>,

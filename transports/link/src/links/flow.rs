@@ -1,5 +1,5 @@
-//! What changes how far receivers may be sent: attaching a flow, credit, draining. What that comes to, `credit.rs`
-//! reckons.
+//! Operations that change the limits of receivers: attach, credit and drain. `credit.rs` computes
+//! the limits.
 
 use std::sync::Arc;
 
@@ -13,15 +13,16 @@ use super::{Event, Expect, Issuer, Links, unexpected};
 use crate::credit::{Bounds, Flow, Limits};
 use crate::pending::correlation;
 
-/// A link gets at least this share of its connection's window.
+/// Minimum share of the connection's window for each link, in bytes.
 const LINK_BYTES_MIN: u64 = 64 << 10;
-/// For how long the end of a lock is not believed: what has renewed it may not be answered here yet, behind what the client
-/// takes slowly, or was asked for by another connection. No lock lasts longer at once.
+/// Time for which an unsettled delivery is kept after its recorded lock end. A renewal may have
+/// extended the lock: its answer may still be queued for a slow client, or another connection may
+/// have renewed it. Five minutes is the longest `LockDuration`.
 const RENEWAL_GRACE: TimeSpan = TimeSpan::from_minutes(5);
 
 impl<G: Issuer, T> Links<G, T> {
-    /// Lets a receiver that was just attached be sent so far; the request is answered when the entity
-    /// has agreed.
+    /// Attaches a receiver that was just added, with credit up to delivery number `up_to`. The
+    /// request is answered when the entity has attached it.
     pub fn attach_flow(&mut self, number: u32, up_to: u64, id: u32, permit: Arc<Permit>) {
         self.start_flow(number, up_to, Expect::Attached, id, Some(permit));
     }
@@ -43,7 +44,8 @@ impl<G: Issuer, T> Links<G, T> {
         self.limit(number);
     }
 
-    /// Sets how far a receiver may be sent.
+    /// Sets the last delivery number that the client allows on a receiver. Attaches the flow if
+    /// there is none.
     pub fn credit(&mut self, number: u32, up_to: u64) {
         let Some(link) = self.links.get_mut(&number) else { return };
         if link.flow.is_some() {
@@ -54,7 +56,8 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Gives back credit that cannot be used now. Answers what is left at once if there is no flow.
+    /// Drains a receiver: takes back credit that cannot be used now. Without a flow it returns the
+    /// unused credit immediately, which is 0; otherwise the answer arrives as [`Event::Drained`].
     ///
     /// # Errors
     /// `InvalidOperation` while another drain is under way.
@@ -80,7 +83,7 @@ impl<G: Issuer, T> Links<G, T> {
         Ok(None)
     }
 
-    /// Tells the entity how far a link may be sent, if that has changed enough.
+    /// Sends new limits of a link to its entity, if they differ enough from the last ones.
     pub fn limit(&mut self, number: u32) {
         let bounds = self.bounds();
         let unsettled_count = self.unsettled.count(number);
@@ -91,7 +94,7 @@ impl<G: Issuer, T> Links<G, T> {
         self.submit(number, grant(receiver, limits), correlation(slot, 0));
     }
 
-    /// The same for all receivers.
+    /// Sends new limits of all receivers.
     pub fn limit_all(&mut self) {
         let numbers: Vec<u32> = self.receivers.values().copied().collect();
         for number in numbers {
@@ -99,9 +102,10 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Forgets deliveries whose locks have ended, so that they are not more than there are locks: their messages are
-    /// delivered again, to whomever. Receivers that were full of them go on. Those of a session are kept as long as its
-    /// link has it, since what is said of them afterwards must tell of the session (SES-15).
+    /// Removes deliveries whose locks have ended, so that the table never outgrows the locks; their
+    /// messages may be delivered again to any receiver. Receivers that were full get new limits.
+    /// Deliveries of a session stay while their link holds the session, because a later settlement
+    /// must be answered with the loss of the session lock (SES-15).
     pub fn forget_ended(&mut self, now: Timestamp) {
         let numbers: Vec<u32> = self.links.keys().copied().collect();
         for number in numbers {
@@ -109,7 +113,7 @@ impl<G: Issuer, T> Links<G, T> {
             let has_session = link.session().is_some() && !link.has_lost_session();
             let count = self.unsettled.count(number);
             let is_full = count >= self.unsettled_max;
-            // Where there is room yet, a renewal that is under way may come in time.
+            // While there is room, wait for a renewal that may be under way.
             let ended_at = if is_full { now } else { now.minus(RENEWAL_GRACE) };
             if !has_session {
                 self.unsettled.forget_ended(number, ended_at);
@@ -121,12 +125,12 @@ impl<G: Issuer, T> Links<G, T> {
         self.unsettled.shrink();
     }
 
-    /// Nothing more is to be delivered for now, or again.
+    /// Sets whether deliveries are paused.
     pub const fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// So many bytes of deliveries of a link are with the client.
+    /// Records that the client has received `bytes` of deliveries on a link.
     pub fn taken(&mut self, number: u32, bytes: u64) {
         if let Some(link) = self.links.get_mut(&number) {
             link.give_back(bytes);
@@ -142,7 +146,7 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// A drain is answered.
+    /// Handles the answer of a drain.
     pub(super) fn drained(
         &mut self,
         id: u32,
@@ -164,8 +168,8 @@ impl<G: Issuer, T> Links<G, T> {
         Event::Drained { id, path, result }
     }
 
-    /// A receiver that was asked for with credit and cannot be attached is gone; one that got its credit
-    /// later stays, without it.
+    /// Handles the answer of an attach. If it fails, a link that was attached with credit is
+    /// removed; a link that got its credit later stays without a flow.
     pub(super) fn attached(
         &mut self,
         id: u32,

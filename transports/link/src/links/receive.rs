@@ -1,4 +1,5 @@
-//! Receiving what is there, or waiting for it.
+//! Receive and peek requests. Each one reserves the bytes that its answer may bring before it is
+//! submitted.
 
 use std::sync::Arc;
 
@@ -11,19 +12,21 @@ use super::{Event, Expect, Issuer, Links, unexpected};
 use crate::link::Source;
 use crate::pending::correlation;
 
-/// What a receive may always take, so that one that waits holds little; the first message always fits.
+/// Bytes that every receive may bring, so that a waiting receive reserves little. The first message
+/// always fits.
 const RECEIVE_BYTES_MIN: u64 = 4 << 10;
 
-/// What a message that is named by its number counts as, until it is here.
+/// Bytes reserved for each message that is requested by number, until the answer arrives.
 const NUMBERED_BYTES: u64 = 64 << 10;
 
-/// What a receive by so many numbers is taken to bring, of which an entity gives at most `bytes_max` (DEF-11).
+/// Bytes to reserve for a receive of `count` sequence numbers. An entity returns at most
+/// `bytes_max` (DEF-11).
 #[must_use]
 pub fn numbered_bytes(count: usize, bytes_max: u64) -> u64 {
     NUMBERED_BYTES.saturating_mul(count as u64).min(bytes_max)
 }
 
-/// What a receive may bring, until it is answered.
+/// Bytes reserved for the answer of a receive, until it arrives.
 #[derive(Clone, Copy)]
 pub(crate) struct Promise {
     bytes: u64,
@@ -31,20 +34,22 @@ pub(crate) struct Promise {
 }
 
 impl<G: Issuer, T> Links<G, T> {
-    /// Whether a receive that does not wait may be asked for: there is room for what it may bring, beside
-    /// what others may. Those that wait, however many they are, do not have it wait for their end.
+    /// Whether a receive that does not wait may be submitted: `room_bytes` covers its answer next
+    /// to the bytes reserved for other receives. Waiting receives take at most half of the room, so
+    /// they do not delay it.
     #[must_use]
     pub fn may_receive(&self, room_bytes: u64) -> bool {
         self.promised_bytes == 0 || self.left_bytes(room_bytes) >= RECEIVE_BYTES_MIN
     }
 
-    /// The same for a receive by numbers that is taken to bring so much: it brings all of that or nothing.
+    /// Whether a receive by numbers that is estimated at `bytes` may be submitted. It returns all
+    /// its messages or none, so all bytes must fit.
     #[must_use]
     pub fn may_receive_numbered(&self, bytes: u64, room_bytes: u64) -> bool {
         self.promised_bytes == 0 || self.left_bytes(room_bytes) >= bytes
     }
 
-    /// What of this room is left to one that does not wait.
+    /// Bytes of `room_bytes` that remain for a receive that does not wait.
     fn left_bytes(&self, room_bytes: u64) -> u64 {
         let awaited = self.awaited_bytes.min(room_bytes / 2);
         room_bytes.saturating_sub(self.promised_bytes + awaited)
@@ -54,13 +59,13 @@ impl<G: Issuer, T> Links<G, T> {
         if waits { &mut self.awaited_bytes } else { &mut self.promised_bytes }
     }
 
-    /// It is answered, or nobody is told of its answer.
+    /// Releases the bytes reserved for a receive that is answered or abandoned.
     pub(super) fn keep(&mut self, Promise { bytes, waits }: Promise) {
         let promised = self.promised(waits);
         *promised = promised.saturating_sub(bytes);
     }
 
-    /// Asks for messages that are there, or waits for them.
+    /// Submits a receive. With a `wait` of zero it returns only messages that are available.
     pub fn receive(
         &mut self,
         number: u32,
@@ -73,7 +78,8 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get(&number) else { return };
         let most = self.window_bytes.max(RECEIVE_BYTES_MIN);
         let waits = wait > TimeSpan::ZERO;
-        // One that waits leaves most of the room to those that do not, who would wait for its end.
+        // A waiting receive gets at most a quarter of the remaining room; receives that do not wait
+        // would otherwise be blocked until it ends.
         let share = if waits {
             room_bytes.saturating_sub(self.promised_bytes + self.awaited_bytes) / 4
         } else {
@@ -93,7 +99,7 @@ impl<G: Issuer, T> Links<G, T> {
             },
         };
         *self.promised(waits) += bytes_max;
-        // A receive that waits holds little, and no room.
+        // A waiting receive holds few bytes, so it does not keep its permit.
         let permit = permit.filter(|_| !waits);
         let slot =
             self.expect(id, number, Expect::Messages(Promise { bytes: bytes_max, waits }), permit);
@@ -103,12 +109,12 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Asks for something that is answered with messages, and does not take them.
+    /// Submits a command that returns messages without removing or locking them, such as a peek.
     pub fn look(&mut self, number: u32, command: Command, id: u32, permit: Option<Arc<Permit>>) {
         self.receive_numbered(number, command, 0, id, permit);
     }
 
-    /// Asks for messages by their numbers, which are taken to bring so much.
+    /// Submits a receive by sequence numbers, and reserves `bytes` for its answer.
     pub fn receive_numbered(
         &mut self,
         number: u32,
@@ -123,7 +129,7 @@ impl<G: Issuer, T> Links<G, T> {
         self.submit(number, command, correlation(slot, 0));
     }
 
-    /// Ends a request that waits: a receive is answered with nothing, an accept with
+    /// Cancels a waiting request: a receive is answered without messages, an accept with
     /// `OperationCancelled`.
     pub fn withdraw(&mut self, id: u32) {
         let Some((call, link)) = self.waits.remove(&id) else { return };
@@ -131,7 +137,7 @@ impl<G: Issuer, T> Links<G, T> {
         self.submit(link, Command::CancelReceive { call }, correlation(slot, 0));
     }
 
-    /// The same for all.
+    /// Cancels all waiting requests.
     pub fn withdraw_all(&mut self) {
         let ids: Vec<u32> = self.waits.keys().copied().collect();
         for id in ids {
@@ -139,7 +145,7 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// What was received or looked at is here.
+    /// Handles the answer of a receive or a peek.
     pub(super) fn received(
         &mut self,
         id: u32,

@@ -1,5 +1,6 @@
-//! What links ask of a broker; tests put another in its place. Of a broker nothing of it is done here: a handle is an
-//! `Entity` of the core, in `broker/entity.rs`.
+//! Traits for the parts of a broker that links use, so that tests can replace the broker. The
+//! implementations for the broker only forward; the handle is `Entity` in `broker/entity.rs` of the
+//! core.
 
 use std::sync::Arc;
 
@@ -11,32 +12,36 @@ use peeklock_core::{Broker, Entity};
 
 use crate::link::Role;
 
-/// A handle on an entity: where what is asked of it goes in.
+/// Handle on an entity, to which commands are submitted.
 pub trait Handle: Clone {
-    /// The sub-queue that it stands for.
+    /// Sub-queue that the handle addresses.
     fn sub_queue(&self) -> SubQueue;
 
-    /// Hands requests in, in order, and returns at once.
+    /// Submits requests in order; does not block.
     fn submit(&self, group: Vec<Request>);
 
-    /// The same for the holder of a session.
+    /// Handle for the holder of a session, which submits to the session's own actor.
     #[must_use]
     fn by_way_of(&self, way: Option<Way>) -> Self;
 
-    /// Has a link told when its role is not granted any more, although nothing is pushed over it; and when the
-    /// entity is deleted, as long as what is returned is kept.
+    /// Registers a link that may have no flow. `outlet` receives [`Released::Detached`] when the
+    /// right that `role` needs ends, and [`Released::Closed`] when the entity is deleted, for as
+    /// long as the returned value is kept.
+    ///
+    /// [`Released::Detached`]: peeklock_core::request::Released::Detached
+    /// [`Released::Closed`]: peeklock_core::request::Released::Closed
     fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch;
 }
 
-/// What gives names to commands and receivers.
+/// Source of tickets for commands and ids for receivers.
 pub trait Issuer {
-    /// Its handles.
+    /// Type of its entity handles.
     type Entity: Handle;
 
-    /// The first of so many consecutive names for commands.
+    /// Reserves `count` consecutive tickets; returns the first.
     fn tickets(&self, count: u64) -> Ticket;
 
-    /// A name for a receiver link, never given before.
+    /// Returns a receiver id that was never used before.
     fn receiver_id(&self) -> ReceiverId;
 }
 

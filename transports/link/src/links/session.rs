@@ -36,12 +36,13 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// A session lock was prolonged, and with it all locks under it (SES-14).
+    /// Records the renewal of a session lock, which extends all locks under it (SES-14).
     pub fn session_renewed(&mut self, number: u32, until: Timestamp) {
         self.unsettled.renewed_all(number, until);
     }
 
-    /// An accept is answered: there is a link now, or none.
+    /// Handles the answer of an accept: on success the link gets its session, otherwise it is
+    /// removed.
     pub(super) fn accepted(
         &mut self,
         id: u32,

@@ -1,3 +1,4 @@
+//! Bounds and shared room of the account of a connection.
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use crate::{Account, Taking};
 
 const KIB: u64 = 1 << 10;
 
-/// One thing may always be held, whatever its size; another only within the bound.
+/// A first content may have any size; a second must fit the bound.
 #[test]
 fn the_own_bound_lets_one_thing_pass_alone() {
     let mut account = Account::new(&Pool::new(64 << 20), 100 * KIB);
@@ -19,7 +20,7 @@ fn the_own_bound_lets_one_thing_pass_alone() {
     assert!(!account.has_room(51 * KIB));
 }
 
-/// What is asked for as the longest that it may be is held to the own bound as the least of that.
+/// A request for the maximum encoded size counts against the own bound with the stored size.
 #[test]
 fn what_may_be_told_longer_has_the_same_own_bound() {
     let mut account = Account::new(&Pool::new(64 << 20), 100 * KIB).with_told(8);
@@ -30,8 +31,8 @@ fn what_may_be_told_longer_has_the_same_own_bound() {
     assert!(!account.has_room(1));
 }
 
-/// Who takes what it is sent goes on, although others have used the shared budget up; what is given back
-/// there wakes who waits.
+/// A client that reads goes on although others have used up the shared room. Returned room wakes a
+/// waiting account.
 #[test]
 fn every_connection_has_a_free_part() {
     let shared = Pool::new(256 * KIB);
@@ -51,8 +52,8 @@ fn every_connection_has_a_free_part() {
     assert_eq!(honest.poll_room(1, &mut context), Poll::Ready(()));
 }
 
-/// Who takes nothing of what it is told yields when others wait for the room, and not before; who takes it, or has
-/// nothing to take, does not.
+/// A client that reads nothing yields once others wait for the room. A client that reads does not
+/// yield.
 #[test]
 fn who_takes_nothing_yields_to_who_waits() {
     let shared = Pool::new(128 * KIB);
@@ -81,7 +82,7 @@ fn who_takes_nothing_yields_to_who_waits() {
     assert_eq!(waits.poll_room(128 * KIB, &mut context), Poll::Ready(()));
 }
 
-/// A turn for room that nobody wants any more is given up, and so is what came of it.
+/// Cancelling a wait for room gives up the turn, and the room that it had been granted.
 #[test]
 fn who_wants_nothing_any_more_leaves_the_room_to_others() {
     let shared = Pool::new(64 * KIB);

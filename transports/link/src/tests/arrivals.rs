@@ -1,3 +1,4 @@
+//! Order of arrivals while contents are fetched, and the room that they need.
 use std::future::Future as _;
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use crate::arrivals::MESSAGE_BYTES;
 use crate::arrivals::{Fetch, Fetched, Next};
 use crate::{Account, Arrivals};
 
-/// A content on a disk that answers when it is let.
+/// Content on a disk that answers when the test adds a permit.
 struct Slow(Arc<Semaphore>);
 
-/// A content of so many bytes, none of which are read.
+/// Content of `self.0` bytes, none of which are read.
 struct Large(u64);
 
-/// A content on a disk, which says which one it is.
+/// Content on a disk; its bytes are its name.
 struct Named(String);
 
 #[async_trait]
@@ -80,7 +81,7 @@ fn account() -> Account {
     Account::new(&Pool::new(1 << 30), 4_000)
 }
 
-/// What can be told now, by its number.
+/// Sequence numbers of the deliveries that can be taken now.
 fn told(arrivals: &mut Arrivals, account: &mut Account) -> Vec<u64> {
     let mut told = Vec::new();
     while let Next::Ready(released, bytes) = arrivals.next(account) {
@@ -99,7 +100,7 @@ fn run(fetch: Fetch) -> Fetched {
     }
 }
 
-/// A content that has to be read holds up its link, in its order, and no other.
+/// A content that must be read delays its own link, in order, and no other.
 #[test]
 fn a_slow_disk_holds_up_one_link() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
@@ -125,7 +126,7 @@ fn a_slow_disk_holds_up_one_link() {
     assert_eq!(account.held_bytes(), 0);
 }
 
-/// Contents are fetched as far as the account pays, however many wait; what is told makes room.
+/// Contents are fetched only while the account has room, however many wait. Taken mail makes room.
 #[test]
 fn no_more_is_fetched_than_is_paid_for() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
@@ -159,8 +160,8 @@ fn no_more_is_fetched_than_is_paid_for() {
     assert_eq!(account.held_bytes(), 0);
 }
 
-/// SES-24: states of sessions are fetched as far as the account pays for what they have, on the disk as in memory. One
-/// that is larger than all that it may hold goes alone.
+/// SES-24: session states on disk and in memory count with their size, and are fetched while the
+/// account has room. A state larger than the whole account is fetched if nothing else is held.
 #[test]
 fn a_state_counts_for_what_it_has() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
@@ -171,7 +172,7 @@ fn a_state_counts_for_what_it_has() {
         arrivals.push(1, answer(stored(1_500)));
     }
     assert!(matches!(arrivals.next(&mut account), Next::Nothing));
-    // Two of them; the third waits until one is told.
+    // Two states have room; the third waits until one is taken.
     assert_eq!(account.held_bytes(), 2 * (1_500 + MESSAGE_BYTES));
     arrivals.drain(&mut account);
     assert_eq!(account.held_bytes(), 0);
@@ -192,7 +193,7 @@ fn a_state_counts_for_what_it_has() {
     }
 }
 
-/// What one link asks for in a turn is fetched together, and what another asks for by itself.
+/// Contents that one link requests in a turn share a task; another link has its own.
 #[test]
 fn a_link_fetches_with_one_task() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
@@ -213,7 +214,8 @@ fn a_link_fetches_with_one_task() {
     assert_eq!(told(&mut arrivals, &mut account), [1, 2]);
 }
 
-/// What is fetched of an answer comes to its place: the content of each message, and what was set on it.
+/// Each fetched content reaches its position in an answer: the content of each message, and its
+/// overlays.
 #[test]
 fn each_content_of_an_answer_comes_to_its_place() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
@@ -243,7 +245,8 @@ fn each_content_of_an_answer_comes_to_its_place() {
     assert_eq!(found, [vec!["0"], vec!["1", "1 0"], vec!["2", "2 0", "2 1"]]);
 }
 
-/// A content that is lost is no reason to wait: who takes the message sees that it is not there.
+/// A lost content does not delay its message; the receiver of the message detects that it is
+/// missing.
 #[test]
 fn a_content_that_cannot_be_read_is_told() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
@@ -262,7 +265,7 @@ fn a_content_that_cannot_be_read_is_told() {
     assert!(message.content.loaded().is_none());
 }
 
-/// DESIGN D6: what is told as something longer has room for all of that before it is fetched.
+/// DESIGN D6: a content with a longer encoding has all its room before it is fetched.
 #[test]
 fn what_is_told_longer_has_its_room_before_it_is_fetched() {
     let shared = Pool::new(64 << 10);

@@ -1,3 +1,4 @@
+//! Flow, drains, ends and pending requests of links, against an entity that records its commands.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,8 +15,8 @@ use super::stand::{Stand, WINDOW_BYTES, at, message, token};
 use crate::pending::correlation;
 use crate::{Closing, Event, Role, numbered_bytes};
 
-/// Credit is a limit since the attach: what is delivered uses it up, what was unsettled too long bounds it,
-/// and settling makes room. The entity keeps to it; this is what it is told.
+/// The limit counts from the attach: credit and the maximum of unsettled deliveries bound it, and
+/// settling raises it. The test checks the limits that are sent; the entity enforces them.
 #[test]
 fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
     let mut stand = Stand::new();
@@ -24,7 +25,7 @@ fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
         let event = stand.deliver(receiver, sequence, 50);
         assert!(matches!(event, Event::Delivered { link: 1, number, .. } if number == sequence));
     }
-    // The table takes four; nothing is settled.
+    // The table holds at most four deliveries, and none is settled.
     stand.links.limit(1);
     let limit = |commands: &[Command]| match commands {
         [Command::Grant { delivery_limit, drain: Drain::No, .. }] => Some(*delivery_limit),
@@ -34,15 +35,16 @@ fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
     assert_eq!(stand.links.settled(token(2)).map(|held| (held.link, held.number)), Some((1, 2)));
     stand.links.limit(1);
     assert_eq!(limit(&stand.asked()), Some(5));
-    // Those whose locks have ended make room although nobody says anything.
+    // Deliveries whose locks have ended make room without a settlement.
     stand.deliver(receiver, 5, 90);
     stand.links.forget_ended(at(60));
     assert_eq!(stand.links.unsettled.count(1), 1);
     assert_eq!(limit(&stand.asked()), Some(8));
 }
 
-/// DESIGN D6: a delivery is forgotten with its lock, whether its receiver is full or not: else one message would be
-/// remembered on every link that it was ever delivered on. A renewal that is under way has five seconds to come.
+/// DESIGN D6: a delivery is removed after its lock has ended, whether its receiver is full or not.
+/// Otherwise each link that a message was ever delivered on would remember it. A renewal under way
+/// has five minutes to arrive.
 #[test]
 fn a_delivery_is_forgotten_when_its_lock_has_ended() {
     const GRACE: u64 = 5 * 60 * 10_000_000;
@@ -59,8 +61,8 @@ fn a_delivery_is_forgotten_when_its_lock_has_ended() {
     assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 7, .. }]));
 }
 
-/// SES-15: deliveries of a session are known as long as their link holds it, so that what is said of them after its
-/// lock tells so, and no longer.
+/// SES-15: deliveries of a session stay in the table while their link holds the session, so that
+/// later settlements are answered with the loss of the session lock, and no longer.
 #[test]
 fn deliveries_of_a_session_are_forgotten_when_it_is_lost() {
     let mut stand = Stand::new();
@@ -84,8 +86,8 @@ fn deliveries_of_a_session_are_forgotten_when_it_is_lost() {
     assert!(stand.links.unsettled.is_empty());
 }
 
-/// A link does not stand still after 2³² deliveries: what is told to its entity, what is unsettled and what a drain
-/// leaves is of numbers that go on (AMQP-09).
+/// A link goes on after 2³² deliveries: limits, unsettled deliveries and the rest of a drain use
+/// numbers that keep counting (AMQP-09).
 #[test]
 fn a_receiver_goes_on_behind_the_last_number_of_32_bits() {
     let first = u64::from(u32::MAX) - 2;
@@ -109,7 +111,7 @@ fn a_receiver_goes_on_behind_the_last_number_of_32_bits() {
     assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 7, .. }]));
 }
 
-/// Bytes of deliveries are given back by halves of the window, not one by one.
+/// Received bytes raise the byte limit once they reach half of the window.
 #[test]
 fn bytes_are_given_back_by_halves_of_the_window() {
     let mut stand = Stand::new();
@@ -124,7 +126,7 @@ fn bytes_are_given_back_by_halves_of_the_window() {
     assert_eq!(*byte_limit, WINDOW_BYTES + WINDOW_BYTES / 2);
 }
 
-/// RCV-18: a drain is answered with what is left, and takes the credit back to the last delivery.
+/// RCV-18: a drain is answered with the unused credit, and ends the credit at the last delivery.
 #[test]
 fn a_drain_ends_at_the_last_delivery() {
     let mut stand = Stand::new();
@@ -144,7 +146,8 @@ fn a_drain_ends_at_the_last_delivery() {
     assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 2, .. }]));
 }
 
-/// RCV-14: what arrives for a link that is being closed goes back uncounted, before the link is detached.
+/// RCV-14: messages that arrive for a link that is being closed are released, without counting a
+/// delivery, before the detach.
 #[test]
 fn a_detach_gives_back_what_was_on_its_way() {
     let mut stand = Stand::new();
@@ -168,8 +171,8 @@ fn a_detach_gives_back_what_was_on_its_way() {
     assert!(stand.links.is_empty());
 }
 
-/// What receives may bring is promised before they are asked: those that do not wait find room, or wait
-/// for it; a waiting one always has room for little.
+/// Receives reserve the bytes of their answers before they are submitted. A receive that does not
+/// wait needs room; a waiting receive always has a minimum.
 #[test]
 fn a_receive_has_its_room_before_it_is_asked() {
     let mut stand = Stand::new();
@@ -194,8 +197,8 @@ fn a_receive_has_its_room_before_it_is_asked() {
     assert!(matches!(stand.asked()[..], [Command::CancelReceive { .. }]));
 }
 
-/// DEF-11: what a receive by numbers is taken to bring is promised before it is asked, as what any other brings is; one
-/// alone may always be asked for.
+/// DEF-11: a receive by numbers reserves the estimated bytes of its answer before it is submitted.
+/// If nothing is reserved, it may always be submitted.
 #[test]
 fn a_receive_by_numbers_has_its_room_before_it_is_asked() {
     let mut stand = Stand::new();
@@ -221,8 +224,8 @@ fn a_receive_by_numbers_has_its_room_before_it_is_asked() {
     assert!(stand.links.may_receive_numbered(most, room));
 }
 
-/// What was taken under a lock goes back when nobody is there to be told; what was taken for good is lost,
-/// and counted (RCV-02).
+/// Locked messages are released if they no longer reach the client. Received-and-deleted messages
+/// are lost and counted (RCV-02).
 #[test]
 fn what_nobody_is_told_goes_back_or_is_counted() {
     let mut stand = Stand::new();
@@ -252,8 +255,8 @@ fn what_nobody_is_told_goes_back_or_is_counted() {
     );
 }
 
-/// RCV-02: a request of the transport's that takes messages for good is waited for at the end, and what it brings is
-/// counted; any other is not.
+/// RCV-02: the end waits for a receive-and-delete request of the transport and counts its messages;
+/// it does not wait for other requests.
 #[test]
 fn what_a_transport_takes_for_good_is_counted_at_the_end() {
     let mut stand = Stand::new();
@@ -270,8 +273,9 @@ fn what_a_transport_takes_for_good_is_counted_at_the_end() {
     assert_eq!(stand.links.pending_count(), 1);
 }
 
-/// RCV-02: what is delivered for good while its link or its connection ends cannot go back, and is counted; what is
-/// under a lock goes back, and what the transport is told of is its to count.
+/// RCV-02: messages received and deleted while their link or connection ends are counted, because
+/// they cannot be released. Locked messages are released. Messages that reached the transport are
+/// its to count.
 #[test]
 fn what_is_delivered_for_good_to_nobody_is_counted() {
     let mut stand = Stand::new();
@@ -293,8 +297,8 @@ fn what_is_delivered_for_good_to_nobody_is_counted() {
     assert_eq!(stand.links.lost_count, 2);
 }
 
-/// A receiver that was asked for with credit and cannot be attached is gone; one that got its credit later
-/// stays without it.
+/// A receiver that was attached with credit is removed if the attach fails; a receiver that got its
+/// credit later stays without a flow.
 #[test]
 fn a_refused_attach_leaves_nothing() {
     let mut stand = Stand::new();
@@ -311,8 +315,8 @@ fn a_refused_attach_leaves_nothing() {
     assert!(stand.links.get(2).is_none() && stand.links.get(1).is_some());
 }
 
-/// What was asked on a link before it was refused goes to the entity, and what is asked of it afterwards is answered at
-/// once: a place in the table of requests is never kept for ever.
+/// Commands issued before a link was refused go to the entity; later ones are answered immediately,
+/// so that every request leaves the table in the end.
 #[test]
 fn what_is_asked_on_a_refused_link_is_answered() {
     let mut stand = Stand::new();
@@ -333,8 +337,8 @@ fn what_is_asked_on_a_refused_link_is_answered() {
     assert_eq!(stand.told(), Some(correlation(slot, 1)));
 }
 
-/// A receive that waits is promised a quarter of the room at most: those that do not wait go on beside it, and
-/// get what is left.
+/// A waiting receive reserves at most a quarter of the room; receives that do not wait get the
+/// rest.
 #[test]
 fn a_receive_that_waits_leaves_room_for_those_that_do_not() {
     let mut stand = Stand::new();
@@ -349,14 +353,14 @@ fn a_receive_that_waits_leaves_room_for_those_that_do_not() {
     assert!(stand.links.may_receive(room_bytes));
     stand.links.receive(1, 10, TimeSpan::ZERO, room_bytes, 8, None);
     assert_eq!(promised(&stand.asked()), room_bytes * 3 / 4);
-    // Now all of it is promised: the next one is asked for when one of them is answered.
+    // Now all room is reserved; the next receive may be submitted when one of these is answered.
     assert!(!stand.links.may_receive(room_bytes));
-    // However little there is, one that waits may take something, so that it can be answered at all.
+    // A waiting receive may always bring a minimum, so that it can be answered with messages.
     stand.links.receive(1, 10, TimeSpan::from_minutes(1), room_bytes, 9, None);
     assert_eq!(promised(&stand.asked()), 4 << 10);
 }
 
-/// A content that the store has lost.
+/// Content that the store has lost.
 struct Lost;
 
 #[async_trait]
@@ -370,8 +374,9 @@ impl StoredContent for Lost {
     }
 }
 
-/// SET-35, SET-38: a message whose content is lost has a failed delivery, so that it ends as a dead letter; where nothing counts
-/// it rests. The flow ends, and the client is told, which keeps what it has in hand (SET-21); what was on its way goes back
+/// SET-35, SET-38: lost content is a failed delivery, so that the message is dead-lettered in the
+/// end; in a sub-queue, which does not count, redelivery is delayed. The flow ends with an event,
+/// the client keeps its unsettled deliveries (SET-21), and messages on their way are released
 /// (RCV-14).
 #[test]
 fn a_message_whose_content_is_lost_fails() {

@@ -1,3 +1,4 @@
+//! Counting of messages that are lost with a mailbox.
 use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::ReceiverId;
@@ -6,8 +7,8 @@ use peeklock_core::request::Released;
 use super::stand::message;
 use crate::arrivals::{Mail, removed_count};
 
-/// RCV-02: of what nobody is told those messages are lost that were removed as they were received: not what is under a
-/// lock, nor what was only looked at.
+/// RCV-02: undelivered messages are lost if they were received and deleted, not if they are locked
+/// or were only peeked.
 #[test]
 fn what_was_removed_and_is_told_to_nobody_is_lost() {
     let locked = message(1, 50, 10);

@@ -1,4 +1,4 @@
-//! What stands in for a broker: names that count up, an entity that remembers what it was asked.
+//! Stand-in for a broker: ids that count up, and an entity that records its requests.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,15 @@ use peeklock_core::time::Timestamp;
 
 use crate::{Event, Handle, Issuer, Links, Role};
 
-/// Names that count up.
+/// Issuer of ids that count up.
 #[derive(Default)]
 pub struct Names(Cell<u64>);
 
-/// An entity that remembers what it was asked.
+/// Entity that records its requests.
 #[derive(Clone, Default)]
 pub struct Asked(Arc<Mutex<Vec<Request>>>);
 
-/// An outlet that remembers which answer came last: that of a request that is dropped.
+/// Outlet that records the correlation of the last answer, such as the answer of a dropped request.
 #[derive(Default)]
 struct Told(Mutex<Option<u64>>);
 
@@ -68,7 +68,7 @@ impl Handle for Asked {
     }
 }
 
-/// Links over one entity, and the entity.
+/// Links to one entity, and the entity.
 pub struct Stand {
     pub links: Links<Names, &'static str>,
     pub entity: Asked,
@@ -82,7 +82,7 @@ impl Stand {
         Self::counting_from(0)
     }
 
-    /// The same, with links that have had so many deliveries.
+    /// Creates the stand with links that number deliveries from `first + 1`.
     pub fn counting_from(first: u64) -> Self {
         let told: Arc<Told> = Arc::default();
         let outlet = Arc::clone(&told) as Arc<dyn Outlet>;
@@ -91,7 +91,7 @@ impl Stand {
         Self { links, entity: Asked::default(), told }
     }
 
-    /// A receiver with credit, which the entity has agreed to.
+    /// Attaches a receiver with credit.
     pub fn receiver(&mut self, number: u32, credit: u64) -> ReceiverId {
         let entity = self.entity.clone();
         self.links.attach(number, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
@@ -100,12 +100,13 @@ impl Stand {
         self.links.get(number).unwrap().receiver
     }
 
-    /// What the entity was asked since.
+    /// Commands that the entity received since the last call.
     pub fn asked(&mut self) -> Vec<Command> {
         self.requests().into_iter().map(|request| request.0).collect()
     }
 
-    /// The same with the correlations of the answers.
+    /// Commands that the entity received since the last call, each with the correlation of its
+    /// answer.
     pub fn requests(&mut self) -> Vec<(Command, u64)> {
         self.links.hand_over();
         let requests = std::mem::take(&mut *self.entity.0.lock().unwrap());
@@ -119,7 +120,7 @@ impl Stand {
             .collect()
     }
 
-    /// Under which correlation something was answered because it was dropped.
+    /// Correlation of an answer that was sent because its request was dropped.
     pub fn told(&self) -> Option<u64> {
         self.told.0.lock().unwrap().take()
     }

@@ -1,3 +1,4 @@
+//! The table of unsettled deliveries.
 use super::stand::{at, token};
 use crate::unsettled::{Outstanding, Unsettled};
 use peeklock_core::command::LockGrant;
@@ -11,7 +12,7 @@ fn table(deliveries: &[(u32, u64, u64)]) -> Unsettled {
     table
 }
 
-/// A delivery is found by its lock over all links of the connection (SET-24), and only there.
+/// A delivery is found by its lock across all links of the connection (SET-24).
 #[test]
 fn a_delivery_is_found_by_its_lock_on_whatever_link_it_is() {
     let mut table = table(&[(1, 1, 10), (2, 1, 20), (2, 2, 30)]);
@@ -28,7 +29,7 @@ fn a_delivery_is_found_by_its_lock_on_whatever_link_it_is() {
     assert!(table.is_empty());
 }
 
-/// What is not delivered is named as gaps between what is; saying the same often makes no more of them.
+/// Numbers without a delivery become gaps between deliveries; repeated ranges add no gaps.
 #[test]
 fn gaps_that_touch_are_one() {
     let table = table(&[(1, 3, 10), (1, 6, 20)]);
