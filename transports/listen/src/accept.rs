@@ -1,4 +1,4 @@
-//! Accepts, as long as there are places and nobody says to stop.
+//! Accepts connections while there are places, until the listener stops.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use peeklock_core::permits::GRACE;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// After an error of accept, such as too many open files.
+/// Pause after an error of accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Hands each socket on, which may wait, with its place, until it is told to stop. Of sockets beyond the places one waits
-/// here, and the others in the system.
+/// Passes each accepted socket with its place to `hand_on`, until the value of `stop` becomes
+/// false. When no place is free, one socket waits here and the others in the system.
 pub(crate) async fn accept<F: Future<Output = ()>>(
     socket: TcpListener,
     places: Arc<Semaphore>,
@@ -30,7 +30,8 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            // Not before: who waits for sockets would keep a place from those that come another way.
+            // The place is acquired after the accept. A loop that waits for sockets would keep a
+            // place that connections from another listener could use.
             let Some(place) = place(&places, &make_room).await else { return };
             hand_on(stream, place).await;
         }
@@ -41,7 +42,8 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
     }
 }
 
-/// A place, as soon as there is one; while there is none somebody may make room. None if there will be no more.
+/// Waits for a place. While there is none, `make_room` is called repeatedly. None if the listener
+/// has ended.
 pub(crate) async fn place(
     places: &Arc<Semaphore>,
     make_room: impl Fn(),
@@ -51,20 +53,21 @@ pub(crate) async fn place(
         tokio::select! {
             biased;
             place = &mut acquiring => return place.ok(),
-            // Whoever was told has gone by the time that the next is.
+            // A connection that was asked to leave has gone within `GRACE`, before the next call.
             () = async { make_room(); tokio::time::sleep(GRACE).await } => {}
         }
     }
 }
 
-/// Sockets that a listener has at the same time for so many connections; further ones wait in the system.
+/// Sockets that a listener has for `connection_count_max` connections; further ones wait in the
+/// system.
 #[must_use]
 pub const fn sockets(connection_count_max: usize) -> usize {
     connection_count_max.saturating_add(spare_sockets(connection_count_max))
 }
 
-/// Of them those beside the connections, for who has not said who he is, waits for a place, or is told that there is none:
-/// as many again, but no more than 256 and no fewer than 16.
+/// Sockets in addition to the connections, for clients that have not authenticated, wait for a
+/// place, or receive their refusal: as many as connections, but at least 16 and at most 256.
 #[must_use]
 pub const fn spare_sockets(connection_count_max: usize) -> usize {
     match connection_count_max {
@@ -74,7 +77,7 @@ pub const fn spare_sockets(connection_count_max: usize) -> usize {
     }
 }
 
-/// So many, as far as there can be.
+/// Semaphore with `count_max` places, or the maximum of a semaphore if that is less.
 pub(crate) fn places(count_max: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(count_max.min(Semaphore::MAX_PERMITS)))
 }

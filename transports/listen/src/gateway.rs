@@ -1,18 +1,19 @@
-//! One port for everything (LIS-01): finds out which protocol a connection speaks and hands it to the transport that serves
-//! it, with its first bytes given back.
+//! One port for all protocols (LIS-01): detects the protocol of a connection by its first bytes,
+//! gives them back, and hands the connection to the transport that serves it.
 //!
 //! ```text
 //!  socket ─► proxy? ─► TLS? ─► first bytes ─┬─ AMQP ──────────────────────────► amqp
 //!                                           └─ any other ─► http ─► answers, or upgrade ─► amqp, websocket
 //! ```
 //!
-//! The port of AMQP is such a port where its transport has a [`SharedPort`]; a [`Gateway`] is a further one. A connection
-//! stays with the thread that has accepted it, whoever serves it: what TLS has begun cannot be moved. Its
-//! bounds are those of its transport, beside the connections that came there by themselves (LIS-02): there are sockets for
-//! as many as the transports have, so that those decide who gets one. What is bounded here is the way there: the time until a
-//! connection has shown its protocol, and the number of connections that have not (LIS-03).
+//! The AMQP port is such a port if its transport has a [`SharedPort`]; a [`Gateway`] is a further
+//! one. A connection stays on the thread that accepted it, since a TLS session cannot move. The
+//! bounds of its transport apply, shared with connections to the transport's own port (LIS-02):
+//! there are sockets for the connections of all transports, which decide about them. This module
+//! bounds only the way there: the time until a connection has shown its protocol, and the number of
+//! connections that have not (LIS-03).
 //!
-//! Absent on purpose: what is said on a connection. A gateway parses nothing, and transports do not know each other.
+//! A gateway parses no requests, and transports do not know each other.
 
 mod opening;
 
@@ -41,52 +42,54 @@ use crate::workers::Workers;
 use opening::{Spoken, tell};
 
 const NAME: &str = "gateway";
-/// The name of the threads of a gateway that is no port of a transport.
+/// Thread name of a gateway that is not the port of a transport.
 const THREADS: &str = "peeklock-gate";
-/// Connections that have not said what they speak. For a further one the oldest ends, and for one that waits for a socket.
+/// Maximum connections that have not shown their protocol. A further one, or one that waits for a
+/// socket, ends the oldest.
 const OPENING_COUNT_MAX: usize = 256;
-/// Sockets that a thread has not looked at yet.
+/// Accepted sockets that wait for a thread.
 const SOCKETS_AHEAD: usize = 16;
 
-/// The settings of the gateway.
+/// Settings of the gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// `gateway.address`: where to listen.
+    /// `gateway.address`: address to listen on.
     pub address: SocketAddr,
-    /// `gateway.workers`: threads that serve connections.
+    /// `gateway.workers`: number of threads that serve connections.
     pub workers: usize,
-    /// `gateway.opening_timeout`: time until a connection has said what it speaks.
+    /// `gateway.opening_timeout`: time until a connection must have shown its protocol.
     pub opening_timeout: Duration,
-    /// How a socket becomes a stream.
+    /// PROXY protocol and TLS of new sockets.
     pub admission: Admission,
-    /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
+    /// `security.i_know`: allows anonymous clients on an address other than loopback (SEC-17).
     pub i_know: bool,
-    /// The transports behind it, which start before it.
+    /// Transports behind the gateway; they must start first.
     pub entrances: Entrances,
 }
 
-/// Makes the port of a transport a port for everything (LIS-01).
+/// Settings that make the port of a transport a port for all protocols (LIS-01).
 #[derive(Clone, Debug)]
 pub struct SharedPort {
-    /// `gateway.opening_timeout`: time until a connection has shown its protocol.
+    /// `gateway.opening_timeout`: time until a connection must have shown its protocol.
     pub opening_timeout: Duration,
-    /// The transports that are served there, the one whose port it is among them. The others start before it.
+    /// Transports that are served at the port, including the transport that owns it. The others
+    /// must start first.
     pub entrances: Entrances,
 }
 
-/// The ways to the transports behind a gateway.
+/// Ways to the transports behind a gateway.
 #[derive(Clone, Default, Debug)]
 pub struct Entrances {
-    /// For what begins as AMQP, and for upgrades that it takes.
+    /// For connections that begin as AMQP, and for upgrades that the AMQP transport accepts.
     pub amqp: Entrance,
-    /// For everything else.
+    /// For all other connections.
     pub http: Entrance,
-    /// For the upgrades that it takes.
+    /// For upgrades that the WebSocket transport accepts.
     pub websocket: Entrance,
 }
 
-/// The gateway. The host gives each transport its own of the [`Entrances`], as its `entrance`, and starts it before the
-/// gateway.
+/// Transport that serves all protocols at one port. The host gives each transport its own
+/// [`Entrances`] field as its `entrance`, and starts it before the gateway.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_core::*; pub use peeklock_listen as listen; }
@@ -122,10 +125,11 @@ pub struct Gateway {
 }
 
 impl GatewayConfig {
-    /// Sockets at the same time that are none of the transports yet, where those have so many and so many TLS handshakes go on:
-    /// of proxies that have not said for whom they speak, of handshakes, of those that have not shown their protocol, and of those
-    /// that wait for a socket of AMQP or WebSocket. As many as there may be of each, but no more than the transports have, or
-    /// 256: where few connections are taken, few files may be open.
+    /// Maximum sockets that belong to no transport yet: proxies without a header, TLS handshakes,
+    /// connections that have not shown their protocol, and connections that wait for a socket of
+    /// AMQP or WebSocket. The sum of these bounds, but at most `socket_count_max`, the sockets of
+    /// the transports, or 256 if that is more, so that a broker for few connections opens few
+    /// files.
     #[must_use]
     pub fn sockets_on_their_way(socket_count_max: usize, handshake_count_max: usize) -> usize {
         let all = proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
@@ -134,30 +138,30 @@ impl GatewayConfig {
 }
 
 impl Gateway {
-    /// A gateway with these settings, to be started by the host.
+    /// Creates a gateway with these settings; the host starts it.
     #[must_use]
     pub const fn new(config: GatewayConfig) -> Self {
         Self { config }
     }
 }
 
-/// How a port serves everything.
+/// Port that serves all protocols.
 pub(crate) struct Door {
-    /// The address, and the name of the transport whose port it is.
+    /// Its address, and the name of the transport that owns it.
     pub(crate) listener: Listener,
-    /// The name of its threads.
+    /// Name of its threads.
     pub(crate) threads: &'static str,
     /// Number of threads; at least one.
     pub(crate) workers: usize,
-    /// How a socket becomes a stream.
+    /// PROXY protocol and TLS of new sockets.
     pub(crate) admission: Admission,
-    /// What is served.
+    /// Transports that are served at the port.
     pub(crate) shared: SharedPort,
-    /// Connections of the transport whose port it is, which end with it.
+    /// Connections of the transport that owns the port; they end with it.
     pub(crate) own: Option<Tracker>,
 }
 
-/// What all threads share.
+/// State that all threads share.
 struct Site {
     transport: &'static str,
     admission: Admission,
@@ -166,7 +170,7 @@ struct Site {
     connections: Tracker,
 }
 
-/// What one thread has.
+/// State of a thread.
 struct Thread {
     site: Arc<Site>,
     amqp: Rc<dyn Attend>,
@@ -179,7 +183,7 @@ type Socket = (std::net::TcpStream, OwnedSemaphorePermit);
 struct Running {
     listener: Listener,
     address: SocketAddr,
-    /// Connections here, and those of the transport whose port it is, wherever they came in.
+    /// Connections at this port, and all connections of the transport that owns it.
     connections: Vec<Tracker>,
     accepting: watch::Sender<bool>,
     workers: Workers,
@@ -207,7 +211,7 @@ impl Transport for Gateway {
 }
 
 impl Door {
-    /// Whether all that is to be served has started.
+    /// Checks that all transports behind the port have started.
     pub(crate) fn check(&self) -> Result<(), TransportError> {
         let Entrances { amqp, http, websocket } = &self.shared.entrances;
         if [amqp, http, websocket].iter().any(|entrance| entrance.get().is_none()) {
@@ -217,8 +221,9 @@ impl Door {
         Ok(())
     }
 
-    /// Sockets at the same time, once the transports have started. For a further one that goes which has been silent for longest;
-    /// if all have shown their protocol, it waits until one that is on its way has arrived, or has had its time.
+    /// Maximum sockets at the same time; the transports must have started. When they are taken, the
+    /// connection that has been silent for longest is closed. If all have shown their protocol, a
+    /// further socket waits until one reaches its transport or exceeds its time.
     fn sockets(&self) -> usize {
         let Entrances { amqp, http, websocket } = &self.shared.entrances;
         let of = |entrance: &Entrance| entrance.get().map_or(0, |transport| transport.sockets());
@@ -228,7 +233,7 @@ impl Door {
         behind.saturating_add(GatewayConfig::sockets_on_their_way(behind, handshakes))
     }
 
-    /// Serves the connections of a socket that [`Listener::bind`] has given.
+    /// Serves the connections of a socket that [`Listener::bind`] returned.
     pub(crate) fn open(
         self,
         socket: std::net::TcpListener,
@@ -261,7 +266,8 @@ impl Door {
             let _runtime = first.enter();
             let socket = TcpListener::from_std(socket).map_err(failed)?;
             let mut turn = 0;
-            // Of those on their way: the transports behind it have their own make room.
+            // Only connections without a known protocol make room here; the transports bound their
+            // own connections.
             let openings = Arc::clone(&site.openings);
             let make_room = move || openings.make_room();
             first.spawn(accept(socket, places, stop, make_room, move |stream, place| {
@@ -269,7 +275,7 @@ impl Door {
                 let sender = senders.get(turn).cloned();
                 async move {
                     if let Some(sender) = sender {
-                        // A thread that has ended serves nobody.
+                        // If the thread has ended, the socket is closed.
                         sender.send((stream, place)).await.ok();
                     }
                 }
@@ -280,7 +286,7 @@ impl Door {
     }
 }
 
-/// What a thread does.
+/// Main function of a thread.
 async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
     let transport = site.transport;
     let thread = match Thread::open(site).await {
@@ -298,7 +304,8 @@ async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
             drop(place);
         });
     }
-    // No further sockets come when the stop begins; those here are served until the thread is ended (LIS-02).
+    // After the stop has begun no further sockets arrive; connections on this thread go on until
+    // the thread is ended (LIS-02).
     std::future::pending::<()>().await;
 }
 
@@ -309,9 +316,9 @@ impl Thread {
         Ok(Self { site, amqp, http, websocket })
     }
 
-    /// Takes a socket to who serves it, and stays until it is served.
+    /// Hands a socket to the transport that serves it, and waits until the connection has ended.
     async fn conduct(&self, socket: std::net::TcpStream) {
-        // Who is served is told by its transport.
+        // A stop ends only connections without a transport here; each transport stops its own.
         let opened = tokio::select! {
             biased;
             _ = self.site.connections.stop_begun() => return,
@@ -348,7 +355,7 @@ impl Thread {
 }
 
 impl Site {
-    /// A socket as a stream, and what its client speaks; it has so long to say it (LIS-03).
+    /// Turns a socket into a stream and detects its protocol, within `opening_timeout` (LIS-03).
     async fn opened(&self, socket: std::net::TcpStream) -> io::Result<(Stream, Spoken)> {
         let Self { admission, shared, openings, .. } = self;
         let mut stream = admitted(socket, admission).await?;
@@ -367,7 +374,7 @@ impl Site {
     }
 }
 
-/// What serves here behind an entrance.
+/// The service of a transport on this thread.
 async fn at(entrance: &Entrance) -> io::Result<Rc<dyn Attend>> {
     let closed = || io::Error::other("a transport behind the gateway has not started");
     let opening: &dyn Enter = entrance.get().ok_or_else(closed)?;
@@ -398,7 +405,8 @@ mod tests {
 
     use super::*;
 
-    /// LIS-03: who has not said what it speaks has 5 s for it, whatever it has said of that, and no longer.
+    /// LIS-03: a connection that has not shown its protocol within 5 s is closed, even after a part
+    /// of its first bytes.
     #[tokio::test(start_paused = true)]
     async fn silence_is_ended_after_five_seconds() {
         let mut context = Context::from_waker(Waker::noop());

@@ -1,4 +1,4 @@
-//! What listeners do alike, whatever is spoken on their connections.
+//! Parts that all listeners share, independent of the protocol of their connections.
 //!
 //! ```text
 //!  Listener ─► bind: who may be served there ─► accept: socket ─► a place ─► a thread in turn ─► Admission ─► Serve
@@ -6,30 +6,30 @@
 //!  stop: accepts no more ─► Tracker: all are told, and waited for ◄── counts ─────────────────────────────────────┘
 //! ```
 //!
-//! | File | What |
+//! | File | Responsibility |
 //! |---|---|
-//! | `listener.rs` | the address, and who may be served at it (SEC-17) |
+//! | `listener.rs` | the address, and whether anonymous clients may be served there (SEC-17) |
 //! | `accept.rs` | sockets and places for them |
-//! | `proxy.rs`, `proxy/header.rs` | proxies that say for whom they speak (LIS-04) |
+//! | `proxy.rs`, `proxy/header.rs` | the PROXY protocol, by which proxies name their clients (LIS-04) |
 //! | `admission.rs` | from a socket to a stream |
-//! | `serve.rs` | from a socket to its connection, and the end of all of them |
+//! | `serve.rs` | from a socket to its connection, and the end of all connections |
 //! | `start.rs` | from the settings of a transport to its listener |
 //! | `entrance.rs` | ways into transports for connections that another listener has accepted |
-//! | `gateway.rs`, `gateway/opening.rs` | one port for everything: that of AMQP, and further ones (LIS-01) |
-//! | `workers.rs` | the threads that connections live in |
-//! | `tracker.rs` | how many there are, and whether they are to end |
-//! | `places.rs` | places beside sockets, for the transports whose clients say who they are only when they are served |
-//! | `idle.rs` | who makes room when all places are taken: who is idle |
-//! | `crowd.rs` | who makes room when nobody is idle: the address with most places, or who has shown no key |
-//! | `lookout.rs` | who has gone while nothing is read of it |
-//! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
-//! | `strangers.rs` | who is refused for where it comes from, in the log (SEC-23) |
-//! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
-//! | `websocket.rs` | bounds on what the library of WebSocket buffers (feature `upgrade`) |
+//! | `gateway.rs`, `gateway/opening.rs` | one port for all protocols: the AMQP port, and further ones (LIS-01) |
+//! | `workers.rs` | the threads that serve connections |
+//! | `tracker.rs` | the number of connections, and whether they must end |
+//! | `places.rs` | places apart from sockets, for transports that learn the client's identity while they serve it |
+//! | `idle.rs` | which idle connection ends when all places are taken |
+//! | `crowd.rs` | which connection ends when none is idle: at the address with most places, or without a key |
+//! | `lookout.rs` | detects that a client has disconnected while nothing is read |
+//! | `relayed.rs` | headers that show that a request passed a proxy (SEC-17) |
+//! | `strangers.rs` | logs requests that are refused for their origin or host (SEC-23) |
+//! | `upgrade.rs` | which clients may connect over WebSocket (SEC-23; feature `upgrade`) |
+//! | `websocket.rs` | bounds on the buffers of the WebSocket library (feature `upgrade`) |
 //!
-//! A transport with threads of its own, as HTTP has them by its framework, takes the listener and the tracker and leaves
-//! the rest. Absent on purpose: what a connection costs, and who makes room for whom, which each transport decides by what
-//! it knows of its clients.
+//! A transport whose framework has its own threads, such as HTTP, uses only the listener and the
+//! tracker. The cost of a connection, and the choice which client makes room, are not here: each
+//! transport decides by its knowledge of clients.
 
 mod accept;
 mod admission;

@@ -1,4 +1,4 @@
-//! Where a transport listens, and whether it may.
+//! Address of a transport, and the check whether it may listen there.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -7,27 +7,27 @@ use peeklock_core::Broker;
 use peeklock_core::contract::TransportError;
 use socket2::SockRef;
 
-/// So many connections that nobody has accepted yet wait in the system, as far as that lets them (`net.core.somaxconn` on
-/// Linux). Clients of further ones hear nothing, and try again after a second: with the 128 that are usual a burst of
-/// connections is enough for that.
+/// Connections that wait in the system until they are accepted, limited by the system
+/// (`net.core.somaxconn` on Linux). The connection attempt of a further client is dropped, and it
+/// retries after a second. The usual value of 128 is too small for a burst of connections.
 const UNACCEPTED_MAX: i32 = 1_024;
 
-/// Where a transport listens.
+/// Listening address of a transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Listener {
-    /// The name of the transport.
+    /// Name of the transport.
     pub transport: &'static str,
-    /// The address that was configured; with port 0 the system chooses one.
+    /// Configured address; with port 0 the system chooses a port.
     pub address: SocketAddr,
-    /// `security.i_know`: whether anonymous clients are served beyond loopback, too (SEC-17).
+    /// `security.i_know`: allows anonymous clients on an address other than loopback (SEC-17).
     pub i_know: bool,
 }
 
 impl Listener {
-    /// A socket that takes connections. Who listens beyond loopback without authentication must say so (SEC-17).
+    /// Opens a listening socket. Anonymous access beyond loopback requires `i_know` (SEC-17).
     ///
     /// # Errors
-    /// When it may not be, or the system does not give the address.
+    /// If anonymous access is not allowed at the address, or the system refuses the address.
     pub fn bind(&self, broker: &Broker) -> Result<TcpListener, TransportError> {
         let is_open = broker.allows_anonymous() && !self.address.ip().is_loopback();
         if is_open && !self.i_know {
@@ -44,7 +44,7 @@ impl Listener {
         listening.map_err(|error| self.failed(error))
     }
 
-    /// Why the transport could not start.
+    /// Error for a transport that could not start.
     #[must_use]
     pub fn failed(&self, source: io::Error) -> TransportError {
         TransportError { transport: self.transport, address: self.address.to_string(), source }
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Many who come at once are connected at once, although none of them is accepted yet.
+    /// A burst of connections is established immediately, although none is accepted yet.
     #[tokio::test]
     async fn a_burst_of_connections_is_not_turned_away() {
         const BURST: usize = 300;

@@ -1,7 +1,9 @@
-//! Proxies that say for whom they speak, by the PROXY protocol version 2, before anything else and outside TLS.
+//! Proxies that name their clients with the PROXY protocol version 2, before any other bytes and
+//! outside TLS.
 //!
-//! Whoever may say so may take any address, so that it is off until somebody says who it is; and who is named has to say
-//! it, since the address of a proxy would otherwise pass for that of its client (SEC-17, SEC-26).
+//! A peer that may send such a header can claim any address, so no peer may do so unless it is
+//! configured as a proxy. A configured proxy must send a header, since its own address would
+//! otherwise pass for the client's (SEC-17, SEC-26).
 
 mod header;
 
@@ -18,12 +20,12 @@ use tokio::net::TcpStream;
 
 use header::{FIXED_BYTES, Fixed, REST_BYTES_MAX};
 
-/// How long a header may take: a proxy sends it with its first packet.
+/// Maximum time for a header: a proxy sends it with its first packet.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Sockets of one listener whose headers have not arrived. For a further one the oldest ends.
+/// Maximum sockets of a listener whose headers have not arrived. A further one ends the oldest.
 pub(crate) const WAITING_COUNT_MAX: usize = 256;
 
-/// Who begins with a header; nobody by default.
+/// Peers that must begin with a header; none by default.
 #[derive(Clone, Default)]
 pub struct Proxies(Option<Arc<Known>>);
 
@@ -33,16 +35,17 @@ struct Known {
     waiting: Arc<Handshakes>,
 }
 
-/// Where proxies are: `*`, an address, or a network such as `10.0.0.0/8`.
+/// Addresses of proxies: `*`, an address, or a network such as `10.0.0.0/8`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// Everywhere: whoever connects is one.
+    /// All addresses: every peer is a proxy.
     Everywhere,
-    /// At addresses whose first bits are those of this one; those of IPv4 are named as such.
+    /// Addresses whose first `.1` bits equal the bits of `.0`. An IPv4 address in IPv6 form counts as
+    /// IPv4.
     Network(IpAddr, u8),
 }
 
-/// A text that does not say where proxies are.
+/// Error for a text that is not a source of proxies.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{0}` is not valid; write an address such as 10.0.0.7, a network such as 10.0.0.0/8 or \
@@ -50,14 +53,14 @@ pub enum Source {
 )]
 pub struct NoSource(String);
 
-/// Somebody who came by a proxy.
+/// Connection that came through a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Relayed {
-    /// Where the proxy says that it comes from; none where the proxy speaks for itself or does not say.
+    /// Client address that the proxy sent; none if the proxy speaks for itself or sends none.
     pub(crate) client: Option<SocketAddr>,
 }
 
-/// Why nobody is served on a socket of a proxy.
+/// Error for a proxy socket without a valid header.
 #[derive(Debug, thiserror::Error)]
 enum NoHeader {
     #[error("a proxy sent no header of the PROXY protocol: {0}")]
@@ -71,13 +74,13 @@ enum NoHeader {
 }
 
 impl Proxies {
-    /// Those at these places.
+    /// Proxies at these sources.
     #[must_use]
     pub fn at(sources: Vec<Source>) -> Self {
         Self::with_header_timeout(sources, HEADER_TIMEOUT)
     }
 
-    /// Those at these places, whose headers may take so long, in place of 5 s.
+    /// Proxies at these sources, with a maximum time for headers other than 5 s.
     #[must_use]
     pub fn with_header_timeout(sources: Vec<Source>, header_timeout: Duration) -> Self {
         if sources.is_empty() {
@@ -87,7 +90,7 @@ impl Proxies {
         Self(Some(Arc::new(Known { sources, header_timeout, waiting })))
     }
 
-    /// Whether everybody who connects is one, and so can say any address to be its own.
+    /// Whether every peer is a proxy, so that any client can claim any address.
     #[must_use]
     pub fn are_everywhere(&self) -> bool {
         self.sources().contains(&Source::Everywhere)
@@ -99,11 +102,11 @@ impl Proxies {
         self.0.as_ref().map(|known| &*known.sources).unwrap_or_default()
     }
 
-    /// Reads the header that this socket begins with, if it is a proxy's; nothing behind it is touched. Waits no longer
-    /// than a header may take.
+    /// Reads the header of this socket if its peer is a proxy, and no bytes after the header. Waits
+    /// at most for the header timeout.
     ///
     /// # Errors
-    /// When it is a proxy's and has none that is valid (LIS-04).
+    /// If the peer is a proxy and sends no valid header in time (LIS-04).
     pub(crate) async fn hear(&self, socket: &mut TcpStream) -> io::Result<Option<Relayed>> {
         let Some(known) = &self.0 else { return Ok(None) };
         let peer = socket.peer_addr()?;
@@ -131,7 +134,7 @@ async fn read(socket: &mut TcpStream) -> Result<Option<SocketAddr>, NoHeader> {
     socket.read_exact(&mut fixed).await?;
     let fixed = Fixed::read(fixed)?;
     let mut rest = [0; REST_BYTES_MAX];
-    // The header has judged its length.
+    // `Fixed::read` has checked the length.
     let rest = rest.get_mut(..fixed.rest_bytes()).unwrap_or_default();
     socket.read_exact(rest).await?;
     Ok(fixed.client(rest)?)
@@ -141,7 +144,8 @@ impl Source {
     fn has(self, address: IpAddr) -> bool {
         let Self::Network(network, bits) = self else { return true };
         let same = |left: u128, right: u128, width: u32| {
-            // All bits of it where there is nothing to shift away.
+            // A shift of 128 bits yields `None` on both sides, so a prefix length of 0 matches
+            // every address.
             let shift = width.saturating_sub(u32::from(bits));
             left.checked_shr(shift) == right.checked_shr(shift)
         };
@@ -189,7 +193,8 @@ impl FromStr for Source {
             Some(bits) => bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(refused)?,
             None => width,
         };
-        // Who comes is looked up by his address of IPv4 if he has one. What is wider than those is no network of them.
+        // Peers are compared by their IPv4 address if they have one. A network wider than the IPv4
+        // addresses in IPv6 form is not valid.
         let canonical = address.to_canonical();
         let bits = match canonical.is_ipv4() {
             true => bits.checked_sub(width - 32).ok_or_else(refused)?,
@@ -213,7 +218,7 @@ mod tests {
         source.parse::<Source>().unwrap().has(address.parse().unwrap())
     }
 
-    /// LIS-04: a header has 5 s unless somebody says otherwise.
+    /// LIS-04: the default timeout of a header is 5 s.
     #[test]
     fn a_header_has_five_seconds() {
         let proxies = Proxies::at(vec![Source::Everywhere]);
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(known.header_timeout, Duration::from_secs(5));
     }
 
-    /// LIS-04: proxies are named by address, by network, or are all.
+    /// LIS-04: proxies are given by address, by network or as all addresses.
     #[test]
     fn proxies_are_where_they_are_said_to_be() {
         for (source, address) in [
@@ -230,7 +235,7 @@ mod tests {
             ("10.0.0.7", "::ffff:10.0.0.7"),
             ("10.0.0.0/8", "10.255.0.1"),
             ("10.1.2.3/0", "192.0.2.1"),
-            // IPv4 as an IPv6 socket names it.
+            // IPv4 in the form of an IPv6 socket.
             ("::ffff:10.0.0.7", "10.0.0.7"),
             ("::ffff:10.0.0.7", "::ffff:10.0.0.7"),
             ("::ffff:10.0.0.0/104", "10.255.0.1"),

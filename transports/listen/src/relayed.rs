@@ -1,11 +1,12 @@
-//! What tells that a request comes by way of a proxy, which is not where its client is (SEC-17).
+//! Headers that show that a request passed a proxy, so that its peer address is not the client's
+//! (SEC-17).
 
-/// Headers that proxies add besides all that begin with [`FORWARDED_PREFIX`].
+/// Headers that proxies add, in addition to all that begin with [`FORWARDED_PREFIX`].
 const NAMES: [&str; 4] = ["forwarded", "via", "x-real-ip", "x-forwarded"];
-/// `X-Forwarded-For`, `-Host`, `-Proto`, `-Port`, `-Server` and their like.
+/// Prefix of `X-Forwarded-For`, `-Host`, `-Proto`, `-Port`, `-Server` and similar headers.
 const FORWARDED_PREFIX: &str = "x-forwarded-";
 
-/// Whether a header is one by which a proxy says that it hands on what somebody else has asked. `name` is in lower case.
+/// Whether a header shows that a proxy forwarded the request. `name` is in lower case.
 #[must_use]
 pub fn names_proxy(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with(FORWARDED_PREFIX)
@@ -15,7 +16,7 @@ pub fn names_proxy(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// SEC-17: each header that a proxy adds tells it.
+    /// SEC-17: each header that a proxy adds is recognised.
     #[test]
     fn proxies_are_told_by_their_headers() {
         for name in [

@@ -1,4 +1,4 @@
-//! From a socket to its connection, and the end of all of them.
+//! From a socket to its connection, and the end of all connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,37 +18,39 @@ use crate::listener::Listener;
 use crate::tracker::Tracker;
 use crate::workers::Workers;
 
-/// After the grace of a stop, for what is said at the end of a connection and its answer.
+/// Time after the grace of a stop for the close of connections and the answers to it.
 pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
-/// What a transport does with its connections.
+/// Service of a transport for its connections.
 pub trait Serve: Send + Sync + 'static {
-    /// Serves one to its end, from its first byte inside TLS on.
+    /// Serves a connection to its end, from its first byte inside TLS.
     fn serve(self: Arc<Self>, stream: Stream) -> impl Future<Output = ()> + Send;
 
-    /// Those that a stop waits for. Who is served counts itself as soon as it is one of them.
+    /// Connections that a stop waits for. The service must track each connection that belongs to
+    /// them.
     fn connections(&self) -> &Tracker;
 
-    /// A connection waits for a socket, and there are as many as there may be: one may make room. Asked again every while
-    /// as long as it waits.
+    /// Called when a connection waits for a socket and all sockets are taken: a connection may make
+    /// room. Called repeatedly while the connection waits.
     fn make_room(&self) {}
 
-    /// Whether an upgrade to WebSocket at this path is for it (LIS-01).
+    /// Whether the transport accepts an upgrade to WebSocket at this path (LIS-01).
     fn takes_upgrade(&self, path: &str) -> bool;
 }
 
-/// How a listener serves.
+/// Threads and bounds of a listener.
 #[derive(Debug)]
 pub struct Threads {
-    /// The name of its threads.
+    /// Name of the threads.
     pub name: &'static str,
-    /// How many there are; at least one.
+    /// Number of threads; at least one.
     pub count: usize,
-    /// Sockets at the same time, those that came by the entrance included; further ones wait.
+    /// Maximum sockets at the same time, including connections that came through the entrance;
+    /// further ones wait.
     pub socket_count_max: usize,
-    /// How a socket becomes a stream.
+    /// PROXY protocol and TLS of new sockets.
     pub admission: Admission,
-    /// Where connections come in that another listener has accepted.
+    /// Entrance for connections that another listener has accepted.
     pub entrance: Entrance,
 }
 
@@ -61,10 +63,10 @@ struct Running<S> {
 }
 
 impl Listener {
-    /// Serves the connections of a socket that [`Listener::bind`] has given.
+    /// Serves the connections of a socket that [`Listener::bind`] returned.
     ///
     /// # Errors
-    /// When the system gives no threads.
+    /// If the system provides no threads.
     pub fn serve<S: Serve>(
         self,
         socket: std::net::TcpListener,
@@ -91,7 +93,7 @@ impl Listener {
                 if let Some(worker) = handles.get(turn) {
                     let (site, admission) = (Arc::clone(&site), admission.clone());
                     worker.spawn(async move {
-                        // In memory of its own, which is given back when it is agreed on.
+                        // Boxed, so that its memory is freed before the connection is served.
                         let admitted = Box::pin(admitted(stream, &admission));
                         if let Ok(stream) = admitted.await {
                             site.serve(stream).await;
@@ -107,7 +109,7 @@ impl Listener {
     }
 }
 
-/// A socket in the runtime of its thread, as a stream.
+/// Turns a socket into a stream, in the runtime of its thread.
 pub(crate) async fn admitted(
     stream: std::net::TcpStream,
     admission: &Admission,
@@ -128,7 +130,7 @@ impl<S: Serve> RunningTransport for Running<S> {
     }
 }
 
-/// Tells connections to end and ends their threads; who is not done in time is cut.
+/// Asks connections to end and ends their threads. Connections that exceed the grace are cut off.
 pub(crate) async fn end(
     transport: &'static str,
     address: SocketAddr,
@@ -145,7 +147,7 @@ pub(crate) async fn end(
         }
     };
     if tokio::time::timeout(grace + CLOSE_GRACE, quiet).await.is_err() {
-        // One that came in at a shared port is in two of them.
+        // A connection at a shared port is counted by two trackers.
         let connections = connections.iter().map(Tracker::count).max().unwrap_or_default();
         tracing::warn!(transport, connections, "grace period is over; open connections are closed");
     }

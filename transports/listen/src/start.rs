@@ -1,5 +1,5 @@
-//! From the settings of a transport to its listener, for those whose connections live in threads of their listener, and have
-//! places beside their sockets.
+//! From the settings of a transport to its listener, for transports whose connections live on
+//! threads of the listener and need places apart from sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use crate::listener::Listener;
 use crate::proxy::Proxies;
 use crate::serve::{Serve, Threads};
 
-/// What such transports are told alike.
+/// Settings that such transports have in common.
 #[derive(Debug)]
 pub struct Start {
-    /// The name of the transport.
+    /// Name of the transport.
     pub transport: &'static str,
-    /// The name of its threads.
+    /// Name of its threads.
     pub threads: &'static str,
-    /// Where it listens.
+    /// Address to listen on.
     pub address: SocketAddr,
-    /// `security.i_know`: whether anonymous clients are served beyond loopback, too (SEC-17).
+    /// `security.i_know`: allows anonymous clients on an address other than loopback (SEC-17).
     pub i_know: bool,
-    /// Threads that serve connections.
+    /// Number of threads that serve connections.
     pub workers: usize,
-    /// Connections, beside which there are [spare sockets](crate::spare_sockets).
+    /// Maximum connections; there are [spare sockets](crate::spare_sockets) in addition.
     pub connection_count_max: usize,
-    /// Proxies that say for whom they speak (LIS-04).
+    /// Proxies that name their clients (LIS-04).
     pub proxies: Proxies,
-    /// How connections are made secure; none if they are not.
+    /// TLS settings; none for connections without TLS.
     pub tls: Option<Acceptor>,
-    /// Where connections come in that another listener has accepted (LIS-01). It leads to the site, which must not keep it:
-    /// it would keep itself.
+    /// Entrance for connections that another listener has accepted (LIS-01). It holds the site, so
+    /// the site must not hold it, which would be a reference cycle.
     pub entrance: Entrance,
-    /// The other transports that are served at the same port; none where the port is for this one only.
+    /// Other transports at the same port; none if the port serves only this transport.
     pub shared_port: Option<SharedPort>,
 }
 
 impl Start {
-    /// Listens, and serves connections as the site of this broker does.
+    /// Listens, and serves connections with the site that `site` creates for this broker.
     ///
     /// # Errors
-    /// When it may not listen there, or the system gives no address or no threads.
+    /// If listening at the address is not allowed, or the system provides no address or no threads.
     pub fn serve<S: Serve>(
         self,
         broker: Broker,

@@ -1,17 +1,18 @@
-//! What is being served, as the stop of a listener sees it.
+//! Counter of connections or requests that the stop of a listener waits for.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Counts connections or requests that are being served, and tells them when they are to end. Clones are the same one.
+/// Counts connections or requests that are being served, and signals them to end. Clones share
+/// their state.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     count: watch::Sender<usize>,
     stopping: watch::Sender<Option<Duration>>,
 }
 
-/// One that is being served, until this is dropped.
+/// Guard of a connection or request; dropping it reduces the count.
 #[derive(Debug)]
 pub struct Tracked(watch::Sender<usize>);
 
@@ -29,31 +30,31 @@ impl Tracker {
         Tracked(self.count.clone())
     }
 
-    /// How many there are.
+    /// Number of connections or requests being served.
     #[must_use]
     pub fn count(&self) -> usize {
         *self.count.borrow()
     }
 
-    /// Waits until there is none.
+    /// Waits until the count is zero.
     pub async fn quiet(&self) {
         let mut count = self.count.subscribe();
-        // The sender is this one's.
+        // `self` holds the sender, so waiting does not fail.
         drop(count.wait_for(|count| *count == 0).await);
     }
 
-    /// Tells all of them to end within this time.
+    /// Asks all connections and requests to end within `grace`.
     pub fn begin_stop(&self, grace: Duration) {
         self.stopping.send_replace(Some(grace));
     }
 
-    /// Whether they are to end.
+    /// Whether connections and requests must end.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.borrow().is_some()
     }
 
-    /// Waits until they are to end, and tells within what time.
+    /// Waits until connections and requests must end; returns the time that they have.
     pub fn stop_begun(&self) -> impl Future<Output = Duration> + Send + use<> {
         let mut stopping = self.stopping.subscribe();
         async move {

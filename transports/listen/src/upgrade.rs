@@ -1,5 +1,5 @@
-//! Who may connect over WebSocket (SEC-23), and how one is refused who may not: as over HTTP, by a problem (ERR-02). For
-//! the handshake of tokio-tungstenite.
+//! Decides which clients may connect over WebSocket (SEC-23), and refuses others with a problem
+//! document as HTTP does (ERR-02). Works with the handshake of tokio-tungstenite.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,17 +18,19 @@ use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use crate::relayed::names_proxy;
 use crate::strangers::Strangers;
 
-/// The type of an answer that is an error (RFC 9457).
+/// Content type of an error (RFC 9457).
 const PROBLEM: &str = "application/problem+json";
-/// How long one who asked for something else has to take its answer.
+/// Time for a client to read the refusal of a request that was not a valid upgrade.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// What is read of it meanwhile: what nobody has read would cut the answer short.
+/// Maximum bytes read from the client meanwhile: closing a socket with unread bytes could cut the
+/// answer off.
 const REST_BYTES_MAX: u64 = 64 << 10;
 
-/// Refuses who comes from where the listener does not know, and says so in the log. `host` is that of [`host`].
+/// Refuses and logs a request whose host or origin is not known to the listener. `host` is the
+/// result of [`host`].
 ///
 /// # Errors
-/// With the answer to who is refused.
+/// With the answer to the refused client.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 pub fn check(
     known: Known<'_>,
@@ -48,13 +50,13 @@ pub fn check(
             Foreign::Host(_) | Foreign::DevelopmentHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Foreign::Origin(_) => StatusCode::FORBIDDEN,
         };
-        // Counted, and told in the log.
+        // The refusal is counted, and written to the log.
         let reason = Rejection::unauthorized(foreign.to_string());
         refuse(broker, status, reason.because("origin").of_peer(peer))
     })
 }
 
-/// The one host that the request names in its header; none if its target names one that is not the same.
+/// The single host in the request's header; none if the request target names another host.
 pub fn host(request: &Request, is_same: impl Fn(&str, &str) -> bool) -> Option<&str> {
     let mut headers = request.headers().get_all(header::HOST).iter();
     let host = headers.next().and_then(|host| host.to_str().ok());
@@ -67,8 +69,8 @@ pub fn host(request: &Request, is_same: impl Fn(&str, &str) -> bool) -> Option<&
     }
 }
 
-/// Refuses an upgrade with a query, in which a token would stand in logs of others, or with a body, which nobody reads.
-/// `instead` says where a token goes.
+/// Refuses an upgrade with a query, whose token would appear in logs of others, or with a body,
+/// which is never read. `instead` describes where to put a token.
 ///
 /// # Errors
 /// With the answer to the request.
@@ -87,7 +89,7 @@ pub fn check_bare(broker: &Broker, request: &Request, instead: &str) -> Result<(
     Ok(())
 }
 
-/// The names of the subprotocols that are offered, in their order.
+/// Names of the offered subprotocols, in their order.
 pub fn subprotocols(request: &Request) -> impl Iterator<Item = &str> {
     let offered = request.headers().get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
     offered
@@ -96,13 +98,13 @@ pub fn subprotocols(request: &Request) -> impl Iterator<Item = &str> {
         .map(str::trim)
 }
 
-/// Whether a proxy says that it hands on what somebody else has asked (SEC-17).
+/// Whether a header shows that a proxy forwarded the request (SEC-17).
 #[must_use]
 pub fn is_by_proxy(request: &Request) -> bool {
     request.headers().keys().any(|name| names_proxy(name.as_str()))
 }
 
-/// An answer that ends the connection, with the condition and its tracking id.
+/// Answer that closes the connection, with the condition and its tracking id.
 #[must_use]
 pub fn refuse(broker: &Broker, status: StatusCode, rejection: Rejection) -> ErrorResponse {
     let body = problem(broker, status, rejection);
@@ -117,8 +119,8 @@ pub fn refuse(broker: &Broker, status: StatusCode, rejection: Rejection) -> Erro
     response
 }
 
-/// Answers one that asked for no upgrade, or not as one is asked for, and was left without an answer by the handshake.
-/// `instead` says what is served where.
+/// Answers a request that is not a valid upgrade, if the handshake has sent no answer. `instead`
+/// describes the services at this address.
 pub async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(
     broker: &Broker,
     stream: &mut S,
@@ -130,7 +132,7 @@ pub async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The same for one whose request began and did not arrive in time.
+/// Answers a client whose request did not arrive completely in time.
 pub async fn turn_away_late<S: AsyncRead + AsyncWrite + Unpin>(
     broker: &Broker,
     stream: &mut S,
@@ -140,7 +142,7 @@ pub async fn turn_away_late<S: AsyncRead + AsyncWrite + Unpin>(
     answer(broker, stream, StatusCode::REQUEST_TIMEOUT, Rejection::timeout(detail)).await;
 }
 
-/// Answers, and gives the client a moment to take it.
+/// Sends an answer, and gives the client `ANSWER_TIMEOUT` to read it.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     broker: &Broker,
     stream: &mut S,
@@ -149,7 +151,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
 ) {
     let body = problem(broker, status, rejection);
     let reason = status.canonical_reason().unwrap_or_default();
-    // Who is told that an upgrade is wanted is told to what.
+    // An answer that requires an upgrade must name the protocol.
     let upgrade = match status {
         StatusCode::UPGRADE_REQUIRED => "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
         _ => "",
@@ -168,11 +170,12 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
         Ok::<(), io::Error>(())
     };
-    // It may have gone.
+    // The client may have disconnected.
     tokio::time::timeout(ANSWER_TIMEOUT, answering).await.ok();
 }
 
-/// What is wrong with a request that the handshake did not take; none where nothing can be answered, or was.
+/// Status and cause for a request that the handshake rejected; none if it cannot be answered, or
+/// was answered already.
 fn refusal_of(error: &Error, instead: &str) -> Option<(StatusCode, Rejection)> {
     let (status, flaw) = match error {
         Error::Protocol(
@@ -201,7 +204,7 @@ fn refusal_of(error: &Error, instead: &str) -> Option<(StatusCode, Rejection)> {
     Some((status, Rejection::argument(format!("this is {flaw}: {error}; {instead}"))))
 }
 
-/// The body of a refusal, in the form in which HTTP has it (ERR-02).
+/// Body of a refusal, in the same form as over HTTP (ERR-02).
 fn problem(broker: &Broker, status: StatusCode, rejection: Rejection) -> String {
     let error = broker.refuse(rejection, "");
     let condition = error.condition();

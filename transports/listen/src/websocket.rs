@@ -1,8 +1,10 @@
-//! Bounds on what the library of WebSocket buffers for one connection, on either side of it.
+//! Bounds on the buffers of the WebSocket library for one connection, on the server and on the
+//! client.
 //!
-//! The library answers every ping that it reads, and keeps each answer until the peer takes it. A peer that pings and
-//! takes nothing would fill the memory. So a reader counts the answers that the socket has not taken ([`Pongs`]) and reads
-//! nothing more beyond a bound; the buffer of the library has a maximum too, as a net.
+//! The library answers each ping that it reads, and keeps the answer until the peer takes it. A
+//! peer that sends pings and reads nothing would fill the memory. So a reader counts the pongs that
+//! the socket has not taken ([`Pongs`]) and reads nothing more above a bound. As a safety net, the
+//! buffer of the library has a maximum too.
 
 mod pieces;
 
@@ -10,62 +12,62 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 pub use pieces::{PIECE_BYTES, Pieces};
 
-/// Pongs that may wait for the socket; with more, nothing is read.
+/// Bytes of pongs that may wait for the socket; above them, nothing is read.
 const PONG_BYTES_MAX: usize = 4 << 10;
-/// The largest control frame, with the mask of a client.
+/// Bytes of the largest control frame, with the mask of a client.
 const CONTROL_BYTES_MAX: usize = 131;
-/// What a control frame has besides its content.
+/// Bytes of a control frame in addition to its content.
 const CONTROL_HEAD_BYTES: usize = 6;
-/// The largest head of a frame.
+/// Bytes of the largest head of a frame.
 const HEAD_BYTES_MAX: usize = 14;
-/// Pongs and the answer to a close, with the one that passes the bound.
+/// Bytes for pongs, including the pong that passes the bound, and for the answer to a close.
 const CONTROL_ROOM_BYTES: usize = PONG_BYTES_MAX + 2 * CONTROL_BYTES_MAX;
 
-/// Pongs that the library has buffered and the socket may not have taken.
+/// Pongs that the library has buffered and that the socket may not have taken.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Pongs {
     bytes: usize,
 }
 
 impl Pongs {
-    /// A ping with this content was read: the library has buffered its pong.
+    /// Records a ping with `content_bytes` of content, whose pong the library has buffered.
     pub const fn owe(&mut self, content_bytes: usize) {
         self.bytes = self.bytes.saturating_add(content_bytes).saturating_add(CONTROL_HEAD_BYTES);
     }
 
-    /// The socket has taken all of them.
+    /// Records that the socket has taken all pongs.
     pub const fn taken(&mut self) {
         self.bytes = 0;
     }
 
-    /// Whether the socket may have some to take.
+    /// Whether pongs may wait for the socket.
     #[must_use]
     pub const fn are_owed(&self) -> bool {
         self.bytes > 0
     }
 
-    /// Whether more may be read before they are taken.
+    /// Whether more may be read before the pongs are taken.
     #[must_use]
     pub const fn may_read(&self) -> bool {
         self.bytes < PONG_BYTES_MAX
     }
 }
 
-/// Sizes that the library has to keep to.
+/// Buffer sizes for the library.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferSizes {
-    /// What is read at once, and kept for the connection.
+    /// Bytes read at once; the library keeps this buffer for the connection.
     pub read_bytes: usize,
-    /// Written frames are handed to the socket when there is more than this.
+    /// Buffered bytes above which written frames are passed to the socket.
     pub write_bytes: usize,
-    /// The content of the largest frame that is written.
+    /// Maximum content bytes of a written frame.
     pub written_frame_bytes_max: usize,
-    /// The content of the largest message that is read, and of the largest frame.
+    /// Maximum content bytes of a message that is read, and of a frame.
     pub message_bytes_max: usize,
 }
 
 impl BufferSizes {
-    /// The most that the library buffers to be written.
+    /// Maximum bytes that the library buffers for writing.
     #[must_use]
     pub const fn write_bytes_max(&self) -> usize {
         self.write_bytes
@@ -73,7 +75,7 @@ impl BufferSizes {
             .saturating_add(HEAD_BYTES_MAX + CONTROL_ROOM_BYTES)
     }
 
-    /// The same for the library. Every connection is configured by this.
+    /// Configuration for the library with these sizes. Every connection must use it.
     #[must_use]
     pub fn config(&self) -> WebSocketConfig {
         WebSocketConfig::default()

@@ -1,4 +1,4 @@
-//! The threads that connections live in.
+//! Threads that serve connections.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
-/// The threads, each with a runtime of its own: a connection stays with one, and nothing is stolen.
+/// Threads with a runtime each: a connection stays on its thread, without work stealing.
 pub(crate) struct Workers {
     end: watch::Sender<bool>,
     handles: Vec<Handle>,
@@ -15,12 +15,13 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// As many as that, all with this name.
+    /// Starts `count` threads with this name.
     pub(crate) fn start(name: &str, count: usize) -> io::Result<Self> {
         Self::running(name, vec![std::future::pending::<()>; count])
     }
 
-    /// One for each of these, which is made in its thread and may spawn what stays there.
+    /// Starts a thread for each of `mains`. Each future is created on its thread, and may spawn
+    /// tasks that stay there.
     pub(crate) fn running<M, F>(name: &str, mains: Vec<M>) -> io::Result<Self>
     where
         M: FnOnce() -> F + Send + 'static,
@@ -38,7 +39,7 @@ impl Workers {
                 local.block_on(&runtime, async {
                     tokio::select! {
                         biased;
-                        // The sender lives as long as the workers are wanted.
+                        // The sender is dropped only with the workers.
                         _ = ended.wait_for(|ended| *ended) => {}
                         () = main() => {}
                     }
@@ -48,12 +49,13 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Their runtimes.
+    /// Runtimes of the threads.
     pub(crate) fn handles(&self) -> &[Handle] {
         &self.handles
     }
 
-    /// Ends them, with whatever is left in them, and waits for it; whether none of them has panicked.
+    /// Ends the threads with all their tasks, and waits for them. Returns whether none of them
+    /// panicked.
     pub(crate) async fn end(self) -> bool {
         self.end.send_replace(true);
         let threads = self.threads;

@@ -1,4 +1,4 @@
-//! The sockets of a gateway, before transports that take whatever comes.
+//! Sockets of a gateway, in front of transports that accept any bytes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,10 +19,10 @@ use tokio::net::TcpStream;
 
 /// A test that takes longer than this hangs.
 const TEST_TIME_MAX: Duration = Duration::from_secs(60);
-/// Sockets of the transport of AMQP.
+/// Sockets of the AMQP transport.
 const SOCKETS: usize = 20;
 
-/// Answers whatever it hears first, and stays until its client goes.
+/// Transport that answers immediately and keeps the connection until its client disconnects.
 #[derive(Clone, Copy)]
 struct Answering {
     socket_count: usize,
@@ -53,14 +53,15 @@ impl Attend for Answering {
     }
 }
 
-/// Says what it speaks, and is answered; none if it is closed.
+/// Sends the first bytes of AMQP; returns the answer, or none if the connection is closed.
 async fn answer(client: &mut TcpStream) -> Option<u8> {
     client.write_all(b"AMQP").await.unwrap();
     client.read_u8().await.ok()
 }
 
-/// LIS-02, LIS-03: there are sockets for as many as the transports have, and for 256 on their way there; when all are taken, the one that
-/// has been silent for longest makes room for a further one, however few are silent.
+/// LIS-02, LIS-03: there are sockets for the connections of all transports, and for 256 that have
+/// not shown their protocol. When all are taken, the connection that has been silent for longest is
+/// closed for a further one, however few are silent.
 #[tokio::test]
 async fn who_is_silent_makes_room_in_a_full_gateway() {
     let test = async {
@@ -73,7 +74,7 @@ async fn who_is_silent_makes_room_in_a_full_gateway() {
         let gateway = Gateway::new(GatewayConfig {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             workers: 1,
-            // What is silent stays, unless it has to go.
+            // Silent connections end only to make room.
             opening_timeout: 2 * TEST_TIME_MAX,
             admission: Admission::default(),
             i_know: false,
@@ -92,7 +93,7 @@ async fn who_is_silent_makes_room_in_a_full_gateway() {
         for _ in 0..255 {
             silent.push(connect().await);
         }
-        // When this one is answered, all that came before are here, and with it every socket is taken.
+        // Once this client is answered, all earlier ones have arrived, and every socket is taken.
         let mut last = connect().await;
         assert_eq!(answer(&mut last).await, Some(b'h'));
         assert_eq!(answer(&mut silent[0]).await, Some(b'h'), "nobody had to go");

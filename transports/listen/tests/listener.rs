@@ -1,4 +1,4 @@
-//! What every listener keeps, over sockets.
+//! Guarantees of every listener, tested over sockets.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,13 +17,13 @@ use tokio::net::TcpStream;
 
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
-/// Greets, and stays until its client goes or it is told to end.
+/// Sends a greeting, and keeps the connection until its client disconnects or the listener stops.
 #[derive(Default)]
 struct Greeter {
     connections: Tracker,
-    /// How many were served at the same time.
+    /// Maximum number of connections served at the same time.
     most: AtomicUsize,
-    /// Who was served last.
+    /// Principal of the last connection.
     principal: Mutex<Option<Principal>>,
 }
 
@@ -78,7 +78,7 @@ async fn broker() -> Broker {
     Broker::builder().arbiters(1).start().await.unwrap()
 }
 
-/// SEC-17: anonymous access beyond loopback must be asked for.
+/// SEC-17: anonymous access beyond loopback requires `i_know`.
 #[tokio::test]
 async fn an_open_listener_beyond_loopback_is_refused() {
     let broker = broker().await;
@@ -122,7 +122,7 @@ async fn a_stop_tells_connections_and_waits_for_them() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A listener behind proxies at these places.
+/// Listener behind proxies at these sources.
 fn serve_behind(
     broker: &Broker,
     greeter: &Arc<Greeter>,
@@ -132,27 +132,27 @@ fn serve_behind(
     serve_with(broker, greeter, 1_000, Admission { proxies, tls: None })
 }
 
-/// A header of the PROXY protocol.
+/// Header of the PROXY protocol.
 fn header(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     let bytes = u16::try_from(rest.len()).unwrap().to_be_bytes();
     [b"\r\n\r\n\0\r\nQUIT\n", &[command, family][..], &bytes, rest].concat()
 }
 
-/// One that says that the client is at this address.
+/// Header that names this address as the client.
 fn header_of(client: [u8; 4]) -> Vec<u8> {
     header(0x21, 0x11, &[&client[..], &[10, 0, 0, 1, 0x12, 0x34, 0, 80]].concat())
 }
 
-/// Whether it is served.
+/// Whether a client that sends these bytes is served.
 async fn is_served(address: SocketAddr, bytes: &[u8]) -> bool {
     let mut client = TcpStream::connect(address).await.unwrap();
-    // Who is refused may be gone before it has said everything.
+    // A refused connection may be closed before all bytes are written.
     client.write_all(bytes).await.ok();
     matches!(client.read_u8().await, Ok(b'h'))
 }
 
-/// LIS-04, SEC-17: the client of a proxy is where the proxy says, and never on this machine; what follows the header is
-/// the client's.
+/// LIS-04, SEC-17: the client of a proxy has the address in the header, and never counts as local.
+/// Bytes after the header belong to the client.
 #[tokio::test]
 async fn the_client_of_a_proxy_is_where_the_proxy_says() {
     let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
@@ -175,7 +175,7 @@ async fn the_client_of_a_proxy_is_where_the_proxy_says() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// LIS-04: without a valid header a connection of a proxy is closed, however it goes wrong, and nobody else may send one.
+/// LIS-04: a proxy without a valid header is disconnected, and other peers may not send a header.
 #[tokio::test]
 async fn without_a_valid_header_a_proxy_is_not_served() {
     let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
@@ -206,7 +206,7 @@ async fn without_a_valid_header_a_proxy_is_not_served() {
     assert!(greeter.principal.lock().unwrap().is_none(), "nobody was served");
     assert!(is_served(address, &good).await);
     running.stop(Duration::ZERO).await;
-    // Who is not named sends what the transport would have to make sense of.
+    // Bytes of a peer that is not a proxy go to the transport.
     let running = serve_behind(&broker, &greeter, &["10.0.0.7"]);
     assert!(is_served(running.local_address(), &header_of([192, 0, 2, 7])).await);
     let principal = greeter.principal.lock().unwrap().take().unwrap();
@@ -215,7 +215,8 @@ async fn without_a_valid_header_a_proxy_is_not_served() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// LIS-04: a proxy whose header is not whole in time is closed without an answer, however much of it has come.
+/// LIS-04: a proxy whose header is not complete in time is disconnected without an answer, even
+/// after a part of the header.
 #[tokio::test]
 async fn a_header_that_is_not_whole_in_time_ends_its_connection() {
     let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
@@ -226,7 +227,7 @@ async fn a_header_that_is_not_whole_in_time_ends_its_connection() {
     for bytes in [0, 1, 16, good.len() - 1] {
         let mut client = TcpStream::connect(running.local_address()).await.unwrap();
         client.write_all(&good[..bytes]).await.unwrap();
-        // Its side stays open: what ends is the time.
+        // The client keeps its side open, so only the timeout ends the connection.
         assert!(client.read_u8().await.is_err(), "{bytes} bytes of a header, and silence");
     }
     assert!(greeter.principal.lock().unwrap().is_none(), "nobody was served");
@@ -234,7 +235,7 @@ async fn a_header_that_is_not_whole_in_time_ends_its_connection() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// LIS-04: of proxies that are silent the oldest makes room.
+/// LIS-04: a further proxy without a header ends the oldest one.
 #[tokio::test]
 async fn the_oldest_silent_proxy_makes_room() {
     let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
@@ -245,8 +246,8 @@ async fn the_oldest_silent_proxy_makes_room() {
         client.write_all(&header_of([192, 0, 2, 7])[..17]).await.unwrap();
         silent.push(client);
     }
-    // Each thread has every second one. The first of that which was faster is not among the last 256, and ends long before its
-    // time; the last are there.
+    // Each thread has every second connection. The first connection of the faster thread is not
+    // among the last 256 and ends long before its timeout; the last ones stay.
     let [first, second, .., last_but_one, last] = silent.as_mut_slice() else { unreachable!() };
     let ended = async {
         tokio::select! {

@@ -1,26 +1,26 @@
-//! What a connection speaks, by the bytes it begins with.
+//! Detects the protocol of a connection from its first bytes.
 
 use std::io;
 
 use peeklock_tls::Stream;
 use tokio::io::AsyncReadExt as _;
 
-/// How AMQP begins (AMQP 2.2), and no request of HTTP.
+/// First bytes of AMQP (AMQP 2.2); no HTTP request begins with them.
 const AMQP: &[u8] = b"AMQP";
-/// How TLS begins (RFC 8446 5.1).
+/// First byte of TLS (RFC 8446 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// What a connection speaks.
+/// Protocol of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spoken {
     Amqp,
-    /// Or what HTTP answers as none.
+    /// HTTP, or any bytes that the HTTP transport answers as an invalid request.
     Http,
-    /// Where none is spoken, or within TLS.
+    /// A TLS handshake, on a port without TLS or inside TLS.
     Tls,
 }
 
-/// Reads no more than it takes to tell, and gives it back.
+/// Reads just enough bytes to detect the protocol, and gives them back to the stream.
 pub(super) async fn tell(stream: &mut Stream) -> io::Result<Spoken> {
     let mut bytes = [0; AMQP.len()];
     let mut count = 0;
@@ -38,7 +38,7 @@ pub(super) async fn tell(stream: &mut Stream) -> io::Result<Spoken> {
     Ok(spoken)
 }
 
-/// None while it could be either.
+/// Protocol of a connection that begins with `bytes`; none while more bytes are needed.
 fn spoken_by(bytes: &[u8]) -> Option<Spoken> {
     match bytes {
         AMQP => Some(Spoken::Amqp),
@@ -52,7 +52,7 @@ fn spoken_by(bytes: &[u8]) -> Option<Spoken> {
 mod tests {
     use super::*;
 
-    /// LIS-01: what is spoken is told as soon as it can be, and not before.
+    /// LIS-01: the protocol is detected with the first byte that decides it.
     #[test]
     fn first_bytes_tell_what_is_spoken() {
         for (bytes, spoken) in [

@@ -1,41 +1,43 @@
-//! The bytes of a header: PROXY protocol version 2, section 2.2 of its specification.
+//! Bytes of a PROXY protocol header, version 2 (section 2.2 of its specification).
 //!
 //! ```text
 //!  signature, 12 bytes │ version, command │ family, protocol │ length, 2 bytes ┃ addresses │ TLVs
 //!  ◄────────────────────────── fixed, 16 bytes ──────────────────────────────► ◄──── length ────►
 //! ```
 //!
-//! The TLVs are walked and passed over: a client's certificate is what TLS here says of it, and nothing else in them
-//! has a meaning for a broker. Absent on purpose: version 1, whose end has to be looked for.
+//! TLVs are checked for their length and skipped: a client's certificate comes from the broker's
+//! own TLS, and no other TLV has a meaning for a broker. Version 1 is not supported, because its
+//! length is not known in advance.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What comes first, whatever follows.
+/// Bytes of the fixed part.
 pub(super) const FIXED_BYTES: usize = 16;
-/// The most that may follow it. Proxies send addresses and a few TLVs, which are some hundred bytes.
+/// Maximum bytes after the fixed part. Proxies send addresses and a few TLVs, some hundred bytes in
+/// total.
 pub(super) const REST_BYTES_MAX: usize = 4 << 10;
 
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// Each TLV begins with a type and a length.
+/// Bytes of type and length at the beginning of each TLV.
 const TLV_HEAD_BYTES: usize = 3;
 
-/// The first part of a header.
+/// Fixed part of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fixed {
     says: Says,
     rest_bytes: u16,
 }
 
-/// What the rest of a header has to say.
+/// Kind of the addresses in the rest of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Says {
-    /// The proxy speaks for itself, or does not say for whom.
+    /// No addresses: the proxy speaks for itself, or does not name its client.
     Nobody,
     Inet,
     Inet6,
 }
 
-/// Why bytes are no header.
+/// Error for bytes that are not a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("it does not begin with the signature of version 2")]
@@ -57,7 +59,7 @@ impl Fixed {
             return Err(Fault::Signature);
         }
         let says = match (command, family) {
-            // What a health check of the proxy itself says; the family means nothing then.
+            // Sent by health checks of the proxy itself; the family has no meaning then.
             (0x20, _) => Says::Nobody,
             (0x21, 0x00) => Says::Nobody,
             (0x21, 0x11) => Says::Inet,
@@ -76,11 +78,11 @@ impl Fixed {
         usize::from(self.rest_bytes)
     }
 
-    /// Where the client comes from, if the proxy says that.
+    /// Address of the client, if the proxy sends one.
     pub(super) fn client(self, rest: &[u8]) -> Result<Option<SocketAddr>, Fault> {
         let (addresses, tlvs) = rest.split_at_checked(self.says.bytes()).ok_or(Fault::Length)?;
         let client = match self.says {
-            // What follows is told by nobody, whatever it is.
+            // The bytes that follow have no meaning.
             Says::Nobody => return Ok(None),
             Says::Inet => read_client(addresses, |ip: [u8; 4]| Ipv4Addr::from(ip).into()),
             Says::Inet6 => read_client(addresses, |ip: [u8; 16]| Ipv6Addr::from(ip).into()),
@@ -91,7 +93,7 @@ impl Fixed {
 }
 
 impl Says {
-    /// Two addresses, two ports.
+    /// Bytes of two addresses and two ports.
     const fn bytes(self) -> usize {
         match self {
             Self::Nobody => 0,
@@ -101,14 +103,15 @@ impl Says {
     }
 }
 
-/// Address and port of the source; those of the destination stand between and behind them.
+/// Address and port of the source. The destination address follows the source address, its port the
+/// source port.
 fn read_client<const N: usize>(addresses: &[u8], ip: fn([u8; N]) -> IpAddr) -> Option<SocketAddr> {
     let source = addresses.first_chunk::<N>()?;
     let port = addresses.get(2 * N..)?.first_chunk::<2>()?;
     Some(SocketAddr::new(ip(*source), u16::from_be_bytes(*port)))
 }
 
-/// Each TLV has to end within the header.
+/// Checks that each TLV ends within the header.
 fn walk(mut tlvs: &[u8]) -> Result<(), Fault> {
     while !tlvs.is_empty() {
         let [_, high, low] = *tlvs.first_chunk::<TLV_HEAD_BYTES>().ok_or(Fault::Tlv)?;
@@ -138,7 +141,7 @@ mod tests {
         [&INET[..], tlvs].concat()
     }
 
-    /// LIS-04: the address of the client is the source of the header.
+    /// LIS-04: the client address is the source address of the header.
     #[test]
     fn a_header_says_where_the_client_comes_from() {
         let client = "192.0.2.7:4660".parse().unwrap();
@@ -154,7 +157,7 @@ mod tests {
         }
     }
 
-    /// LIS-04: nothing else is a header.
+    /// LIS-04: other bytes are refused.
     #[test]
     fn what_is_no_header_is_refused() {
         assert_eq!(Fixed::read(*b"GET / HTTP/1.1\r\n"), Err(Fault::Signature));
@@ -174,7 +177,8 @@ mod tests {
         }
     }
 
-    /// LIS-04: whatever byte is another one, the bytes are judged, and are a header only with the whole signature.
+    /// LIS-04: with any single byte changed, parsing returns a result, and accepts a header only
+    /// with the whole signature.
     #[test]
     fn any_byte_may_be_another() {
         let good = with(&[4, 0, 2, 9, 9]);

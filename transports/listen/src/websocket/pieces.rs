@@ -1,12 +1,14 @@
-//! Large frames of a client, handed on in pieces (RFC 6455, section 5.4): the library keeps a buffer as large as the
-//! largest frame that it has ever read of a connection, and nothing of the messages that it puts together of fragments.
+//! Splits large frames of a client into pieces (RFC 6455, section 5.4). The library keeps a buffer
+//! as large as the largest frame that it has read on a connection, but keeps no buffer for messages
+//! that it assembles from fragments.
 //!
 //! ```text
 //!  socket:   head(FIN, text, 200 KiB) content────────────────────────►  head(FIN, text, 9) content
 //!  library:  head(text, 64 KiB) 64 KiB  head(cont., 64 KiB) 64 KiB  …   the same
 //! ```
 //!
-//! The mask of a frame is that of its pieces, since each but the last has a length that four divides.
+//! All pieces use the mask of their frame, which is possible because the length of each but the
+//! last is a multiple of four.
 
 use std::io;
 use std::task::{Poll, ready};
@@ -14,38 +16,38 @@ use std::task::{Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::ReadBuf;
 
-/// The content of one piece.
+/// Maximum content bytes of a piece.
 pub const PIECE_BYTES: usize = 64 << 10;
 const PIECE: u64 = PIECE_BYTES as u64;
-/// The head of a frame: two bytes, a longer length, the mask.
+/// Maximum bytes of a frame's head: two bytes, an extended length, the mask.
 const HEAD_BYTES_MAX: usize = 14;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 const CONTINUATION: u8 = 0x00;
-/// Opcodes from here on are of pings, pongs and closes, which have no pieces.
+/// First opcode of control frames: pings, pongs and closes, which are not split.
 const CONTROL: u8 = 0x08;
 
 /// Position of a connection within its frames.
 pub struct Pieces {
-    /// A frame of more has to be refused by its head.
+    /// Maximum content bytes of a frame; the library refuses larger ones when it reads their head.
     frame_bytes_max: u64,
-    /// What is to be handed on before anything else: a head that stands here alone.
+    /// Generated head that is handed on before anything else.
     head: Head,
-    /// What was read and not handed on.
+    /// Bytes that were read and not handed on.
     kept: BytesMut,
-    /// What is missing of the content of a frame that is handed on as it is.
+    /// Missing bytes of a frame that is handed on unchanged.
     whole_bytes: u64,
-    /// What is missing of a piece.
+    /// Missing bytes of the current piece.
     piece_bytes: u64,
-    /// What is missing of the frame behind the piece.
+    /// Missing bytes of the frame after the current piece.
     rest_bytes: u64,
-    /// The first byte of the last of the pieces, without an opcode, and the mask of all.
+    /// Whether the last piece ends its message; then the mask of all pieces.
     is_final: bool,
     mask: [u8; 4],
     mask_bytes: usize,
 }
 
-/// A head, or what is left of it.
+/// Head of a frame, or the rest of a head.
 #[derive(Default)]
 struct Head {
     bytes: [u8; HEAD_BYTES_MAX],
@@ -53,14 +55,15 @@ struct Head {
     to: usize,
 }
 
-/// The head of a frame as a client has written it.
+/// Head of a frame as the client has sent it.
 struct Read {
     head_bytes: usize,
     content_bytes: u64,
 }
 
 impl Pieces {
-    /// The frames of a new connection, of which none has more content than this.
+    /// Creates the position of a new connection, whose frames have at most `frame_bytes_max` of
+    /// content.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
         Self {
@@ -76,7 +79,8 @@ impl Pieces {
         }
     }
 
-    /// How much may be read at once: no more than a piece has left, so that what is behind it is never in the way.
+    /// Bytes that may be read at once: at most the rest of the current piece, so that bytes after
+    /// it need no buffer.
     fn readable_bytes(&self) -> usize {
         match self.piece_bytes {
             0 => usize::MAX,
@@ -84,7 +88,7 @@ impl Pieces {
         }
     }
 
-    /// Hands on what is here already, at most so many bytes; nothing if more has to be read.
+    /// Hands on at most `room` bytes that are available; none if more must be read first.
     fn hand_on(&mut self, room: usize, mut take: impl FnMut(&[u8])) {
         if self.head.is_empty() && self.piece_bytes == 0 && !self.kept.is_empty() {
             self.look();
@@ -114,10 +118,11 @@ impl Pieces {
         }
     }
 
-    /// Reads into `buffer`, by `read` where more of the peer is needed. Nothing read means that the peer has ended.
+    /// Reads into `buffer`, calling `read` when bytes of the peer are needed. No bytes mean that
+    /// the peer has closed.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Errors of `read`.
     pub fn poll_read(
         &mut self,
         buffer: &mut ReadBuf<'_>,
@@ -141,7 +146,8 @@ impl Pieces {
         }
     }
 
-    /// Takes what was read: how much of it goes on as it is, from its beginning. The rest is kept here.
+    /// Takes bytes that were read. Returns the number of bytes at their beginning that are handed
+    /// on unchanged; the rest is kept.
     fn read(&mut self, bytes: &[u8]) -> usize {
         if self.piece_bytes > 0 {
             self.pass_piece(bytes.len());
@@ -149,11 +155,11 @@ impl Pieces {
         }
         let mut passed = 0;
         if !self.kept.is_empty() {
-            // Behind what is kept: a part of a head.
+            // The kept bytes are part of a head, so these bytes follow them.
             self.kept.extend_from_slice(bytes);
             return passed;
         }
-        // Whole frames, and what has come of one that is not cut.
+        // Passes whole frames, and the available part of a frame that is not split.
         while let Some(rest) = bytes.get(passed..)
             && !rest.is_empty()
         {
@@ -173,7 +179,7 @@ impl Pieces {
         passed
     }
 
-    /// Reads the head that what is kept begins with, if that is whole.
+    /// Parses the head at the beginning of the kept bytes, if it is complete.
     fn look(&mut self) {
         if self.whole_bytes > 0 {
             return;
@@ -196,7 +202,7 @@ impl Pieces {
         self.begin_piece(first & !FINAL);
     }
 
-    /// Whether a frame is handed on in pieces.
+    /// Whether a frame is split into pieces.
     fn is_cut(&self, bytes: &[u8], read: &Read) -> bool {
         let is_control = bytes.first().is_some_and(|first| first & CONTROL != 0);
         !is_control && read.content_bytes > PIECE && read.content_bytes <= self.frame_bytes_max
@@ -228,7 +234,7 @@ impl Pieces {
 }
 
 impl Read {
-    /// With its content.
+    /// Bytes of the frame, including its content.
     const fn bytes(&self) -> u64 {
         self.content_bytes.saturating_add(self.head_bytes as u64)
     }
@@ -271,7 +277,7 @@ impl Head {
     }
 }
 
-/// The head that bytes begin with; none if it is not whole.
+/// Parses the head at the beginning of `bytes`; none if it is incomplete.
 fn head_of(bytes: &[u8]) -> Option<Read> {
     let second = *bytes.get(1)?;
     let (length_bytes, short) = match second & !MASKED {
@@ -294,7 +300,7 @@ mod tests {
     const TEXT: u8 = 0x01;
     const PING: u8 = FINAL | 0x09;
 
-    /// A frame as a client writes it, and its content as it was before the mask.
+    /// Frame as a client sends it, with `content` masked.
     fn frame(first: u8, mask: Option<[u8; 4]>, content: &[u8]) -> Vec<u8> {
         let mask: &[u8] = mask.as_ref().map_or(&[], |mask| mask);
         let head = Head::new(first, content.len() as u64, mask);
@@ -308,7 +314,7 @@ mod tests {
         frame
     }
 
-    /// What comes out if so much is read, and taken, at once.
+    /// Result of reading at most `read_bytes` and taking at most `room` at once.
     fn handed_on(bytes: &[u8], read_bytes: usize, room: usize) -> Vec<u8> {
         let mut pieces = Pieces::new(1 << 20);
         let (mut out, mut left) = (Vec::new(), bytes);
@@ -329,7 +335,7 @@ mod tests {
         }
     }
 
-    /// The frames in bytes: first byte, and content without its mask.
+    /// Frames in `bytes`: first byte, and content without its mask.
     fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
         let mut frames = Vec::new();
         while let Some(read) = head_of(bytes) {
@@ -348,9 +354,9 @@ mod tests {
         (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect()
     }
 
-    /// RFC 6455, section 5.4: however a connection is read, its small frames are handed on as they are, and of its
-    /// large ones the pieces have their content, their opcode at the first and their end at the last. Theirs are
-    /// frames in pieces too.
+    /// RFC 6455, section 5.4: with any sizes of reads, small frames are handed on unchanged. Large
+    /// frames become pieces with the same content, the opcode on the first and the end mark on the
+    /// last. Frames that are fragments themselves are split too.
     #[test]
     fn large_frames_are_handed_on_in_pieces() {
         let piece = PIECE_BYTES;
@@ -400,7 +406,7 @@ mod tests {
         }
     }
 
-    /// One that is larger than any may be is for the reader to refuse by its head.
+    /// A frame above the maximum is passed unchanged; its reader refuses it by its head.
     #[test]
     fn a_frame_that_is_too_large_is_told_by_its_head() {
         let head = Head::new(FINAL | TEXT, u64::MAX, &[1, 2, 3, 4]);
