@@ -1,8 +1,8 @@
-//! The place of Microsoft's Service Bus emulator: its configuration file, its ports and its environment, so that a compose
-//! file that names its image changes the name and nothing else (ADM-60 to ADM-64, SEC-24).
+//! Replacement for Microsoft's Service Bus emulator: its configuration file, ports and environment.
+//! A compose file only needs another image name (ADM-60 to ADM-64, SEC-24).
 //!
-//! `file` turns the configuration file into ours; what is set by the environment is judged by `environment`. What is in
-//! the file goes the way of every other configuration from there on.
+//! `file` converts the configuration file into the format of this broker, and `environment`
+//! validates the variables. After that, the configuration is handled like any other.
 
 pub mod declared;
 pub mod environment;
@@ -12,12 +12,12 @@ mod lenient;
 #[cfg(test)]
 mod tests;
 
-/// Where the image's users mount the file.
+/// Path where users of the image mount the file.
 pub const MOUNTED: &str = "/ServiceBus_Emulator/ConfigFiles/Config.json";
-/// The configuration file of a container for which nobody has mounted one, as in Microsoft's image.
+/// Configuration file of a container without a mounted one, as in Microsoft's image.
 pub const BUILT_IN: &str = include_str!("emulator/built_in.json");
-/// The line of the log by which tools such as Testcontainers know that the container takes clients (ADM-66). It is written
-/// once.
+/// Log line by which tools such as Testcontainers detect that the container accepts clients
+/// (ADM-66). It is written once.
 pub const READY: &str = "Emulator Service is Successfully Up!";
-/// The key that everybody knows; the policy is that of the namespace (SEC-24).
+/// Public key of the root policy (SEC-24).
 pub const KEY: &str = "SAS_KEY_VALUE";

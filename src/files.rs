@@ -1,7 +1,7 @@
-//! How many files this process may have open: each connection is one, and each segment of the journal.
+//! Limit of open files of this process: each connection needs one, and each segment of the journal.
 
-/// Raises the limit as far as the system lets this process, and tells it; `None` where there is none or
-/// the system does not tell.
+/// Raises the limit of open files to the maximum for this process, and returns it. `None` if there
+/// is no limit or it is unknown.
 #[cfg(unix)]
 pub fn raise_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,7 +17,7 @@ pub fn raise_limit() -> Option<u64> {
     limit.maximum
 }
 
-/// Raises the limit: this system has none that is known.
+/// Does nothing: this system has no known limit.
 #[cfg(not(unix))]
 pub const fn raise_limit() -> Option<u64> {
     None

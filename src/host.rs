@@ -1,4 +1,4 @@
-//! A program of one's own that is `peeklock`, and more.
+//! Extension point for programs that are `peeklock` with parts of their own.
 
 mod connection;
 mod forward;
@@ -17,8 +17,9 @@ use forward::Decides;
 
 use crate::cli;
 
-/// What a program is made of beside what `peeklock` has: [`Host::run`] reads the command line and does what it says, and
-/// `serve` serves all of it, after the configuration, until a signal or a failure ends it.
+/// Builder of a program with all features of `peeklock` and additions. [`Host::run`] reads the
+/// command line; its `serve` command serves the configured parts and the additions until a signal
+/// or a failure ends it.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -37,29 +38,30 @@ pub struct Host {
     pub(crate) forwarders: Vec<Arc<dyn Forwarder>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) store: Option<Arc<dyn Store>>,
-    /// Whom the configuration has told of operations.
+    /// Tracer of operations, set from the configuration.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Host {
-    /// The program `peeklock`, without additions.
+    /// Creates the program `peeklock` without additions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Serves clients by this transport too. It is started after those of the configuration, told by the banner, and
-    /// stopped with them.
+    /// Adds a transport. It starts after the configured transports, appears in the banner, and
+    /// stops with them.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport + 'static) -> Self {
         self.transports.push(Box::new(transport));
         self
     }
 
-    /// Takes connections at an address, port 0 for a free one, and hands each to a function, which has a client for
-    /// what comes over it. What that client may do is for the authorizer to say, of somebody who has shown nothing; with
-    /// nobody to ask it listens on loopback alone (SEC-17). There are as many connections as
-    /// `limits.connection_count_max` says, beside those of other transports.
+    /// Accepts connections at an address, with port 0 at a free port, and passes each one with a
+    /// client to `attend`. The authorizer decides the rights of that client, whose principal is
+    /// anonymous. If anonymous access is allowed, the address must be loopback (SEC-17). At most
+    /// `limits.connection_count_max` connections are open, in addition to connections of other
+    /// transports.
     #[must_use]
     pub fn listen_by<F>(
         self,
@@ -73,15 +75,16 @@ impl Host {
         self.transport(Accepts { name, address, attend: Arc::new(attend) })
     }
 
-    /// Serves destinations of this forwarder's schemes. One of the program that has the scheme gives way.
+    /// Adds a forwarder. It replaces a forwarder of the program for the same scheme.
     #[must_use]
     pub fn forwarder(mut self, forwarder: impl Forwarder + 'static) -> Self {
         self.forwarders.push(Arc::new(forwarder));
         self
     }
 
-    /// Serves destinations of a scheme, such as `region` for `region://orders`, by a function that is given the
-    /// destination and a message, and says what becomes of it. It has a thread of its own for each source and may block.
+    /// Serves destinations of a scheme, such as `region` for `region://orders`, with a function
+    /// that receives the destination and a message, and returns the outcome. Each source has its
+    /// own thread for it, so the function may block.
     #[must_use]
     pub fn forward_by(
         self,
@@ -91,23 +94,24 @@ impl Host {
         self.forwarder(Decides::new(scheme, Arc::new(decide)))
     }
 
-    /// Asks this authorizer who may do what, and none of the configuration.
+    /// Sets the authorizer, which replaces the configured ones.
     #[must_use]
     pub fn authorizer(mut self, authorizer: impl Authorizer + 'static) -> Self {
         self.authorizer = Some(Arc::new(authorizer));
         self
     }
 
-    /// Keeps messages in this store, whatever the configuration says. In `server.data_dir` there are still the files of
-    /// the first key and of the development authority.
+    /// Sets the store, which replaces the configured one. `server.data_dir` still holds the files
+    /// of the first key and of the development authority.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Reads the command line and does what it says, as `peeklock` does: without a command, or with `serve`, a broker
-    /// until a signal or a failure ends it. To be called once, outside any runtime.
+    /// Reads the command line and runs its command, as `peeklock` does. Without a command, or with
+    /// `serve`, it blocks until a signal or a failure ends the broker. Call it once, outside any
+    /// runtime.
     #[must_use]
     pub fn run(self) -> ExitCode {
         cli::run(self)

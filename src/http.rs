@@ -1,14 +1,15 @@
-//! One connection to a broker over HTTP/1.1, for commands that ask it and for loads.
+//! HTTP/1.1 connection to a broker, for commands and benchmarks.
 
 use hyper::body::Body;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How much is read ahead of whoever takes it.
+/// Bytes that are read ahead of the consumer.
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// What requests are sent with over this stream, one after the other. What reads and writes is a task, which ends with it.
+/// Sends requests over a stream, one after the other. A task reads and writes the stream; it ends
+/// when the returned sender is dropped.
 pub async fn open<B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> hyper::Result<SendRequest<B>>
@@ -18,7 +19,7 @@ where
     let (requests, connection) =
         http1::Builder::new().max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
-        // What is wrong the requests are told.
+        // Requests report their own errors.
         if let Err(error) = connection.await {
             tracing::debug!(%error, "connection ended");
         }

@@ -1,8 +1,13 @@
-//! The program `peeklock` as a library: [`Host`] is a broker as a process, with configuration file, metrics, logging,
-//! signals and command line, and takes in transports, forwarders, an authorizer and a store of yours. The program
-//! itself is one without additions.
+//! The program `peeklock` as a library. A [`Host`] runs a broker as a process with configuration
+//! file, metrics, logging, signals and command line, and accepts your own transports, forwarders,
+//! authorizer and store. The program itself is a host without additions.
 //!
-//! Who has a broker inside a program of his own needs the package `peeklock` alone.
+//! Modules in reading order: `host` is the public type; `cli` reads the command line; `config`
+//! loads the configuration; `server` runs `serve`; `registry` names all stores, authorizers,
+//! transports and forwarders; `emulator` reads the files of Microsoft's emulator; `bench` measures
+//! a broker. `telemetry`, `memory`, `files`, `visible`, `place` and `http` are small helpers.
+//!
+//! A program that only needs a broker inside its own process uses the package `peeklock` instead.
 
 mod bench;
 mod cli;

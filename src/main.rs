@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use peeklock_server::Host;
 
-/// Gives back what attackers made it take, and takes less of the CPU than the system's under most loads (decision 35).
+/// Returns memory to the system after attacks, and usually takes less CPU time than the system's
+/// allocator (decision 35).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,23 +1,26 @@
-//! How much memory this process may still take, as far as the system tells, and that it gives back what it had.
+//! Memory that this process may still take, and settings that make the allocator return free memory
+//! to the system.
 
 #[cfg(target_os = "linux")]
 use std::fs;
 
-/// What jemalloc is told, which the program `peeklock` has (its TUNING.md): free pages go back to the system within a second, also
-/// when no thread asks for anything.
+/// Settings of jemalloc, the allocator of the program `peeklock` (see its TUNING.md): free pages
+/// return to the system within a second, even if no thread allocates.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const GIVEN_BACK: &str = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
-/// So many arenas of it a core are shared by all threads.
+/// Arenas of jemalloc per core, shared by all threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS_PER_CORE: usize = 2;
-/// What the system's allocator is told, for hosts that have that one: blocks of at least so many bytes go back when they are free.
+/// Setting of the system's allocator, for hosts that use it: freed blocks of at least this size
+/// return to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const RETURNED_BYTES: &str = "524288";
 
-/// Has the allocator give back to the system what is free, soon: by itself it keeps most of what was asked for in an attack, for
-/// hours or for good ([decision 35](docs/decisions/0035-the-program-uses-jemalloc.md)). It is told by the
-/// environment alone, and before a program begins; so this one begins once more, as the same process. An allocator that was
-/// told something already is told nothing else.
+/// Makes the allocator return free memory to the system soon; with its default settings it keeps
+/// most memory of an attack for hours or permanently
+/// ([decision 35](docs/decisions/0035-the-program-uses-jemalloc.md)). Allocators read settings only
+/// from the environment and at the start of a program, so this restarts the program in the same
+/// process. Settings that exist are not changed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn give_back_soon() {
     use std::env;
@@ -42,16 +45,17 @@ pub fn give_back_soon() {
     if let (Ok(program), Some(name)) = (env::current_exe(), arguments.next()) {
         let mut anew = Command::new(program);
         anew.arg0(name).args(arguments).envs(told);
-        // It comes back only if that cannot be done; then it goes on as it is.
+        // `exec` returns only if it fails; then the program goes on without the settings.
         let _error = anew.exec();
     }
 }
 
-/// Other systems' are left alone.
+/// Does nothing: other systems have other allocators.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub const fn give_back_soon() {}
 
-/// The memory that is available: of the machine or of the control group, whichever is less.
+/// Available memory in bytes: of the machine or of the control group, whichever is less. None if
+/// unknown.
 #[cfg(target_os = "linux")]
 pub fn available_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine_bytes(&text));
@@ -60,20 +64,21 @@ pub fn available_bytes() -> Option<u64> {
     let number = |name: &str| {
         fs::read_to_string(format!("/sys/fs/cgroup{own}/{name}")).ok()?.trim().parse::<u64>().ok()
     };
-    // Without a limit the file says `max`, which is no number.
+    // Without a limit the file contains `max`, which does not parse as a number.
     let group =
         number("memory.max").map(|max| max.saturating_sub(number("memory.current").unwrap_or(0)));
     [machine, group].into_iter().flatten().min()
 }
 
-/// The path of the control group of a process, below where they are mounted; empty for the root, and within a container.
+/// Path of the control group of a process, relative to the mount point; empty for the root and
+/// within a container.
 #[cfg(target_os = "linux")]
 fn group_of(text: &str) -> Option<&str> {
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(path.trim_end_matches('/')).filter(|path| !path.contains(".."))
 }
 
-/// The memory that is available: this system does not tell.
+/// Available memory, which this system does not report.
 #[cfg(not(target_os = "linux"))]
 pub const fn available_bytes() -> Option<u64> {
     None

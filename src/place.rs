@@ -1,4 +1,4 @@
-//! Where a broker is, by a URL, and a stream to it with TLS or without.
+//! Address of a broker, parsed from a URL, and a stream to it with or without TLS.
 
 use std::fmt;
 use std::io;
@@ -7,12 +7,12 @@ use peeklock::tls::ClientTls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Bytes both ways, in any thread.
+/// Bidirectional byte stream that any thread may use.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 
-/// The two schemes of a protocol, without TLS and with it.
+/// URL schemes of a protocol, without TLS and with TLS.
 pub type Schemes = [&'static str; 2];
 
 /// HTTP.
@@ -22,20 +22,20 @@ pub const AMQP: Schemes = ["amqp", "amqps"];
 /// WebSocket.
 pub const WEBSOCKET: Schemes = ["ws", "wss"];
 
-/// A broker, as a client of some protocol reaches it.
+/// Address of a broker for clients of some protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// A name or an address, of IPv6 in brackets.
+    /// Host name or address; IPv6 addresses are in brackets.
     host: String,
     port: u16,
-    /// Whether TLS is spoken.
+    /// Whether TLS is used.
     pub is_secure: bool,
-    /// Whom its certificate has to name, if that is not its host.
+    /// Name that the certificate must have, if it differs from the host.
     name: Option<String>,
 }
 
 impl Place {
-    /// Reads `SCHEME://HOST:PORT`; the port of HTTP need not be there. None if it is something else.
+    /// Parses `SCHEME://HOST:PORT`; HTTP may omit the port. None if the URL has another form.
     pub fn parse(url: &str, schemes: Schemes) -> Option<Self> {
         let [plain, secure] = schemes;
         let uri: hyper::Uri = url.parse().ok()?;
@@ -58,7 +58,7 @@ impl Place {
         Some(Self { host, port, is_secure, name: None })
     }
 
-    /// A name or an address, of IPv6 in brackets.
+    /// Host name or address; IPv6 addresses are in brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -67,23 +67,23 @@ impl Place {
         self.port
     }
 
-    /// Another port of the same host, with TLS or without as here.
+    /// Another port of the same host, with the same use of TLS.
     pub fn at_port(&self, port: u16) -> Self {
         Self { port, ..self.clone() }
     }
 
-    /// The same place of somebody who is known by another name than his address.
+    /// The same place, whose certificate must have `name`.
     pub fn known_as(self, name: String) -> Self {
         Self { name: Some(name), ..self }
     }
 
-    /// The same place for clients of another protocol.
+    /// URL of the same place for another protocol.
     pub fn url(&self, [plain, secure]: Schemes) -> String {
         let scheme = if self.is_secure { secure } else { plain };
         format!("{scheme}://{self}")
     }
 
-    /// A new connection.
+    /// Opens a connection.
     pub async fn connect(&self, tls: &ClientTls) -> io::Result<Box<dyn Stream>> {
         let bare = self.host.trim_matches(['[', ']']);
         let socket = TcpStream::connect((bare, self.port)).await?;
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-/// As `Host` and URLs have it.
+/// Form for the `Host` header and URLs.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)

@@ -1,6 +1,6 @@
-//! Every store, authorizer, transport and forwarder by name, one line each. To add one: its crate, a line in a table
-//! here, and the function that hands it its settings. An embedding program does the same with calls
-//! of `Broker::builder` and `Transport::start`.
+//! Tables of all stores, authorizers, transports and forwarders by name, one line each. To add a
+//! part, add its crate, a line in a table here, and the function that passes its settings. An
+//! embedding program calls `Broker::builder` and `Transport::start` instead.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -24,52 +24,52 @@ use crate::config::{ConfigError, Loaded};
 
 /// Opens a store.
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
-/// Makes an authorizer over the policies of the broker, if the configuration asks for it.
+/// Creates an authorizer over the policies of the broker, if it is configured.
 type MakeAuthorizer = fn(&Loaded, &Policies) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
-/// Makes a transport, if the configuration asks for it.
+/// Creates a transport, if it is configured.
 type MakeTransport = fn(&Loaded, &Around) -> Option<Box<dyn Transport>>;
-/// Makes a forwarder.
+/// Creates a forwarder.
 type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 
-/// What transports share of the process around them.
+/// Parts of the process that transports share.
 pub struct Around {
-    /// Renders the metrics page.
+    /// Renderer of the metrics page.
     pub metrics: MetricsHook,
-    /// Set when everything is served and the files for clients are written.
+    /// Set once all transports serve and the files for clients are written.
     pub readiness: Readiness,
-    /// The certificate in use; none without TLS.
+    /// Certificate in use; none without TLS.
     pub tls: Option<Arc<Tls>>,
-    /// Ways into the transports for connections at a port that serves everything.
+    /// Ways into the transports for connections at a port for all protocols.
     pub entrances: Entrances,
 }
 
 impl Around {
-    /// How a listener makes connections secure, if it does.
+    /// TLS settings of a listener; none without TLS.
     fn acceptor(&self, protocol: Protocol) -> Option<Acceptor> {
         self.tls.as_ref().map(|tls| tls.acceptor(protocol))
     }
 }
 
-/// All stores; which one is used is told by [`store_in_use`].
+/// All stores. [`store_in_use`] selects one.
 pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
 
-/// The first that the configuration asks for decides who may do what; the last one always serves.
+/// All authorizers. The first one that is configured is used; the last one always is.
 pub const AUTHORIZERS: [(&str, MakeAuthorizer); 2] =
     [("jwt", authorize_by_issuer), ("sas", authorize_by_policies)];
 
-/// All that the configuration asks for are started, in this order: the port of AMQP and the gateway serve those before
-/// them.
+/// All transports. The configured ones start in this order, because the AMQP port and the gateway
+/// serve the earlier ones.
 pub const TRANSPORTS: [(&str, MakeTransport); 4] =
     [("http", http), ("websocket", websocket), ("amqp", amqp), ("gateway", gateway)];
 
-/// All are there; the scheme of a destination chooses.
+/// All forwarders. They are always available; the scheme of a destination selects one.
 pub const FORWARDERS: [(&str, MakeForwarder); 3] =
     [("log", forward_log), ("peeklock", forward_peeklock), ("webhook", forward_webhook)];
 
-/// How many shards the memory store gets, independent of the number of cores.
+/// Shards of the memory store, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
 
-/// The name of the store that the configuration asks for.
+/// Name of the configured store.
 pub const fn store_in_use(loaded: &Loaded) -> &'static str {
     if loaded.config.server.ephemeral { "memory" } else { "journal" }
 }
@@ -86,7 +86,7 @@ fn memory(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, loaded.config.server.memory_bytes())))
 }
 
-/// Tokens of an identity provider, and beside them all that policies let in.
+/// Authorizer for tokens of an identity provider, which falls back to the policies.
 fn authorize_by_issuer(
     loaded: &Loaded,
     policies: &Policies,
@@ -113,7 +113,7 @@ fn by_policies(loaded: &Loaded, policies: &Policies) -> SasAuthorizer {
     SasAuthorizer::new(policies, sas)
 }
 
-/// Threads of a listener, or of entities; zero is one per core.
+/// Number of threads of a listener or of entities; zero means one per core.
 pub fn workers(count: usize) -> usize {
     match count {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
@@ -139,7 +139,7 @@ fn websocket(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     config.workers = workers(config.workers);
     [_, config.connection_count_max, _] = loaded.config.connections();
     config.i_know = loaded.config.security.i_know;
-    // Its connections begin as HTTP.
+    // WebSocket connections begin as HTTP.
     config.tls = around.acceptor(Protocol::Http);
     config.entrance = around.entrances.websocket.clone();
     Some(Box::new(WebSocketTransport::new(config)))

@@ -1,4 +1,4 @@
-//! The life of `peeklock serve`: start, wait for a signal or a failure, stop in order.
+//! Life of `peeklock serve`: start, wait for a signal or a failure, stop in order.
 
 mod banner;
 mod declare;
@@ -37,14 +37,14 @@ use signals::Signals;
 use supervisor::Patience;
 pub use whereabouts::{HTTP_URL as HTTP_URL_FILE, ONE_PORT, PUBLIC_URL as PUBLIC_URL_FILE};
 
-/// How long requests in progress may take after a signal (DESIGN section 6).
+/// Grace for requests in progress after a signal (DESIGN section 6).
 const GRACE: Duration = Duration::from_secs(5);
-/// The same after a failure of the broker, where little can succeed any more.
+/// Grace after a failure of the broker, when few requests can still succeed.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Of what may take more memory than there is so much is told, the largest first.
+/// Number of memory consumers in a warning, the largest first.
 const ROWS_TOLD: usize = 4;
 
-/// Why serving ended with an error.
+/// Error that ends `serve`.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The broker did not start.
@@ -53,7 +53,7 @@ pub enum ServeError {
     /// The metrics recorder could not be installed.
     #[error("metrics cannot be recorded: {0}")]
     Metrics(String),
-    /// Nothing can be sent to the collector of the configuration.
+    /// Telemetry cannot be sent to the configured collector.
     #[error("traces and metrics cannot be sent: {0}")]
     Otlp(#[from] OtlpError),
     /// Signals cannot be received.
@@ -62,7 +62,7 @@ pub enum ServeError {
     /// A declared entity could not be created or updated.
     #[error("queues and topics of the configuration cannot be declared: {0}")]
     Declared(#[source] BrokerError),
-    /// Nothing can look at the files of the certificate.
+    /// The certificate files cannot be watched for changes.
     #[error("changes of the certificate cannot be watched: {0}")]
     Watch(#[source] io::Error),
     /// A value of the configuration cannot be used.
@@ -71,43 +71,43 @@ pub enum ServeError {
     /// A transport could not listen.
     #[error("{source}{}", way_out(.source))]
     Transport {
-        /// What the transport said.
+        /// Error of the transport.
         #[source]
         source: TransportError,
     },
-    /// The first key could not be put where its operator finds it (SEC-25).
+    /// The file with the first key could not be written (SEC-25).
     #[error(
         "`{path}` cannot be written: {source}; it holds the connection string of the root policy"
     )]
     RootKey {
-        /// Where it should be.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// The broker can do its work no more.
+    /// The broker has failed.
     #[error("broker has failed: {0}")]
     Broker(String),
     /// The store could not be opened.
     #[error("{}{}", in_directory(.directory, .source), store_way_out(.source))]
     Open {
-        /// Where it was to be opened.
+        /// Directory of the store.
         directory: String,
-        /// What the store said.
+        /// Error of the store.
         #[source]
         source: StoreError,
     },
-    /// What was stored could not be closed in order.
+    /// The store could not be closed in order.
     #[error("store cannot be closed: {0}")]
     Store(#[from] StoreError),
 }
 
-/// What to do about a transport that cannot listen.
+/// Advice for a transport that cannot listen.
 fn way_out(error: &TransportError) -> String {
     let name = error.transport;
     if registry::TRANSPORTS.iter().all(|(known, _)| *known != name) {
-        // It has no setting.
+        // A transport of the host has no setting.
         return String::new();
     }
     let flag = if name == "websocket" { "ws" } else { name };
@@ -124,19 +124,19 @@ fn way_out(error: &TransportError) -> String {
     format!("; {problem} choose another address with --{flag} or {name}.address")
 }
 
-/// Whether an address has a port for which a process needs to be allowed more than others are.
+/// Whether the port of an address requires a privilege.
 fn is_privileged(address: &str) -> bool {
     address.parse().is_ok_and(|address: SocketAddr| address.port() < 1024)
 }
 
-/// A failure of the store, with its directory once.
+/// Text of a store error that names its directory exactly once.
 fn in_directory(directory: &str, error: &StoreError) -> String {
     let named = format!("`{directory}`");
     let text = error.to_string();
     if text.contains(&named) { text } else { format!("{named}: {text}") }
 }
 
-/// What to do about a store that cannot be opened.
+/// Advice for a store that cannot be opened.
 const fn store_way_out(error: &StoreError) -> &'static str {
     match error {
         StoreError::Damaged(_) => {
@@ -153,9 +153,9 @@ const fn store_way_out(error: &StoreError) -> &'static str {
     }
 }
 
-/// Serves until a signal or a failure ends it, with what the host has besides.
+/// Serves with the configured parts and the parts of the host until a signal or a failure ends it.
 pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
-    // From here on a signal stops in order, also while the broker is starting.
+    // From here on a signal stops in order, even while the broker is starting.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
     let mut loaded = loaded.clone();
     fit(&mut loaded);
@@ -192,11 +192,12 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
         Ok(signal) => {
             tracing::info!(signal, grace = ?GRACE, "stopping; a second signal stops at once");
             signals.exit_on_next();
-            // The transports end waiting receives and let settlements finish; after them nobody is
-            // left whom the broker would have to wait for.
+            // The transports end waiting receives and let settlements finish, so the broker itself
+            // needs no grace.
             stop(transports, GRACE).await;
             let closed = broker.stop(Duration::ZERO).await;
-            // With what the last answers were.
+            // The collector stops after the broker, so that it receives telemetry of the last
+            // answers.
             otlp::stop(otlp, GRACE).await;
             closed?;
             tracing::info!("stopped");
@@ -212,7 +213,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
     }
 }
 
-/// Takes no more connections than there are files for beside those of the store.
+/// Lowers the connection limits to the number of files that remain after the files of the store.
 fn fit(loaded: &mut Loaded) {
     let Some(files_max) = files::raise_limit() else { return };
     let config = &mut loaded.config;
@@ -231,13 +232,13 @@ fn fit(loaded: &mut Loaded) {
     }
 }
 
-/// Says what an operator should know before the first message.
+/// Logs warnings that an operator should see before the first message.
 fn warn(loaded: &Loaded, has_authorizer: bool) {
     let config = &loaded.config;
     if let Some(emulator) = &loaded.emulator {
         warn_of_emulator(emulator);
     }
-    // Who is let in is for another one to say.
+    // An authorizer of the host decides about access by itself.
     let is_told = !has_authorizer;
     let is_closed = !config.security.allow_anonymous && !config.jwt.is_used();
     let knows_no_key = config.server.ephemeral && loaded.emulator.is_none();
@@ -269,7 +270,7 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
     warn_of_memory(&config.budget(), config.kept_bytes());
 }
 
-/// A `*` is for networks that are closed, and looks like any other value once it is in the file.
+/// Warns of `*` for proxies or hosts, which is meant for closed networks.
 fn warn_of_everywhere(config: &Config) {
     for (setting, proxies) in [
         ("http.proxy_protocol", &config.http.proxies),
@@ -299,7 +300,7 @@ fn warn_of_everywhere(config: &Config) {
     }
 }
 
-/// In the emulator's place everybody knows a key (SEC-24).
+/// Warns that the emulator accepts a public key (SEC-24).
 fn warn_of_emulator(emulator: &InPlace) {
     tracing::warn!(
         policy = ROOT_POLICY,
@@ -315,9 +316,9 @@ fn warn_of_emulator(emulator: &InPlace) {
     }
 }
 
-/// What a few clients may fill by being slow should fit from the first day, and is worth a warning. What all connections may
-/// have that there may be, and what entities may keep, fits on no usual machine with the default limits: it is logged for those
-/// who ask for more lines.
+/// Warns if the shared buffers, which a few slow clients can fill, exceed the available memory. The
+/// maximum for all connections and all stored entities exceeds a usual machine even with the
+/// default limits, so it is only logged at debug level.
 fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
     let Some(available_bytes) = memory::available_bytes() else { return };
     let shared_bytes = budget::sum(budget, |row| row.shared_bytes);
@@ -352,13 +353,13 @@ fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
 
 type Running = (&'static str, Box<dyn RunningTransport>);
 
-/// A broker that is served.
+/// A broker that serves clients.
 struct Served {
     broker: Broker,
     transports: Vec<Running>,
-    /// What keeps the file of the first key up to date.
+    /// Keeps the file of the first key up to date.
     root_key: Option<Keeper>,
-    /// The certificate in use, and what replaces it when its files change.
+    /// Certificate in use, and the watch that replaces it when its files change.
     tls: Option<(Arc<Tls>, Watch)>,
 }
 
@@ -368,10 +369,11 @@ async fn start(
     mut host: Host,
     otlp: Option<&Otlp>,
 ) -> Result<Served, ServeError> {
-    // Before the broker: its threads look their counters up once.
+    // The recorder comes first: threads of the broker look their counters up once.
     let recorder = otlp::record(otlp).map_err(|error| ServeError::Metrics(error.to_string()))?;
     host.tracer = otlp.and_then(Otlp::tracer);
-    // Before the store: an address in use must not leave a new data directory behind.
+    // Addresses are checked before the store opens: an address in use must not leave a new data
+    // directory behind.
     for (setting, address) in loaded.config.addresses() {
         let transport = setting.split('.').next().unwrap_or(setting);
         let taken = |source| TransportError { transport, address: address.to_string(), source };
@@ -408,7 +410,8 @@ async fn start(
     Ok(served)
 }
 
-/// Lets clients in. A broker of which not all of that succeeds is stopped, with what serves already.
+/// Opens the broker to clients. If any step fails, the broker and the transports that serve already
+/// are stopped.
 async fn open(
     loaded: &Loaded,
     policies: &Policies,
@@ -432,7 +435,7 @@ async fn open(
         Ok(root_key) => Ok(Served { broker, transports, root_key, tls }),
         Err(error) => {
             stop(transports, Duration::ZERO).await;
-            // So that the store is closed in order.
+            // The broker is stopped so that the store is closed in order.
             if let Err(error) = broker.stop(Duration::ZERO).await {
                 tracing::error!(%error, "store cannot be closed");
             }
@@ -441,7 +444,7 @@ async fn open(
     }
 }
 
-/// Starts the broker, with the parts that the configuration asks for, and those of the host.
+/// Starts the broker with the configured parts and the parts of the host.
 pub async fn broker_of(
     loaded: &Loaded,
     policies: &Policies,
@@ -449,7 +452,7 @@ pub async fn broker_of(
 ) -> Result<Broker, ServeError> {
     let store = match host.store.take() {
         Some(store) => {
-            // The first key is written there all the same.
+            // The file of the first key is written even with a store of the host.
             if !loaded.config.server.ephemeral {
                 make_data_dir(&loaded.config.server.data_dir)?;
             }
@@ -487,13 +490,13 @@ pub async fn broker_of(
     Ok(builder.start().await?)
 }
 
-/// Makes the data directory if there is none, for nobody but its owner, as a store does.
+/// Creates the data directory if it is missing, readable only by its owner, as a store does.
 fn make_data_dir(path: &str) -> Result<(), ServeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|source| ServeError::RootKey { path: path.to_owned(), source })
 }
 
-/// Opens the store that the configuration asks for.
+/// Opens the configured store.
 fn open_store(loaded: &Loaded) -> Result<Arc<dyn Store>, ServeError> {
     let name = registry::store_in_use(loaded);
     let opened = Instant::now();
@@ -509,7 +512,7 @@ fn open_store(loaded: &Loaded) -> Result<Arc<dyn Store>, ServeError> {
     Ok(store)
 }
 
-/// How connections are made, for who reads the banner.
+/// TLS mode for the banner.
 fn banner_tls(loaded: &Loaded) -> BannerTls {
     let section = &loaded.config.tls;
     match (section.enabled, section.is_development()) {
@@ -523,7 +526,7 @@ fn banner_tls(loaded: &Loaded) -> BannerTls {
     }
 }
 
-/// Tells people on standard output that the broker is ready.
+/// Prints the banner on standard output.
 fn greet(
     loaded: &Loaded,
     kept_in: Option<&str>,
@@ -544,7 +547,7 @@ fn greet(
         kept_in,
         tls: banner_tls(loaded),
         is_new,
-        // Where nothing is kept there is no file with a key.
+        // Without durable data there is no file with a key.
         wants_token: is_durable && !broker.allows_anonymous(),
         colours: crate::telemetry::colours(&io::stdout()),
     };

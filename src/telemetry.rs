@@ -1,6 +1,7 @@
-//! The log of the process: lines for people or for programs, on standard error.
+//! Log of the process: lines for people or for programs, on standard error.
 //!
-//! Texts of clients stand in it, so nothing of them acts on a terminal or begins a line.
+//! The log contains texts of clients, so characters that act on a terminal or begin a line are
+//! escaped.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,12 +14,12 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use crate::config::{LogFormat, LogSection};
 use crate::visible;
 
-/// What an event says, beside its fields.
+/// Name of the field with the text of an event.
 const MESSAGE: &str = "message";
-/// Fields of events that came by way of the crate `log`, which say where they are from.
+/// Prefix of fields that the crate `log` adds to its events to name their origin.
 const OF_LOG: &str = "log.";
 
-/// Writes the log from now on. The filter was judged with the configuration.
+/// Starts the log. The filter was validated with the configuration.
 pub fn start(log: &LogSection) {
     let filter = EnvFilter::new(&log.filter);
     let subscriber = Subscriber::builder().with_env_filter(filter);
@@ -35,7 +36,7 @@ pub fn start(log: &LogSection) {
     }
 }
 
-/// Writes a field of an event for people.
+/// Writes a field of an event in the text format.
 fn write_field(writer: &mut Writer<'_>, name: &str, value: &dyn fmt::Debug) -> fmt::Result {
     let value = format!("{value:?}");
     let value = visible::line(&value);
@@ -51,7 +52,7 @@ fn write_field(writer: &mut Writer<'_>, name: &str, value: &dyn fmt::Debug) -> f
     }
 }
 
-/// Events in JSON, of which each comes whole.
+/// Escapes events in JSON; each arrives in a single write.
 struct JsonLines<W>(W);
 
 impl<W: Write> Write for JsonLines<W> {
@@ -68,7 +69,8 @@ impl<W: Write> Write for JsonLines<W> {
     }
 }
 
-/// Whether colours are shown there: on terminals, unless the user wants none (<https://no-color.org>).
+/// Whether to use colours on a stream: on terminals, unless `NO_COLOR` is set
+/// (<https://no-color.org>).
 pub fn colours(stream: &impl io::IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,17 +1,17 @@
-//! Text of others made harmless: whatever would act on a terminal or turn the order of its letters is
-//! shown as an escape instead.
+//! Escapes texts from others: characters that would act on a terminal or change the order of
+//! letters.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use peeklock::error::is_unprintable;
 
-/// Bytes as text of several lines.
+/// Bytes as text with line breaks.
 pub fn text(bytes: &[u8]) -> String {
     shown(bytes, true)
 }
 
-/// Text as one line.
+/// Text as a single line.
 pub fn line(text: &str) -> Cow<'_, str> {
     if text.contains(is_unprintable) {
         Cow::Owned(shown(text.as_bytes(), false))
@@ -20,9 +20,9 @@ pub fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Bytes as one line of at most so many characters, and whether that is less than all.
+/// Bytes as a single line of at most `chars_max` characters, and whether it was cut.
 pub fn cut(bytes: &[u8], chars_max: usize) -> (String, bool) {
-    // One more than shown: a character has at most four bytes.
+    // Bytes of a character more than shown: a character has at most four bytes.
     let enough = bytes.len().min(chars_max.saturating_add(1).saturating_mul(4));
     let (head, _) = bytes.split_at(enough);
     let mut shown = shown(head, false);
@@ -62,7 +62,7 @@ fn shown(bytes: &[u8], lines: bool) -> String {
     out
 }
 
-/// JSON in which such characters are escaped in the way of JSON: it means the same.
+/// JSON text with such characters in JSON escapes, so that it has the same value.
 pub fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
@@ -80,8 +80,8 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// TOML as it is written by the program, in which such characters are escaped in the way of TOML: it means the same.
-/// Literal strings, which know no escapes, become basic ones where they have such characters.
+/// TOML text of the program with such characters in TOML escapes, so that it has the same value.
+/// Literal strings, which have no escapes, become basic strings if needed.
 pub fn toml(text: &str) -> Cow<'_, str> {
     if !text.contains(acts_in_toml) {
         return Cow::Borrowed(text);
@@ -112,7 +112,7 @@ const fn acts_in_toml(character: char) -> bool {
     character != '\n' && is_unprintable(character)
 }
 
-/// A string of TOML with its marks, and what stands behind it.
+/// String of TOML with its delimiters, and the text after it.
 struct TomlString<'t> {
     mark: &'t str,
     content: &'t str,
@@ -120,7 +120,7 @@ struct TomlString<'t> {
 }
 
 impl<'t> TomlString<'t> {
-    /// The string at the start of a text; none if there is none.
+    /// The string at the start of a text; none if the text starts with another token.
     fn at(text: &'t str) -> Option<Self> {
         let marks = [r#"""""#, "'''", r#"""#, "'"];
         let mark = marks.into_iter().find(|mark| text.starts_with(mark))?;
@@ -134,7 +134,7 @@ impl<'t> TomlString<'t> {
                 end += characters.next()?.len_utf8();
             }
         }
-        // A string of three marks may end in one or two more.
+        // A string with triple delimiters may end in one or two quotation marks of its own.
         while mark.len() == 3 && inside.get(end + 1..).is_some_and(|rest| rest.starts_with(mark)) {
             end += 1;
         }
@@ -144,7 +144,7 @@ impl<'t> TomlString<'t> {
 
     fn write_to(&self, out: &mut String) {
         let is_literal = self.mark.starts_with('\'') && self.content.contains(acts_in_toml);
-        // The line break behind three marks is no part of the string.
+        // The line break after triple delimiters does not belong to the string.
         let content = match (is_literal, self.mark.len()) {
             (true, 3) => self.content.strip_prefix('\n').unwrap_or(self.content),
             _ => self.content,

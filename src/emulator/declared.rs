@@ -1,9 +1,9 @@
-//! How entities of the emulator's file are declared: what exists is updated (ADM-64), and the file alone says where
-//! messages are forwarded to.
+//! Declaration of the entities in the emulator's file: existing entities are updated (ADM-64), and
+//! destinations for forwarding that are absent in the file are removed.
 
 use peeklock::declaration::{Declaration, Existing, OtherRules};
 
-/// The declaration as the emulator means it.
+/// Turns a declaration into one with the emulator's meaning.
 pub fn meant(mut declaration: Declaration) -> Declaration {
     declaration.existing = Existing::IsUpdated;
     for queue in &mut declaration.queues {
@@ -14,7 +14,7 @@ pub fn meant(mut declaration: Declaration) -> Declaration {
     for subscription in subscriptions {
         subscription.cleared.forward_to = true;
         subscription.cleared.forward_dead_lettered_messages_to = true;
-        // A client may have added some since.
+        // Clients may have added rules.
         subscription.other_rules = OtherRules::AreKept;
     }
     declaration

@@ -1,10 +1,11 @@
-//! What the users of the emulator's container set in its environment: taken, or answered with a line that says why not.
+//! Environment variables of the emulator's container: used, or answered with a line that explains
+//! why not.
 
 use std::ffi::OsString;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
-/// Variables that mean nothing here, with the reason.
+/// Variables without a meaning here, with the reason.
 const WITHOUT_MEANING: [(&str, &str); 4] = [
     ("ACCEPT_EULA", "no terms must be accepted"),
     ("SQL_SERVER", NO_SQL),
@@ -12,26 +13,26 @@ const WITHOUT_MEANING: [(&str, &str); 4] = [
     ("SQL_WAIT_INTERVAL", NO_SQL),
 ];
 const NO_SQL: &str = "this broker stores messages in its data directory and needs no SQL server";
-/// Names the configuration file.
+/// Variable with the path of the configuration file.
 const CONFIG_PATH: &str = "CONFIG_PATH";
-/// The port of administration and health.
+/// Variable with the port of administration and health.
 const HTTP_PORT: &str = "EMULATOR_HTTP_PORT";
 
-/// What the environment says.
+/// Values of the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// The configuration file.
+    /// Path of the configuration file.
     pub config: Option<PathBuf>,
-    /// The port of administration and health.
+    /// Port of administration and health.
     pub http_port: Option<u16>,
-    /// One line for each variable that means nothing here; none repeats a value.
+    /// One line for each variable without a meaning here; the lines contain no values.
     pub answers: Vec<String>,
 }
 
-/// Reads the environment by a function that looks up what is set and not empty.
+/// Reads the environment with a function that returns variables that are set and not empty.
 ///
 /// # Errors
-/// With what is wrong with one.
+/// With a description of the first invalid value.
 pub fn read(set: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
     let http_port = match set(HTTP_PORT) {
         None => None,

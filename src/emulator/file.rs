@@ -1,5 +1,6 @@
-//! The emulator's configuration file, as our configuration (ADM-60 to ADM-63). Names are read in any case, as its own reader
-//! does. What cannot be meant is refused with the place in the file; what is not known is told and left out.
+//! Converts the emulator's configuration file into the format of this broker (ADM-60 to ADM-63).
+//! Names are matched in any case, as by the emulator. Invalid values are refused with their place
+//! in the file; unknown names are logged and ignored.
 
 use peeklock::description::{
     Description, Field, FieldKind, QueueDescription, SubscriptionDescription, TopicDescription,
@@ -9,26 +10,26 @@ use peeklock::time::TimeSpan;
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value as Toml};
 
-/// Failed deliveries until a message is dead-lettered, where the file does not say (ADM-62).
+/// Default of `MaxDeliveryCount` (ADM-62).
 const DELIVERY_COUNT_DEFAULT: i64 = 3;
-/// For how long ids of messages are remembered, likewise.
+/// Default of `DuplicateDetectionHistoryTimeWindow` (ADM-62).
 const WINDOW_DEFAULT: &str = "PT20S";
-/// How long messages live at most, likewise.
+/// Default of `DefaultMessageTimeToLive` (ADM-62).
 const TIME_TO_LIVE_DEFAULT: &str = "PT1H";
-/// A property of filters and actions without effect in the cloud too, which tools write.
+/// Property of filters and actions that tools write; it has no effect, in the cloud either.
 const REQUIRES_PREPROCESSING: &str = "RequiresPreprocessing";
-/// The shortest time that this broker remembers them.
+/// Shortest duplicate detection window of this broker, in seconds.
 const WINDOW_SECONDS_MIN: i64 = 20;
 
-/// A property by its names in the emulator's file, which are those of Azure.
+/// Property with its names in the emulator's file, which are the names of Azure.
 struct Property {
-    /// Its names; .NET has a second one for one of them.
+    /// Names in the file; .NET has a second name for one property.
     theirs: [&'static str; 2],
     ours: &'static str,
     kind: FieldKind,
 }
 
-/// The properties of an entity that Azure has too.
+/// Properties of an entity that exist in Azure.
 fn properties(owner: Owner) -> Vec<Property> {
     fn of<D: Description>() -> Vec<Property> {
         let fields = D::FIELDS.iter().filter(|field| !field.is_own);
@@ -53,22 +54,22 @@ enum Owner {
     Subscription,
 }
 
-/// A file that was read.
+/// Result of reading a file.
 #[derive(Debug)]
 pub struct Imported {
-    /// What it says, as our configuration has it.
+    /// The file's content in the configuration format of this broker.
     pub config: Table,
-    /// What of it was left out or changed, and where that stands.
+    /// Values that were ignored or changed, each with its place.
     pub notes: Vec<String>,
 }
 
-/// What is wrong, and where it stands in the file.
+/// Invalid value, and its place in the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {detail}")]
 pub struct Refused {
-    /// Such as `UserConfig.Namespaces[0].Queues[2].Properties.LockDuration`.
+    /// Place, such as `UserConfig.Namespaces[0].Queues[2].Properties.LockDuration`.
     pub place: String,
-    /// What is wrong with it, and what would be right.
+    /// Description of the error and of a valid value.
     pub detail: String,
 }
 
@@ -77,7 +78,7 @@ type Read<T> = Result<T, Refused>;
 /// Reads a file.
 ///
 /// # Errors
-/// With the place of what is no JSON, or cannot be meant.
+/// With the place of the first text that is not JSON, or of the first invalid value.
 pub fn read(text: &str) -> Read<Imported> {
     let text = text.trim_start_matches('\u{feff}');
     let root: Json =
@@ -90,8 +91,8 @@ pub fn read(text: &str) -> Read<Imported> {
     Ok(Imported { config, notes: notes.0 })
 }
 
-/// The place in the emulator's file of what an index of our configuration names: `queues[2].lock_duration` is below
-/// `UserConfig.Namespaces[0].Queues[2]`.
+/// Place in the emulator's file for an index of this broker's configuration:
+/// `queues[2].lock_duration` is below `UserConfig.Namespaces[0].Queues[2]`.
 pub fn place_of(key: &str) -> Option<String> {
     let (first, rest) = key.split_once(']')?;
     let (list, index) = first.split_once('[')?;
@@ -120,7 +121,7 @@ pub fn place_of(key: &str) -> Option<String> {
     Some(place)
 }
 
-/// What is told of a file that was taken.
+/// Notes about a file that was accepted.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
@@ -130,7 +131,7 @@ impl Notes {
     }
 }
 
-/// A value, and where it stands.
+/// Value and its place.
 struct Place<'a> {
     path: String,
     value: &'a Json,
@@ -159,7 +160,7 @@ impl<'a> Place<'a> {
         Self { path, value }
     }
 
-    /// A member in any case; `null` is as good as absent.
+    /// Member with this name in any case; `null` counts as absent.
     fn member(&self, name: &str) -> Read<Option<Self>> {
         let mut members = self.object()?.iter();
         let found = members.find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -192,7 +193,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Tells of all members that are not among these.
+    /// Notes all members that are not among the known ones.
     fn only(&self, known: &[&str], notes: &mut Notes) -> Read<()> {
         for (name, value) in self.object()? {
             if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
@@ -208,7 +209,7 @@ fn read_root(root: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     let Some(user) = root.member("UserConfig")? else {
         return root.refuse("has no UserConfig; add one");
     };
-    // Where the emulator writes its log; ours goes to standard error.
+    // `Logging` configures the log file of the emulator; this broker logs to standard error.
     user.only(&["Namespaces", "Logging"], notes)?;
     let namespaces = user.list("Namespaces")?;
     let [namespace] = namespaces.as_slice() else {
@@ -260,7 +261,7 @@ fn read_topic(topic: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     Ok(table)
 }
 
-/// Name and properties of an entity, with the defaults of this format.
+/// Name and properties of an entity, with the defaults of the emulator's format.
 fn entity(place: &Place<'_>, owner: Owner, notes: &mut Notes) -> Read<Table> {
     let mut table = Table::new();
     table.insert("name".to_owned(), place.name()?.into());
@@ -297,7 +298,7 @@ fn entity(place: &Place<'_>, owner: Owner, notes: &mut Notes) -> Read<Table> {
     Ok(table)
 }
 
-/// A value of its kind, also as text, which the emulator's own reader takes as well.
+/// Value of a property, which may also be written as text, as the emulator allows.
 fn scalar(place: &Place<'_>, kind: FieldKind) -> Read<Option<Toml>> {
     let text = place.value.as_str();
     Ok(Some(match kind {
@@ -329,7 +330,7 @@ fn scalar(place: &Place<'_>, kind: FieldKind) -> Read<Option<Toml>> {
     }))
 }
 
-/// The emulator remembers message ids for a shorter time than this broker can.
+/// Raises a window that is shorter than this broker supports, with a note.
 fn window(place: &Place<'_>, value: Toml, notes: &mut Notes) -> Toml {
     let span = value.as_str().and_then(TimeSpan::parse);
     if span.is_none_or(|span| span >= TimeSpan::from_seconds(WINDOW_SECONDS_MIN)) {
@@ -380,8 +381,8 @@ fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     Ok(table)
 }
 
-/// A filter without a condition selects every message: tools such as Aspire write one for a rule of which only the name was
-/// given.
+/// Makes a filter without a condition match every message: tools such as Aspire write such a filter
+/// for a rule that has only a name.
 fn selects_all(
     table: &mut Table,
     properties: &Place<'_>,
@@ -395,7 +396,7 @@ fn selects_all(
     table.insert("filter".to_owned(), true.into())
 }
 
-/// The text in a filter or action; an empty one is none.
+/// Text of a filter or action; none if it is empty.
 fn sql_of<'a>(properties: &Place<'a>, name: &str, notes: &mut Notes) -> Read<Option<&'a str>> {
     let Some(holder) = properties.member(name)? else { return Ok(None) };
     holder.only(&["SqlExpression", "CompatibilityLevel", REQUIRES_PREPROCESSING], notes)?;
@@ -411,7 +412,7 @@ fn read_correlation(filter: &Place<'_>, notes: &mut Notes) -> Read<Table> {
         if value.is_null() || is(REQUIRES_PREPROCESSING) {
             continue;
         }
-        // The second name is that of .NET.
+        // The second name is used by .NET.
         if is("Properties") || is("ApplicationProperties") {
             let mut properties = Table::new();
             for (name, value) in place.object()? {

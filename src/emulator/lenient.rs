@@ -1,12 +1,12 @@
-//! JSON as the emulator's own reader takes it: with comments, and commas behind the last of a list. The sample that it comes
-//! with has some.
+//! JSON with comments and trailing commas, as the emulator accepts it. The sample file of the
+//! emulator contains both.
 
-/// The same without them; everything else stays in its line and column.
+/// Replaces comments and trailing commas by spaces; all other text keeps its line and column.
 pub(super) fn strict(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    // Where the last comma is, while nothing but space has come since.
+    // Position of the last comma while only white space has followed.
     let mut comma = None;
-    // What stands before it; a comma behind nothing is left to be refused.
+    // Last character before it; a comma without a value before it stays and is refused later.
     let mut before = b',';
     let mut at = 0;
     while let Some(rest) = bytes.get_mut(at..).filter(|rest| !rest.is_empty()) {
@@ -34,7 +34,7 @@ pub(super) fn strict(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How long a string, a comment or a single byte is that begins here, and whether it is a comment.
+/// Length of the string, comment or single byte at the beginning, and whether it is a comment.
 fn token(rest: &[u8]) -> (usize, bool) {
     let until = |end: Option<usize>| end.unwrap_or(rest.len());
     match rest {
@@ -66,7 +66,7 @@ fn blank(comment: &mut [u8]) {
 mod tests {
     use super::strict;
 
-    /// ADM-65.
+    /// ADM-65: comments and trailing commas become spaces.
     #[test]
     fn comments_and_last_commas_are_left_out_and_all_else_stays_in_its_place() {
         for (lenient, expected) in [
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// What is no JSON with that either is left to be refused.
+    /// Any text is handled; invalid JSON stays invalid.
     #[test]
     fn whatever_comes_it_ends() {
         for text in

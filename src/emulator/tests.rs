@@ -15,7 +15,8 @@ fn queue(properties: &str) -> String {
     )
 }
 
-/// ADM-60, ADM-61, ADM-62: every property of every kind, all kinds of rules, and the defaults of the format.
+/// ADM-60, ADM-61, ADM-62: all properties, all kinds of rules, and the defaults of the format are
+/// converted.
 #[test]
 fn everything_of_the_format_is_taken() {
     let imported = read(include_str!("../../tests/data/emulator.json")).unwrap();
@@ -26,7 +27,8 @@ fn everything_of_the_format_is_taken() {
     assert_eq!(imported.config, expected, "{config}");
 }
 
-/// ADM-61, ADM-62: what is not known is told and left out, what is shorter than can be is made longer and told.
+/// ADM-61, ADM-62: unknown properties are noted and ignored; a window below the minimum is raised
+/// with a note.
 #[test]
 fn what_is_not_known_is_told() {
     let text = queue(
@@ -49,7 +51,7 @@ fn what_is_not_known_is_told() {
     assert_eq!(queue["max_delivery_count"].as_integer(), Some(3));
 }
 
-/// ADM-62: messages live an hour in each entity of which the file does not say how long they do, and as long as it says elsewhere.
+/// ADM-62: the default time to live of each entity is one hour; the file can set another.
 #[test]
 fn messages_live_an_hour_where_the_file_does_not_say() {
     let text = r#"{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "q"}],
@@ -71,7 +73,8 @@ fn rule(properties: &str) -> String {
     )
 }
 
-/// ADM-61: names as .NET and Aspire write them are taken; a filter without a condition selects every message, with a note.
+/// ADM-61: names that .NET and Aspire write are accepted; a filter without a condition matches
+/// every message, with a note.
 #[test]
 fn filters_are_taken_as_tools_write_them() {
     for (properties, expected, note_count) in [
@@ -115,21 +118,21 @@ fn filters_are_taken_as_tools_write_them() {
     );
 }
 
-/// ADM-67: without a file there is what Microsoft's image has.
+/// ADM-67: the built-in file corresponds to Microsoft's image.
 #[test]
 fn the_built_in_file_is_the_first_part_of_the_sample() {
     let built_in = read(super::BUILT_IN).unwrap();
     assert_eq!(built_in.notes, Vec::<String>::new());
     let sample = include_str!("../../tests/data/emulator-installer/Config.json");
     let mut sample = read(sample).unwrap().config;
-    // The name of the namespace stays ours.
+    // The built-in file sets no namespace name.
     sample.remove("namespace");
     let subscriptions = sample["topics"][0]["subscriptions"].as_array_mut().unwrap();
     subscriptions.truncate(3);
     assert_eq!(built_in.config, sample);
 }
 
-/// ADM-63: what cannot be meant is refused with its place in the file.
+/// ADM-63: invalid values are refused with their place in the file.
 #[test]
 fn what_cannot_be_meant_is_refused_with_its_place() {
     for (text, said) in [
@@ -167,7 +170,7 @@ fn what_cannot_be_meant_is_refused_with_its_place() {
     }
 }
 
-/// ADM-63: what our configuration refuses is named by its place in the file it came from.
+/// ADM-63: places in this broker's configuration map to places in the emulator's file.
 #[test]
 fn places_of_our_configuration_are_those_of_the_file() {
     for (ours, theirs) in [
@@ -183,7 +186,7 @@ fn places_of_our_configuration_are_those_of_the_file() {
     assert_eq!(file::place_of("http.address"), None);
 }
 
-/// SEC-24: the container's variables are taken, or answered without their values; what is no port is refused, and a
+/// SEC-24: variables are used, or answered without their values. An invalid port is refused, and a
 /// path need not be UTF-8.
 #[test]
 fn the_environment_is_taken_or_answered() {

@@ -1,4 +1,4 @@
-//! A transport that is a function, which is given each connection.
+//! A transport made of a function that handles each connection.
 
 use std::future::Future;
 use std::io;
@@ -14,21 +14,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The pause after a connection that could not be taken, as when there are no files left.
+/// Pause after a failed accept, such as without free files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Somebody who has connected.
+/// Accepted connection.
 #[non_exhaustive]
 pub struct Connection {
     /// The socket.
     pub stream: TcpStream,
-    /// For what comes over it.
+    /// Client with the rights of the connection.
     pub client: Client,
-    /// Where it comes from.
+    /// Address of the peer.
     pub peer: SocketAddr,
 }
 
-/// Takes connections at an address.
+/// Transport that accepts connections at an address.
 pub(super) struct Accepts<A> {
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// Takes connections until it is stopped, and returns those that are there still.
+/// Accepts connections until it is stopped; returns those still open.
 async fn accept<A, F>(
     name: &'static str,
     socket: TcpListener,
@@ -89,7 +89,7 @@ where
         let accepted = tokio::select! {
             biased;
             _ = stopping.wait_for(|stop| *stop) => return connections,
-            // One that panicked is done with as well; the panic was logged.
+            // A panic of a connection was logged; the connection is finished.
             _ = connections.join_next(), if !connections.is_empty() => continue,
             accepted = socket.accept(), if connections.len() < count_max => accepted,
         };
@@ -122,7 +122,7 @@ impl RunningTransport for Running {
         self.stop.send_replace(true);
         let Ok(mut connections) = self.accepting.await else { return };
         let ended = async { while connections.join_next().await.is_some() {} };
-        // What is left is closed with the set.
+        // Dropping the set closes the remaining connections.
         tokio::time::timeout(grace, ended).await.ok();
     }
 }

@@ -1,4 +1,4 @@
-//! A forwarder that is a function.
+//! A forwarder made of a function.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use peeklock::contract::{Forwarder, Outgoing, Route, Source, Verdict};
 use peeklock::error::Rejection;
 
-/// Says what becomes of a message for a destination.
+/// Function that returns the outcome of a message for a destination.
 type Decide = Arc<dyn Fn(&str, &Outgoing) -> Verdict + Send + Sync>;
 
-/// For the destinations of one scheme.
+/// Forwarder for the destinations of a scheme.
 pub(super) struct Decides {
     scheme: &'static str,
     schemes: &'static [&'static str],
@@ -23,7 +23,7 @@ struct Way {
 
 impl Decides {
     pub(super) fn new(scheme: &'static str, decide: Decide) -> Self {
-        // A host is made once, and is there until the process ends.
+        // A leak without consequences: a host is created once and lives until the process ends.
         Self { scheme, schemes: Vec::leak(vec![scheme]), decide }
     }
 }

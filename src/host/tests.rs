@@ -1,4 +1,4 @@
-//! What a host adds: whom its connections are, where they are taken, and which of two parts serves.
+//! Additions of a host: rights of its connections, their address, and the precedence of its parts.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::*;
 use crate::config::{Layers, Loaded};
 use crate::server;
 
-/// Lets everybody in, or nobody.
+/// Authorizer that grants everything, or nothing.
 struct Lets(bool);
 
 #[async_trait]
@@ -32,7 +32,7 @@ impl Authorizer for Lets {
     }
 }
 
-/// A transport that sends, and tells in one word what became of it.
+/// Starts a transport that sends a message for each connection and writes the outcome as one word.
 async fn telling(
     broker: &Broker,
     address: &str,
@@ -51,7 +51,7 @@ async fn telling(
     host.transports.pop().unwrap().start(broker.clone()).await
 }
 
-/// SEC-17: what comes over a connection is judged by the authorizer, as of somebody who has shown nothing.
+/// SEC-17: the authorizer decides the rights of a connection, whose principal is anonymous.
 #[tokio::test]
 async fn a_connection_may_do_what_the_authorizer_says() {
     for (lets, expected) in [(true, "sent"), (false, "Unauthorized")] {
@@ -67,7 +67,7 @@ async fn a_connection_may_do_what_the_authorizer_says() {
     }
 }
 
-/// SEC-17: where everybody is let in it listens on loopback alone.
+/// SEC-17: with anonymous access, a transport of the host must listen on loopback.
 #[tokio::test]
 async fn a_host_that_lets_everybody_in_listens_on_loopback() {
     let broker = Broker::builder().start().await.unwrap();
@@ -76,7 +76,7 @@ async fn a_host_that_lets_everybody_in_listens_on_loopback() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// Store, authorizer and forwarder of the host are in use, whatever the configuration says.
+/// Store, authorizer and forwarder of the host take precedence over the configuration.
 #[tokio::test]
 async fn the_parts_of_the_host_are_in_use() {
     let folder = std::env::temp_dir().join(format!("peeklock-host-{}", std::process::id()));
@@ -89,7 +89,7 @@ async fn the_parts_of_the_host_are_in_use() {
         .forward_by("log", |_, _| Verdict::Delivered);
     let broker = server::broker_of(&loaded, &Policies::new(), &mut host).await.unwrap();
     assert_eq!((broker.store().0, broker.allows_anonymous()), ("memory", true));
-    // That of the program refuses what is no level.
+    // The log forwarder of the program refuses a destination that is not a log level.
     let forward_to = Some("log://no-level".into());
     let queue = QueueUpdate { forward_to, ..QueueUpdate::default() };
     broker.create_queue("orders", queue).await.unwrap();

@@ -1,4 +1,4 @@
-//! What people read when the broker is ready: where it listens, what it keeps, what to try.
+//! Banner that is printed when the broker is ready: its addresses, its store, and first commands.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,57 +6,58 @@ use std::net::SocketAddr;
 use peeklock::contract::port;
 use peeklock::policies::ROOT_POLICY;
 
-/// The data directory that commands look in by themselves.
+/// Data directory that commands use by default.
 const DATA_DIR: &str = "./data";
-/// The queue of the first steps.
+/// Queue of the first steps.
 pub const QUEUE: &str = "hello";
 
 const BOLD: &str = "\u{1b}[1m";
 const YELLOW: &str = "\u{1b}[33m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// An address that is served.
+/// Address that is served.
 pub struct Listener {
-    /// The name of the transport.
+    /// Name of the transport.
     pub name: &'static str,
-    /// The address, with the real port.
+    /// Address with its actual port.
     pub address: SocketAddr,
 }
 
-/// How connections are made.
+/// TLS mode of the listeners.
 pub enum BannerTls {
     /// Without TLS.
     Off,
-    /// With a certificate of files.
+    /// With a certificate from files.
     Files,
-    /// With one by the development authority, whose certificate is in this file.
+    /// With a certificate of the development authority, whose own certificate is in this file.
     Development(String),
 }
 
-/// The text; the line of a listener is its name and its URL, for programs too.
+/// Content of the banner. The line of a listener has its name and its URL, and programs may parse
+/// it.
 pub struct Banner<'a> {
     /// All addresses.
     pub listeners: Vec<Listener>,
-    /// The name of the store.
+    /// Name of the store.
     pub store: &'static str,
-    /// Whether what it keeps outlives the process.
+    /// Whether messages survive the end of the process.
     pub is_durable: bool,
-    /// The directory of the first key.
+    /// Directory of the file with the first key.
     pub data_dir: &'a str,
-    /// The directory where messages are kept; none for a store of somebody else's.
+    /// Directory of the messages; none for a store of the host.
     pub kept_in: Option<&'a str>,
-    /// How connections are made.
+    /// TLS mode of the listeners.
     pub tls: BannerTls,
     /// Whether the queue of the first steps is still to be created.
     pub is_new: bool,
-    /// Whether clients have to show a token.
+    /// Whether clients need a token.
     pub wants_token: bool,
-    /// Whether to colour it.
+    /// Whether to use colours.
     pub colours: bool,
 }
 
 impl BannerTls {
-    /// What stands behind the name of a protocol.
+    /// Suffix of a URL scheme.
     const fn secure(&self) -> &'static str {
         match self {
             Self::Off => "",
@@ -107,15 +108,15 @@ impl fmt::Display for Banner<'_> {
     }
 }
 
-/// The first steps, to be copied into a shell.
+/// First steps, to be copied into a shell.
 struct Steps<'a> {
     http: SocketAddr,
     banner: &'a Banner<'a>,
 }
 
 impl Steps<'_> {
-    /// The command that prints a connection string. A broker that keeps nothing has no file with its first key, so it is
-    /// asked for it.
+    /// Command that prints a connection string. A broker without durable data has no file with its
+    /// first key, so the command asks the broker.
     fn connection_string(&self) -> String {
         let Banner { listeners, is_durable, data_dir, .. } = self.banner;
         let command = "peeklock connection-string";
@@ -179,7 +180,7 @@ impl fmt::Display for Steps<'_> {
              # metrics\n  \
              {curl} 'http{s}://{url}/metrics'\n"
         )?;
-        // The last step, because reading a key of a broker in memory ends anonymous access.
+        // Reading a key of a broker in memory ends anonymous access, so this step is the last.
         let consequence =
             if self.banner.is_durable { "" } else { " (afterwards every client needs a key)" };
         let command = self.connection_string();
@@ -231,8 +232,8 @@ mod tests {
         );
     }
 
-    /// SEC-25: the first steps name the command for the connection string, which works as printed: a broker that keeps nothing
-    /// has no file with its first key.
+    /// SEC-25: the first steps name the command for the connection string, which works as printed,
+    /// also for a broker without a file with its first key.
     #[test]
     fn the_first_steps_name_the_connection_string() {
         assert!(banner(true, false).contains("\n  peeklock connection-string\n"));
@@ -248,7 +249,7 @@ mod tests {
         assert!(with_amqp(6000).contains(&format!("{} --port 6000\n", asks.trim_end())));
     }
 
-    /// SEC-25: where a token is wanted, the first steps show how to come by one.
+    /// SEC-25: if clients need a token, the first steps show how to get one.
     #[test]
     fn the_first_steps_show_a_token_where_one_is_wanted() {
         let listener = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };

@@ -1,4 +1,4 @@
-//! What the configuration declares is there when the broker is: queues, topics, subscriptions and rules.
+//! Declaration of the configured queues, topics, subscriptions and rules at start.
 
 use peeklock::Broker;
 use peeklock::declaration::{Declaration, Existing, Step};
@@ -8,8 +8,9 @@ use super::ServeError;
 use crate::config::{ConfigError, Loaded};
 use crate::emulator::declared::meant;
 
-/// Creates what is missing. What exists and differs is left as it is, and told (DEC-14): its messages and clients may rest
-/// on properties that were changed since. In the emulator's place it is updated (DEC-15).
+/// Creates missing entities. Existing ones that differ stay unchanged and are logged (DEC-14),
+/// because their properties may have been changed on purpose. In the emulator's place they are
+/// updated (DEC-15).
 pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError> {
     let declaration = declared(loaded)?;
     let declared = broker.declare(&declaration).await;
@@ -25,8 +26,8 @@ pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError>
     Ok(())
 }
 
-/// The error of a declaration that cannot be carried out: one of the configuration, with its place in the file, if the
-/// declaration is at fault (ADM-63, DEC-08).
+/// Error of a declaration that cannot be carried out. If the declaration is at fault, it is a
+/// configuration error with the place in the file (ADM-63, DEC-08).
 fn misdeclared(loaded: &Loaded, error: BrokerError) -> ServeError {
     let place = error.detail().split_once(": ");
     let place = place.filter(|(key, _)| key.starts_with("queues[") || key.starts_with("topics["));
@@ -46,7 +47,7 @@ fn declared(loaded: &Loaded) -> Result<Declaration, ServeError> {
     Ok(declaration.existing(Existing::IsKept))
 }
 
-/// Each property with its value, and the one that is configured.
+/// Text with each differing property, its value and the configured value.
 fn differing(step: &Step) -> String {
     let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or("none").to_owned();
     let each = step.changes.iter().map(|change| {
@@ -118,7 +119,8 @@ mod tests {
         broker
     }
 
-    /// ADM-63: everything is there, whatever the order in the file; destinations may stand later in it.
+    /// ADM-63: all configured entities exist, independent of their order in the file; destinations
+    /// may be declared later.
     #[tokio::test]
     async fn what_is_declared_is_there() {
         let broker = Broker::builder().arbiters(1).start().await.unwrap();
@@ -139,7 +141,7 @@ mod tests {
         broker.stop(std::time::Duration::ZERO).await.unwrap();
     }
 
-    /// DEC-14
+    /// DEC-14: existing entities stay unchanged.
     #[tokio::test]
     async fn what_exists_is_left_as_it_is() {
         let broker = existing().await;
@@ -151,7 +153,7 @@ mod tests {
         broker.stop(std::time::Duration::ZERO).await.unwrap();
     }
 
-    /// DEC-14: the log names each property with the value it has and the one that is configured.
+    /// DEC-14: the log names each property with its value and the configured value.
     #[test]
     fn what_differs_is_told_with_both_values() {
         let change = |property: &str, before: Option<&str>, after: Option<&str>| Change {
@@ -174,8 +176,8 @@ mod tests {
         );
     }
 
-    /// ADM-64, DEC-15: in the emulator's place what differs is updated, and what is not in the file stays, rules too; an
-    /// absent destination is none.
+    /// ADM-64, DEC-15: in the emulator's place, different properties are updated, entities and
+    /// rules outside the file stay, and an absent destination is removed.
     #[tokio::test]
     async fn what_exists_is_updated_in_the_emulators_place() {
         let broker = existing().await;

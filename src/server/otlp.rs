@@ -1,4 +1,4 @@
-//! Traces and metrics for a collector of OpenTelemetry, where the configuration names one.
+//! Traces and metrics for an OpenTelemetry collector, if one is configured.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use peeklock::otlp::Otlp;
 use super::ServeError;
 use crate::config::Loaded;
 
-/// Begins to send, if there is somebody to send to. Nobody is asked anything yet.
+/// Starts the exporter, if a collector is configured. Does not contact the collector yet.
 pub fn start(loaded: &Loaded) -> Result<Option<Otlp>, ServeError> {
     let Some(config) = loaded.otlp()? else { return Ok(None) };
     let otlp = Otlp::start(&config)?;
@@ -21,7 +21,8 @@ pub fn start(loaded: &Loaded) -> Result<Option<Otlp>, ServeError> {
     Ok(Some(otlp))
 }
 
-/// Installs the recorder of the metrics page, and beside it that of the collector if it gets metrics.
+/// Installs the recorder of the metrics page, and a recorder for the collector if it receives
+/// metrics.
 pub fn record(otlp: Option<&Otlp>) -> Result<PrometheusMetrics, InstallError> {
     match otlp.and_then(Otlp::recorder) {
         Some(recorder) => metrics_prometheus::install_beside(recorder),
@@ -29,7 +30,7 @@ pub fn record(otlp: Option<&Otlp>) -> Result<PrometheusMetrics, InstallError> {
     }
 }
 
-/// Sends what waits, for as long as this.
+/// Sends pending telemetry for at most `patience`.
 pub async fn stop(otlp: Option<Otlp>, patience: Duration) {
     if let Some(otlp) = otlp {
         otlp.stop(patience).await;

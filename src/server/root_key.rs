@@ -1,8 +1,8 @@
-//! The connection string of the root policy, in a file that only its owner reads: the first key has to be reachable
-//! (SEC-25).
+//! File with the connection string of the root policy, readable only by its owner, so that an
+//! operator can find the first key (SEC-25).
 //!
-//! One string is for every client, of messages and of administration: it names the gateway where there is one, and else the
-//! port of AMQP, which serves everything too (LIS-05).
+//! The string works for all clients, of messages and of administration. It names the gateway if
+//! there is one, otherwise the AMQP port, which serves all protocols too (LIS-05).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -21,14 +21,14 @@ use super::whereabouts::reachable;
 use super::{Running, ServeError};
 use crate::config::Loaded;
 
-/// Its name in the data directory.
+/// File name in the data directory.
 pub const FILE: &str = "root.connection-string";
-/// The name of this machine for itself.
+/// Host name of the local machine.
 const LOCALHOST: &str = "localhost";
-/// After so long what could not be written is written again.
+/// Pause before a failed write is retried.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Keeps the file up to date as long as this lives.
+/// Keeps the file up to date until it is dropped.
 pub struct Keeper(AbortHandle);
 
 impl Drop for Keeper {
@@ -37,7 +37,8 @@ impl Drop for Keeper {
     }
 }
 
-/// Writes the file, and writes it anew when the key changes. What is kept in memory alone has none.
+/// Writes the file, and rewrites it when the key changes. A broker that stores nothing on disk has
+/// no file.
 pub fn keep(
     loaded: &Loaded,
     policies: &Policies,
@@ -68,8 +69,8 @@ pub fn keep(
     Ok(Some(Keeper(task.abort_handle())))
 }
 
-/// Writes each key that takes the place of the one known. One that cannot be written, as on a full disk, is tried until
-/// it can: who reads the file has no other.
+/// Writes each key that replaces the known one. A failed write, as on a full disk, is retried until
+/// it succeeds, because readers of the file have no other source.
 async fn follow(
     path: PathBuf,
     mut known: Option<KeyText>,
@@ -91,7 +92,7 @@ async fn follow(
         let newer = current();
         let written = match &newer {
             Some(key) if newer != known => write(&path, key),
-            // It has the key that is in it, or there is none to be written.
+            // The file has the current key, or there is no key to write.
             Some(_) | None => Ok(()),
         };
         match written {
@@ -103,7 +104,7 @@ async fn follow(
                 (known, is_behind) = (newer, false);
             }
             Err(error) => {
-                // Said once, however often it is tried.
+                // Logged once, however often the write is retried.
                 if !is_behind {
                     tracing::error!(
                         path = %path.display(), %error, again_in = ?again,
@@ -116,20 +117,21 @@ async fn follow(
     }
 }
 
-/// Where clients find the broker, and whether TLS is spoken there.
+/// Address of the broker for clients, and whether it uses TLS.
 struct ClientPlace {
     endpoint: Endpoint,
     is_secure: bool,
 }
 
-/// Where clients of this machine reach the listener.
+/// Endpoint of the listener for clients on this machine.
 fn endpoint(address: SocketAddr, certificate: Option<&Certificate>) -> Endpoint {
     let address = reachable(address);
     Endpoint { host: host(address, certificate).into(), port: Some(address.port()) }
 }
 
-/// The name of this machine for itself if it listens there: SDKs verify names better than addresses, and people read them
-/// better. With TLS it is a name that the certificate has, unless it has the address.
+/// Host for clients on this machine: `localhost` if the listener has the IPv4 loopback address,
+/// since SDKs verify names better than addresses and people read them more easily. With TLS it is a
+/// name or address that the certificate has.
 fn host(address: SocketAddr, certificate: Option<&Certificate>) -> String {
     let is_localhost = address.ip() == IpAddr::from(Ipv4Addr::LOCALHOST);
     let Some(certificate) = certificate else {
@@ -141,7 +143,7 @@ fn host(address: SocketAddr, certificate: Option<&Certificate>) -> String {
     if certificate.is_for_address(address.ip()) {
         return text_of(address);
     }
-    // That name means another address.
+    // The name `localhost` would lead to another address.
     let leads_here =
         |name: &&String| !name.starts_with('*') && !name.eq_ignore_ascii_case(LOCALHOST);
     certificate.dns_names.iter().find(leads_here).cloned().unwrap_or_else(|| text_of(address))
@@ -155,7 +157,7 @@ fn text_of(address: SocketAddr) -> String {
     }
 }
 
-/// Writes it whole or not at all.
+/// Writes the file atomically.
 fn write(path: &Path, place: &ClientPlace, key: &KeyText) -> io::Result<()> {
     let new: PathBuf = path.with_extension("connection-string.new");
     match fs::remove_file(&new) {
@@ -180,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// A certificate for these names and addresses.
+    /// Certificate for these names and addresses.
     fn certificate(names: &[&str]) -> Certificate {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).unwrap();
@@ -188,7 +190,8 @@ mod tests {
         Certificate::of_der(signed.der()).unwrap()
     }
 
-    /// SEC-21, LIS-05: a string names the port, and a host that leads there and that the certificate is for.
+    /// SEC-21, LIS-05: the string names the port, and a host that leads to the listener and that
+    /// the certificate covers.
     #[test]
     fn a_string_names_a_host_that_clients_can_verify() {
         let development = certificate(&["localhost", "bus.test", "127.0.0.1", "::1"]);
@@ -211,11 +214,11 @@ mod tests {
         }
     }
 
-    /// SEC-25: a key that could not be written is tried again without another change, also when it is another one by
-    /// then; one that is written is not written again.
+    /// SEC-25: a failed write of a key is retried without another change, with the newer key if it
+    /// changes meanwhile. A written key is not written again.
     #[tokio::test]
     async fn a_key_that_could_not_be_written_is_tried_again() {
-        // What is found at each look, and whether it can be written.
+        // Key found by each look, and whether its write succeeds.
         let found = [("E", false), ("E", false), ("I", true), ("I", true), ("A", true)];
         let key = |letter: &str| KeyText::parse(&format!("{}=", letter.repeat(43))).unwrap();
         let looks = Arc::new(AtomicUsize::new(0));

@@ -1,22 +1,22 @@
-//! The signals that stop the process: the first in order, the second at once.
+//! Signals that stop the process: the first in order, the second immediately.
 
 use std::io;
 
-/// Exit code where a second signal ends the process.
+/// Exit code of a process that a second signal ends.
 const EXIT_AT_ONCE: i32 = 1;
 
-/// Signals that arrive from now on.
+/// Signals received since it was created.
 pub struct Signals(tokio::sync::mpsc::Receiver<&'static str>);
 
 impl Signals {
-    /// Begins to receive signals.
+    /// Starts to receive signals.
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = tokio::sync::mpsc::channel(2);
         listen(&sender)?;
         Ok(Self(receiver))
     }
 
-    /// Waits for the next signal and names it.
+    /// Waits for the next signal; returns its name.
     pub async fn next(&mut self) -> &'static str {
         match self.0.recv().await {
             Some(signal) => signal,
@@ -24,7 +24,7 @@ impl Signals {
         }
     }
 
-    /// Ends the process at the next signal, whatever it is doing.
+    /// Ends the process at the next signal, even during other work.
     pub fn exit_on_next(mut self) {
         tokio::spawn(async move {
             let signal = self.next().await;

@@ -1,6 +1,6 @@
-//! What the service manager that started this process is told, as sd_notify(3) says: that it is ready, that it turns,
-//! that it stops, and that something long needs its time. Without one, which is where `NOTIFY_SOCKET` is not set, nobody
-//! is told anything.
+//! Notifications for the service manager that started this process (sd_notify(3)): it is ready,
+//! makes progress, stops, or needs more time. Without a service manager, when `NOTIFY_SOCKET` is
+//! not set, nothing is sent.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use peeklock::Broker;
 use peeklock::core::Stalled;
 use tokio::task::AbortHandle;
 
-/// How much time is asked for while something long goes on.
+/// Additional time that is requested during a long operation.
 const MORE: Duration = Duration::from_secs(60);
-/// How often it is asked for.
+/// Interval between requests for more time.
 const AGAIN: Duration = Duration::from_secs(15);
 
-/// Asks for more time as long as this lives, from a thread of its own: opening a store blocks.
+/// Requests more time until it is dropped, on its own thread because opening a store blocks.
 pub struct Patience {
-    /// When this is gone the thread sees that nobody waits.
+    /// Dropping the sender ends the thread.
     _end: Option<Sender<()>>,
 }
 
 impl Patience {
-    /// Says what goes on, and asks for the time that it takes.
+    /// Reports the operation, and requests time for it.
     pub fn during(what: &'static str) -> Self {
         if !is_supervised() {
             return Self { _end: None };
@@ -29,7 +29,7 @@ impl Patience {
         Self::asking(AGAIN, move || tell::status(what, MORE))
     }
 
-    /// Asks at once, and again whenever so long has passed.
+    /// Requests time immediately, and again after each `again`.
     fn asking(again: Duration, ask: impl Fn() + Send + 'static) -> Self {
         let (end, ended) = channel();
         let asking = std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
@@ -47,7 +47,7 @@ impl Patience {
     }
 }
 
-/// Says that clients are served, and from then on that the broker turns.
+/// Reports that clients are served, and from then on that the broker makes progress.
 pub fn ready(broker: &Broker) -> Option<Watchdog> {
     if !is_supervised() {
         return None;
@@ -56,28 +56,29 @@ pub fn ready(broker: &Broker) -> Option<Watchdog> {
     Watchdog::start(broker)
 }
 
-/// Says that the process is about to end. How long that may take is for the service manager to say: its time has to be over
-/// the grace that clients have.
+/// Reports that the process is about to end. The service manager's timeout must exceed the grace
+/// for clients.
 pub fn stopping() {
     if is_supervised() {
         tell::stopping();
     }
 }
 
-/// Says as long as this lives that every arbiter turns, if the service manager wants to be told. One that is at one entity and
-/// does not come to an end is not told of, so that the process is started anew; a disk that answers slowly holds up no
-/// arbiter, and a broker that waits for it is left alone.
+/// Reports, until it is dropped, that every arbiter makes progress, if the service manager expects
+/// such reports. While one entity occupies an arbiter too long, the reports stop, so that the
+/// service manager restarts the process. A slow disk blocks no arbiter, so it does not cause a
+/// restart.
 pub struct Watchdog(AbortHandle);
 
 impl Watchdog {
     fn start(broker: &Broker) -> Option<Self> {
-        // Thrice in the time after which it would be taken for dead.
+        // Three reports within the timeout of the service manager.
         let beat = tell::watchdog_time()? / 3;
         let broker = broker.clone();
         Some(Self::beating(beat, move || broker.stalled(), tell::turning))
     }
 
-    /// Tells at each beat that all turns, unless something is stalled.
+    /// Sends a report at each beat, unless an arbiter is stalled.
     fn beating(
         beat: Duration,
         stalled: impl Fn() -> Option<Stalled> + Send + 'static,
@@ -172,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Time for something long is asked for again and again, as long as it goes on.
+    /// Time for a long operation is requested repeatedly until the operation ends.
     #[test]
     fn time_is_asked_for_until_it_is_over() {
         let (sender, asked) = channel();
@@ -184,11 +185,11 @@ mod tests {
             asked.recv().unwrap();
         }
         drop(patience);
-        // With it goes who asks.
+        // The thread ends with the guard.
         while asked.recv().is_ok() {}
     }
 
-    /// As long as an arbiter is at one entity the service manager is not told that the broker turns.
+    /// While one entity occupies an arbiter, no progress is reported.
     #[tokio::test]
     async fn a_stalled_arbiter_ends_the_beats() {
         let stalled = [false, false, true, true, true, false];
@@ -211,7 +212,7 @@ mod tests {
             assert_eq!(events.recv().await, Some(expected));
         }
         drop(watchdog);
-        // With it goes who tells.
+        // The task ends with the guard.
         while events.recv().await.is_some() {}
     }
 }

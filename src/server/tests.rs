@@ -1,4 +1,4 @@
-//! What is made before clients come, and what is told and undone where it cannot be.
+//! Start of the server: the data directory, and errors that undo the parts that have started.
 
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use peeklock::description::QueueUpdate;
 use super::*;
 use crate::config::{Flag, Layers};
 
-/// A transport under the name of another one that takes nobody, and says when it is stopped.
+/// Transport under the name of another one; it accepts no connections and records its stop.
 struct Idle(&'static str, Arc<AtomicBool>);
 
 #[async_trait]
@@ -39,11 +39,11 @@ impl RunningTransport for Idle {
     }
 }
 
-/// SEC-25: where the files cannot be written by which this broker is found, what serves already is stopped, and the
-/// broker with it.
+/// SEC-25: if the files for clients cannot be written, the transports that serve already and the
+/// broker are stopped.
 #[tokio::test]
 async fn a_start_that_fails_late_stops_what_has_begun() {
-    // No file can be in the place of a folder.
+    // A directory in the place of a file makes the write fail.
     for obstacle in [HTTP_URL_FILE, "root.connection-string.new"] {
         let folder = std::env::temp_dir().join(format!("peeklock-late-{}", std::process::id()));
         std::fs::create_dir_all(folder.join(obstacle)).unwrap();
@@ -70,7 +70,7 @@ async fn a_start_that_fails_late_stops_what_has_begun() {
     }
 }
 
-/// SEC-25: where a key is kept nobody else may look, and what is there stays as its owner has it.
+/// SEC-25: a data directory is created for its owner only; an existing one keeps its mode.
 #[test]
 fn a_data_directory_is_for_its_owner_alone() {
     let path = std::env::temp_dir().join(format!("peeklock-owner-{}", std::process::id()));

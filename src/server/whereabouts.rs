@@ -1,6 +1,7 @@
-//! What others on this machine are told of where the broker is, in files of the data directory beside that of the first key: by which URL
-//! clients elsewhere reach it, which connection strings follow (SEC-21), and where it serves HTTP, for `peeklock health`, whatever the
-//! configuration or the environment of its process says. Both are written at each start, and nothing in them is a secret.
+//! Files in the data directory that describe the addresses of this broker to other programs on this
+//! machine. One has the public URL, which connection strings use (SEC-21). The other has the HTTP
+//! address, which `peeklock health` uses independent of its own configuration and environment. Both
+//! are written at each start and contain no secrets.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,16 +14,17 @@ use peeklock::tls::Certificate;
 use super::{Running, ServeError};
 use crate::config::Loaded;
 
-/// The name of the file with `http.public_url`, and behind it [`ONE_PORT`] where that leads to the gateway.
+/// Name of the file with `http.public_url`, followed by [`ONE_PORT`] if that URL leads to the
+/// gateway.
 pub const PUBLIC_URL: &str = "public-url";
-/// The name of the file that says where HTTP is served: a URL, and behind it the name by which its certificate is known, if that is not
-/// its address.
+/// Name of the file with the HTTP address: a URL, followed by a name in the certificate if the
+/// certificate does not have the address.
 pub const HTTP_URL: &str = "http-url";
 
-/// Says that everything is served at the public URL, since there is a gateway.
+/// Mark for a public URL that serves all protocols, since there is a gateway.
 pub const ONE_PORT: &str = "one-port";
 
-/// Writes both files; what there is nothing to say of has none.
+/// Writes both files, and removes one without content.
 pub fn tell(
     loaded: &Loaded,
     transports: &[Running],
@@ -48,7 +50,7 @@ pub fn tell(
     Ok(())
 }
 
-/// Where a client on this machine reaches the listener.
+/// HTTP address for clients on this machine.
 fn http_url(address: SocketAddr, certificate: Option<&Certificate>) -> String {
     let address = reachable(address);
     let Some(certificate) = certificate else { return format!("http://{address}") };
@@ -61,7 +63,7 @@ fn http_url(address: SocketAddr, certificate: Option<&Certificate>) -> String {
     }
 }
 
-/// The address by which this machine reaches a listener.
+/// Address of a listener for clients on this machine.
 pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {

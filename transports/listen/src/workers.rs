@@ -54,7 +54,7 @@ impl Workers {
         &self.handles
     }
 
-    /// Ends the threads with all their tasks, and waits for them. Returns whether none of them
+    /// Ends the threads with all their tasks, and waits for them. Returns whether no thread
     /// panicked.
     pub(crate) async fn end(self) -> bool {
         self.end.send_replace(true);
