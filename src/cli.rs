@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and how failures are told.
+//! The command line: its commands and flags, and how failures are printed.
 
 mod serve;
 
@@ -350,7 +350,7 @@ struct ServeFlags {
     quiet: u8,
 }
 
-/// Why the program ends with an error.
+/// Error that ends the program.
 enum Failure {
     /// Exit code 1.
     Failed(String),
@@ -358,22 +358,22 @@ enum Failure {
     Misconfigured(ConfigError),
     /// Another exit code.
     Ended { code: u8, text: String },
-    /// Everything is said already; this exit code.
+    /// A failure that was printed already, with its exit code.
     Told(u8),
 }
 
 impl Failure {
-    /// A failure with an exit code of its own.
+    /// Creates a failure with an exit code of its own.
     fn ended(code: u8, text: impl Into<String>) -> Self {
         Self::Ended { code, text: text.into() }
     }
 
-    /// A wrong command line, or something beside it that the user has set.
+    /// Creates the failure of an invalid command line or environment variable.
     fn usage(text: impl Into<String>) -> Self {
         Self::ended(exit::USAGE, text)
     }
 
-    /// The same with a way out.
+    /// Adds a hint for the user.
     fn hint(self, hint: &str) -> Self {
         match self {
             Self::Ended { code, text } => {
@@ -383,7 +383,7 @@ impl Failure {
         }
     }
 
-    /// What is said about it.
+    /// Message to print.
     fn text(&self) -> String {
         match self {
             Self::Failed(text) | Self::Ended { text, .. } => text.clone(),
@@ -422,7 +422,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Reads the command line and does what it says.
+/// Parses the command line and runs its command.
 pub fn run(host: Host) -> ExitCode {
     let arguments = order::in_order(std::env::args_os(), &CommandLine::command());
     let line = CommandLine::parse_from(arguments);
@@ -459,14 +459,14 @@ pub fn run(host: Host) -> ExitCode {
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if !matches!(failure, Failure::Told(_)) {
-        // Without standard error nobody is there to be told.
+        // If writing to standard error fails, the error cannot be reported.
         let _unheard =
             writeln!(io::stderr(), "error: {}", terminal::text(failure.text().as_bytes()));
     }
     ExitCode::from(failure.code())
 }
 
-/// A variable of the environment; none if it says nothing.
+/// Value of an environment variable; none if it is unset or blank.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
@@ -477,7 +477,7 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Writes to standard output. A reader that has left, as `head` does, is no failure.
+/// Writes to standard output. A reader that has closed the pipe, as `head` does, is not a failure.
 fn say(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

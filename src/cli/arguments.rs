@@ -1,4 +1,4 @@
-//! Words of the command line that several commands have.
+//! Arguments that several commands share.
 
 use clap::{Args, ValueEnum};
 use peeklock::description::{Cleared, EntityStatus};
@@ -7,7 +7,7 @@ use peeklock::time::{TimeSpan, Timestamp};
 
 use crate::config::FromText;
 
-/// A queue, or what it has given up on.
+/// A queue or its dead-letter queue.
 #[derive(Args)]
 pub struct Source {
     /// Queue, such as `orders`, or subscription, such as `orders/subscriptions/eu`
@@ -18,7 +18,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The path to attach to.
+    /// Path of the queue or its dead-letter queue.
     pub fn path(&self) -> String {
         if self.dead_letter { dead_letter_path(&self.queue) } else { self.queue.clone() }
     }
@@ -28,7 +28,7 @@ impl Source {
     }
 }
 
-/// A property of a queue or subscription that can be without a value.
+/// Property of a queue or subscription that may have no value.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Clearable {
     ForwardTo,
@@ -36,7 +36,7 @@ pub enum Clearable {
     UserMetadata,
 }
 
-/// What loses its value.
+/// Properties whose values are removed.
 pub fn cleared(named: &[Clearable]) -> Cleared {
     Cleared {
         forward_to: named.contains(&Clearable::ForwardTo),
@@ -46,7 +46,7 @@ pub fn cleared(named: &[Clearable]) -> Cleared {
     }
 }
 
-/// When a message becomes available: an instant, or so long from now.
+/// Time at which a message becomes available: an instant, or a delay from now.
 #[derive(Clone, Copy)]
 pub enum When {
     At(Timestamp),
@@ -82,12 +82,12 @@ pub fn status_of(text: &str) -> Result<EntityStatus, String> {
     EntityStatus::from_text(name).ok_or_else(|| format!("expected {}", EntityStatus::EXPECTED))
 }
 
-/// The number that the broker has given a message.
+/// Parses the sequence number of a message.
 pub fn sequence_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a sequence number, such as 1001".to_owned())
 }
 
-/// Refuses a subscription or a sub-queue where a topic is meant.
+/// Parses a topic path; refuses subscriptions and sub-queues.
 pub fn topic_of(text: &str) -> Result<String, String> {
     match EntityAddress::parse(text) {
         Ok(address) if matches!(address.entity, EntityName::Subscription { .. }) => {
@@ -116,7 +116,7 @@ impl SubscriptionName {
     }
 }
 
-/// Refuses a sub-queue where a queue is meant.
+/// Parses a queue path; refuses sub-queues.
 pub fn queue_of(text: &str) -> Result<String, String> {
     match EntityAddress::parse(text) {
         Ok(address) if address.sub_queue != SubQueue::Main => {

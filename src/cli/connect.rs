@@ -1,4 +1,4 @@
-//! How a command reaches its broker, and how a command ends.
+//! Connection of a command to its broker, and the end of a command.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -21,16 +21,16 @@ use super::terminal::{Out, line, note};
 use super::{Failure, exit, variable};
 use crate::place::{self, Place};
 
-/// How long a command that is to end tries to get a lost connection back.
+/// Time for which a finite command tries to restore a lost connection.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
-/// How long the end of a connection may take.
+/// Maximum time to close a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a command may take to end in order after Ctrl-C.
+/// Maximum time for a command to end in order after Ctrl-C.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a command may take to tell what it leaves behind.
+/// Additional time for a command to report unfinished work.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Which broker, and in what form to answer.
+/// Flags that select the broker and the output format.
 #[derive(Args)]
 pub struct Common {
     /// Broker to connect to, such as ws://127.0.0.1:5301; PEEKLOCK_URL does the same [default: the
@@ -55,7 +55,7 @@ pub struct Common {
     pub output: Output,
 }
 
-/// A form of what is told.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// Table for people
@@ -66,7 +66,7 @@ pub enum Output {
     Ndjson,
 }
 
-/// Whom a connection string is for.
+/// Clients that a connection string is for.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ClientKind {
     /// Azure SDKs, and other clients over AMQP or HTTP
@@ -76,37 +76,38 @@ pub enum ClientKind {
     Peeklock,
 }
 
-/// How long to go on without a broker.
+/// How long a command continues without a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// The command is to end, so it gives up.
+    /// The command is finite, so it gives up.
     Limited,
-    /// The command goes on until it is told to stop.
+    /// The command continues until it is interrupted.
     Endless,
 }
 
-/// A connection, and what is around it.
+/// A connection of a command, with its interrupt and output.
 pub struct Session {
     pub client: Client,
     pub interrupt: Interrupt,
     pub out: Out,
-    /// Whether this command shows no token.
+    /// Whether the command uses neither a token nor a key.
     is_anonymous: bool,
 }
 
 struct Target {
     url: String,
     token: Option<String>,
-    /// In place of a token: what tokens are signed with.
+    /// Connection string that tokens are signed with, instead of a token.
     string: Option<ConnectionString>,
-    /// Files of authorities that are trusted besides those of the system.
+    /// Files of authorities to trust in addition to the authorities of the system.
     authorities: Vec<PathBuf>,
-    /// Who said so.
+    /// Flag, variable or file that selected the broker, for errors.
     source: String,
 }
 
 impl Common {
-    /// The broker: a flag, else the environment, else the context in use, else the usual one.
+    /// Selects the broker: a flag, otherwise the environment, otherwise the context in use,
+    /// otherwise the default.
     fn target(&self) -> Result<Target, Failure> {
         let token = variable("PEEKLOCK_TOKEN")?;
         let of_context = |name: &str, source: String| {
@@ -155,8 +156,9 @@ impl Common {
         }
     }
 
-    /// The broker that runs in `./data`, with its first key and its authority, so that a command next to `peeklock serve` needs
-    /// no flags, also with TLS and where anonymous access is over; else the usual address.
+    /// The broker that runs in `./data`, with its first key and its authority, so that a command
+    /// next to `peeklock serve` needs no flags even with TLS and without anonymous access;
+    /// otherwise the default address.
     fn usual(&self, token: Option<String>) -> Result<Target, Failure> {
         if let Some(own) = Own::running() {
             let mut target = of_connection_string(&own.string, &own.source)?;
@@ -167,7 +169,7 @@ impl Common {
             return Ok(target);
         }
         let place = DEFAULT_URL.trim_start_matches("ws://");
-        // Whoever names an authority wants TLS.
+        // A given authority implies TLS.
         let url = match self.files.names_authority() {
             true => format!("wss://{place}"),
             false => DEFAULT_URL.to_owned(),
@@ -175,7 +177,7 @@ impl Common {
         Ok(Target { token, ..Target::of_url(url, "the default") })
     }
 
-    /// Names what says which broker is meant, if that is neither a data directory nor the default.
+    /// Source that selects the broker, if it is neither a data directory nor the default.
     pub fn names_broker(&self) -> Result<Option<String>, Failure> {
         if self.data_dir.is_some() {
             return Ok(None);
@@ -191,36 +193,37 @@ impl Common {
         Ok(is_named.then_some(source))
     }
 
-    /// Where this command reaches that broker.
+    /// Address of that broker.
     pub fn place(&self) -> Result<Place, Failure> {
         let target = self.target()?;
         let place = Place::parse(&target.url, place::WEBSOCKET);
         place.ok_or_else(|| Failure::usage(format!("{}: `{}`", target.source, target.url)))
     }
 
-    /// Whom it trusts there.
+    /// TLS settings of the connection.
     pub fn tls(&self) -> Result<ClientTls, Failure> {
         self.target()?.tls(&self.files)
     }
 
-    /// What a broker on this machine has written for its clients: that of `--data-dir`, or else of `./data`.
+    /// Files for clients in the data directory of a broker on this machine: `--data-dir`, otherwise
+    /// `./data`.
     pub fn own(&self) -> Result<Own, Failure> {
         Own::read(self.data_dir.as_deref())
     }
 
-    /// Whether the broker is that of a data directory on this machine.
+    /// Whether a data directory on this machine selects the broker.
     pub const fn names_data_dir(&self) -> bool {
         self.data_dir.is_some()
     }
 
-    /// Connects, does the work, and closes the connection in order.
+    /// Connects, runs `work`, and closes the connection in order.
     pub fn run<W>(&self, patience: Patience, work: W) -> Result<(), Failure>
     where
         W: AsyncFnOnce(&Session) -> Result<(), Failure>,
     {
         let target = self.target()?;
-        // The connection has a thread of its own: it lives on while this one writes to a pipe that is
-        // full.
+        // The connection has its own thread, so it stays alive while this thread writes to a full
+        // pipe.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let result = runtime.block_on(async {
@@ -239,7 +242,8 @@ impl Common {
                 tokio::select! {
                     biased;
                     result = &mut working => Some(result),
-                    // Who has something to tell waits for the same.
+                    // Commands report unfinished work after the same event, so they get additional
+                    // time.
                     () = async {
                         session.overdue().await;
                         tokio::time::sleep(LAST_WORDS_TIMEOUT).await;
@@ -248,11 +252,12 @@ impl Common {
             };
             let result = result.unwrap_or(match patience {
                 Patience::Limited => Err(Failure::Told(exit::INTERRUPTED)),
-                // To be told to stop is how it ends.
+                // An endless command ends by interruption.
                 Patience::Endless => Ok(()),
             });
             drop(session);
-            // Without an orderly end the broker would release locks that shall stay.
+            // Without an orderly close the broker would release locks that the command leaves on
+            // purpose.
             let gone = client.clone();
             tokio::select! {
                 () = client.close() => {}
@@ -266,7 +271,7 @@ impl Common {
     }
 }
 
-/// The broker that a connection string names, and a token by it.
+/// The broker that a connection string names, with a token signed by it.
 fn of_connection_string(text: &str, source: &str) -> Result<Target, Failure> {
     let refused = |detail: &str| Failure::usage(format!("{source}: {detail}"));
     let string = ConnectionString::parse(text).map_err(|error| refused(error.detail()))?;
@@ -279,7 +284,7 @@ impl Target {
         Self { url, token: None, string: None, authorities: Vec::new(), source: source.to_owned() }
     }
 
-    /// Whom to trust. Files are read only where they are needed.
+    /// TLS settings. Files are read only for a URL with TLS.
     fn tls(&self, files: &TlsFiles) -> Result<ClientTls, Failure> {
         if self.url.starts_with("wss://") {
             return files.client(&self.authorities);
@@ -299,12 +304,12 @@ async fn connect(target: &Target, files: &TlsFiles, patience: Patience) -> Resul
         Patience::Endless => None,
     };
     let Target { url, source, .. } = target;
-    // What went wrong with TLS says what to do.
+    // TLS errors contain their own advice.
     let is_of_tls = |detail: &str| detail.contains("certificate") || detail.contains("TLS");
     connect_with(url, options).await.map_err(|error| match error.condition() {
         Condition::CommunicationProblem => {
             let detail = line(error.detail());
-            // What answered asks something better.
+            // A detail that ends in a question has its own advice.
             let question = if detail.ends_with('?') || is_of_tls(&detail) {
                 ""
             } else {
@@ -326,8 +331,8 @@ async fn connect(target: &Target, files: &TlsFiles, patience: Patience) -> Resul
 }
 
 impl Session {
-    /// Ends when the command was told to stop, and either has not for long or cannot do anything in
-    /// order because the connection is gone.
+    /// Ready when the command was interrupted and then exceeds `INTERRUPT_TIMEOUT`, or when it
+    /// cannot end in order because the connection is lost.
     pub async fn overdue(&self) {
         self.interrupt.hit().await;
         tokio::select! {
@@ -336,8 +341,8 @@ impl Session {
         }
     }
 
-    /// Warns after a command that ends anonymous access, if it was a client without a token itself: its next command would
-    /// be refused (SEC-17).
+    /// Warns after a command that ends anonymous access if the command used no token: its next run
+    /// would be refused (SEC-17).
     pub fn note_end_of_anonymous_access(&self) {
         if self.is_anonymous {
             note(
@@ -348,7 +353,7 @@ impl Session {
         }
     }
 
-    /// Asks before something that cannot be undone; in a pipe nobody can be asked.
+    /// Asks for confirmation of an irreversible action. Fails without a terminal.
     pub async fn confirm(&self, question: &str) -> Result<(), Failure> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return Err(Failure::usage(
@@ -377,7 +382,7 @@ impl Session {
         Err(Failure::Failed("nothing was changed".to_owned()))
     }
 
-    /// What was refused of a subscription, with the way out where its topic is not there either.
+    /// Failure of a command on a subscription, with a hint if its topic does not exist either.
     pub async fn of_subscription(&self, of: &SubscriptionName, error: BrokerError) -> Failure {
         let SubscriptionName { topic, subscription } = of;
         let is_absent = error.condition() == Condition::EntityNotFound
@@ -392,7 +397,7 @@ impl Session {
         ))
     }
 
-    /// Tells of lost connections as long as the future lives.
+    /// Reports lost and restored connections; never ends.
     pub async fn tell_connection(&self) {
         loop {
             self.client.disconnected().await;
@@ -403,14 +408,14 @@ impl Session {
     }
 }
 
-/// What the broker refused: the condition, the reason, and what may help.
+/// Failure with the condition, the reason and a hint.
 impl From<BrokerError> for Failure {
     fn from(error: BrokerError) -> Self {
         Self::Ended { code: code(error.condition()), text: told(&error) }
     }
 }
 
-/// The exit code of a condition.
+/// Exit code of a condition.
 pub const fn code(condition: Condition) -> u8 {
     match condition {
         Condition::EntityNotFound | Condition::MessageNotFound => exit::NOT_FOUND,
@@ -422,7 +427,7 @@ pub const fn code(condition: Condition) -> u8 {
     }
 }
 
-/// Whether what failed so may have been done all the same (ERR-06).
+/// Whether a failed request may have been carried out (ERR-06).
 pub const fn may_be_done(condition: Condition) -> bool {
     matches!(
         condition,
@@ -430,7 +435,7 @@ pub const fn may_be_done(condition: Condition) -> bool {
     )
 }
 
-/// An error of the broker in full.
+/// Complete text of an error of the broker.
 pub fn told(error: &BrokerError) -> String {
     let retryable = if error.retryable() { "yes" } else { "no" };
     let mut text = format!("{}: {}", error.condition(), line(error.detail()));
@@ -444,7 +449,7 @@ pub fn told(error: &BrokerError) -> String {
     text
 }
 
-/// The way out, where there is a usual one.
+/// Advice for an error, if there is some.
 fn hint(error: &BrokerError) -> Option<String> {
     let entity = line(error.entity());
     let queue = entity.split("/$").next().unwrap_or_default();
@@ -491,11 +496,11 @@ fn hint(error: &BrokerError) -> Option<String> {
     })
 }
 
-/// The same for a subscription.
+/// Advice for an error on a subscription.
 fn hint_at_subscription(error: &BrokerError, topic: &str, name: &str) -> Option<String> {
     let detail = error.detail();
     Some(match error.condition() {
-        // The broker says what it is instead.
+        // The detail names the actual kind of the entity.
         Condition::EntityNotFound if detail.contains("not a topic") => return None,
         Condition::EntityNotFound => format!(
             "`peeklock subscription list {topic}` lists the subscriptions, `peeklock subscription \

@@ -1,4 +1,4 @@
-//! `peeklock connection-string`: what clients are given to reach the broker (SEC-18, SEC-21, SEC-25).
+//! `peeklock connection-string`: connection strings for clients (SEC-18, SEC-21, SEC-25).
 
 use std::time::Duration;
 
@@ -49,9 +49,9 @@ give the port with --port.
     exit_codes!()
 );
 
-/// How long a listener has to say whether it speaks AMQP.
+/// Maximum time for a listener to show whether it speaks AMQP.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
-/// What an AMQP client with a password begins with, and a listener of AMQP repeats (AMQP 5.3.1).
+/// First bytes of an AMQP client that uses SASL, which an AMQP listener repeats (AMQP 5.3.1).
 const AMQP_BEGIN: [u8; 8] = *b"AMQP\x03\x01\x00\x00";
 
 #[derive(Args)]
@@ -87,7 +87,7 @@ pub struct ConnectionStringFlags {
     common: Common,
 }
 
-/// Where clients are sent, and whether they speak TLS there.
+/// Endpoint for clients, and whether they use TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Sent {
     endpoint: Endpoint,
@@ -95,7 +95,7 @@ struct Sent {
 }
 
 impl ConnectionStringFlags {
-    /// The place as flags have it, which go over what was found.
+    /// Replaces parts of the endpoint by the values of flags.
     fn named(&self, found: Sent) -> Sent {
         let Sent { endpoint: Endpoint { host, port }, is_secure } = found;
         let endpoint =
@@ -103,7 +103,8 @@ impl ConnectionStringFlags {
         Sent { endpoint, is_secure: (is_secure || self.tls) && !self.plain }
     }
 
-    /// Where a broker on this machine has its clients go.
+    /// Connection string in the files of a broker on this machine, and the endpoint for its
+    /// clients.
     fn sent_by(&self, own: &Own) -> Result<(ConnectionString, Sent), Failure> {
         let parse = |text: &str| {
             ConnectionString::parse(text)
@@ -117,7 +118,7 @@ impl ConnectionStringFlags {
         Ok((string, self.named(sent)))
     }
 
-    /// Where clients of a broker go that this command reaches at a place.
+    /// Endpoint for clients of a broker that this command reaches at `place`.
     fn sent_to(&self, place: &Place) -> Result<Sent, Failure> {
         let of_port = |port: Option<u16>| {
             let endpoint = Endpoint { host: place.host().into(), port };
@@ -149,8 +150,9 @@ impl ConnectionStringFlags {
     }
 }
 
-/// Where clients go that reach a broker by a URL of its own, such as that of a proxy: to its host, with TLS if that has it. The port is that
-/// of the URL where everything is served there, and else that of the listener, or the usual one where the listener has its usual one.
+/// Endpoint for clients of a broker with a public URL, such as the URL of a proxy: host and TLS
+/// come from that URL. The port comes from the URL if it serves all protocols. Otherwise it is the
+/// port of the listener, or the default port if the listener has the default port.
 fn published(
     listened: Sent,
     public: Option<&Place>,
@@ -170,7 +172,7 @@ fn published(
     Sent { endpoint, is_secure: public.is_secure }
 }
 
-/// Whether a listener answers as one of AMQP does.
+/// Whether a listener answers with the AMQP protocol header.
 async fn speaks_amqp(place: &Place, tls: &peeklock::tls::ClientTls) -> std::io::Result<bool> {
     let mut stream = place.connect(tls).await?;
     stream.write_all(&AMQP_BEGIN).await?;
@@ -180,7 +182,7 @@ async fn speaks_amqp(place: &Place, tls: &peeklock::tls::ClientTls) -> std::io::
     Ok(answer == AMQP_BEGIN[..4])
 }
 
-/// A name or an address, without a port.
+/// Parses a host name or an address without a port.
 fn host(text: &str) -> Result<Box<str>, String> {
     let authority: Authority =
         text.parse().map_err(|_| "expected a host name or an address".to_owned())?;
@@ -217,9 +219,9 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
 }
 
 impl ConnectionStringFlags {
-    /// The first key of a broker on this machine, with a note on where it is from.
+    /// The first key of a broker on this machine; notes the file that it comes from.
     fn own_key(&self) -> Result<Own, Failure> {
-        // That of another broker would lead nobody there.
+        // The local key would not work at another broker.
         if let Some(source) = self.common.names_broker()? {
             return Err(Failure::usage(format!(
                 "{source} names a broker, but without --policy this command prints the key of a \
@@ -242,7 +244,7 @@ impl ConnectionStringFlags {
         Ok(own)
     }
 
-    /// A string for that place, and for the entity.
+    /// The connection string with this endpoint, restricted to the entity of the flags.
     fn reaching(&self, mut string: ConnectionString, sent: Sent) -> ConnectionString {
         string.endpoint = sent.endpoint;
         string.use_development_emulator = !sent.is_secure;
@@ -269,8 +271,8 @@ mod tests {
         Sent { endpoint: Endpoint { host: host.into(), port }, is_secure }
     }
 
-    /// SEC-21, LIS-05: a string follows the URL by which clients reach the broker: its host and whether it has TLS, and its port
-    /// where everything is served at one.
+    /// SEC-21, LIS-05: the string follows the public URL of the broker: its host, its use of TLS,
+    /// and its port if that serves all protocols.
     #[test]
     fn a_string_follows_the_public_url() {
         use ClientKind::{Peeklock, Sdk};

@@ -1,4 +1,4 @@
-//! `peeklock context`: brokers by name.
+//! `peeklock context`: named brokers.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ that only you can read. A command connects to the first of these that is given: 
 --context, PEEKLOCK_CONNECTION_STRING, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, the \
 broker that runs in ./data, ws://127.0.0.1:5301.";
 
-/// A token has at most so many bytes.
+/// Maximum bytes of a token.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Subcommand)]
@@ -131,7 +131,7 @@ fn add(flags: &AddFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The context of these flags; the files that they name are read now.
+/// Creates the context that the flags describe, and checks the files that they name.
 fn made(flags: &AddFlags) -> Result<Context, Failure> {
     let token = flags.token_file.as_deref().map(read_secret).transpose()?;
     let string = flags.connection_string_file.as_deref().map(read_connection_string).transpose()?;
@@ -144,14 +144,14 @@ fn made(flags: &AddFlags) -> Result<Context, Failure> {
         None => None,
         Some(file) => {
             certificates(file).map_err(|error| usage(&error.to_string()))?;
-            // Commands are run from everywhere.
+            // The path is made absolute, because later commands run in other directories.
             Some(std::path::absolute(file)?)
         }
     };
     Ok(Context { url, connection_string, ca, token })
 }
 
-/// A connection string in a file, and the URL of its broker.
+/// A connection string from a file, and the URL of its broker.
 fn read_connection_string(file: &str) -> Result<(String, String), Failure> {
     let text = read_secret(file)?;
     let string = ConnectionString::parse(&text)
@@ -255,7 +255,7 @@ fn show(flags: &ShowFlags) -> Result<(), Failure> {
     ))
 }
 
-/// A context without its token.
+/// JSON form of a context without its secrets.
 fn told(name: &str, context: &Context, is_used: bool) -> String {
     json!({
         "name": name,

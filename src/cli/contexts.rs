@@ -1,4 +1,4 @@
-//! Brokers by name: a file in the user's configuration directory that only the user can read.
+//! Named brokers, in a file in the user's configuration directory that only the user can read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -11,44 +11,44 @@ use serde::{Deserialize, Serialize};
 
 use super::{Failure, exit};
 
-/// The file has at most so many bytes: hundreds of contexts.
+/// Maximum bytes of the file, enough for hundreds of contexts.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const NAME_CHARS_MAX: usize = 64;
-/// What is in force without any context; nobody can take the name.
+/// Reserved name of the built-in context.
 pub const DEFAULT: &str = "default";
-/// Its broker: the one that `peeklock serve` starts.
+/// URL of the built-in context: the address of `peeklock serve`.
 pub const DEFAULT_URL: &str = "ws://127.0.0.1:5301";
 
 /// All contexts of a user.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contexts {
-    /// The one in use.
+    /// Name of the context in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// By name.
+    /// Contexts by name.
     #[serde(default)]
     pub contexts: BTreeMap<String, Context>,
 }
 
-/// One broker.
+/// A named broker.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
     /// `ws://HOST:PORT` or `wss://HOST:PORT`.
     pub url: String,
-    /// With what tokens are signed, in place of one.
+    /// Connection string that tokens are signed with, instead of a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_string: Option<String>,
-    /// A file of authorities that are trusted besides those of the system.
+    /// File of authorities to trust in addition to the authorities of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// What its authorizer expects, if it expects something.
+    /// Token for the broker, if it needs one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
 }
 
-/// Where the file is: `$XDG_CONFIG_HOME/peeklock/contexts.toml`, else below `~/.config`.
+/// Path of the file: `$XDG_CONFIG_HOME/peeklock/contexts.toml`, otherwise below `~/.config`.
 pub fn path() -> Result<PathBuf, Failure> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -62,9 +62,10 @@ pub fn path() -> Result<PathBuf, Failure> {
 }
 
 impl Contexts {
-    /// Reads them; none if there is no file.
+    /// Reads the contexts; empty if there is no file.
     pub fn load() -> Result<Self, Failure> {
-        // Without a home there are none, which is for those to tell who want to write.
+        // Without a home directory there are no contexts; [`Self::save`] reports the missing
+        // directory.
         path().map_or_else(|_| Ok(Self::default()), |path| Self::load_from(&path))
     }
 
@@ -89,7 +90,7 @@ impl Contexts {
         })
     }
 
-    /// Writes them whole or not at all, for the user alone.
+    /// Writes the contexts atomically, readable only by the user.
     pub fn save(&self) -> Result<(), Failure> {
         let path = path()?;
         let failed = |error: io::Error| {
@@ -101,13 +102,13 @@ impl Contexts {
         let new = folder.join(format!(".contexts.toml.{}", std::process::id()));
         let written = write_new(&new, text.as_bytes()).and_then(|()| fs::rename(&new, &path));
         written.map_err(|error| {
-            // What is left of it would be in the way next time.
+            // A partial file would block the next attempt.
             let _gone = fs::remove_file(&new);
             failed(error)
         })
     }
 
-    /// A context by its name.
+    /// Returns the context with this name.
     pub fn named(&self, name: &str) -> Result<Context, Failure> {
         if name == DEFAULT {
             return Ok(Context::usual());
@@ -115,7 +116,7 @@ impl Contexts {
         self.contexts.get(name).cloned().ok_or_else(|| self.unknown(name))
     }
 
-    /// The failure of a name that there is not, with the nearest one.
+    /// Failure for an unknown name, with the most similar known name.
     pub fn unknown(&self, name: &str) -> Failure {
         let nearest = self
             .contexts
@@ -132,18 +133,18 @@ impl Contexts {
 }
 
 impl Context {
-    /// What is in force without any context.
+    /// The built-in context.
     pub fn usual() -> Self {
         Self { url: DEFAULT_URL.to_owned(), connection_string: None, ca: None, token: None }
     }
 
-    /// Whether it lets its user show something.
+    /// Whether it has a token or a key.
     pub const fn has_credential(&self) -> bool {
         self.token.is_some() || self.connection_string.is_some()
     }
 }
 
-/// Refuses names that do not read as one word.
+/// Checks that a name has only letters, digits, dashes, underscores and dots.
 pub fn name(text: &str) -> Result<String, String> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || text.len() > NAME_CHARS_MAX || !text.chars().all(is_fine) {
@@ -154,7 +155,7 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// `ws://HOST:PORT` or `wss://HOST:PORT`; the port of `peeklock serve` if there is none.
+/// Parses `ws://HOST:PORT` or `wss://HOST:PORT`; the default port is the port of `peeklock serve`.
 pub fn url(text: &str) -> Result<String, String> {
     const EXPECTED: &str = "expected the URL of a broker: ws://HOST:PORT, such as \
         ws://127.0.0.1:5301, or wss://HOST:PORT with TLS";
@@ -167,7 +168,7 @@ pub fn url(text: &str) -> Result<String, String> {
     if host.is_empty() || host.contains(is_foreign) {
         return Err(EXPECTED.into());
     }
-    // The colons of an IPv6 address stand in brackets.
+    // Colons of an IPv6 address are inside brackets.
     let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     match after_address.split_once(':') {
         None => Ok(format!("{scheme}://{host}:{}", port::WEBSOCKET)),

@@ -1,6 +1,6 @@
-//! The exit codes, so that scripts can tell one end from another. A code keeps its meaning.
+//! Exit codes, which let scripts distinguish results. A code keeps its meaning.
 
-/// What the help of every command for queues and messages says about its end.
+/// Help text with the exit codes, for every command that connects to a broker.
 macro_rules! exit_codes {
     () => {
         "\
@@ -22,15 +22,15 @@ Exit codes:
 pub const USAGE: u8 = 2;
 /// No such queue, topic, subscription, rule, policy, message or context.
 pub const NOT_FOUND: u8 = 4;
-/// It exists already.
+/// The entity or context already exists.
 pub const EXISTS: u8 = 5;
-/// No message was there.
+/// No message was found.
 pub const NOTHING: u8 = 6;
 /// The broker cannot be reached.
 pub const NO_CONNECTION: u8 = 7;
-/// Some of it was done.
+/// Only a part of the work was done.
 pub const IN_PART: u8 = 8;
-/// The same can succeed later.
+/// The broker is busy; the same command can succeed later.
 pub const BUSY: u8 = 9;
-/// Ctrl-C or SIGTERM, as a shell tells it.
+/// Ctrl-C or SIGTERM, as shells report it.
 pub const INTERRUPTED: u8 = 130;

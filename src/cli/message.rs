@@ -1,4 +1,4 @@
-//! Messages as people and programs read them.
+//! Messages in the output formats.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ use super::connect::Output;
 use super::terminal::{Out, Wrote, json, line, text};
 use crate::config::span_text;
 
-/// Characters of a body, and of other text, in a table.
+/// Maximum characters of a body or other text in a table cell.
 pub const CELL_CHARS_MAX: usize = 60;
 
-/// What of a message is written.
+/// Flags that select the written part of a message.
 #[derive(Args)]
 pub struct BodyFlags {
     /// Write only bodies, one per line; on a terminal, control characters are escaped
@@ -28,23 +28,23 @@ pub struct BodyFlags {
     raw: bool,
 }
 
-/// How messages are written.
+/// Output form of messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Everything, for people.
+    /// All details, for people.
     Long,
-    /// The body and a newline.
+    /// The body and a line break.
     Body,
-    /// The body.
+    /// The body only.
     Raw,
-    /// Elements of one list.
+    /// Elements of a JSON array.
     Json,
-    /// One object a line.
+    /// One JSON object per line.
     Ndjson,
 }
 
 impl BodyFlags {
-    /// The form, if a table cannot be it.
+    /// Form of the output; the long form in place of a table.
     pub const fn form(&self, output: Output) -> Form {
         match output {
             _ if self.raw => Form::Raw,
@@ -56,7 +56,7 @@ impl BodyFlags {
     }
 }
 
-/// Writes messages one after the other; each has left this process when that says done.
+/// Writes messages one after the other; each is flushed before the call returns.
 pub struct Writer {
     out: Out,
     form: Form,
@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Writes an object that is JSON already.
+    /// Writes an object that is JSON text.
     pub fn object(&mut self, object: &str) -> Result<Wrote, Failure> {
         self.count += 1;
         self.element(object)
@@ -103,7 +103,7 @@ impl Writer {
         }
     }
 
-    /// Closes the list, if it is one.
+    /// Closes a JSON array.
     pub fn end(self) -> Result<(), Failure> {
         match (self.form, self.count) {
             (Form::Json, 0) => self.out.say("[]\n"),
@@ -113,7 +113,7 @@ impl Writer {
     }
 }
 
-/// Everything about a message, the body last and whole.
+/// All details of a message; the complete body comes last.
 fn long(message: &Received) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: Option<String>| {
@@ -165,7 +165,7 @@ fn body_note(body: &[u8]) -> String {
     format!("{} {bytes}{kind}", body.len())
 }
 
-/// The name of a state as it is said on the command line.
+/// Name of a state on the command line.
 pub const fn state_name(state: MessageState) -> &'static str {
     match state {
         MessageState::Active => "active",
@@ -175,7 +175,7 @@ pub const fn state_name(state: MessageState) -> &'static str {
     }
 }
 
-/// The value of a property with its type, unless it is text.
+/// Text of a property value, with its type unless it is a string.
 fn typed(value: &Value) -> String {
     match kind(value) {
         "string" => plain(value),
@@ -183,7 +183,7 @@ fn typed(value: &Value) -> String {
     }
 }
 
-/// The value of a property as text.
+/// Text of a property value.
 pub fn plain(value: &Value) -> String {
     let guid = |value: u128| TrackingId(value).to_string();
     let hex = |bytes: &[u8]| {
@@ -216,7 +216,7 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// The name of the type of a property.
+/// Name of the type of a property.
 const fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -243,7 +243,7 @@ const fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// An instant as it stands in a table: to the second.
+/// Text of an instant in a table, to the second.
 pub fn instant(at: Timestamp) -> String {
     let text = at.to_string();
     match text.split_once('.') {
@@ -252,22 +252,22 @@ pub fn instant(at: Timestamp) -> String {
     }
 }
 
-/// A number of messages, in words.
+/// Text of a number of messages.
 pub fn messages(count: u64) -> String {
     counted(count, "message")
 }
 
-/// A number of things whose plural ends in s, in words.
+/// Text of a count with a noun whose plural ends in s.
 pub fn counted(count: u64, singular: &str) -> String {
     format!("{count} {singular}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The message id, if there is one.
+/// Message id; empty if there is none.
 pub fn id(message: &Message) -> String {
     message.message_id.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The lock of a message that was received under lock.
+/// Lock tokens of messages that are locked.
 pub fn tokens<'a>(messages: impl IntoIterator<Item = &'a Received>) -> Vec<LockToken> {
     messages.into_iter().filter_map(Received::lock_token).collect()
 }

@@ -9,14 +9,15 @@ use super::{Failure, exit};
 use crate::config::TlsSection;
 use crate::server::{ONE_PORT, PUBLIC_URL_FILE, ROOT_KEY_FILE};
 
-/// Locks on files of this machine, on Linux.
+/// List of file locks on this machine, on Linux.
 const LOCKS: &str = "/proc/locks";
-/// The data directory of a broker unless another one is named.
+/// Default data directory of a broker.
 const DATA_DIR: &str = "./data";
 /// Maximum size of a file with a connection string.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
-/// The connection string of the root policy of a broker on this machine, and the file that it is from (SEC-25).
+/// Connection string of the root policy of a broker on this machine, and the path of its file
+/// (SEC-25).
 pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
     let path = data_dir.unwrap_or(Path::new(DATA_DIR)).join(ROOT_KEY_FILE);
     let shown = path.display().to_string();
@@ -39,25 +40,25 @@ pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
 pub struct Own {
     /// Connection string of the root policy.
     pub string: String,
-    /// The URL by which its clients reach it, if its configuration names one (`http.public_url`).
+    /// URL for clients elsewhere, if the configuration has one (`http.public_url`).
     pub public_url: Option<String>,
-    /// Whether everything is served at that URL.
+    /// Whether all protocols are served at that URL.
     pub is_one_port: bool,
     /// File of the connection string.
     pub source: String,
-    /// Whether a broker runs there; none where the system does not say.
+    /// Whether a broker runs there; none if the system does not report it.
     pub is_in_use: Option<bool>,
 }
 
 impl Own {
-    /// Reads them, from `./data` unless another directory is named.
+    /// Reads the files, by default from `./data`.
     ///
     /// # Errors
-    /// When the file of the first key cannot be read.
+    /// If the file of the first key cannot be read.
     pub fn read(data_dir: Option<&Path>) -> Result<Self, Failure> {
         let (string, source) = first_key(data_dir)?;
         let data_dir = data_dir.unwrap_or(Path::new(DATA_DIR));
-        // A broker without such a setting has no such file.
+        // Without the setting there is no file.
         let public = fs::read_to_string(data_dir.join(PUBLIC_URL_FILE)).unwrap_or_default();
         let mut words = public.split_whitespace().map(str::to_owned);
         let public_url = words.next();
@@ -65,7 +66,7 @@ impl Own {
         Ok(Self { string, public_url, is_one_port, source, is_in_use: is_in_use(data_dir) })
     }
 
-    /// Those of the broker that runs in `./data`, if one does and this user may read them.
+    /// Files of the broker that runs in `./data`, if there is one and this user may read them.
     pub fn running() -> Option<Self> {
         let may_run = is_in_use(Path::new(DATA_DIR)) == Some(true);
         may_run.then(|| Self::read(None).ok()).flatten()
@@ -79,16 +80,17 @@ pub fn authority(data_dir: Option<&Path>) -> Option<PathBuf> {
     file.exists().then_some(file)
 }
 
-/// Whether a broker has a data directory open, which it locks then; none where the system does not say. Nothing is locked to
-/// find out: a broker that starts at that moment would be refused.
+/// Whether a broker holds the lock of a data directory; none if the system does not report locks.
+/// The check takes no lock, which would make a broker that starts at that moment fail.
 fn is_in_use(data_dir: &Path) -> Option<bool> {
     let inode = fs::metadata(data_dir).ok()?.ino();
     let locks = fs::read_to_string(LOCKS).ok()?;
     Some(locks.lines().any(|line| is_lock_of(line, inode)))
 }
 
-/// Whether a line of the system's list tells of a lock on this file, such as `1: FLOCK ADVISORY WRITE 4711 08:01:131090 0 EOF`.
-/// The device is left out: some file systems have another one there.
+/// Whether a line of the lock list describes a lock on this file, such as `1: FLOCK ADVISORY WRITE
+/// 4711 08:01:131090 0 EOF`. The device is not compared, since some file systems report another one
+/// there.
 fn is_lock_of(line: &str, inode: u64) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some(kind) = words.iter().position(|word| *word == "FLOCK") else { return false };
@@ -100,7 +102,7 @@ fn is_lock_of(line: &str, inode: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// SEC-25: a broker is known by the lock on its data directory.
+    /// SEC-25: a running broker is detected by the lock on its data directory.
     #[test]
     fn a_lock_is_known_by_its_file() {
         let line = "1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF";

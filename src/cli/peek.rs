@@ -1,4 +1,4 @@
-//! `peeklock peek`: looks at messages without taking or locking them.
+//! `peeklock peek`: shows messages without receiving or locking them.
 
 use std::time::Duration;
 
@@ -45,11 +45,11 @@ reads the queue. The table marks it as expired if it has its own time to live.
     exit_codes!()
 );
 
-/// Messages asked for at once.
+/// Messages per request.
 pub const PAGE: u32 = 250;
-/// Rows of one table: what is more is told to be there.
+/// Default rows of a table; a note reports that there are more.
 const ROWS_DEFAULT: u64 = 20;
-/// A table is laid out when it is whole; larger ones are for nobody to read.
+/// Maximum rows of a table, since it is printed only when complete.
 pub const ROWS_MAX: u64 = 10_000;
 
 #[derive(Args)]
@@ -132,7 +132,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         (None, false) => ROWS_DEFAULT,
     };
     let form = match flags.body.form(flags.common.output) {
-        // A table that grows has no widths.
+        // A table that grows has no fixed column widths.
         Form::Long if !flags.long && !flags.follow => None,
         form => Some(form),
     };
@@ -144,7 +144,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
     let from = SequenceNumber(flags.from);
     let mut browse = Browse { session: flags.session.as_deref(), ..Browse::new(&receiver, from) };
     let (mut shown, mut next, mut is_cut, mut is_more) = (0, 0, false, false);
-    // Messages for which the condition fails, and why it does for the first of them.
+    // Number of messages that the condition cannot be evaluated for, and the first error.
     let mut unjudged: Option<(u64, Fault)> = None;
     'pages: loop {
         let page = tokio::select! {
@@ -153,7 +153,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
             page = browse.page() => page,
         };
         let page = match page {
-            // The connection comes back by itself.
+            // The connection is restored automatically.
             Err(Failure::Ended { code: exit::NO_CONNECTION, .. }) if flags.follow => continue,
             page => page?,
         };
@@ -181,7 +181,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
                 bar.advance(1);
                 continue;
             }
-            // In dead-letter queues nothing expires (EXP-39).
+            // Messages in dead-letter queues do not expire (EXP-39).
             let now = (!path.contains("/$")).then(|| session.client.now());
             let (cells, was_cut) = row(message, now);
             is_cut |= was_cut;
@@ -234,10 +234,10 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Goes through a queue from a number on.
+/// Iterates over a queue from a sequence number.
 pub struct Browse<'a> {
     receiver: &'a Receiver,
-    /// This session alone.
+    /// Restricts the messages to this session.
     session: Option<&'a str>,
     next: SequenceNumber,
 }
@@ -247,7 +247,7 @@ impl<'a> Browse<'a> {
         Self { receiver, session: None, next: from }
     }
 
-    /// The next messages; none at the end. Dropping the future skips nothing.
+    /// Returns the next messages; empty at the end. Dropping the future skips none.
     pub async fn page(&mut self) -> Result<Vec<Received>, Failure> {
         let page = match self.session {
             Some(session) => self.receiver.peek_session(session, self.next, PAGE).await?,
@@ -264,7 +264,7 @@ fn table(colours: bool) -> Table {
     Table::new(&["SEQUENCE", "STATE", "ENQUEUED", "TRIES", "ID", "SUBJECT", "BODY"], 4, colours)
 }
 
-/// The cells of a message, with the time if it can expire.
+/// Cells of a message. `now` is present if the message can expire.
 fn row(message: &Received, now: Option<Timestamp>) -> (Vec<Cell>, bool) {
     let is_expired = message.state() != MessageState::Scheduled
         && matches!((message.expires_at(), now), (Some(at), Some(now)) if at <= now);

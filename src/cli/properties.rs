@@ -1,4 +1,4 @@
-//! Properties of entities as flags and as rows of a table, made from the table of properties.
+//! Properties of entities as flags and as table rows, generated from the table of properties.
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
@@ -10,25 +10,25 @@ use super::arguments::{span_of, status_of};
 use super::retry::{Retries, policy_text};
 use crate::config::span_text;
 
-/// The properties that are given as flags, under their names in the description. Durations are `30s`, `1h 30m`, `PT30S`,
-/// `P1D` or `unlimited`.
+/// Properties given as flags, under their names in the description. Durations have forms such as
+/// `30s`, `1h 30m`, `PT30S`, `P1D` or `unlimited`.
 pub struct Properties<D: Description>(D::Update);
 
 impl<D: Description> Properties<D> {
-    /// The properties that are given.
+    /// Update with the given properties.
     pub fn update(&self) -> D::Update {
         self.0.clone()
     }
 }
 
-/// The fields in the order of flags and rows.
+/// Fields in the order of flags and rows.
 fn in_order<D: Description>() -> Vec<&'static Field<D>> {
     let mut fields: Vec<_> = D::FIELDS.iter().collect();
     fields.sort_unstable_by_key(|field| field.place);
     fields
 }
 
-/// Whether [`Retries`] has the flags of a field.
+/// Whether [`Retries`] provides the flags of a field.
 const fn is_of_retries(kind: FieldKind) -> bool {
     matches!(kind, FieldKind::Retry | FieldKind::Order)
 }
@@ -128,7 +128,7 @@ impl<D: Description> Args for Properties<D> {
     }
 }
 
-/// The properties of an entity as rows, texts last. Its status is left out, because it is shown first.
+/// Properties of an entity as rows, texts last. The status is shown elsewhere.
 pub fn rows<D: Description>(description: &D) -> Vec<(&'static str, String)> {
     let mut fields = in_order::<D>();
     fields.retain(|field| field.kind != FieldKind::Status);

@@ -28,13 +28,13 @@ pub const TYPES: [&str; 21] = [
     "timeSpan",
 ];
 
-/// One property.
+/// Key and value of an application property.
 pub type Property = (String, Value);
 
 /// The forms of a property, for errors.
 const FORMS: &str = "write KEY=VALUE, such as region=eu, or KEY:TYPE=VALUE, such as table:i32=7";
 
-/// Reads one.
+/// Parses a property.
 pub fn property(text: &str) -> Result<Property, String> {
     let (name, value) = text
         .split_once('=')
@@ -53,7 +53,7 @@ pub fn property(text: &str) -> Result<Property, String> {
              {key}:null="
         ));
     }
-    // Numbers and booleans as such, everything else as text: the reader of JSON takes it from there.
+    // Numbers and booleans stay JSON values, other types become text; the JSON reader parses both.
     let scalar = match kind {
         "null" => serde_json::Value::Null,
         "bool" | "f32" | "f64" => {

@@ -1,4 +1,4 @@
-//! `peeklock receive`: a message is settled when it has left this process, not before.
+//! `peeklock receive`: settles a message only after it has been written to standard output.
 
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt as _;
@@ -52,11 +52,11 @@ without counting a delivery. With --next-session, --wait also limits the wait fo
     exit_codes!()
 );
 
-/// Messages received at once: few, so that little is held by who reads slowly.
+/// Messages received at once: few, so that a slow reader blocks few messages.
 const BATCH: u32 = 32;
-/// Messages that `--settle abandon` holds until the end.
+/// Maximum messages that `--settle abandon` holds until the end.
 const ABANDONED_MAX: u64 = 10_000;
-/// How long one receive of `--follow` waits.
+/// Maximum wait of each receive with `--follow`.
 const FOLLOW_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 
 #[derive(Args)]
@@ -127,25 +127,25 @@ enum Mode {
     ReceiveAndDelete,
 }
 
-/// How a receive goes on.
+/// Progress and totals of a receive.
 struct Progress {
     written: u64,
-    /// Written, and not known to be completed.
+    /// Messages that were written, but whose completion is not confirmed.
     unsettled: u64,
     lost: u64,
-    /// Held for `--settle abandon`.
+    /// Locks of messages that `--settle abandon` holds.
     held: Vec<LockToken>,
-    /// Written, and not known to be abandoned.
+    /// Messages that were written, but whose abandoning is not confirmed.
     unabandoned: u64,
     end: End,
 }
 
 #[derive(PartialEq, Eq)]
 enum End {
-    /// There is no more, or enough.
+    /// The requested number was received, or no more messages are available.
     Done,
     Interrupted,
-    /// Nobody reads any more.
+    /// The reader of standard output has closed it.
     Gone,
 }
 
@@ -154,7 +154,7 @@ impl ReceiveFlags {
         if self.abandon { Settle::Abandon } else { self.settle }
     }
 
-    /// How a message that was written is settled at once.
+    /// Settlement of a message after it was written.
     fn outcome(&self) -> Result<(), Refusal> {
         if self.settle() != Settle::DeadLetter {
             return Ok(());
@@ -169,11 +169,11 @@ impl ReceiveFlags {
         self.next_session || self.session.is_some()
     }
 
-    /// The failure, with a way out for a queue that gives nothing without a session.
+    /// Failure with a hint, for a queue that requires sessions or a topic.
     fn hinted(&self, error: BrokerError) -> Failure {
         let is_refused = error.condition() == Condition::InvalidOperation;
         let is_of_session = self.is_by_session() || self.source.is_dead_letter();
-        // What it is instead, the broker says.
+        // Other details already name the kind of the entity.
         let hint = match error.detail() {
             _ if !is_refused || is_of_session => None,
             detail if detail.contains("is a topic") => {
@@ -235,10 +235,10 @@ pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     })
 }
 
-/// Where messages are taken from.
+/// Source of the messages.
 enum Taker {
     Queue(Receiver),
-    /// Its lock is renewed as long as the keeper lives.
+    /// A session, whose lock is renewed until the keeper is dropped.
     Session {
         held: SessionReceiver,
         _keeper: LockKeeper,
@@ -246,7 +246,7 @@ enum Taker {
 }
 
 impl Taker {
-    /// Opens it; none if there is no session to be had, or the command was told to stop.
+    /// Opens the source. None if no session is available or the command was interrupted.
     async fn open(
         flags: &ReceiveFlags,
         session: &Session,
@@ -291,7 +291,7 @@ impl Taker {
         }
     }
 
-    /// Renews the locks of messages; a session has one for all, which is renewed already.
+    /// Keeps the locks of messages renewed; a session has a single lock, which is renewed already.
     fn keep(&self, messages: &[Received]) -> Vec<LockKeeper> {
         match self {
             Self::Queue(receiver) => {
@@ -309,8 +309,7 @@ impl Taker {
     }
 }
 
-/// Whether who follows goes on after it: no session in time, or a lock that ended with the connection
-/// or before.
+/// Whether `--follow` continues after this error: no session in time, or a lock that ended.
 fn goes_on(error: &BrokerError) -> bool {
     let passing =
         [Condition::CommunicationProblem, Condition::ServiceTimeout, Condition::SessionLockLost];
@@ -337,7 +336,7 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
             };
             let result = work(flags, count, session, &taker, &mut writer, &mut progress).await;
             abandon(taker.receiver(), flags.delay, &mut progress).await;
-            // Closed in order, so that locks stay which shall stay.
+            // Closed in order, so that the broker keeps the locks that `--settle none` leaves.
             let closed = taker.close().await;
             let is_done = result.is_err() || progress.written >= count;
             if is_done || !flags.follow || progress.end != End::Done {
@@ -348,7 +347,7 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
     let ended = tokio::select! {
         biased;
         ended = orderly => Some(ended),
-        // What is under way is not answered any more; what is known of it is told.
+        // Requests in progress get no answer any more; the known results are reported.
         () = session.overdue() => None,
     };
     let result = match ended {
@@ -374,7 +373,7 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
         Ok(()) if progress.unsettled + progress.unabandoned + progress.lost > 0 => {
             Err(Failure::Told(exit::IN_PART))
         }
-        // To follow until Ctrl-C is all that was asked for.
+        // A followed queue has no end, so an interruption is a success.
         Ok(()) if flags.follow => Ok(()),
         Ok(()) if progress.end == End::Interrupted => Err(Failure::Told(exit::INTERRUPTED)),
         Ok(()) if progress.written == 0 && progress.end == End::Done => {
@@ -395,12 +394,12 @@ async fn work(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let wait = match (flags.follow, flags.next_session) {
-        // The next session is waited for, not this one.
+        // The wait applies to the next session, not to more messages of this one.
         (true, true) => TimeSpan::ZERO,
         (true, false) => FOLLOW_WAIT,
         (false, _) => flags.wait,
     };
-    // What is received for good and cannot be written is lost: one at a time.
+    // A received-and-deleted message is lost if it cannot be written, so one is taken at a time.
     let batch_max = if flags.mode == Mode::ReceiveAndDelete { 1 } else { BATCH };
     let bar = Bar::beside_output("receiving");
     while progress.written < count && progress.end == End::Done {
@@ -410,9 +409,9 @@ async fn work(
         let received = receiver.receive_many_until(left.min(batch_max), wait, stop).await;
         let messages = match received {
             Ok(messages) => messages,
-            // The session is accepted anew.
+            // The session is accepted again.
             Err(error) if flags.follow && flags.is_by_session() && goes_on(&error) => return Ok(()),
-            // The connection comes back by itself; the locks it had are gone.
+            // The connection is restored automatically; the locks on it have ended.
             Err(error) if flags.follow && error.condition() == Condition::CommunicationProblem => {
                 continue;
             }
@@ -430,7 +429,7 @@ async fn work(
     Ok(())
 }
 
-/// Writes messages and settles those that were written; the others go back unchanged.
+/// Writes messages and settles the written ones; the others are released.
 async fn written(
     flags: &ReceiveFlags,
     session: &Session,
@@ -440,7 +439,7 @@ async fn written(
     messages: &[Received],
 ) -> Result<(), Failure> {
     let is_locked = flags.mode == Mode::PeekLock;
-    // Who reads slowly shall not lose the locks.
+    // Locks are renewed, so that a slow reader does not lose them.
     let is_kept = is_locked && flags.settle() != Settle::None;
     let keepers = if is_kept { taker.keep(messages) } else { Vec::new() };
     let receiver = taker.receiver();
@@ -470,7 +469,8 @@ async fn written(
         match flags.settle() {
             Settle::Complete | Settle::DeadLetter => {
                 progress.unsettled += held.len() as u64;
-                // Each by itself: whatever ends this, it is known how far it came.
+                // Each message is settled separately, so that the number of settled messages is
+                // known at any interruption.
                 let mut completed: FuturesUnordered<_> = held
                     .iter()
                     .map(|token| receiver.settle_token(*token, flags.outcome()))
@@ -483,7 +483,7 @@ async fn written(
             Settle::None => {}
         }
         if !back.is_empty() {
-            // Should this fail, their locks end by themselves.
+            // If releasing fails, the locks end by themselves.
             let _released = receiver.release_many(&tokens(back)).await;
         }
     } else {
@@ -493,7 +493,7 @@ async fn written(
     failure.map_or(Ok(()), Err)
 }
 
-/// Gives messages back, each with a failed delivery.
+/// Abandons the held messages, which counts a failed delivery for each.
 async fn abandon(receiver: &Receiver, delay: Option<TimeSpan>, progress: &mut Progress) {
     let held = std::mem::take(&mut progress.held);
     progress.unabandoned += held.len() as u64;
@@ -504,7 +504,7 @@ async fn abandon(receiver: &Receiver, delay: Option<TimeSpan>, progress: &mut Pr
     let abandoned = held.iter().map(|token| receiver.settle_token(*token, Err(refusal())));
     let mut abandoned = futures_util::stream::iter(abandoned).buffer_unordered(64);
     while let Some(result) = abandoned.next().await {
-        // A lock that has ended has counted the same.
+        // A lock that has ended has counted a failed delivery too.
         let has_counted = match result {
             Ok(()) => true,
             Err(error) => error.condition() == Condition::MessageLockLost,

@@ -1,4 +1,5 @@
-//! `peeklock send`: one message of the command line, or many from standard input, pipelined.
+//! `peeklock send`: sends a message of the command line, or messages from standard input, with
+//! several in flight.
 
 mod feed;
 mod lost;
@@ -49,10 +50,10 @@ once. The first failure stops sending after the messages in flight are answered,
     exit_codes!()
 );
 
-/// Bytes of messages under way at once.
+/// Maximum bytes of messages in flight.
 const BYTES_IN_FLIGHT_MAX: usize = 32 << 20;
 
-/// How far `--rate` may be behind and make up for it.
+/// Maximum delay that `--rate` makes up for.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
 #[derive(Args)]
@@ -131,7 +132,7 @@ struct PropertyFlags {
 }
 
 impl PropertyFlags {
-    /// Puts what is given over what the message has.
+    /// Replaces properties of the message by the values of flags.
     fn apply(&self, message: &mut Message, now: Timestamp) {
         fn over<T: Clone>(field: &mut Option<T>, given: Option<&T>) {
             if let Some(value) = given {
@@ -172,7 +173,7 @@ fn rate(text: &str) -> Result<f64, String> {
     Err("expected a number between 0.001 and 1000000".to_owned())
 }
 
-/// A message under way, and where it came from.
+/// Result of a message, and its place in the input.
 struct Answered {
     line: u64,
     bytes: usize,
@@ -190,12 +191,12 @@ pub fn run(flags: &SendFlags) -> Result<(), Failure> {
     })
 }
 
-/// Sends all that the feed has, as much at once as may be under way.
+/// Sends all messages of the feed, within the bounds on messages in flight.
 async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Report, Failure> {
     let in_flight_max = usize::from(flags.in_flight);
     let sender = session.client.sender(&flags.queue)?.with_in_flight_max(in_flight_max);
     let mut report = Report::new(session.out, flags.common.output, feed.names_lines());
-    // Two may not write to one terminal at once: not beside what is typed or told there.
+    // A progress bar must not mix with typed input or printed results on the same terminal.
     let is_beside =
         feed.is_typed() || (session.out.is_terminal && flags.common.output == Output::Ndjson);
     let bar = if is_beside { Bar::hidden() } else { Bar::new("sending", feed.total()) };
@@ -211,7 +212,7 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
                 report.interrupted(&bar);
                 may_go_on = false;
             }
-            // Nothing of this is answered any more.
+            // Messages in flight get no answer any more.
             () = &mut overdue, if !under_way.is_empty() => {
                 report.unanswered(under_way.len() as u64, &bar);
                 break;
@@ -255,7 +256,7 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
     Ok(report)
 }
 
-/// The next message, when its time has come. Dropping the future loses neither.
+/// The next message of the feed, once `--rate` allows it. Dropping the future loses no message.
 async fn paced(pace: &mut Option<Pace>, feed: &mut Feed) -> Fed {
     if let Some(pace) = pace {
         pace.due().await;
@@ -267,7 +268,7 @@ async fn paced(pace: &mut Option<Pace>, feed: &mut Feed) -> Fed {
     fed
 }
 
-/// When the next message may go.
+/// Instant from which the next message may be sent, and the period of `--rate`.
 struct Pace {
     period: Duration,
     next_at: Instant,
@@ -278,8 +279,8 @@ impl Pace {
         Self { period: Duration::from_secs_f64(1.0 / rate), next_at: Instant::now() }
     }
 
-    /// Waits for it. What could not go for a while is not made up for, but for what a timer of
-    /// milliseconds is too coarse for.
+    /// Waits for that instant. A longer delay is not made up for; `LATE_MAX` compensates for the
+    /// coarse timer.
     async fn due(&mut self) {
         if let Some(earliest) = Instant::now().checked_sub(LATE_MAX) {
             self.next_at = self.next_at.max(earliest);

@@ -1,4 +1,4 @@
-//! Where messages to be sent come from.
+//! Sources of messages for `peeklock send`.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read};
@@ -11,32 +11,32 @@ use super::super::Failure;
 use super::super::terminal::note;
 use super::SendFlags;
 
-/// A line, or a file, has at most so many bytes: Base64 of the largest message that can be configured.
+/// Maximum bytes of a line or a file: the largest message that can be configured, in Base64.
 const BYTES_MAX: u64 = 256 << 20;
-/// Lines read ahead.
+/// Maximum lines that are read ahead.
 const LINES_AHEAD: usize = 64;
 
-/// The source of messages.
+/// Source of messages.
 pub enum Feed {
-    /// The same message so many times more.
+    /// The same message, `left` more times.
     Same { message: Box<Message>, left: u64, total: u64 },
-    /// Lines of standard input, read by a thread of their own.
+    /// Lines of standard input, read by a thread.
     Lines { lines: mpsc::Receiver<Line>, is_text: bool },
 }
 
-/// What the source has next.
+/// Next item of the source.
 pub enum Fed {
-    /// A message of a line.
+    /// A message and its line.
     Message(u64, Box<Message>),
-    /// A line that is no message.
+    /// A line that is not a message.
     Unreadable(u64, String),
-    /// The source cannot be read.
+    /// An error of the source.
     Failed(io::Error),
-    /// Nothing more.
+    /// The end of the source.
     End,
 }
 
-/// What the reader found.
+/// Item of the reading thread.
 pub enum Line {
     Read(u64, Vec<u8>),
     TooLong(u64),
@@ -44,7 +44,7 @@ pub enum Line {
 }
 
 impl Feed {
-    /// The source that the flags name.
+    /// Opens the source that the flags select.
     pub fn open(flags: &SendFlags) -> Result<Self, Failure> {
         let same = |message: Message| Self::Same {
             message: Box::new(message),
@@ -72,7 +72,7 @@ impl Feed {
         Ok(Self::Lines { lines, is_text: flags.lines })
     }
 
-    /// How many messages there will be, if that is known.
+    /// Total number of messages, if it is known.
     pub const fn total(&self) -> Option<u64> {
         match self {
             Self::Same { total, .. } => Some(*total),
@@ -80,17 +80,17 @@ impl Feed {
         }
     }
 
-    /// Whether somebody types it.
+    /// Whether the input is typed at a terminal.
     pub fn is_typed(&self) -> bool {
         self.names_lines() && io::stdin().is_terminal()
     }
 
-    /// Whether a place is a line of the input.
+    /// Whether places are lines of the input.
     pub const fn names_lines(&self) -> bool {
         matches!(self, Self::Lines { .. })
     }
 
-    /// The next message. Dropping the future takes nothing.
+    /// Returns the next item. Dropping the future takes none.
     pub async fn next(&mut self) -> Fed {
         match self {
             Self::Same { left: 0, .. } => Fed::End,
@@ -110,7 +110,7 @@ impl Feed {
                     Some(Line::Read(number, line)) if *is_text => {
                         return Fed::Message(number, Box::new(Message::new(line)));
                     }
-                    // Lines without anything stand between messages.
+                    // Empty lines between messages are skipped.
                     Some(Line::Read(_, line)) if line.trim_ascii().is_empty() => {}
                     Some(Line::Read(number, line)) => return parse(number, &line),
                 }
@@ -135,11 +135,11 @@ fn parse(number: u64, line: &[u8]) -> Fed {
     }
 }
 
-/// What may have been meant by a line that is no message.
+/// Advice for a line that is not a message.
 fn hint(text: &str) -> &'static str {
     let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     match text.trim_start().as_bytes().first() {
-        // Properties that are not known.
+        // Valid JSON: the error names the unknown property.
         Some(b'{') if is_whole => "",
         Some(b'[' | b'{') => {
             "; this looks like a JSON array: write it with -o ndjson, or pipe it through `jq -c \
@@ -149,7 +149,7 @@ fn hint(text: &str) -> &'static str {
     }
 }
 
-/// The bytes of a file, or of standard input as `-`.
+/// Bytes of a file, or of standard input for `-`.
 pub fn read_file(name: &str) -> Result<Vec<u8>, Failure> {
     let failed = |error: io::Error| Failure::usage(format!("`{name}` cannot be read: {error}"));
     let mut bytes = Vec::new();
@@ -166,7 +166,7 @@ pub fn read_file(name: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Reads lines until the end, or until nobody wants more.
+/// Reads lines until the end of the input or until the receiver is dropped.
 fn read_lines(input: impl Read, found: &mpsc::Sender<Line>) {
     let mut input = BufReader::new(input);
     for number in 1.. {

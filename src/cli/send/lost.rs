@@ -1,18 +1,18 @@
-//! What a lost connection has left open, told once for all that were under way.
+//! Messages whose result a lost connection has left unknown, reported in a single line for all.
 
-/// Why nobody knows, mostly.
+/// Usual cause of an unknown result.
 pub const CONNECTION_LOST: &str = "the connection was lost";
 
-/// Places that follow one another and have all the same end.
+/// Consecutive places with an unknown result.
 pub struct Lost {
     one: &'static str,
     many: &'static str,
-    /// The first and the last one.
+    /// First and last place.
     run: Option<(u64, u64)>,
 }
 
 impl Lost {
-    /// None yet; these are the words for one and for several.
+    /// Creates an empty run; `one` and `many` name a place in singular and plural.
     pub const fn new(one: &'static str, many: &'static str) -> Self {
         Self { one, many, run: None }
     }
@@ -21,7 +21,7 @@ impl Lost {
         self.run = Some(self.run.map_or((place, place), |(first, _)| (first, place)));
     }
 
-    /// What is to be said of them, once.
+    /// Returns the report of the collected places, and clears them.
     pub fn take(&mut self, why: &str) -> Option<String> {
         let (first, last) = self.run.take()?;
         let which = if first == last {

@@ -1,4 +1,4 @@
-//! What became of the messages sent.
+//! Results of the sent messages.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use super::super::{Failure, exit};
 use super::{Answered, CONNECTION_LOST, Lost};
 use peeklock::condition::Condition;
 
-/// So many failures are told one by one.
+/// Maximum number of failures that are printed one by one.
 const TOLD_MAX: u64 = 20;
 
-/// Counts, and tells of each failure.
+/// Counts results and prints failures.
 pub struct Report {
     out: Out,
     output: Output,
@@ -23,19 +23,19 @@ pub struct Report {
     told_count: u64,
     untold_count: u64,
     is_interrupted: bool,
-    /// The input was not taken to its end.
+    /// Whether sending stopped before the end of the input.
     is_stopped: bool,
-    /// What the end of the connection has left open, not told yet.
+    /// Places with an unknown result that are not printed yet.
     lost: Lost,
-    /// The last place that was sent, and the last one that was accepted.
+    /// Last place that was sent, answered and accepted.
     last_taken: u64,
     last_answered: u64,
     last_accepted: u64,
-    /// Why standard output takes no more answers.
+    /// Error of standard output, which takes no more results.
     unheard: Option<Failure>,
-    /// The lowest and the highest number given.
+    /// Lowest and highest sequence number.
     numbers: Option<(u64, u64)>,
-    /// The exit code of the last failure.
+    /// Exit code of the last failure.
     code: u8,
 }
 
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// Takes an answer; whether the message was taken.
+    /// Records a result; returns whether the broker accepted the message.
     pub fn answered(&mut self, answered: Answered, bar: &Bar) -> bool {
         let Answered { line: place, result, .. } = answered;
         self.last_answered = place;
@@ -107,7 +107,7 @@ impl Report {
         is_taken
     }
 
-    /// Takes a line that is no message; whether its answer could be written.
+    /// Records a line that is not a message; returns whether results can still be written.
     pub fn unreadable(&mut self, place: u64, error: &str, bar: &Bar) -> bool {
         self.code = exit::USAGE;
         self.last_taken = place;
@@ -124,23 +124,24 @@ impl Report {
 
     fn answer(&mut self, object: &serde_json::Value) {
         if self.output == Output::Ndjson && self.unheard.is_none() {
-            // Who does not read this wants the messages sent all the same.
+            // Sending continues without the results: a reader that has closed the pipe still wants
+            // the messages sent.
             self.unheard = self.out.write(format!("{object}\n")).err();
         }
     }
 
-    /// Whether answers cannot be written any more.
+    /// Whether results can no longer be written.
     pub const fn is_unheard(&self) -> bool {
         self.unheard.is_some()
     }
 
-    /// A message of this place is on its way.
+    /// Records that the message of a place was sent.
     pub fn taken(&mut self, place: u64, bar: &Bar) {
         self.told(bar);
         self.last_taken = place;
     }
 
-    /// The end comes before the answers to so many.
+    /// Records that `count` messages in flight remain without an answer.
     pub fn unanswered(&mut self, count: u64, bar: &Bar) {
         self.told(bar);
         self.failed += count;
@@ -151,25 +152,25 @@ impl Report {
         }
     }
 
-    /// Tells what is not told yet.
+    /// Prints the places with an unknown result.
     pub fn told(&mut self, bar: &Bar) {
         if let Some(text) = self.lost.take(CONNECTION_LOST) {
             bar.note(&format!("error: {text}"));
         }
     }
 
-    /// The input ended with an error.
+    /// Records a read error of the input.
     pub fn unfed(&mut self, error: &io::Error) {
         self.failed += 1;
         note(&format!("error: standard input cannot be read: {error}"));
     }
 
-    /// Whether the sending ended before the input did.
+    /// Sets whether sending stopped before the end of the input.
     pub const fn stopped(&mut self, is_stopped: bool) {
         self.is_stopped = is_stopped;
     }
 
-    /// The user wants no more.
+    /// Records the interruption by the user.
     pub fn interrupted(&mut self, bar: &Bar) {
         self.is_interrupted = true;
         bar.note("interrupted: no more messages are sent; waiting for answers to those in flight");
@@ -187,7 +188,7 @@ impl Report {
         bar.note(&format!("error: {name} {place}: {reason}"));
     }
 
-    /// Tells the sum.
+    /// Prints the totals; returns the result of the command.
     pub fn end(mut self, queue: &str) -> Result<(), Failure> {
         match self.untold_count {
             0 => {}
@@ -224,7 +225,7 @@ impl Report {
         }
     }
 
-    /// What was done, where standard output cannot tell it.
+    /// Failure of standard output, with the number of messages that were sent.
     fn unsaid(&self, failure: Failure) -> Failure {
         let count = self.accepted + self.duplicates;
         if count == 0 {
