@@ -1,4 +1,4 @@
-//! `peeklock apply`: what a file declares is made so, step by step (DEC-16).
+//! `peeklock apply`: creates and updates the entities that a file declares, step by step (DEC-16).
 
 mod parts;
 
@@ -68,7 +68,7 @@ pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
             })?;
             plans.push((part, plan));
         }
-        // There is one part at least.
+        // `parts` returns at least one part.
         let Some(plan) = whole(&plans) else { return Ok(()) };
         let output = flags.common.output;
         if output == Output::Table {
@@ -90,7 +90,7 @@ pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
     })
 }
 
-/// The plans of all parts as one, whose digest stands for nothing if there are several.
+/// Combines the plans of all parts. The digest of several parts has no meaning.
 fn whole(plans: &[(&Part, Plan)]) -> Option<Plan> {
     plans.iter().map(|(_, plan)| plan.clone()).reduce(|mut whole, plan| {
         whole.steps.extend(plan.steps);
@@ -100,7 +100,7 @@ fn whole(plans: &[(&Part, Plan)]) -> Option<Plan> {
     })
 }
 
-/// Carries out the plans that were shown, and no others; returns how many steps were done, of this many.
+/// Carries out exactly the plans that were shown; returns the number of steps done, of `total`.
 async fn carry_out(
     session: &Session,
     plans: &[(&Part, Plan)],
@@ -143,14 +143,14 @@ fn failed(error: &BrokerError, done: usize, total: usize, step: &str) -> Failure
     in_part(code(error.condition()), done, total, &format!("{step} failed: {}", told(error)))
 }
 
-/// Says what was done; without any, the code says why not.
+/// Failure that reports the steps done. The code of the cause applies if no step was done.
 fn in_part(code: u8, done: usize, total: usize, why: &str) -> Failure {
     let code = if done > 0 && code != exit::INTERRUPTED { exit::IN_PART } else { code };
     Failure::ended(code, format!("{done} of {total} steps are done; {why}"))
         .hint("run the same command again to do the remaining steps")
 }
 
-/// A line for each property of each step, and one of totals.
+/// Table with a line for each property of each step, and a line with totals.
 fn shown(plan: &Plan, out: &Out) -> String {
     let (creates, updates) = (plan.count(StepKind::Create), plan.count(StepKind::Update));
     let unchanged = plan.unchanged_count;
@@ -187,7 +187,8 @@ fn value(kind: StepKind, change: &Change) -> String {
     }
 }
 
-/// The plan as the JSON API tells it, with how many of its steps were done. That of several parts has no digest.
+/// The plan in the format of the JSON API, with the number of steps done. Several parts have no
+/// digest.
 fn as_object(plan: &Plan, parts: usize, done: usize, output: Output) -> Result<String, Failure> {
     let mut told = serde_json::to_value(PlanView::from(plan))
         .map_err(|error| Failure::Failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! `peeklock config check`: is the configuration valid, what is in force, and where is it from?
+//! `peeklock config check`: validates the configuration, and prints each value with its source.
 
 use std::fmt::Write as _;
 
@@ -21,13 +21,13 @@ pub fn check(file: FileFlag) -> Result<(), Failure> {
     ))
 }
 
-/// A row without anything that acts on a terminal: the file may be of others.
+/// Row without control characters, because the file may come from others.
 fn shown(row: Row) -> Row {
     let line = |text: &str| terminal::line(text).into_owned();
     Row { key: line(&row.key), value: line(&row.value), source: row.source.as_deref().map(line) }
 }
 
-/// The rows under one head, in columns.
+/// Table of the rows.
 fn table(rows: &[Row]) -> String {
     let width = |text: fn(&Row) -> &str, head: &str| {
         rows.iter().map(|row| text(row).chars().count()).max().unwrap_or(0).max(head.len())

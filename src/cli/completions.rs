@@ -1,4 +1,4 @@
-//! `peeklock completions`: a script that lets a shell complete the command line.
+//! `peeklock completions`: prints a script that completes the command line in a shell.
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! What the commands have in common that create queues and topics: what is told of one that is there already.
+//! Common part of the commands that create queues and topics: the report about an existing entity.
 
 use peeklock::condition::Condition;
 use peeklock::declaration::Declaration;
@@ -7,20 +7,20 @@ use peeklock::error::BrokerError;
 use super::connect::Session;
 use super::{Failure, differing};
 
-/// Something that is being created.
+/// Creation of an entity.
 pub struct Creation<'a> {
-    /// What it is, as the commands call it.
+    /// Kind of the entity in the command line.
     pub kind: &'a str,
-    /// What else may have its path.
+    /// The other kind that may have the path.
     pub other: &'a str,
     pub path: &'a str,
-    /// Whether it may be there.
+    /// Whether an existing entity is accepted.
     pub if_not_exists: bool,
 }
 
 impl Creation<'_> {
-    /// What there is now, and what is said of it. `there` looks for one that was there before, and how that differs
-    /// from what was named is told.
+    /// Returns the created or existing entity and a word for it. `there` looks the existing entity
+    /// up; its differences from `named` are printed.
     pub async fn end<D>(
         self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! What the commands have in common that delete something: what is told at the end, and of what was not there.
+//! Common part of the commands that delete something: the report of the result.
 
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
@@ -7,20 +7,20 @@ use super::Failure;
 use super::connect::{Output, Session};
 use super::terminal::note;
 
-/// Something that is being deleted.
+/// Deletion of an item.
 pub struct Deletion<'a> {
-    /// What it is and how it is called, such as "queue `orders`".
+    /// Kind and name for people, such as "queue `orders`".
     pub shown: String,
-    /// How programs call it.
+    /// Name for programs.
     pub name: &'a str,
-    /// Whether it need not be there.
+    /// Whether a missing item is accepted.
     pub if_exists: bool,
-    /// For whom the end is told.
+    /// Output format of the report.
     pub output: Output,
 }
 
 impl Deletion<'_> {
-    /// Tells how it ended.
+    /// Reports the result.
     pub fn end(self, session: &Session, ended: Result<(), BrokerError>) -> Result<(), Failure> {
         match ended {
             Err(error) if self.if_exists && error.condition() == Condition::EntityNotFound => {

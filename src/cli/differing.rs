@@ -1,15 +1,16 @@
-//! How what is there differs from what was named, where a command is content with what is there.
+//! Differences between an existing entity and the requested properties, for commands that accept
+//! the existing entity.
 
 use peeklock::declaration::{Change, Declaration, Plan};
 
 use super::connect::Session;
 use super::terminal::{line, note};
 
-/// Says it, and which command would change that. What is there is left as it is.
+/// Prints the differences and the command that would remove them. Does not change the entity.
 pub async fn tell(session: &Session, named: impl Into<Declaration>, way_out: &str) {
     let differing = match session.client.admin().plan(&named.into()).await {
         Ok(plan) => differing(&plan),
-        // What cannot change differs.
+        // The error describes a property that cannot change.
         Err(error) => line(error.detail()).into_owned(),
     };
     if !differing.is_empty() {

@@ -1,4 +1,4 @@
-//! `peeklock dlq`: what a queue has given up on.
+//! `peeklock dlq`: commands for dead-lettered messages.
 
 mod condition;
 mod copies;
@@ -50,7 +50,8 @@ pub enum DlqCommand {
     Resubmit(resubmit::ResubmitFlags),
 }
 
-/// The same result, or where dead letters are if what was named is a topic, which has none.
+/// Returns the result. If it failed because the path is a topic, which has no dead letters, returns
+/// a failure with a hint at its subscriptions.
 async fn or_of_topic(
     session: &Session,
     path: &str,

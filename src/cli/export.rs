@@ -1,4 +1,4 @@
-//! `peeklock export`: a namespace as a file that declares it (DEC-17).
+//! `peeklock export`: writes a namespace as a file that declares it (DEC-17).
 
 use std::path::PathBuf;
 

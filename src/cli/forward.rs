@@ -1,4 +1,4 @@
-//! `peeklock forward`: who forwards to whom, and what waits or could not be moved.
+//! `peeklock forward`: lists forwarding destinations, with counts of waiting and failed messages.
 
 use clap::Args;
 use peeklock::command::Counts;
@@ -32,7 +32,7 @@ pub struct ForwardFlags {
     common: Common,
 }
 
-/// One way that messages go.
+/// Forwarding from an entity to a destination.
 struct Way {
     from: String,
     what: &'static str,
@@ -105,7 +105,8 @@ pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
     })
 }
 
-/// The ways out of one entity. Its counts stand with each: nobody tells them apart.
+/// Adds the destinations of an entity. The counts are those for both destinations together, so they
+/// appear with each.
 fn add(ways: &mut Vec<Way>, from: &str, to: [(&'static str, Option<Box<str>>); 2], counts: Counts) {
     for (what, to) in to {
         if let Some(to) = to {

@@ -1,5 +1,5 @@
-//! `peeklock health`: asks a broker whether it can work, for what watches over it and has no other client, such as an
-//! image without a shell.
+//! `peeklock health`: asks a broker whether it is ready, for supervisors without another client,
+//! such as a container image without a shell.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -49,10 +49,10 @@ Exit codes:
   2  usage, or `http-url` cannot be read
   7  the broker cannot be reached, or did not answer in time";
 
-/// Where a broker serves HTTP that says nothing else.
+/// Default HTTP address of a broker.
 const DEFAULT_URL: &str = "http://127.0.0.1:5300";
 const DEFAULT_DATA_DIR: &str = "./data";
-/// More is not read of an answer.
+/// Maximum bytes that are read of an answer.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Args)]
@@ -71,13 +71,13 @@ pub struct HealthFlags {
     timeout: Duration,
 }
 
-/// Where to ask.
+/// Address to ask.
 struct Asked {
     url: String,
-    /// What says so.
+    /// Flag, variable or file that names the address.
     source: &'static str,
     schemes: Schemes,
-    /// The name in the certificate, if it is not the host.
+    /// Name in the certificate, if it differs from the host.
     name: Option<String>,
     authorities: Vec<PathBuf>,
 }
@@ -104,7 +104,7 @@ impl HealthFlags {
         let told = match fs::read_to_string(&file) {
             Ok(told) => told,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            // Where nobody says so, another broker may be at the usual address.
+            // If the file exists but cannot be read, another broker may have the default address.
             Err(error) => {
                 let text = format!(
                     "`{}`, which has the HTTP address of the broker, cannot be read: {error}",
@@ -163,7 +163,7 @@ struct Answer {
     text: String,
 }
 
-/// Opens a connection over WebSocket, which needs no token.
+/// Opens a connection over WebSocket without a token.
 async fn greet(url: &str, tls: ClientTls) -> Result<Answer, String> {
     let mut options = ClientOptions::default();
     options.tls = tls;
@@ -173,7 +173,7 @@ async fn greet(url: &str, tls: ClientTls) -> Result<Answer, String> {
             client.close().await;
             Ok(ready())
         }
-        // It answers clients with a token.
+        // The broker is ready, and requires a token.
         Err(error) if error.condition() == Condition::Unauthorized => Ok(ready()),
         Err(error) => Err(error.detail().to_owned()),
     }

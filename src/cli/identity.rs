@@ -1,4 +1,4 @@
-//! Whom a command trusts over TLS, and who it is there.
+//! TLS settings of a command: trusted authorities and its client certificate.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use peeklock::tls::{ClientTls, certificates};
 
 use super::Failure;
 
-/// Files of TLS. A variable that is empty is none.
+/// Files for TLS; empty environment variables count as unset.
 #[derive(Args, Clone, Default)]
 pub struct TlsFiles {
     /// Also trust the authorities in this file, in addition to those of the system; PEEKLOCK_CA
@@ -28,7 +28,7 @@ impl TlsFiles {
         self.ca.is_some()
     }
 
-    /// What they say, with authorities besides. Reads them.
+    /// Reads the files, and trusts further `authorities`.
     pub fn client(&self, authorities: &[PathBuf]) -> Result<ClientTls, Failure> {
         let variable = |name: &str| {
             std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)

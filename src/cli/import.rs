@@ -1,4 +1,4 @@
-//! `peeklock config import`: the configuration file of Microsoft's emulator, as ours.
+//! `peeklock config import`: converts the configuration file of Microsoft's emulator.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub fn import(flags: &ImportFlags) -> Result<(), Failure> {
     let text =
         toml::to_string_pretty(&config).map_err(|error| Failure::Failed(error.to_string()))?;
     for note in notes {
-        // Without standard error nobody is there to be told.
+        // If writing to standard error fails, the error cannot be reported.
         let _unheard = writeln!(io::stderr(), "note: {}", terminal::line(&note));
     }
     say(&terminal::toml(&text))

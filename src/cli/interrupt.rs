@@ -1,16 +1,16 @@
-//! Ctrl-C and SIGTERM: the first ends a command in order, the second at once.
+//! Ctrl-C and SIGTERM: the first ends a command in order, the second immediately.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::exit;
 
-/// Whether the user wants the command to end.
+/// Whether the user has interrupted the command.
 #[derive(Clone)]
 pub struct Interrupt(watch::Receiver<bool>);
 
 impl Interrupt {
-    /// Listens from now on. To be called inside a tokio runtime.
+    /// Starts to listen. Must be called inside a tokio runtime.
     pub fn listen() -> std::io::Result<Self> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -22,7 +22,7 @@ impl Interrupt {
                     _ = terminate.recv() => {}
                 }
                 if tell.send_replace(true) {
-                    // What was in hand is for the broker to release.
+                    // The broker releases the command's locks.
                     std::process::exit(exit::INTERRUPTED.into());
                 }
             }
@@ -30,12 +30,12 @@ impl Interrupt {
         Ok(Self(told))
     }
 
-    /// Whether it was said already.
+    /// Whether the command was interrupted.
     pub fn is_set(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is said.
+    /// Waits until the command is interrupted.
     pub async fn hit(&self) {
         let mut told = self.0.clone();
         if told.wait_for(|is_set| *is_set).await.is_err() {

@@ -1,4 +1,4 @@
-//! What the commands have in common that list something: all pages of it, and its forms for programs.
+//! Common parts of the commands that list something: reading all pages, and formats for programs.
 
 use peeklock::error::BrokerError;
 
@@ -7,10 +7,11 @@ use super::connect::Output;
 use super::message::{Form, Writer};
 use super::terminal::{Out, Wrote};
 
-/// A broker that says there are always more is not believed for ever.
+/// Maximum length of a list, for a broker that never returns an empty page.
 const COUNT_MAX: usize = 1_000_000;
 
-/// A whole list, page by page: a page is what comes behind so many.
+/// Reads a whole list. `page` returns the page after the given number of items; an empty page ends
+/// the list.
 pub async fn pages<T>(
     page: impl AsyncFn(usize) -> Result<Vec<T>, BrokerError>,
 ) -> Result<Vec<T>, Failure> {
@@ -25,7 +26,7 @@ pub async fn pages<T>(
     Ok(all)
 }
 
-/// Writes objects that are JSON already: one document, unless one a line was asked for.
+/// Writes JSON texts as an array, or one per line for `ndjson`.
 pub fn objects(
     out: Out,
     output: Output,

@@ -1,10 +1,10 @@
-//! Where options may stand: those that say which broker, and in what form to answer, before the command too.
+//! Allows options of the connection and the output format before the command.
 
 use std::ffi::OsString;
 
 use clap::Command;
 
-/// Those of [`super::connect::Common`], each with a value.
+/// Options of [`super::connect::Common`]; each has a value.
 const BEFORE: [&str; 9] = [
     "--url",
     "--context",
@@ -17,8 +17,7 @@ const BEFORE: [&str; 9] = [
     "-o",
 ];
 
-/// The command line with the command first, and behind it the options that stood before it. Whether the command has them,
-/// it says itself.
+/// Moves such options after the command. The command itself refuses options that it does not have.
 pub fn in_order(arguments: impl IntoIterator<Item = OsString>, program: &Command) -> Vec<OsString> {
     let mut arguments = arguments.into_iter().collect::<Vec<_>>().into_iter().peekable();
     let (mut command, mut options) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Purging: what is available goes, in calls of bounded size, with a bar and in the end what is left
-//! (DEL-06).
+//! Deletes available messages in calls of bounded size, with a progress bar and a report of the
+//! remaining ones (DEL-06).
 
 use peeklock::command::Counts;
 use peeklock::websocket::client::Admin;
@@ -9,24 +9,24 @@ use super::message::messages;
 use super::terminal::{Bar, note};
 use super::{Failure, exit};
 
-/// What is to be purged.
+/// Parameters of a purge.
 pub struct Purge {
     pub kind: Kind,
-    /// The queue or subscription.
+    /// Path of the queue or subscription.
     pub entity: String,
-    /// The path of it, or of its dead-letter queue.
+    /// Path of the purged entity, or of its dead-letter queue.
     pub path: String,
     pub asks: Asks,
 }
 
-/// What has the messages.
+/// Kind of the purged entity.
 #[derive(Clone, Copy)]
 pub enum Kind {
     Queue,
     Subscription,
 }
 
-/// Whether somebody has to agree.
+/// Whether to ask for confirmation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
     Yes,
@@ -38,7 +38,7 @@ impl Purge {
         self.entity.len() < self.path.len()
     }
 
-    /// Its counts, and whether it gives its messages by session.
+    /// Message counts of the entity, and whether it requires sessions.
     async fn look(&self, admin: &Admin) -> Result<(Counts, bool), Failure> {
         match self.kind {
             Kind::Queue => {
@@ -53,7 +53,7 @@ impl Purge {
     }
 }
 
-/// Asks, deletes, and tells what was deleted and what is there still.
+/// Asks for confirmation, deletes messages, and reports deleted and remaining ones.
 pub async fn purge(session: &Session, purge: &Purge, output: Output) -> Result<(), Failure> {
     let path = &purge.path;
     let is_dead_letter = purge.is_dead_letter();

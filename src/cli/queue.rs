@@ -1,4 +1,4 @@
-//! `peeklock queue`: queues and what is set on them.
+//! `peeklock queue`: commands for queues and their properties.
 
 mod create;
 mod delete;

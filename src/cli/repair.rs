@@ -1,4 +1,5 @@
-//! `peeklock repair`: shows what damage has taken, asks, keeps a copy, and makes the rest usable.
+//! `peeklock repair`: shows the losses, asks for confirmation, copies the directory, and repairs
+//! it.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub struct RepairFlags {
 pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
     let path = flags.scrub.data_dir()?;
     let shown = path.display().to_string();
-    // A directory without a journal is left without a trace.
+    // A directory without a journal is not changed, so it is checked first.
     drop(scrub::look_at(&path)?);
     let disk = Arc::new(scrub::open(&path)?);
     let mut bar = Bar::new();
@@ -73,7 +74,7 @@ pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
     ))
 }
 
-/// What was found, what becomes of it, and what would be done.
+/// Report of the findings, the results for messages, and the planned steps.
 fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
     let report = plan.report();
     let mut text = format!("{shown}: {}", scrub::totals(report));
@@ -105,7 +106,7 @@ fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
     text
 }
 
-/// Stops at what nobody can repair, and says what would still be possible.
+/// Fails if a segment cannot be repaired, with the remaining options.
 fn refuse_obstacles(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let obstacles = plan.obstacles();
     if obstacles.is_empty() {
@@ -130,7 +131,7 @@ fn refuse_obstacles(plan: &Plan, path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Asks, unless told not to.
+/// Asks for confirmation, unless `yes` is set.
 fn confirm(plan: &Plan, copy: &Path, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -158,11 +159,11 @@ fn confirm(plan: &Plan, copy: &Path, yes: bool) -> Result<(), Failure> {
     Err(Failure::Failed("nothing was changed".to_owned()))
 }
 
-/// Where the copy goes: beside the directory.
+/// Path of the copy, next to the directory.
 fn copy_path(path: &Path) -> PathBuf {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let now: String = now.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-    // `data/` and `data` are one place.
+    // `data/` and `data` must give the same path.
     let path = path.components().collect::<PathBuf>();
     let mut name = path.into_os_string();
     name.push(format!(".before-repair-{now}"));
@@ -184,7 +185,7 @@ fn keep_copy(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let copied = plan.copy_to(&copy, &mut |progress| bar.show(progress));
     bar.end();
     copied.map_err(|error| {
-        // What is there of it would only take room.
+        // A partial copy would only take space.
         let listed = copy.list().unwrap_or_default();
         listed.iter().for_each(|name| copy.remove(name).unwrap_or_default());
         std::fs::remove_dir_all(path).unwrap_or_default();
@@ -192,7 +193,7 @@ fn keep_copy(plan: &Plan, path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Reads everything once more.
+/// Verifies the repaired journal.
 fn prove(path: &Path) -> Result<(), Failure> {
     let disk = scrub::look_at(path)?;
     let mut bar = Bar::new();

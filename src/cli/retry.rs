@@ -1,4 +1,4 @@
-//! How an entity retries, as flags and as text (RTY-29).
+//! Retry policy of an entity, as flags and as text (RTY-29).
 
 use clap::{Args, ValueEnum};
 use peeklock::description::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
@@ -7,7 +7,7 @@ use peeklock::time::TimeSpan;
 use super::arguments::span_of;
 use crate::config::span_text;
 
-/// When a message comes again whose delivery has failed.
+/// Flags for the redelivery of messages whose delivery failed.
 #[derive(Args)]
 #[command(next_help_heading = "Retries")]
 pub struct Retries {
@@ -55,7 +55,7 @@ fn jitter_of(text: &str) -> Result<Jitter, String> {
 }
 
 impl Retries {
-    /// The policy, if one is given or taken away.
+    /// The retry policy, if it is set or removed.
     pub fn policy(&self) -> Option<Option<RetryPolicy>> {
         let kind = match self.retry? {
             Kind::None => return Some(None),
@@ -71,7 +71,7 @@ impl Retries {
         }))
     }
 
-    /// The order of sessions, if it is given.
+    /// The order within sessions, if it is set.
     pub fn order(&self) -> Option<SessionRetryOrder> {
         self.session_retry_order.map(|order| match order {
             Order::Hold => SessionRetryOrder::Hold,
@@ -80,7 +80,7 @@ impl Retries {
     }
 }
 
-/// A policy as people read it.
+/// Text of a policy.
 pub fn policy_text(policy: Option<&RetryPolicy>) -> String {
     let Some(RetryPolicy { kind, delay, delay_max, jitter }) = policy else {
         return "at once".to_owned();
@@ -93,7 +93,7 @@ pub fn policy_text(policy: Option<&RetryPolicy>) -> String {
     format!("{} from {}{most}{jitter}", kind.name(), span_text(*delay))
 }
 
-/// The same in a column of many.
+/// Short text of a policy for a table cell.
 pub fn policy_brief(policy: Option<&RetryPolicy>) -> String {
     policy.map_or_else(
         || "-".to_owned(),

@@ -1,4 +1,4 @@
-//! What `peeklock verify` and `peeklock repair` have in common: the directory, the bar, the failures.
+//! Common parts of `peeklock verify` and `peeklock repair`: directory, progress bar, errors.
 
 mod bar;
 mod meaning;
@@ -18,7 +18,7 @@ pub use bar::Bar;
 pub use meaning::Meanings;
 pub use tell::{JsonRepair, bytes, findings, json, remedies, totals};
 
-/// Which journal, and how to tell about it.
+/// Flags that select the journal and the output format.
 #[derive(Args)]
 pub struct ScrubFlags {
     /// Directory of the messages [default: ./data]
@@ -31,7 +31,7 @@ pub struct ScrubFlags {
     pub output: Output,
 }
 
-/// A form of what is told.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// Text for people
@@ -55,7 +55,7 @@ impl ScrubFlags {
     }
 }
 
-/// Opens a directory with a journal to look at it.
+/// Opens a directory with a journal for reading.
 pub fn look_at(path: &Path) -> Result<OsDisk, Failure> {
     let shown = path.display();
     let none = || {
@@ -75,7 +75,7 @@ pub fn look_at(path: &Path) -> Result<OsDisk, Failure> {
     Ok(disk)
 }
 
-/// Opens the same directory to change it.
+/// Opens a directory with a journal for writing.
 pub fn open(path: &Path) -> Result<OsDisk, Failure> {
     OsDisk::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => in_use(&error),
@@ -87,7 +87,7 @@ fn in_use(error: &io::Error) -> Failure {
     Failure::Failed(format!("{error}; stop it first"))
 }
 
-/// What the store could not do.
+/// Failure for an error of the store.
 pub fn failed(error: &StoreError) -> Failure {
     Failure::Failed(match error {
         StoreError::Failed(text) => text.to_string(),

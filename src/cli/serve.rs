@@ -1,4 +1,4 @@
-//! `peeklock serve`: a broker until a signal or a failure ends it.
+//! `peeklock serve`: runs a broker until a signal or a failure ends it.
 
 use super::{Failure, ServeFlags};
 use crate::config::Loaded;

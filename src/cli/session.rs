@@ -1,4 +1,4 @@
-//! `peeklock session`: the sessions of a queue, and what their holders leave for each other.
+//! `peeklock session`: sessions of a queue, and their states.
 
 mod list;
 mod state;

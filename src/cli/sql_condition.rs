@@ -1,4 +1,5 @@
-//! Messages that meet a condition in SQL, as rules have it: `--where "price > 5 AND sys.DeliveryCount > 1"`.
+//! Conditions on messages in the SQL of rules, such as `--where "price > 5 AND sys.DeliveryCount >
+//! 1"`.
 
 use peeklock::command::MessageState;
 use peeklock::limits::{Limits, Tier};
@@ -9,16 +10,16 @@ use peeklock::websocket::client::Received;
 
 use super::Failure;
 
-/// A condition.
+/// Text of a valid condition.
 #[derive(Clone)]
 pub struct SqlCondition {
     text: String,
 }
 
-/// A condition that is ready to be asked.
+/// Condition that can be evaluated.
 pub struct Compiled(Rule);
 
-/// Reads the text; the error says what is wrong with it, and where.
+/// Parses a condition; the error describes the mistake and its place.
 pub fn sql_condition(text: &str) -> Result<SqlCondition, String> {
     let condition = SqlCondition { text: text.to_owned() };
     condition.compile().map(|_| condition)
@@ -32,7 +33,7 @@ impl SqlCondition {
             .map_err(|rejection| rejection.detail().to_owned())
     }
 
-    /// Makes it ready.
+    /// Compiles the condition.
     pub fn ready(&self) -> Result<Compiled, Failure> {
         self.compile().map_err(Failure::usage)
     }
@@ -42,7 +43,7 @@ impl Compiled {
     /// Whether the condition is true for a message.
     ///
     /// # Errors
-    /// When it cannot be judged, because it compares a number with a text for example.
+    /// If the condition cannot be evaluated, for example because it compares a number with a text.
     pub fn holds(&self, message: &Received) -> Result<bool, Fault> {
         let content = message.message().encode();
         let facts = Facts {
@@ -61,7 +62,7 @@ impl Compiled {
     }
 }
 
-/// A message of a queue, as a condition sees it.
+/// A message, as a condition sees it.
 struct Stored<'a> {
     published: Published<'a>,
     message: &'a Received,

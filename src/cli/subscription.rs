@@ -1,4 +1,4 @@
-//! `peeklock subscription`: subscriptions of a topic and what is set on them.
+//! `peeklock subscription`: commands for subscriptions and their properties.
 
 mod create;
 mod delete;

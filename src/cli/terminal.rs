@@ -1,4 +1,4 @@
-//! What a terminal is shown: text without anything that acts on the terminal, tables, a bar.
+//! Output for terminals: text without control characters, tables, and a progress bar.
 
 mod bar;
 mod out;

@@ -1,4 +1,4 @@
-//! `peeklock tls`: an authority for development, and how clients come to trust it.
+//! `peeklock tls`: an authority for development, and ways for clients to trust it.
 
 mod init;
 mod show;
@@ -38,7 +38,7 @@ pub enum TlsCommand {
     Trust(trust::TrustFlags),
 }
 
-/// Whose authority.
+/// Flags that select the authority.
 #[derive(Args)]
 pub struct Of {
     /// Data directory of the broker [default: ./data]
@@ -75,12 +75,12 @@ impl Of {
         Ok(TlsSection::authority(&data_dir))
     }
 
-    /// The same with what there is.
+    /// The authority with its existing certificates.
     fn kept(&self) -> Result<(Authority, Kept), Failure> {
         self.with(Authority::kept)
     }
 
-    /// The same examined, for who is to trust it.
+    /// The authority with its certificates, checked before a client may trust it.
     fn trustworthy(&self) -> Result<(Authority, Trustworthy), Failure> {
         self.with(Authority::trustworthy)
     }

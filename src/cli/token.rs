@@ -57,7 +57,7 @@ pub fn run(flags: &TokenFlags) -> Result<(), Failure> {
     say(&format!("{}\n", string.token(in_time(flags.time))))
 }
 
-/// The instant after so long, by the clock of this machine.
+/// Instant after `time`, by the clock of this machine.
 pub fn in_time(time: Duration) -> Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let ms = now.saturating_add(time).as_millis();

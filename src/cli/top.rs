@@ -1,4 +1,4 @@
-//! `peeklock top`: all queues, topics and subscriptions, what comes in and what goes, again and again.
+//! `peeklock top`: all queues, topics and subscriptions with their message rates, read repeatedly.
 
 mod rates;
 mod reading;
@@ -97,7 +97,7 @@ impl Sort {
 }
 
 impl TopFlags {
-    /// What is to be shown, in the order in which it is told.
+    /// Kinds to show, in output order.
     fn kinds(&self) -> Vec<Kind> {
         let is_wanted = |kind: &Kind| self.kind.is_empty() || self.kind.contains(kind);
         Kind::ALL.into_iter().filter(is_wanted).collect()
@@ -131,7 +131,7 @@ pub fn run(flags: &TopFlags) -> Result<(), Failure> {
     })
 }
 
-/// One table, with rates.
+/// Prints a single table with rates.
 async fn once(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     let kinds = flags.kinds();
     let mut rates = Rates::default();
@@ -153,7 +153,7 @@ async fn once(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// A line of JSON for each reading.
+/// Prints a JSON line for each reading.
 async fn stream(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     let kinds = flags.kinds();
     let mut rates = Rates::default();
@@ -178,7 +178,7 @@ async fn stream(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// A lost connection comes back by itself, a busy broker has time again; anything else ends the command.
+/// Ignores a lost connection and a busy broker, which are temporary; returns other failures.
 fn passing<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -187,7 +187,7 @@ fn passing<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
     }
 }
 
-/// A table that is drawn again and again, until a key or a signal.
+/// Redraws a table until a key or a signal ends the command.
 async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     let kinds = flags.kinds();
     let mut screen = Screen::enter()?;
@@ -197,7 +197,7 @@ async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     let mut ticks = tokio::time::interval(flags.interval.to_std());
     let mut is_connected = true;
     loop {
-        // One thing at a time: a reading that takes long holds up no key.
+        // Keys are handled while a reading is in progress.
         let reading = async {
             ticks.tick().await;
             read(&session.client, &kinds).await
@@ -227,7 +227,7 @@ async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// Whether the order of a column is turned round.
+/// Whether the order of the sort column is reversed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turned {
     No,
@@ -243,7 +243,7 @@ impl Turned {
     }
 }
 
-/// Names go up, numbers go down; equal ones by name.
+/// Sorts by name ascending or by number descending; equal rows by name.
 fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
     rows.sort_by(|a, b| {
         let order = match by {
@@ -262,16 +262,16 @@ fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
     }
 }
 
-/// Columns that a narrow terminal shows whatever else is left out: name, order, and both rates.
+/// Columns that a narrow terminal always shows: name, sort column, and both rates.
 const ESSENTIAL: usize = 4;
 
-/// The columns, the most important one first. Those without a number in them are the first that a narrow terminal leaves
-/// out, and rates the last.
+/// Columns by importance. A narrow terminal hides columns without non-zero numbers first, and rates
+/// last.
 fn importance(rows: &[Row], by: Sort) -> Vec<usize> {
     let (name, kind, active, dead, scheduled, deferred) = (0, 1, 2, 3, 4, 5);
     let (rate_in, rate_out, size) = (6, 7, 8);
     let sorted = match by {
-        // Rates are there anyway.
+        // Rates are always shown.
         Sort::Name | Sort::Active | Sort::In | Sort::Out => active,
         Sort::Dead => dead,
         Sort::Scheduled => scheduled,
@@ -305,7 +305,7 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
         Sort::Out => "OUT/s",
         Sort::Size => "SIZE",
     };
-    // The column of the order is seen where the first line is too long to say it.
+    // The arrow marks the sort column, because the first line may be too long to name it.
     let goes_up = (by == Sort::Name) != (turned == Turned::Yes);
     if let Some(head) = heads.iter_mut().find(|head| *head == sorted) {
         head.push(if goes_up { '↑' } else { '↓' });
@@ -315,7 +315,7 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
     let rate = |rate: Option<f64>| {
         Cell::Right(rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")))
     };
-    // What an entity cannot have.
+    // Value that an entity of this kind does not have.
     let none = || Cell::Right("-".to_owned());
     let number = |count: Option<u64>| count.map_or_else(none, Cell::Number);
     for row in rows {
@@ -347,7 +347,7 @@ fn draw(
     let state = if is_connected { "" } else { "  connection lost, reconnecting" };
     let order = if turned == Turned::Yes { ", turned" } else { "" };
     let now = session.client.now().to_string();
-    // Seconds are enough.
+    // The time is shown to the second.
     let now = now.get(..19).unwrap_or(&now).replace('T', " ");
     let total = |of: fn(&Row) -> Option<u64>| rows.iter().filter_map(of).sum::<u64>();
     let count_of = |kind| rows.iter().filter(|row| row.kind == kind).count();
@@ -377,8 +377,8 @@ fn draw(
     Ok(())
 }
 
-/// One reading as a line of JSON: a list for each kind that is wanted. What an entity cannot have is left
-/// out, a rate that is not known yet is null.
+/// A reading as a line of JSON: a list for each shown kind. Counts that a kind does not have are
+/// left out; unknown rates are null.
 fn snapshot(session: &Session, kinds: &[Kind], rows: &[Row]) -> String {
     let mut told = serde_json::Map::new();
     told.insert("at".to_owned(), session.client.now().to_string().into());
@@ -413,7 +413,8 @@ fn entry(row: &Row) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    /// On a terminal of 80 columns both rates are shown, also next to a long name; columns without a number go first.
+    /// A terminal of 80 columns shows both rates even with a long name; columns with only zeros are
+    /// hidden first.
     #[test]
     fn a_narrow_terminal_shows_the_rates() {
         for name in ["orders", &"a-queue-with-a-long-name".repeat(5)] {

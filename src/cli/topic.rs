@@ -1,4 +1,4 @@
-//! `peeklock topic`: topics and what is set on them.
+//! `peeklock topic`: commands for topics and their properties.
 
 mod create;
 mod delete;

@@ -1,4 +1,4 @@
-//! `peeklock verify`: is everything that was acknowledged still there, and readable?
+//! `peeklock verify`: checks that all acknowledged data is present and readable.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::scrub::{self, Bar, Meanings, Output, ScrubFlags};
 use super::{Failure, say};
 use crate::telemetry::colours;
 
-/// The exit code of a damaged journal.
+/// Exit code for a damaged journal.
 const DAMAGED: u8 = 3;
 
 pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
-//! A declaration in parts, each of which one request holds. What is forwarded to what else is declared stays together with
-//! that, so each part is planned and carried out by itself.
+//! Splits a declaration into parts that fit into one request each. Entities and their declared
+//! forwarding destinations stay in the same part, so each part is planned and carried out by
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +10,31 @@ use peeklock::error::{BrokerError, Rejection};
 use peeklock::path::PathKey;
 use peeklock_json::DeclarationForm;
 
-/// Bytes of a part as it is sent, unless what stays together has more.
+/// Target size of a part in bytes of its request; a group that must stay together may exceed it.
 const PART_BYTES: usize = 512 << 10;
-/// Queues, topics, subscriptions and rules of a part, likewise.
+/// Target number of queues, topics, subscriptions and rules of a part; a group may exceed it.
 const PART_COUNT: usize = 5_000;
-/// Bytes that a broker takes in one request: it sets aside sixteen times as many.
+/// Maximum bytes of a request; a broker reserves sixteen times as many.
 const REQUEST_BYTES_MAX: usize = 1_000_000;
-/// Queues, topics, subscriptions and rules that it takes in one.
+/// Maximum queues, topics, subscriptions and rules of a request.
 const REQUEST_COUNT_MAX: usize = 10_000;
 
-/// A part of a declaration.
+/// Part of a declaration.
 pub(super) struct Part {
     pub(super) declaration: Declaration,
-    /// Where its queues stand in the whole.
+    /// Index of each of its queues in the whole declaration.
     queues: Vec<usize>,
-    /// The same of its topics.
+    /// Index of each of its topics in the whole declaration.
     topics: Vec<usize>,
 }
 
-/// What is declared of one path.
+/// Declared entity with its index.
 enum Declared {
     Queue(usize, DeclaredQueue),
     Topic(usize, DeclaredTopic),
 }
 
-/// What stays together.
+/// Declared entities that must stay in the same part.
 #[derive(Default)]
 struct Group {
     declared: Vec<Declared>,
@@ -41,10 +42,10 @@ struct Group {
     count: usize,
 }
 
-/// Parts of a declaration, at least one, each with its queues and topics in their order.
+/// Splits a declaration into parts, at least one, with queues and topics in their declared order.
 ///
 /// # Errors
-/// With what is more than may be declared at once, and with what stays together and is more than one request holds.
+/// If the declaration exceeds the maximum of entities, or a group exceeds the maximum of a request.
 pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
     whole.judge_counts().map_err(|misdeclared| misdeclared.to_string())?;
     let groups = groups(&mut whole);
@@ -69,7 +70,8 @@ pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
     Ok(packed.into_iter().map(|group| group.part(existing)).collect())
 }
 
-/// Each queue and topic with those that it is forwarded to, in the order of the first of each.
+/// Groups each queue and topic with its forwarding destinations, ordered by the first entity of
+/// each group.
 fn groups(whole: &mut Declaration) -> Vec<Group> {
     let queues = std::mem::take(&mut whole.queues).into_iter().enumerate();
     let topics = std::mem::take(&mut whole.topics).into_iter().enumerate();
@@ -79,7 +81,7 @@ fn groups(whole: &mut Declaration) -> Vec<Group> {
     let mut ties = Ties((0..declared.len()).collect());
     let mut known = BTreeMap::new();
     for (index, one) in declared.iter().enumerate() {
-        // What is declared twice is refused, for which the broker has to see both.
+        // Duplicate declarations stay together, so that the broker sees and refuses them.
         ties.tie(index, *known.entry(key_of(one.path())).or_insert(index));
     }
     for (index, one) in declared.iter().enumerate() {
@@ -96,7 +98,7 @@ fn groups(whole: &mut Declaration) -> Vec<Group> {
     groups.into_values().collect()
 }
 
-/// By which a queue or topic is known; of what is none, which the broker refuses, the text.
+/// Key that identifies a queue or topic. An invalid path, which the broker refuses, is its own key.
 fn key_of(path: &str) -> PathKey {
     match Destination::parse(path) {
         Ok(Destination::Entity(key)) => key,
@@ -104,13 +106,13 @@ fn key_of(path: &str) -> PathKey {
     }
 }
 
-/// Which of them stay together: each refers to an earlier one, or is the first.
+/// Union-find structure: each entity refers to an earlier one of its group, or is the first.
 struct Ties(Vec<usize>);
 
 impl Ties {
     fn first(&mut self, mut index: usize) -> usize {
         while let Some(earlier) = self.0.get(index).copied().filter(|earlier| *earlier != index) {
-            // The way is shorter the next time.
+            // Shortens the path for the next lookup.
             let further = self.0.get(earlier).copied().unwrap_or(earlier);
             if let Some(place) = self.0.get_mut(index) {
                 *place = further;
@@ -136,7 +138,7 @@ impl Declared {
         }
     }
 
-    /// What is forwarded to, of messages and of dead letters.
+    /// Forwarding destinations of messages and dead letters.
     fn destinations(&self) -> Vec<&str> {
         let all: Vec<[&Option<Box<str>>; 2]> = match self {
             Self::Queue(_, queue) => {
@@ -151,7 +153,7 @@ impl Declared {
         all.into_iter().flatten().filter_map(Option::as_deref).collect()
     }
 
-    /// Itself, subscriptions and rules.
+    /// Number of the entity with its subscriptions and rules.
     fn count(&self) -> usize {
         match self {
             Self::Queue(..) => 1,
@@ -162,13 +164,13 @@ impl Declared {
         }
     }
 
-    /// The bytes of it as it is sent.
+    /// Bytes of the entity in a request.
     fn bytes(&self) -> usize {
         let alone = match self {
             Self::Queue(_, queue) => Declaration::new().with_queue(queue.clone()),
             Self::Topic(_, topic) => Declaration::new().with_topic(topic.clone()),
         };
-        // Numbers and texts can be written.
+        // Serialization of numbers and texts cannot fail.
         serde_json::to_vec(&DeclarationForm::from(&alone)).map_or(0, |json| json.len())
     }
 }
@@ -207,14 +209,14 @@ impl Group {
 }
 
 impl Part {
-    /// What a broker says of the part, with the place in the whole.
+    /// The error of a part, with its place in the whole declaration.
     pub(super) fn in_whole(&self, error: BrokerError) -> BrokerError {
         let Some(detail) = self.placed(error.detail()) else { return error };
         let rejection = Rejection::new(error.condition(), detail);
         BrokerError::new(rejection, error.tracking_id(), error.entity(), error.timestamp())
     }
 
-    /// A text that begins with a place, with the place in the whole.
+    /// Replaces the place at the beginning of a text by the place in the whole declaration.
     fn placed(&self, said: &str) -> Option<String> {
         for (list, places) in [("queues", &self.queues), ("topics", &self.topics)] {
             let behind = said.strip_prefix(list).and_then(|rest| rest.strip_prefix('['));
@@ -235,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// A queue that is sent with so many bytes at least.
+    /// Queue whose request has at least `bytes`.
     fn queue(name: &str, bytes: usize) -> DeclaredQueue {
         let properties =
             QueueProperties { user_metadata: Some("m".repeat(bytes).into()), ..Default::default() };
@@ -252,8 +254,8 @@ mod tests {
         queues.chain(part.declaration.topics.iter().map(|topic| &*topic.path)).collect()
     }
 
-    /// DEC-08, DEC-16: what is small is one part, in its order; what is large is several, and what is forwarded stays with what
-    /// it is forwarded to, by a subscription too.
+    /// DEC-08, DEC-16: a small declaration is a single part in its order. A large one is split, and
+    /// entities stay with their forwarding destinations, including the destinations of subscriptions.
     #[test]
     fn what_is_forwarded_stays_together() {
         assert_eq!(names(&parts(Declaration::new()).unwrap()[0]), [""; 0]);
@@ -285,8 +287,8 @@ mod tests {
         assert_eq!(all[1].placed("nobody may"), None);
     }
 
-    /// DEC-04, DEC-16: what one request cannot hold is refused, with the limit and the way out; so are more entities than may
-    /// be declared.
+    /// DEC-04, DEC-16: a group that exceeds a request is refused with the limit and a solution, and
+    /// so is a declaration with too many entities.
     #[test]
     fn what_is_too_large_is_refused() {
         let circle = (0..3).map(|index| DeclaredQueue {

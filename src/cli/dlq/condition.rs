@@ -1,10 +1,10 @@
-//! Which dead-lettered messages: `--where reason=TTLExpiredException`.
+//! Conditions that select dead-lettered messages, such as `--where reason=TTLExpiredException`.
 
 use peeklock::websocket::client::Received;
 
 use super::super::message::{id, plain};
 
-/// What the help of commands says about conditions.
+/// Help text about conditions.
 macro_rules! conditions {
     () => {
         "A condition is FIELD=VALUE, FIELD!=VALUE, FIELD~PART or FIELD!~PART. Fields are reason, \
@@ -14,7 +14,7 @@ macro_rules! conditions {
 }
 pub(super) use conditions;
 
-/// One condition on a message.
+/// Condition on a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageCondition {
     field: Field,
@@ -41,7 +41,7 @@ enum Test {
 }
 
 impl MessageCondition {
-    /// Whether the message meets it.
+    /// Whether the message meets the condition.
     pub fn holds(&self, message: &Received) -> bool {
         let sent = message.message();
         let found = match &self.field {
@@ -65,7 +65,7 @@ impl MessageCondition {
     }
 }
 
-/// Reads one.
+/// Parses a condition.
 pub fn condition(text: &str) -> Result<MessageCondition, String> {
     let place = text
         .find(['=', '~'])
@@ -102,7 +102,7 @@ pub fn condition(text: &str) -> Result<MessageCondition, String> {
     Ok(MessageCondition { field, test, value })
 }
 
-/// Whether a message meets all.
+/// Whether a message meets all conditions.
 pub fn all_hold(conditions: &[MessageCondition], message: &Received) -> bool {
     conditions.iter().all(|condition| condition.holds(message))
 }

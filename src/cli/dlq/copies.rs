@@ -1,4 +1,4 @@
-//! What `peeklock dlq resubmit --dry-run` shows: the copies as they would be sent.
+//! Output of `peeklock dlq resubmit --dry-run`: the copies that would be sent.
 
 use peeklock::message::Message;
 use peeklock::websocket::client::{Received, message_to_json};
@@ -11,20 +11,20 @@ use super::super::peek::ROWS_MAX;
 use super::super::terminal::{Cell, Table, cut, note};
 use crate::config::span_text;
 
-/// A copy as an object, with what names its dead letter.
+/// JSON object of a copy and its dead letter.
 pub fn to_json(letter: &Received, copy: &Message) -> String {
     let head = json!({
         "sequenceNumber": letter.sequence_number().0,
         "reason": letter.dead_letter_reason(),
         "description": letter.dead_letter_error_description(),
     });
-    // The copy is JSON already, with numbers that a value of JSON would not keep.
+    // The copy is spliced in as text, since `serde_json` values would not keep all its numbers.
     let head = head.to_string();
     let head = head.trim_end_matches('}');
     format!("{head},\"message\":{}}}", message_to_json(copy))
 }
 
-/// Copies as a table.
+/// Table of copies.
 pub struct Copies {
     table: Table,
     count: u64,
@@ -37,7 +37,7 @@ impl Copies {
         Self { table: Table::new(&heads, 1, colours), count: 0, is_cut: false }
     }
 
-    /// Adds one, if there is room.
+    /// Adds a copy, up to `ROWS_MAX`.
     pub fn add(&mut self, letter: &Received, copy: &Message) {
         self.count += 1;
         if self.count > ROWS_MAX {

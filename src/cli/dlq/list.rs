@@ -1,4 +1,4 @@
-//! `peeklock dlq list`
+//! `peeklock dlq list`: lists dead letters with their reasons.
 
 use clap::Args;
 use peeklock::ids::SequenceNumber;
@@ -27,7 +27,7 @@ Examples:
     exit_codes!()
 );
 
-/// Rows of one table: what is more is told to be there.
+/// Default rows of the table; a note reports that there are more.
 const ROWS_DEFAULT: u64 = 100;
 
 #[derive(Args)]
@@ -109,7 +109,7 @@ async fn list(flags: &ListFlags, session: &Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Dead letters as a table.
+/// Table of dead letters.
 pub struct Rows {
     table: Table,
     count: u64,
@@ -122,7 +122,7 @@ impl Rows {
         Self { table: Table::new(&heads, 4, colours), count: 0, is_cut: false }
     }
 
-    /// Adds one, if there is room.
+    /// Adds a dead letter, up to `ROWS_MAX`.
     pub fn add(&mut self, message: &Received) {
         self.count += 1;
         if self.count > ROWS_MAX {

@@ -1,5 +1,5 @@
-//! Of whom dead letters are: a queue, a subscription, or what was to be transferred from one or by way of
-//! a topic.
+//! The entity that dead letters belong to: a queue, a subscription, or an entity whose transfers
+//! failed.
 
 use peeklock::condition::Condition;
 use peeklock::path::{EntityAddress, EntityName};
@@ -8,21 +8,21 @@ use peeklock::time::TimeSpan;
 use super::super::Failure;
 use super::super::connect::Session;
 
-/// What of a path names the transfers of an entity.
+/// Path suffix of the transfers of an entity.
 const TRANSFERS: &str = "/$transfer";
-/// How long transfers by way of a topic are locked: not less than this.
+/// Lower bound for the lock duration of transfers through a topic.
 const LOCK_DURATION_MIN: TimeSpan = TimeSpan::from_seconds(5);
 
-/// What is known of it.
+/// State of the entity.
 pub struct Origin {
-    /// What is dead-lettered from now on has a higher number.
+    /// Highest sequence number; later dead letters have higher ones.
     pub last_sequence: u64,
-    /// How long a dead letter is locked.
+    /// Lock duration of a dead letter.
     pub lock_duration: TimeSpan,
 }
 
 impl Origin {
-    /// Asks the broker.
+    /// Requests the state from the broker.
     pub async fn of(path: &str, session: &Session) -> Result<Self, Failure> {
         let admin = session.client.admin();
         let entity = entity(path);
@@ -44,7 +44,7 @@ impl Origin {
     }
 }
 
-/// Where its dead letters are sent again, unless told otherwise.
+/// Default destination of copies: the entity itself, except for a subscription.
 pub fn destination(path: &str) -> Result<&str, Failure> {
     let entity = entity(path);
     if is_subscription(entity) {
@@ -54,7 +54,7 @@ pub fn destination(path: &str) -> Result<&str, Failure> {
     Ok(entity)
 }
 
-/// The entity of a path that may be that of its transfers.
+/// The entity of a path, without the suffix of its transfers.
 pub fn entity(path: &str) -> &str {
     let cut = path.len().saturating_sub(TRANSFERS.len());
     match path.split_at_checked(cut) {

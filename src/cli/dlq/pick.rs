@@ -1,4 +1,4 @@
-//! Some of the dead letters of a queue: found by looking, then taken in the order of the queue.
+//! Selected dead letters of a queue: found by peeking, then received in the order of the queue.
 
 use peeklock::condition::Condition;
 use peeklock::ids::{LockToken, SequenceNumber};
@@ -14,42 +14,42 @@ use super::super::{Failure, exit};
 use super::condition::{MessageCondition, all_hold};
 use super::origin::Origin;
 
-/// Messages received and settled together.
+/// Messages that are received and settled together.
 const BATCH: u32 = 64;
-/// Messages of others that are held locked at most, so that they do not come again.
+/// Maximum unselected messages that are held locked, so that they are not delivered again.
 const HELD_MAX: usize = 65_536;
 
-/// Which dead letters are meant.
+/// Selection of dead letters.
 pub struct Pick<'a> {
-    /// The queue or subscription.
+    /// Path of the queue or subscription.
     pub queue: &'a str,
-    /// All of them hold.
+    /// Conditions that must all hold.
     pub conditions: &'a [MessageCondition],
-    /// These only, by sequence number, unless there are none.
+    /// Sequence numbers of the messages; empty for any number.
     pub numbers: &'a [u64],
-    /// At most this many.
+    /// Maximum number of messages.
     pub count: Option<u64>,
-    /// What is to be done with them, for errors.
+    /// Verb for errors, such as "delete".
     pub verb: &'a str,
 }
 
-/// What is to be taken, as it was found by looking.
+/// Selected messages, as found by peeking.
 pub struct Found {
     pub count: u64,
-    /// The number of the last one: nothing behind it is touched.
+    /// Highest selected number; later messages are not touched.
     pub last: u64,
-    /// Asked for by number, and not there.
+    /// Given numbers without a message.
     pub absent: Vec<u64>,
 }
 
-/// What was taken so far.
+/// Messages that have been received.
 #[derive(Default)]
 pub struct Taken {
-    /// Taken of those that were found.
+    /// Number of selected messages that were received.
     pub done: u64,
-    /// Locked, and to be given back.
+    /// Locks of messages that must be released.
     held: Vec<LockToken>,
-    /// When the locks held are to be renewed.
+    /// Time at which the held locks must be renewed.
     renew_at: Option<Timestamp>,
 }
 
@@ -59,14 +59,14 @@ impl Pick<'_> {
             && all_hold(self.conditions, message)
     }
 
-    /// Looks for what is meant, without locking anything, and hands each to `see`.
+    /// Finds the selected messages without locking them, and passes each to `see`.
     pub async fn look(
         &self,
         session: &Session,
         receiver: &Receiver,
         mut see: impl FnMut(&Received) -> Result<Wrote, Failure>,
     ) -> Result<Found, Failure> {
-        // What comes later has a higher number.
+        // Messages that arrive later have higher numbers.
         let newest = Origin::of(self.queue, session).await?.last_sequence;
         let most = self.count.unwrap_or(u64::MAX);
         let mut found = Found { count: 0, last: 0, absent: self.numbers.to_vec() };
@@ -79,7 +79,7 @@ impl Pick<'_> {
             for message in &page {
                 let number = message.sequence_number().0;
                 if found.count == most {
-                    // What was not looked at may be there.
+                    // Messages that were not examined may have the missing numbers.
                     found.absent.clear();
                     return Ok(found);
                 }
@@ -110,7 +110,7 @@ impl Pick<'_> {
         Ok(found)
     }
 
-    /// How many of those that were found are there still.
+    /// Number of found messages that are still there.
     pub async fn there_still(&self, receiver: &Receiver, found: &Found) -> Result<u64, Failure> {
         let mut browse = Browse::new(receiver, SequenceNumber(0));
         let mut count = 0;
@@ -129,8 +129,9 @@ impl Pick<'_> {
         }
     }
 
-    /// Takes what was found, group by group, and hands each to `take`, which settles it or holds it, and returns whether
-    /// to go on. What comes before it and is not meant is held locked, so that it does not come again.
+    /// Receives the found messages in groups. `take` settles or holds each group and returns
+    /// whether to continue. Unselected messages before them are held locked, so that they are not
+    /// delivered again.
     pub async fn work(
         &self,
         session: &Session,
@@ -146,7 +147,7 @@ impl Pick<'_> {
             taken.renew(session, receiver).await?;
             let messages = receiver.receive_many(BATCH, TimeSpan::ZERO).await?;
             if messages.is_empty() {
-                // Somebody else has the rest.
+                // Other receivers have taken the rest.
                 return Ok(());
             }
             let is_past = messages.iter().any(|message| message.sequence_number().0 > found.last);
@@ -178,7 +179,7 @@ impl Pick<'_> {
 }
 
 impl Found {
-    /// Fails if not all were there that were asked for by number.
+    /// Fails if messages with given numbers are missing.
     pub fn refuse_absent(&self, pick: &Pick<'_>) -> Result<(), Failure> {
         let Some(first) = self.absent.first() else { return Ok(()) };
         let others = match self.absent.len() - 1 {
@@ -199,7 +200,7 @@ impl Found {
 }
 
 impl Taken {
-    /// Keeps messages locked until the end, so that they do not come again.
+    /// Keeps messages locked until the end, so that they are not delivered again.
     pub fn hold<'a>(&mut self, messages: impl IntoIterator<Item = &'a Received> + Clone) {
         for message in messages.clone() {
             if let Some(until) = message.locked_until() {
@@ -210,12 +211,12 @@ impl Taken {
         self.held.extend(tokens(messages));
     }
 
-    /// Gives back what is held. Should this fail, the locks end by themselves.
+    /// Releases the held messages. If this fails, the locks end by themselves.
     pub async fn release(&self, receiver: &Receiver) {
         let _released = receiver.release_many(&self.held).await;
     }
 
-    /// Renews the locks held when the first of them would end soon.
+    /// Renews the held locks when the first lock ends soon.
     async fn renew(&mut self, session: &Session, receiver: &Receiver) -> Result<(), Failure> {
         const SOON: TimeSpan = TimeSpan::from_seconds(3);
         let now = session.client.now();
@@ -223,7 +224,7 @@ impl Taken {
         if !is_due {
             return Ok(());
         }
-        // A lock that was lost is of a message that comes again, and is held again.
+        // A message whose lock was lost is delivered again, and held again.
         for renewed in receiver.renew_many(&self.held).await {
             if let Err(error) = renewed
                 && error.condition() != Condition::MessageLockLost

@@ -1,4 +1,4 @@
-//! `peeklock dlq purge`: deletes dead letters, all or some of them.
+//! `peeklock dlq purge`: deletes all or selected dead letters.
 
 use clap::Args;
 use peeklock::condition::Condition;

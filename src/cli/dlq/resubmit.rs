@@ -1,5 +1,5 @@
-//! `peeklock dlq resubmit`: sends copies of dead-lettered messages, and completes the originals once the
-//! copies are stored.
+//! `peeklock dlq resubmit`: sends copies of dead-lettered messages, and completes the originals
+//! after the copies are stored.
 
 use clap::Args;
 use peeklock::condition::Condition;
@@ -91,24 +91,24 @@ pub struct ResubmitFlags {
     common: Common,
 }
 
-/// How it goes.
+/// Totals of a run.
 #[derive(Default)]
 struct Progress {
     resubmitted: u64,
     duplicates: u64,
-    /// Sent, and there still.
+    /// Messages whose copy is stored but whose original remains.
     doubled: u64,
     failed: u64,
     code: u8,
 }
 
 impl ResubmitFlags {
-    /// Where the copies go.
+    /// Destination of the copies.
     fn to(&self) -> Result<&str, Failure> {
         self.to.as_deref().map_or_else(|| origin::destination(&self.queue), Ok)
     }
 
-    /// Which dead letters are meant.
+    /// Selection of dead letters.
     fn pick(&self) -> Pick<'_> {
         Pick {
             queue: &self.queue,
@@ -119,13 +119,14 @@ impl ResubmitFlags {
         }
     }
 
-    /// What is sent in place of a dead letter.
+    /// Copy of a dead letter.
     fn copy(&self, message: &Received) -> Result<Message, Failure> {
         let mut copy = message.to_resubmit();
         copy.time_to_live = self.ttl.or(copy.time_to_live);
         copy.application_properties.retain(|(key, _)| !self.remove.contains(key));
         set_properties(&mut copy, &self.set);
-        // With its own id a copy that is sent a second time is dropped. One that is dropped is seen, and its original kept.
+        // A copy with the id of its original is dropped if it is sent twice. A dropped copy is
+        // detected, and its original stays.
         copy.message_id =
             if self.new_id { Some(new_id()?) } else { message.message().message_id.clone() };
         Ok(copy)
@@ -188,7 +189,7 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     finished(&found, &pick)
 }
 
-/// The end of a run in which nothing failed.
+/// Result of a run without failures.
 fn finished(found: &Found, pick: &Pick<'_>) -> Result<(), Failure> {
     found.refuse_absent(pick)?;
     if found.count == 0 { Err(Failure::Told(exit::NOTHING)) } else { Ok(()) }
@@ -211,7 +212,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     let worked = tokio::select! {
         biased;
         worked = pick.work(session, &receiver, &found, &mut taken, move_on) => Some(worked),
-        // What is under way is not answered any more.
+        // Requests in progress get no answer any more.
         () = session.overdue() => None,
     };
     drop(bar);
@@ -222,7 +223,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     }
     let Progress { resubmitted, duplicates, doubled, failed, .. } = progress;
     let done = taken.done;
-    // What is missing may be gone as well: somebody else may have taken it for good.
+    // Missing messages may also have been received by others permanently.
     let locked = if worked.is_ok() && failed == 0 && done < found.count {
         let left = pick.there_still(&receiver, &found).await?;
         left.saturating_sub(duplicates + doubled).min(found.count - done)
@@ -281,7 +282,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     }
 }
 
-/// Sends copies, and completes the originals of those that were stored.
+/// Sends copies, and completes the originals of the stored ones.
 async fn move_on(
     flags: &ResubmitFlags,
     receiver: &Receiver,
@@ -299,7 +300,7 @@ async fn move_on(
             return Err(failure);
         }
     };
-    // Their locks are young; should sending take long, they are kept.
+    // The locks are new; they are renewed in case sending takes long.
     let keepers: Vec<_> =
         meant.iter().filter_map(|message| receiver.keep_locked(message).ok()).collect();
     let mut stored = Vec::new();

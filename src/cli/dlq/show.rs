@@ -1,4 +1,4 @@
-//! `peeklock dlq show`
+//! `peeklock dlq show`: shows all details of a dead letter.
 
 use clap::Args;
 use peeklock::ids::SequenceNumber;
@@ -56,7 +56,7 @@ async fn show(flags: &ShowFlags, session: &Session) -> Result<(), Failure> {
             ),
         ));
     };
-    // One object is no list.
+    // A single object is not a JSON array.
     let form = match flags.body.form(flags.common.output) {
         Form::Json => Form::Ndjson,
         form => form,

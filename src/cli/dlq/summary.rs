@@ -1,4 +1,4 @@
-//! `peeklock dlq summary`: how many dead letters there are, and why.
+//! `peeklock dlq summary`: counts dead letters by reason.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ at which the oldest and the newest of them were enqueued and one description. A 
     exit_codes!()
 );
 
-/// Reasons that are counted one by one; applications invent them.
+/// Maximum reasons that are counted separately; applications may use any text.
 const REASONS_MAX: usize = 1_000;
 
 #[derive(Args)]
@@ -49,7 +49,7 @@ pub struct SummaryFlags {
     common: Common,
 }
 
-/// Dead letters of one reason.
+/// Dead letters with the same reason.
 struct Group {
     count: u64,
     oldest: Timestamp,
@@ -62,7 +62,7 @@ struct Group {
 struct Summary {
     total: u64,
     reasons: BTreeMap<String, Group>,
-    /// Those of reasons beyond the bound.
+    /// Dead letters with further reasons.
     others: u64,
 }
 
@@ -84,7 +84,7 @@ impl Summary {
         }
     }
 
-    /// The most frequent reason first.
+    /// Groups with the most frequent reason first.
     fn groups(&self) -> Vec<(&String, &Group)> {
         let mut groups: Vec<_> = self.reasons.iter().collect();
         groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));

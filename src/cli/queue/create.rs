@@ -1,4 +1,4 @@
-//! `peeklock queue create`
+//! `peeklock queue create`: creates a queue.
 
 use clap::Args;
 use peeklock::declaration::DeclaredQueue;

@@ -1,4 +1,4 @@
-//! `peeklock queue delete`
+//! `peeklock queue delete`: deletes a queue after confirmation.
 
 use clap::Args;
 

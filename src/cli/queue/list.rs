@@ -1,4 +1,4 @@
-//! `peeklock queue list`
+//! `peeklock queue list`: lists all queues.
 
 use clap::Args;
 use indicatif::BinaryBytes;
@@ -45,7 +45,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     })
 }
 
-/// All queues, page by page.
+/// Reads all queues, page by page.
 pub async fn all(client: &Client) -> Result<Vec<Described>, Failure> {
     let admin = client.admin();
     pages(async |skip| admin.queues(skip).await).await

@@ -1,4 +1,4 @@
-//! `peeklock queue purge`: deletes what is available now, in calls of bounded size (DEL-06).
+//! `peeklock queue purge`: deletes the available messages, in calls of bounded size (DEL-06).
 
 use clap::Args;
 use peeklock::path::{EntityAddress, EntityName};
@@ -36,7 +36,7 @@ pub struct PurgeFlags {
 pub fn run(flags: &PurgeFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let path = flags.source.path();
-        // A sub-queue can be named by its path too.
+        // The path may name a sub-queue.
         let entity = path.split("/$").next().unwrap_or_default().to_owned();
         let kind = match EntityAddress::parse(&entity) {
             Ok(EntityAddress { entity: EntityName::Subscription { .. }, .. }) => Kind::Subscription,

@@ -1,4 +1,4 @@
-//! `peeklock queue show`
+//! `peeklock queue show`: shows properties and message counts of a queue.
 
 use clap::Args;
 use indicatif::BinaryBytes;
@@ -38,7 +38,7 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     })
 }
 
-/// A queue in one of the forms.
+/// A queue in the requested output format.
 pub fn form(described: &Described, output: Output, out: &Out) -> String {
     match output {
         Output::Table => sheet(&rows(described), out),

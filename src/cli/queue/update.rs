@@ -1,4 +1,4 @@
-//! `peeklock queue update`
+//! `peeklock queue update`: changes properties of a queue.
 
 use clap::Args;
 use peeklock::description::{QueueDescription, QueueUpdate};

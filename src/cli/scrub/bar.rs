@@ -1,15 +1,15 @@
-//! The progress bar: bytes, rate, time left. On a terminal only, on standard error.
+//! Progress bar with bytes, rate and remaining time, on standard error of a terminal only.
 
 use std::io::{self, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use peeklock::store::journal::verify::{Progress, Stage};
 
-/// Fits into 80 columns.
+/// Layout for 80 columns.
 const TEMPLATE: &str =
     "{msg:16} [{bar:14}] {bytes:>10} of {total_bytes:10} {bytes_per_sec:>12} {eta:>4}";
 
-/// The bar.
+/// Progress bar of a scrub.
 pub struct Bar {
     bar: ProgressBar,
     stage: Option<Stage>,
@@ -41,7 +41,7 @@ impl Bar {
         self.bar.set_position(progress.done.min(progress.total));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! From keys to messages: what becomes of which, by entity.
+//! Maps damaged keys to messages and their fates, by entity.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use peeklock::ids::EntityId;
 use peeklock::store::journal::verify::{Affected, Fate, Report};
 use peeklock::store::{Key, SPACE_BYTES};
 
-/// Numbers that are listed in one line; the others are counted.
+/// Maximum runs of numbers in one line; the others are counted.
 const NUMBERS_MAX: usize = 24;
 
-/// What damage touches, by queue and fate.
+/// Affected records by entity and fate.
 pub struct Meanings {
     queues: BTreeMap<u64, Queue>,
     omitted: u64,
@@ -28,19 +28,20 @@ struct Queue {
     fates: BTreeMap<Fate, Touched>,
 }
 
-/// Records of one queue with one fate.
+/// Records of an entity with the same fate.
 #[derive(Default)]
 pub struct Touched {
-    /// Messages by their sequence numbers.
+    /// Sequence numbers of the messages.
     pub messages: Vec<u64>,
-    /// Whether the description of the queue is among them: its properties.
+    /// Whether the description of the entity, which holds its properties, is affected.
     pub description: bool,
-    /// Everything else: counters, overlays, ids of duplicate detection, records of the namespace.
+    /// Number of other records: counters, overlays, ids of duplicate detection, records of the
+    /// namespace.
     pub others: u64,
 }
 
 impl Meanings {
-    /// `value` gives the value of a record that can be read.
+    /// Groups the affected records of a report. `value` returns the value of a readable record.
     pub fn of(report: &Report, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Self {
         let mut queues: BTreeMap<u64, Queue> = BTreeMap::new();
         for Affected { key, fate, .. } in &report.affected {
@@ -62,7 +63,7 @@ impl Meanings {
         Self { queues, omitted: report.affected_omitted }
     }
 
-    /// Shows every queue and fate: entity, name, fate, what.
+    /// Calls `show` with the id and name of each entity, and the records of each fate.
     pub fn each(&self, mut show: impl FnMut(u64, Option<&str>, Fate, &Touched)) {
         for (id, queue) in &self.queues {
             for (fate, touched) in &queue.fates {
@@ -75,7 +76,7 @@ impl Meanings {
         self.queues.get(&id).map_or(EntityKind::Queue, |queue| queue.kind)
     }
 
-    /// A text with a line for each queue and fate.
+    /// Text with a line for each entity and fate.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut last = None;
@@ -118,7 +119,7 @@ impl Touched {
     }
 }
 
-/// What a fate is called in a table.
+/// Name of a fate in a table.
 pub const fn word(fate: Fate) -> &'static str {
     match fate {
         Fate::Lost => "lost",
@@ -128,7 +129,7 @@ pub const fn word(fate: Fate) -> &'static str {
     }
 }
 
-/// Numbers in ascending order, runs as `3 to 7`.
+/// Text of numbers in ascending order; runs appear as `3 to 7`.
 fn numbers(numbers: &[u64]) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for number in numbers {
@@ -155,7 +156,7 @@ fn entity(key: &Key) -> u64 {
     space.map_or(0, u64::from_be_bytes)
 }
 
-/// What the namespace has noted; what it has not is a queue.
+/// Kind of an entity according to the namespace's records; a queue if there is none.
 fn kind(id: u64, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> EntityKind {
     let id = EntityId(id);
     if value(&topic_entry_key(id)).is_some() {

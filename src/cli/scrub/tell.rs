@@ -1,4 +1,4 @@
-//! What was found, as a table for people and as JSON for programs.
+//! Report of findings, as a table for people and as JSON for programs.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,12 +13,12 @@ const RED: &str = "\u{1b}[31m";
 const YELLOW: &str = "\u{1b}[33m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// A size, as people read it.
+/// Text of a size.
 pub fn bytes(count: u64) -> String {
     BinaryBytes(count).to_string()
 }
 
-/// How much was read.
+/// Text of the totals that were read.
 pub fn totals(report: &Report) -> String {
     let totals = &report.totals;
     let count = |count: u64, one: &str, many: &str| {
@@ -35,7 +35,7 @@ pub fn totals(report: &Report) -> String {
     )
 }
 
-/// The findings under one head, in columns.
+/// Table of the findings.
 pub fn findings(report: &Report, colours: bool) -> String {
     const HEAD: [&str; 5] = ["FILE", "BYTE", "BYTES", "MEANS", "FINDING"];
     if report.findings.is_empty() {
@@ -97,7 +97,7 @@ const fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// What becomes of each kind of finding, one line each.
+/// Remedy of each kind of finding, one line each.
 pub fn remedies(report: &Report) -> String {
     let mut seen = BTreeSet::new();
     let mut text = String::new();
@@ -173,16 +173,16 @@ struct JsonAffected {
     other_records: u64,
 }
 
-/// What a repair has done.
+/// Result of a repair.
 #[derive(Serialize)]
 pub struct JsonRepair {
-    /// What, one line each.
+    /// Steps that were done, one line each.
     pub steps: Vec<String>,
-    /// Where the directory is as it was before.
+    /// Path of the copy made before the repair.
     pub copy: Option<String>,
 }
 
-/// The report as one object.
+/// JSON text of the report.
 pub fn json(
     data_dir: &str,
     report: &Report,

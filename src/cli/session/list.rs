@@ -1,4 +1,4 @@
-//! `peeklock session list`: ids, page by page (SES-29).
+//! `peeklock session list`: lists session ids, page by page (SES-29).
 
 use clap::Args;
 use peeklock::command::SessionFilter;
@@ -21,9 +21,9 @@ Examples:
     exit_codes!()
 );
 
-/// Ids asked for at once.
+/// Ids per request.
 const PAGE: u32 = 1_000;
-/// A broker that says there are always more is not believed for ever.
+/// Maximum length of a list, for a broker that never returns an empty page.
 const SESSIONS_MAX: u64 = 100_000_000;
 
 #[derive(Args)]

@@ -1,4 +1,5 @@
-//! `peeklock session state` and `set-state`: bytes that a session's holders leave for each other (SES-24).
+//! `peeklock session state` and `set-state`: the state that holders of a session store for each
+//! other (SES-24).
 
 use bytes::Bytes;
 use clap::Args;

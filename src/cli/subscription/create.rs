@@ -1,4 +1,4 @@
-//! `peeklock subscription create`
+//! `peeklock subscription create`: creates a subscription, with its first rule if one is given.
 
 use clap::Args;
 use peeklock::condition::Condition;

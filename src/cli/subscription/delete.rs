@@ -1,4 +1,4 @@
-//! `peeklock subscription delete`
+//! `peeklock subscription delete`: deletes a subscription after confirmation.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! `peeklock subscription list`
+//! `peeklock subscription list`: lists the subscriptions of a topic.
 
 use clap::Args;
 use peeklock::command::DescribedSubscription;
@@ -48,13 +48,13 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     })
 }
 
-/// All subscriptions of a topic, page by page.
+/// Reads all subscriptions of a topic, page by page.
 pub async fn all(client: &Client, topic: &str) -> Result<Vec<DescribedSubscription>, Failure> {
     let admin = client.admin();
     pages(async |skip| admin.subscriptions(topic, skip).await).await
 }
 
-/// Subscriptions as a table.
+/// Table of subscriptions.
 pub fn table(subscriptions: &[DescribedSubscription], out: &Out) -> String {
     let heads = [
         "SUBSCRIPTION",

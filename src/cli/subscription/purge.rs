@@ -1,4 +1,5 @@
-//! `peeklock subscription purge`: deletes what is available now, in calls of bounded size (DEL-06).
+//! `peeklock subscription purge`: deletes the available messages, in calls of bounded size
+//! (DEL-06).
 
 use clap::Args;
 use peeklock::path::dead_letter_path;

@@ -1,4 +1,4 @@
-//! `peeklock subscription show`
+//! `peeklock subscription show`: shows properties, message counts and rules of a subscription.
 
 use clap::Args;
 use indicatif::BinaryBytes;

@@ -1,4 +1,4 @@
-//! `peeklock subscription update`
+//! `peeklock subscription update`: changes properties of a subscription.
 
 use clap::Args;
 use peeklock::description::{SubscriptionDescription, SubscriptionUpdate};

@@ -1,5 +1,4 @@
-//! The progress of long work: how many of how many, how fast, how long still. On a terminal only, on
-//! standard error.
+//! Progress bar with count, total, rate and remaining time, on standard error of a terminal only.
 
 use std::fmt;
 use std::fs::File;
@@ -9,17 +8,17 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// Fit into 80 columns.
+/// Layouts for 80 columns.
 const KNOWN: &str = "{msg:14} [{bar:20}] {human_pos:>12} of {human_len:12} {rate:>12} {eta:>4}";
 const UNKNOWN: &str = "{msg:14} {spinner} {human_pos:>12} {rate:>14}";
 
-/// The bar.
+/// Progress bar of a command.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar for so many of something, or for nobody knows how many.
+    /// Creates a bar for `total` items, or for an unknown number.
     pub fn new(what: &'static str, total: Option<u64>) -> Self {
-        // What is done in a moment would only flicker.
+        // A bar for less than two items would only flicker.
         let is_short = total.is_some_and(|total| total < 2);
         if is_short || !io::stderr().is_terminal() {
             return Self::hidden();
@@ -34,15 +33,15 @@ impl Bar {
         Self(bar)
     }
 
-    /// The same for what is written to standard output: into a file only. A terminal shows it, and so
-    /// may what reads a pipe.
+    /// Creates a bar for a command that writes to standard output. It is shown only if the output
+    /// is a file; a terminal would mix both, and so might the reader of a pipe.
     pub fn beside_output(what: &'static str) -> Self {
         let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
         let is_file = file.and_then(|file| file.metadata()).is_ok_and(|meta| meta.is_file());
         if is_file { Self::new(what, None) } else { Self::hidden() }
     }
 
-    /// No bar.
+    /// Creates a bar that is never shown.
     pub fn hidden() -> Self {
         Self(ProgressBar::hidden())
     }
@@ -51,20 +50,20 @@ impl Bar {
         self.0.inc(count);
     }
 
-    /// Says something without tearing the bar.
+    /// Prints a note above the bar.
     pub fn note(&self, text: &str) {
         self.0.suspend(|| super::note(text));
     }
 }
 
-/// How fast it goes, in whole ones.
+/// Rate in whole items per second.
 fn rate(state: &ProgressState, out: &mut dyn fmt::Write) {
-    // Into text in memory: this cannot fail.
+    // Writing to memory cannot fail.
     write!(out, "{:.0}/s", state.per_sec()).unwrap_or_default();
 }
 
 impl Drop for Bar {
-    /// Takes it away, however the work ends.
+    /// Removes the bar when the work ends in any way.
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -1,17 +1,17 @@
-//! Standard output, told whether anybody reads it still.
+//! Standard output, with detection of a reader that has closed it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use super::super::Failure;
 use crate::telemetry;
 
-/// What became of something written.
+/// Result of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Wrote {
-    /// It left this process.
+    /// The text has left this process.
     Done,
-    /// The reader has left, as `head` does; nothing more can be written.
+    /// The reader has closed the pipe, as `head` does; nothing more can be written.
     Gone,
 }
 
@@ -28,7 +28,7 @@ impl Out {
         Self { is_terminal: stdout.is_terminal(), colours: telemetry::colours(&stdout) }
     }
 
-    /// Writes and flushes: when this says done, the text has left this process.
+    /// Writes and flushes: after [`Wrote::Done`] the text has left this process.
     pub fn write(&self, bytes: impl AsRef<[u8]>) -> Result<Wrote, Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
@@ -38,12 +38,12 @@ impl Out {
         }
     }
 
-    /// Writes what need not be read to the end.
+    /// Writes text that the reader need not read to the end.
     pub fn say(&self, text: &str) -> Result<(), Failure> {
         self.write(text).map(|_| ())
     }
 
-    /// Columns of the terminal; none in a pipe.
+    /// Columns of the terminal; none if standard output is not a terminal.
     pub fn width(&self) -> Option<u16> {
         if !self.is_terminal {
             return None;
@@ -52,8 +52,8 @@ impl Out {
     }
 }
 
-/// Says something beside the output, on standard error.
+/// Prints a note on standard error.
 pub fn note(text: &str) {
-    // Without standard error nobody is there to be told.
+    // If writing to standard error fails, the error cannot be reported.
     let _unheard = writeln!(io::stderr(), "{}", super::text(text.as_bytes()));
 }

@@ -1,11 +1,11 @@
-//! One thing with its properties: names to the left, values to the right, or the JSON of it.
+//! Properties of a single item: names on the left, values on the right, or JSON.
 
 use std::fmt::Write as _;
 
 use super::super::connect::Output;
 use super::{Out, json, line};
 
-/// A name and a value a line.
+/// Text with a name and a value per line.
 pub fn sheet(rows: &[(&str, String)], out: &Out) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let (bold, plain) = if out.colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
@@ -17,7 +17,7 @@ pub fn sheet(rows: &[(&str, String)], out: &Out) -> String {
     shown
 }
 
-/// A JSON text in the form that was asked for; a table is the caller's.
+/// JSON text in the requested format; the caller handles tables.
 pub fn object(text: &str, output: Output) -> String {
     if output == Output::Ndjson {
         return format!("{}\n", json(text));

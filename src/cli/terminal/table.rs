@@ -1,4 +1,4 @@
-//! Tables: one line a row, numbers to the right, as wide as the terminal.
+//! Tables with one line per row, numbers aligned to the right, fitted to the width of the terminal.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{
@@ -7,32 +7,33 @@ use comfy_table::{
 
 use super::{Out, line};
 
-/// Spaces between two columns.
+/// Spaces between columns.
 const GAP: u16 = 2;
-/// A column that may be cut has at least so many characters, or is not shown.
+/// Minimum width of a column that may be cut; with less room it is hidden.
 const FLEXIBLE_WIDTH_MIN: u16 = 8;
 
-/// What stands in one place.
+/// Content of a table cell.
 pub enum Cell {
-    /// Text of anybody's; made harmless when it is shown.
+    /// Text from any source; control characters are escaped.
     Text(String),
     /// A number.
     Number(u64),
-    /// A number that asks for attention unless it is 0.
+    /// Number that is highlighted unless it is 0.
     Alarm(u64),
-    /// Something else that is aligned like a number.
+    /// Other text that is aligned like a number.
     Right(String),
 }
 
-/// Which columns stay where there is no room for all of them.
+/// Columns to keep if there is no room for all.
 struct Importance {
-    /// Columns, the most important one first; it is cut before others of the essential ones go.
+    /// Column indexes by importance. The first column is cut before other essential columns are
+    /// hidden.
     order: Vec<usize>,
-    /// How many of them are essential.
+    /// Number of essential columns, counted from the front of `order`.
     essential: usize,
 }
 
-/// The columns for which there is room: the first, the last, and of the others as many as have some.
+/// Indexes of the columns that fit: the first, the last, then the others from the left.
 fn kept(contents: &[u16], flexible: usize, width: u16) -> Vec<usize> {
     let needed = |index: usize, content: u16| {
         let least = if index < flexible { content } else { content.min(FLEXIBLE_WIDTH_MIN) };
@@ -53,7 +54,7 @@ fn kept(contents: &[u16], flexible: usize, width: u16) -> Vec<usize> {
 }
 
 impl Importance {
-    /// The columns for which there is room, and the first with its width if it has to be cut.
+    /// Indexes of the columns that fit, and the first with its width if it must be cut.
     fn kept(&self, contents: &[u16], width: u16) -> (Vec<usize>, Option<(usize, u16)>) {
         let content = |index: &usize| contents.get(*index).copied().unwrap_or(0);
         let Some((first, others)) = self.order.split_first() else { return (Vec::new(), None) };
@@ -81,14 +82,14 @@ impl Importance {
 pub struct Table {
     table: comfy_table::Table,
     heads: Vec<String>,
-    /// The columns from this one on may be cut to fit a terminal.
+    /// Index from which on columns may be cut to fit a terminal.
     flexible: usize,
     importance: Option<Importance>,
     colours: bool,
 }
 
 impl Table {
-    /// A table with these heads.
+    /// Creates a table with these column heads.
     pub fn new(heads: &[impl ToString], flexible: usize, colours: bool) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(NOTHING).set_truncation_indicator("…").force_no_tty();
@@ -99,8 +100,8 @@ impl Table {
         Self { table, heads, flexible, importance: None, colours }
     }
 
-    /// The same, with an order in which columns are left out on a narrow terminal: the last first. The first one is cut
-    /// where the essential ones, so many from the front, would have no room.
+    /// Sets the order in which a narrow terminal hides columns, from the end of `order`. The first
+    /// column is cut if the first `essential` columns would not fit.
     pub fn with_importance(mut self, order: Vec<usize>, essential: usize) -> Self {
         self.importance = Some(Importance { order, essential });
         self
@@ -127,7 +128,7 @@ impl Table {
         self.table.add_row(row);
     }
 
-    /// The head of a column, aligned as what stands in it.
+    /// Head of a column, aligned like the cell.
     fn head(&self, head: &str, cell: &Cell) -> comfy_table::Cell {
         let alignment = match cell {
             Cell::Text(_) => CellAlignment::Left,
@@ -137,7 +138,7 @@ impl Table {
         if self.colours { head.add_attribute(Attribute::Bold) } else { head }
     }
 
-    /// The lines, and whether something was cut to make them fit.
+    /// Lines of the table, and whether columns were cut or hidden to fit.
     pub fn lines(mut self, width: Option<u16>) -> (Vec<String>, bool) {
         for column in self.table.column_iter_mut() {
             column.set_padding((0, GAP));
@@ -170,7 +171,7 @@ impl Table {
         (lines, narrow.is_some())
     }
 
-    /// The text, and whether something was cut to make it fit.
+    /// Text of the table, and whether columns were cut or hidden to fit.
     pub fn text(self, out: &Out) -> (String, bool) {
         let (lines, is_cut) = self.lines(out.width());
         let mut text = lines.join("\n");

@@ -1,4 +1,4 @@
-//! `peeklock tls init`
+//! `peeklock tls init`: creates an authority for development, and a certificate.
 
 use clap::Args;
 use peeklock::tls::authority::{AuthorityError, Made};

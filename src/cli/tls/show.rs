@@ -1,4 +1,4 @@
-//! `peeklock tls show`
+//! `peeklock tls show`: shows the authority and its certificate.
 
 use clap::Args;
 use peeklock::tls::authority::{Authority, Kept};
@@ -58,7 +58,7 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     say(&object(&document.to_string(), flags.output))
 }
 
-/// What there is, for people.
+/// Text about the authority and its certificate.
 pub fn text(authority: &Authority, kept: &Kept) -> String {
     let Kept { authority: issuer, certificate } = kept;
     format!(

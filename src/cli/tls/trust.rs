@@ -1,4 +1,4 @@
-//! `peeklock tls trust`
+//! `peeklock tls trust`: prints the steps for trusting the authority, or carries them out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ prints the steps for them.
     exit_codes!()
 );
 
-/// Where Debian takes authorities of an administrator from.
+/// Directory for an administrator's authorities on Debian.
 const DEBIAN: &str = "/usr/local/share/ca-certificates";
 
 #[derive(Args)]
@@ -46,13 +46,13 @@ pub fn run(flags: &TrustFlags) -> Result<(), Failure> {
     say(&advice(&file, &examined))
 }
 
-/// A name for the authority among others.
+/// File name of the authority, derived from its fingerprint.
 fn name(examined: &Trustworthy) -> String {
     let id: String = examined.certificate.fingerprint.split(':').take(4).collect();
     format!("peeklock-{}", id.to_lowercase())
 }
 
-/// Has Debian trust what was examined.
+/// Makes Debian trust the checked authority.
 fn trust(examined: &Trustworthy) -> Result<(), Failure> {
     if !Path::new(DEBIAN).is_dir() {
         return Err(Failure::Failed(format!(
@@ -78,7 +78,7 @@ fn trust(examined: &Trustworthy) -> Result<(), Failure> {
     ))
 }
 
-/// What each kind of client needs.
+/// Steps for each kind of client.
 fn advice(file: &Path, examined: &Trustworthy) -> String {
     let (file, name) = (file.display(), name(examined));
     format!(

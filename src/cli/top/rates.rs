@@ -1,4 +1,4 @@
-//! Rates out of two readings (CNT-13).
+//! Rates computed from two readings (CNT-13).
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use peeklock::command::{Described, DescribedSubscription, DescribedTopic};
 
-/// What kind of entity it is.
+/// Kind of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Kind {
     Queue,
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// An entity at one reading. It has no number of what there cannot be there.
+/// Entity at one reading. Counts that its kind does not have are none.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub kind: Kind,
@@ -43,16 +43,16 @@ pub struct Row {
     pub dead: Option<u64>,
     pub scheduled: Option<u64>,
     pub deferred: Option<u64>,
-    /// Of a subscription these are bytes of its topic, too.
+    /// Stored bytes; the bytes of a subscription also count for its topic.
     pub size_bytes: u64,
-    /// Accepted in a second; none at the first reading.
+    /// Messages accepted per second; none at the first reading.
     pub rate_in: Option<f64>,
-    /// Gone for good in a second. From a topic nothing goes: its subscriptions have it.
+    /// Messages removed per second; none for a topic, whose subscriptions store its messages.
     pub rate_out: Option<f64>,
     seen: Seen,
 }
 
-/// The last reading.
+/// Values of the last reading.
 #[derive(Default)]
 pub struct Rates {
     last: Option<(Instant, HashMap<String, Seen>)>,
@@ -60,10 +60,10 @@ pub struct Rates {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Seen {
-    /// The entity of that path may be another one meanwhile.
+    /// Creation time: another entity may have the path meanwhile.
     created: i64,
     last_sequence: u64,
-    /// How many messages there are; none where that tells nothing of what has gone.
+    /// Number of messages; none for a topic.
     total: Option<u64>,
 }
 
@@ -132,7 +132,7 @@ impl From<&DescribedSubscription> for Row {
 
 #[cfg(test)]
 impl Row {
-    /// A queue with rates of nothing.
+    /// Queue with constant rates.
     pub fn for_test(path: &str, active: Option<u64>, dead: Option<u64>) -> Self {
         Self {
             kind: Kind::Queue,
@@ -150,7 +150,7 @@ impl Row {
 }
 
 impl Rates {
-    /// Takes a reading: gives its rows their rates.
+    /// Records a reading, and sets the rates of its rows.
     pub fn read(&mut self, rows: &mut [Row], now: Instant) {
         if let Some((at, last)) = &self.last {
             let passed = now.saturating_duration_since(*at).as_secs_f64();
@@ -165,7 +165,7 @@ impl Rates {
     }
 }
 
-/// What came in and what went in a second.
+/// Messages accepted and removed per second.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with one decimal")]
 fn rates(before: Seen, after: Seen, passed: f64) -> (Option<f64>, Option<f64>) {
     if before.created != after.created || passed <= 0.0 {

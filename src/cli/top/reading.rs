@@ -1,4 +1,4 @@
-//! One reading: every entity of the kinds that are wanted.
+//! One reading of all entities of the shown kinds.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use peeklock::websocket::client::Client;
@@ -6,10 +6,10 @@ use peeklock::websocket::client::Client;
 use super::rates::{Kind, Row};
 use crate::cli::{Failure, exit, queue, subscription, topic};
 
-/// Topics whose subscriptions are asked for at once.
+/// Topics whose subscriptions are requested at the same time.
 const TOPICS_AT_ONCE: usize = 16;
 
-/// Everything of these kinds.
+/// Reads all entities of these kinds.
 pub async fn read(client: &Client, kinds: &[Kind]) -> Result<Vec<Row>, Failure> {
     let wants = |kind| kinds.contains(&kind);
     let mut rows: Vec<Row> = Vec::new();
@@ -33,7 +33,7 @@ pub async fn read(client: &Client, kinds: &[Kind]) -> Result<Vec<Row>, Failure> 
     Ok(rows)
 }
 
-/// The subscriptions of a topic; none if it is gone meanwhile.
+/// Subscriptions of a topic; empty if it was deleted meanwhile.
 async fn of_topic(client: &Client, topic: &str) -> Result<Vec<Row>, Failure> {
     match subscription::all(client, topic).await {
         Ok(subscriptions) => Ok(subscriptions.iter().map(Row::from).collect()),

@@ -1,4 +1,4 @@
-//! The screen of a terminal while a command has it: put back however the command ends.
+//! Screen of the terminal while a command uses it. It is restored however the command ends.
 
 use std::io::{self, Write as _};
 
@@ -11,15 +11,15 @@ use crossterm::terminal::{
 use crossterm::{execute, queue};
 use futures_util::StreamExt as _;
 
-/// What a terminal without a size is taken for.
+/// Default size if the terminal reports none.
 const USUAL: (u16, u16) = (80, 24);
 
-/// The alternate screen, without cursor and echo.
+/// Alternate screen without cursor and echo.
 pub struct Screen {
     events: EventStream,
 }
 
-/// What the user wants.
+/// Action of the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     Leave,
@@ -32,7 +32,7 @@ pub enum Key {
 impl Screen {
     pub fn enter() -> io::Result<Self> {
         enable_raw_mode()?;
-        // From here on there is something to put back.
+        // From here on, dropping `screen` restores the terminal.
         let screen = Self { events: EventStream::new() };
         execute!(io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(screen)
@@ -43,7 +43,7 @@ impl Screen {
         size().ok().filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or(USUAL)
     }
 
-    /// Draws over what is there, without a flash of emptiness.
+    /// Draws over the previous content without clearing it first, to avoid flicker.
     pub fn show(&mut self, lines: &[String]) -> io::Result<()> {
         let (_, room) = self.size();
         let mut out = io::stdout().lock();
@@ -56,7 +56,7 @@ impl Screen {
         out.flush()
     }
 
-    /// The next key that means something. Dropping the future loses nothing.
+    /// Returns the next key with a meaning. Dropping the future loses none.
     pub async fn key(&mut self) -> Key {
         loop {
             match self.events.next().await {
@@ -67,7 +67,7 @@ impl Screen {
                 }
                 Some(Ok(Event::Resize(..))) => return Key::Redraw,
                 Some(Ok(_)) => {}
-                // The terminal is gone.
+                // The terminal was closed.
                 Some(Err(_)) | None => return Key::Leave,
             }
         }
@@ -91,7 +91,7 @@ fn meaning(key: KeyEvent) -> Option<Key> {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing more can be done for a terminal that is gone.
+        // If the terminal was closed, it cannot be restored.
         let _left = execute!(io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);
         let _cooked = disable_raw_mode();
     }

@@ -1,4 +1,4 @@
-//! `peeklock topic create`
+//! `peeklock topic create`: creates a topic.
 
 use clap::Args;
 use peeklock::declaration::DeclaredTopic;

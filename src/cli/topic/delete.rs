@@ -1,4 +1,4 @@
-//! `peeklock topic delete`
+//! `peeklock topic delete`: deletes a topic after confirmation.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! `peeklock topic list`
+//! `peeklock topic list`: lists all topics.
 
 use clap::Args;
 use indicatif::BinaryBytes;
@@ -45,7 +45,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     })
 }
 
-/// All topics, page by page.
+/// Reads all topics, page by page.
 pub async fn all(client: &Client) -> Result<Vec<DescribedTopic>, Failure> {
     let admin = client.admin();
     pages(async |skip| admin.topics(skip).await).await

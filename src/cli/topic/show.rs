@@ -1,4 +1,4 @@
-//! `peeklock topic show`
+//! `peeklock topic show`: shows properties and subscriptions of a topic.
 
 use clap::Args;
 use indicatif::BinaryBytes;

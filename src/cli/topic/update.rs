@@ -1,4 +1,4 @@
-//! `peeklock topic update`
+//! `peeklock topic update`: changes properties of a topic.
 
 use clap::{Args, ValueEnum};
 use peeklock::description::{TopicDescription, TopicUpdate};
