@@ -255,7 +255,8 @@ mod tests {
     }
 
     /// DEC-08, DEC-16: a small declaration is a single part in its order. A large one is split, and
-    /// entities stay with their forwarding destinations, including the destinations of subscriptions.
+    /// entities stay with their forwarding destinations, including the destinations of
+    /// subscriptions.
     #[test]
     fn what_is_forwarded_stays_together() {
         assert_eq!(names(&parts(Declaration::new()).unwrap()[0]), [""; 0]);

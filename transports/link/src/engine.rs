@@ -1,7 +1,8 @@
-//! The engine of a connection: the data, the steps and the loop that are alike in all protocols with links. A protocol
-//! decodes requests, encodes events, and closes ([`Protocol`], [`Serve`]).
+//! The engine of a connection: the data, the steps and the loop that are alike in all protocols
+//! with links. A protocol decodes requests, encodes events, and closes ([`Protocol`], [`Serve`]).
 //!
-//! The loop, [`Serve::serve`]; each turn does everything that waits for nothing, then waits for the next:
+//! The loop, [`Serve::serve`]; each turn does everything that waits for nothing, then waits for the
+//! next:
 //!
 //! ```text
 //!   ┌─► carry out requests ─► collect events ─► encode ─► hand over ─► wait ─► take the turn ─┐
@@ -21,8 +22,9 @@
 //!        └───────────── closed ────────────────────────────┘
 //! ```
 //!
-//! Every phase may be cut short: the client disconnects, the listener stops, or another client needs the place. A stop
-//! ([`Turn::Stop`]) changes no phase: deliveries stop, and requests go on until the deadline.
+//! Every phase may be cut short: the client disconnects, the listener stops, or another client
+//! needs the place. A stop ([`Turn::Stop`]) changes no phase: deliveries stop, and requests go on
+//! until the deadline.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -88,9 +90,9 @@ pub trait Protocol: Send + Sized {
     /// Encodes the answer to a request that was carried out apart.
     fn emit_finished(&mut self, finished: Finished<Self::Outcome>);
 
-    /// Takes the mail, and encodes events while that is possible and the account has room. Others of the thread have
-    /// their turn in between: a client can cause many events with a few bytes. Contents in the store are fetched in
-    /// tasks of their own, so only their links wait for them.
+    /// Takes the mail, and encodes events while that is possible and the account has room. Others
+    /// of the thread have their turn in between: a client can cause many events with a few bytes.
+    /// Contents in the store are fetched in tasks of their own, so only their links wait for them.
     fn collect(&mut self) -> impl Future<Output = ()> + Send {
         async move {
             self.take_mail();
@@ -141,8 +143,8 @@ pub trait Protocol: Send + Sized {
         }
     }
 
-    /// Starts waiting work while there is room for its answers. Work that no entity has received ends with the
-    /// connection.
+    /// Starts waiting work while there is room for its answers. Work that no entity has received
+    /// ends with the connection.
     fn start_apart(&mut self) {
         while self.may_start_apart()
             && let Some(work) = self.engine().apart.next()
@@ -275,8 +277,8 @@ impl<P: Protocol> Engine<P> {
         (has_room && !self.arrivals.is_idle()) || self.mailbox.poll(context).is_ready()
     }
 
-    /// Ready if the client has to give up all that it holds: others wait for the room, and it is slow. It has taken
-    /// `taken_bytes` in all; none if nothing waits for it.
+    /// Ready if the client has to give up all that it holds: others wait for the room, and it is
+    /// slow. It has taken `taken_bytes` in all; none if nothing waits for it.
     pub fn poll_yield(&mut self, taken_bytes: Option<u64>, context: &mut Context<'_>) -> Poll<()> {
         let held = (&self.account, &self.budget);
         self.taking.poll(taken_bytes, self.account.held_bytes(), held, context)
@@ -310,8 +312,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ready once with the time that clients have when the stop of the listener begins, and once with none when that
-    /// time is over.
+    /// Ready once with the time that clients have when the stop of the listener begins, and once
+    /// with none when that time is over.
     pub fn poll_stop(&mut self, context: &mut Context<'_>) -> Poll<Option<Duration>> {
         match &mut self.stop {
             Stop::Awaited(stop) => {
@@ -373,8 +375,8 @@ impl<P: Protocol> Engine<P> {
         self.alive = watch::Sender::new(());
     }
 
-    /// Has entities deliver nothing more, and waits for their answers. Returns the number of lost messages: nobody
-    /// stores them any more and the client does not have them (RCV-02).
+    /// Has entities deliver nothing more, and waits for their answers. Returns the number of lost
+    /// messages: nobody stores them any more and the client does not have them (RCV-02).
     pub async fn quiet(&mut self) -> u64 {
         self.links.begin_end();
         let mut lost_count = 0;
@@ -478,8 +480,9 @@ pub trait Serve<S: Send>: Protocol {
         }
     }
 
-    /// Ready with the next turn. Turns without a socket come first: a client that sends without pause does not keep
-    /// its place by that. Requests are read last, and only if there is room for their answers.
+    /// Ready with the next turn. Turns without a socket come first: a client that sends without
+    /// pause does not keep its place by that. Requests are read last, and only if there is room for
+    /// their answers.
     fn poll_turn(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
         let engine = self.engine();
         if engine.standing.poll_needed(context).is_ready() {

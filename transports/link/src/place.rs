@@ -45,15 +45,15 @@ impl Standing {
         self.first_link_until = None;
     }
 
-    /// Whether a client that has shown a key may be on its way to its first link: it is not idle meanwhile, or a slow
-    /// client would lose its place to others that come all the time.
+    /// Whether a client that has shown a key may be on its way to its first link: it is not idle
+    /// meanwhile, or a slow client would lose its place to others that come all the time.
     #[must_use]
     pub fn awaits_link(&self) -> bool {
         self.first_link_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Records whether nothing would be missed of the connection. False if that was so a moment ago, and somebody has
-    /// its place.
+    /// Records whether nothing would be missed of the connection. False if that was so a moment
+    /// ago, and somebody has its place.
     pub fn mark_idle(&mut self, is_idle: bool, places: &Places) -> bool {
         if is_idle {
             self.idling.get_or_insert_with(|| places.idle(self.member.as_ref()));

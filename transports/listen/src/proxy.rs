@@ -40,8 +40,8 @@ struct Known {
 pub enum Source {
     /// All addresses: every peer is a proxy.
     Everywhere,
-    /// Addresses whose first `.1` bits equal the bits of `.0`. An IPv4 address in IPv6 form counts as
-    /// IPv4.
+    /// Addresses whose first `.1` bits equal the bits of `.0`. An IPv4 address in IPv6 form counts
+    /// as IPv4.
     Network(IpAddr, u8),
 }
 
