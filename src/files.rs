@@ -1,4 +1,5 @@
 //! Limit of open files of this process: each connection needs one, and each segment of the journal.
+//! `serve` and the benchmarks raise it.
 
 /// Raises the limit of open files to the maximum for this process, and returns it. `None` if there
 /// is no limit or it is unknown.

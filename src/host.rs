@@ -1,4 +1,5 @@
-//! Extension point for programs that are `peeklock` with parts of their own.
+//! Extension point for programs that are `peeklock` with parts of their own. `main.rs` uses it
+//! without additions, and `server.rs` takes the parts out.
 
 mod connection;
 mod forward;

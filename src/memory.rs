@@ -1,5 +1,5 @@
 //! Memory that this process may still take, and settings that make the allocator return free memory
-//! to the system.
+//! to the system. `serve` applies the settings first, and warns with the available memory.
 
 #[cfg(target_os = "linux")]
 use std::fs;

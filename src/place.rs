@@ -1,4 +1,5 @@
-//! Address of a broker, parsed from a URL, and a stream to it with or without TLS.
+//! Address of a broker, parsed from a URL, and a stream to it with or without TLS. Commands and
+//! benchmarks use it.
 
 use std::fmt;
 use std::io;

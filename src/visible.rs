@@ -1,5 +1,5 @@
 //! Escapes texts from others: characters that would act on a terminal or change the order of
-//! letters.
+//! letters. The log and all commands pass such texts through it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,3 +1,5 @@
+//! The emulator's configuration file and environment.
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;

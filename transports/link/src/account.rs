@@ -1,5 +1,6 @@
-//! Bytes that one connection holds: counted against its own bound and against room that it shares
-//! with other connections.
+//! Bytes that one connection holds, counted against its own bound and against room that it shares
+//! with other connections. The engine and the arrivals of a connection use it. Invariant: paid
+//! bytes cover held bytes, except where the caller counts bytes that are already in memory.
 
 use std::future::Future;
 use std::pin::Pin;

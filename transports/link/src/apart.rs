@@ -1,5 +1,6 @@
-//! Work apart from the connection: requests that take more than one command. A few run at a time;
-//! the others wait in order.
+//! Work apart from the connection: requests that take more than one command. The engine starts it
+//! and receives its results as mail. At most [`WORKING_MAX`] pieces run at a time, and the others
+//! wait in order.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -22,8 +22,8 @@
 //!        └───────────── closed ────────────────────────────┘
 //! ```
 //!
-//! Every phase may be cut short: the client disconnects, the listener stops, or another client
-//! needs the place. A stop ([`Turn::Stop`]) changes no phase: deliveries stop, and requests go on
+//! Every phase may end early: the client disconnects, the listener stops, or another client needs
+//! the place. A stop ([`Turn::Stop`]) changes no phase: deliveries stop, and requests continue
 //! until the deadline.
 
 use std::future::{Future, poll_fn};
@@ -48,31 +48,32 @@ use crate::place::Standing;
 use crate::steps::Steps;
 use crate::taking::Taking;
 
-/// The connection of a protocol, around its engine.
+/// Connection of a protocol, built around its engine.
 pub trait Protocol: Send + Sized {
-    /// The data that is kept for a request until it is answered.
+    /// Data that the protocol keeps for a request until it is answered.
     type Expect: Send;
-    /// A request without a permit.
+    /// Request without a permit.
     type Unpaid: Send;
-    /// Requests with a permit that were not carried out.
+    /// Requests with a permit that are not carried out yet.
     type Paid: Send;
-    /// The reason why a connection is closed that still writes.
+    /// Reason for closing a connection that still writes.
     type Close: Send;
-    /// The result of work apart from the connection.
+    /// Result of work apart from the connection.
     type Outcome: Send + 'static;
 
-    /// Pieces of work apart that share the bytes which need no shared room.
+    /// Number of pieces of work apart that share the bytes without shared room.
     const APART_MAX: usize;
 
-    /// Its engine.
+    /// Engine of this connection.
     fn engine(&mut self) -> &mut Engine<Self>;
 
-    /// The link in whose order `released` stands.
+    /// Number of the link whose order `released` belongs to.
     fn order_of(&mut self, released: &Released) -> u32 {
         self.engine().links.link_of(released)
     }
 
-    /// Records whether nothing would be missed of the connection. False if its place is needed.
+    /// Records whether the connection is idle, so that it may be closed for another client. False
+    /// if its place was needed and is taken already.
     fn mark_idle(&mut self) -> bool;
 
     /// Whether another event may be encoded now.
@@ -84,15 +85,16 @@ pub trait Protocol: Send + Sized {
     /// Computes the bytes of a result.
     fn measure(&self) -> impl Fn(&Self::Outcome) -> u64 + Send + 'static;
 
-    /// Encodes an event, which holds `held_bytes` of the account.
+    /// Encodes an event that holds `held_bytes` of the account.
     fn emit(&mut self, event: Event, held_bytes: u64) -> impl Future<Output = ()> + Send;
 
     /// Encodes the answer to a request that was carried out apart.
     fn emit_finished(&mut self, finished: Finished<Self::Outcome>);
 
-    /// Takes the mail, and encodes events while that is possible and the account has room. Others
-    /// of the thread have their turn in between: a client can cause many events with a few bytes.
-    /// Contents in the store are fetched in tasks of their own, so only their links wait for them.
+    /// Takes the mail, and encodes events while the protocol allows it and the account has room.
+    /// Yields to other connections of the thread in between, since a client can cause many events
+    /// with a few bytes. Contents in the store are fetched in separate tasks, so only their links
+    /// wait for them.
     fn collect(&mut self) -> impl Future<Output = ()> + Send {
         async move {
             self.take_mail();
@@ -108,7 +110,7 @@ pub trait Protocol: Send + Sized {
         }
     }
 
-    /// Brings the mail into the order of each link.
+    /// Passes the mail to the arrivals, which keep the order of each link.
     fn take_mail(&mut self) {
         let mut arrived = Vec::new();
         self.engine().mailbox.take(&mut arrived);
@@ -127,7 +129,7 @@ pub trait Protocol: Send + Sized {
         }
     }
 
-    /// The next event, and the bytes of the account that it holds.
+    /// Next event, and the bytes of the account that it holds.
     fn next_event(&mut self) -> Option<(Event, u64)> {
         if !self.may_emit() {
             return None;
@@ -144,7 +146,7 @@ pub trait Protocol: Send + Sized {
     }
 
     /// Starts waiting work while there is room for its answers. Work that no entity has received
-    /// ends with the connection.
+    /// yet ends with the connection.
     fn start_apart(&mut self) {
         while self.may_start_apart()
             && let Some(work) = self.engine().apart.next()
@@ -168,66 +170,67 @@ pub trait Protocol: Send + Sized {
     }
 }
 
-/// The state of the requests of a connection.
+/// State of the requests of a connection.
 pub enum Phase<P: Protocol> {
     /// Requests are read and carried out in their order.
     Open,
-    /// A request waits for its permit: nothing after it is carried out, nothing is read.
+    /// A request waits for its permit. No later request is carried out, and nothing is read.
     NeedsPermit(P::Unpaid, Pin<Box<dyn Future<Output = Permit> + Send>>),
-    /// Requests that have a permit wait for room for their answers, in the same way.
+    /// Requests with a permit wait for room for their answers. No later request is carried out, and
+    /// nothing is read.
     NeedsRoom(P::Paid),
     /// The next request waits for the place of the connection.
     NeedsPlace,
-    /// The connection is closed: requests are passed over.
+    /// The connection is closed. Further requests are ignored.
     Closed(P::Close),
 }
 
-/// The stop of a listener, which may begin in every phase.
+/// Stop of a listener, which may begin in every phase.
 enum Stop {
     Awaited(Pin<Box<dyn Future<Output = Duration> + Send>>),
-    /// Clients can settle until the deadline.
+    /// The stop has begun. Clients can settle until the deadline.
     Begun {
         deadline: Instant,
         timer: Option<Pin<Box<Sleep>>>,
     },
 }
 
-/// The data of a connection that its protocol does not change.
+/// Data of a connection that is the same in all protocols.
 pub struct Engine<P: Protocol> {
-    /// The broker, at one of its arbiters.
+    /// Broker, bound to one of its arbiters.
     pub broker: Broker,
-    /// The rights of the client.
+    /// Rights of the client.
     pub access: Access,
     /// Permits for commands.
     pub budget: Budget,
-    /// The state of its requests.
+    /// State of the requests.
     pub phase: Phase<P>,
     /// Links, and requests that await answers.
     pub links: Links<Broker, P::Expect>,
-    /// Transactions that the client has begun.
+    /// Open transactions of the client.
     pub transactions: Transactions,
     mailbox: Arc<Mailbox<Finished<P::Outcome>>>,
     /// Events that wait for contents, or for room.
     pub arrivals: Arrivals,
-    /// The bytes that are held for the client.
+    /// Bytes that are held for the client.
     pub account: Account,
-    /// The room that the next event needs and the account does not have.
+    /// Bytes that the next event needs and the account does not have.
     wanted_bytes: Option<u64>,
-    /// The pace at which the client takes bytes.
+    /// Pace at which the client takes bytes.
     taking: Taking,
     /// Work that takes more than one command.
     pub apart: Apart<P::Outcome>,
-    /// Steps since others of the thread had their turn.
+    /// Steps since the last yield to other connections of the thread.
     pub steps: Steps,
-    /// The place of the connection.
+    /// Place of the connection.
     pub standing: Standing,
-    /// The stop of the listener.
+    /// Stop of the listener.
     stop: Stop,
-    /// Looks for the end of the client while nothing is read.
+    /// Detects that the client has disconnected while nothing is read.
     pub(crate) lookout: Lookout,
     /// Whether the client has disconnected while nothing was read.
     pub peer_disconnected: bool,
-    /// Its receivers see when it is replaced: the connection has ended.
+    /// Receivers wake when this is replaced, which means that the connection has ended.
     alive: watch::Sender<()>,
 }
 
@@ -268,7 +271,7 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Whether there is mail, or an event that waited has room now.
+    /// Whether there is mail, or room for an event that waited for it.
     pub fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
         let has_room = match self.wanted_bytes {
             Some(bytes) => self.account.poll_room(bytes, context).is_ready(),
@@ -277,14 +280,14 @@ impl<P: Protocol> Engine<P> {
         (has_room && !self.arrivals.is_idle()) || self.mailbox.poll(context).is_ready()
     }
 
-    /// Ready if the client has to give up all that it holds: others wait for the room, and it is
-    /// slow. It has taken `taken_bytes` in all; none if nothing waits for it.
+    /// Ready if the client must give up all that it holds, because it is slow and others wait for
+    /// the room. `taken_bytes` is the total that it has taken; none if nothing waits for it.
     pub fn poll_yield(&mut self, taken_bytes: Option<u64>, context: &mut Context<'_>) -> Poll<()> {
         let held = (&self.account, &self.budget);
         self.taking.poll(taken_bytes, self.account.held_bytes(), held, context)
     }
 
-    /// Fetches contents in a task of their own.
+    /// Fetches contents in separate tasks.
     fn fetch(&mut self) {
         if self.wanted_bytes.is_none() {
             self.account.want_nothing();
@@ -302,7 +305,7 @@ impl<P: Protocol> Engine<P> {
         self.phase = Phase::NeedsPermit(request, permit);
     }
 
-    /// Ready with the request that was held and its permit; the next ones can be carried out.
+    /// Ready with the held request and its permit. Later requests can then be carried out.
     pub fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<(P::Unpaid, Permit)> {
         let Phase::NeedsPermit(_, permit) = &mut self.phase else { return Poll::Pending };
         let permit = ready!(permit.as_mut().poll(context));
@@ -312,8 +315,8 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Ready once with the time that clients have when the stop of the listener begins, and once
-    /// with none when that time is over.
+    /// Ready twice: first with the grace for clients when the stop of the listener begins, then
+    /// with none when the grace is over.
     pub fn poll_stop(&mut self, context: &mut Context<'_>) -> Poll<Option<Duration>> {
         match &mut self.stop {
             Stop::Awaited(stop) => {
@@ -332,7 +335,7 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// The end of the time that clients have, once the stop has begun.
+    /// Deadline of the stop, once it has begun.
     pub const fn stop_deadline(&self) -> Option<Instant> {
         match self.stop {
             Stop::Awaited(_) => None,
@@ -368,15 +371,16 @@ impl<P: Protocol> Engine<P> {
         self.links.hand_over();
     }
 
-    /// Ends requests and work that no entity has received.
+    /// Drops requests and work that no entity has received yet.
     pub fn cancel(&mut self) {
         self.phase = Phase::Open;
         self.apart.clear();
         self.alive = watch::Sender::new(());
     }
 
-    /// Has entities deliver nothing more, and waits for their answers. Returns the number of lost
-    /// messages: nobody stores them any more and the client does not have them (RCV-02).
+    /// Asks all entities to deliver nothing more, and waits for their answers. Returns the number
+    /// of lost messages, which no entity stores any more and which never reached the client
+    /// (RCV-02).
     pub async fn quiet(&mut self) -> u64 {
         self.links.begin_end();
         let mut lost_count = 0;
@@ -388,56 +392,56 @@ impl<P: Protocol> Engine<P> {
     }
 }
 
-/// The next thing that happens on a connection.
+/// Next step of a connection.
 pub enum Turn<P: Serve<S>, S: Send> {
     /// Another client needs its place.
     PlaceNeeded,
-    /// The listener is being stopped, and waits for this time.
+    /// The stop of the listener has begun, with this grace.
     Stop(Duration),
-    /// The listener waits no longer.
+    /// The grace of the stop is over.
     Deadline,
-    /// A turn of the protocol, such as bytes that the socket has taken.
+    /// A turn of the protocol, for example after the socket has taken bytes.
     Own(P::Own),
     /// There is mail, or something to encode.
     Mail,
-    /// The connection ends, because it holds up others.
+    /// The connection ends, because it blocks room that others wait for.
     End(P::End),
-    /// The request that was held has its permit.
+    /// The held request has its permit.
     Permit(P::Unpaid, Permit),
-    /// There is room for the answers to the requests that were held.
+    /// There is room for the answers to the held requests.
     Room(P::Paid),
-    /// The client has disconnected. Nothing is read, so its last requests are still to come.
+    /// The client has disconnected while nothing was read, so its last requests are still unread.
     Disconnected,
-    /// Time has passed.
+    /// A timer of the connection has fired.
     Tick,
 }
 
-/// The next turn, as soon as there is one.
+/// The next turn, once there is one.
 pub type NextTurn<P, S> = Poll<Turn<P, S>>;
 
-/// A protocol on a socket.
+/// Protocol on a socket.
 pub trait Serve<S: Send>: Protocol {
-    /// Its own turns.
+    /// Turns that only this protocol has.
     type Own: Send;
-    /// The way in which a connection ends.
+    /// Reason for the end of a connection.
     type End: Send;
 
-    /// Does everything that waits for nothing.
+    /// Does all work that does not wait.
     ///
     /// # Errors
-    /// The end, if nothing is left to be done.
+    /// The end, if nothing remains to be done.
     fn advance(&mut self) -> impl Future<Output = Result<(), Self::End>> + Send;
 
-    /// Ready with its own turns that come before mail.
+    /// Ready with a turn of the protocol that comes before mail.
     fn poll_own(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S>;
 
     /// Whether there is mail that can be taken, or something to encode.
     fn has_mail(&mut self, context: &mut Context<'_>) -> bool;
 
-    /// Ready if the client is slow, and holds room for which others wait.
+    /// Ready if the client is slow and holds room that others wait for.
     fn poll_slow(&mut self, socket: &mut S, context: &mut Context<'_>) -> Poll<Self::End>;
 
-    /// The requests that were held, if there is room for their answers now.
+    /// The held requests, if there is room for their answers now.
     fn take_held(&mut self) -> Option<Self::Paid> {
         None
     }
@@ -446,13 +450,13 @@ pub trait Serve<S: Send>: Protocol {
     fn poll_read(&mut self, socket: &mut S, context: &mut Context<'_>)
     -> Option<NextTurn<Self, S>>;
 
-    /// Whether the end of the client has arrived at the socket, after bytes that are not read.
+    /// Whether the client's end has arrived at the socket behind unread bytes.
     fn has_ended(socket: &S) -> bool;
 
-    /// Ready when time has passed.
+    /// Ready when a timer of the connection fires.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Takes a turn.
+    /// Handles a turn.
     ///
     /// # Errors
     /// The end of the connection.
@@ -462,7 +466,7 @@ pub trait Serve<S: Send>: Protocol {
         socket: &mut S,
     ) -> impl Future<Output = Result<(), Self::End>> + Send;
 
-    /// Serves a socket to its end.
+    /// Serves a socket until the connection ends.
     fn serve(&mut self, socket: &mut S) -> impl Future<Output = Self::End> + Send {
         async move {
             loop {

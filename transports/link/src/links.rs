@@ -3,7 +3,7 @@
 //! [`Event`]s.
 //!
 //! ```text
-//!   attach ─► open ─► detach: the flow is stopped ─► quiet: everything before is here ─► given back ─► ended
+//!   attach ─► open ─► detach: the flow is stopped ─► quiet: all deliveries are here ─► released ─► ended
 //!              │ ▲
 //!      credit, │ │ deliveries, numbered, unsettled until they are settled or their locks end
 //!       drain  ▼ │

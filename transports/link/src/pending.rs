@@ -1,5 +1,6 @@
 //! Table of the pending requests of a connection, and the correlations that lead from an answer to
-//! its request.
+//! its request. The links and the transports share it. Invariant: a slot is reused only after its
+//! request was removed.
 
 use std::collections::HashSet;
 use std::sync::Arc;

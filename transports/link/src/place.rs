@@ -9,9 +9,9 @@ use peeklock_listen::{Idling, Member, Places};
 /// Place of a single connection.
 #[derive(Default)]
 pub struct Standing {
-    /// As long as the connection has nothing to do and holds nothing but its place.
+    /// Present while the connection has no work and holds only its place.
     idling: Option<Idling>,
-    /// The connection among those from the network of its client, which may have to give up places.
+    /// The connection among those of its client's network, which may have to give up places.
     pub member: Option<Member>,
     /// A client that has shown a key but has no link is not idle until then; none once it has had a
     /// link.
@@ -19,21 +19,22 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// A place that was taken just now; its first link may take `opening_timeout`.
+    /// Creates a place that was taken just now; the first link may take `opening_timeout`.
     #[must_use]
     pub fn new(member: Option<Member>, opening_timeout: Duration) -> Self {
         let first_link_until = Instant::now().checked_add(opening_timeout);
         Self { idling: None, member, first_link_until }
     }
 
-    /// Records whether the client has shown a key that is good: then nobody else gets its place.
+    /// Records whether the client has shown a valid key; with a key, no other client gets its
+    /// place.
     pub fn mark_key(&self, shows_key: bool) {
         if let Some(member) = &self.member {
             member.shows_key(shows_key);
         }
     }
 
-    /// Records that the client has asked for something.
+    /// Records that the client has sent a request.
     pub fn asks(&self) {
         if let Some(member) = &self.member {
             member.asks();
@@ -45,15 +46,15 @@ impl Standing {
         self.first_link_until = None;
     }
 
-    /// Whether a client that has shown a key may be on its way to its first link: it is not idle
-    /// meanwhile, or a slow client would lose its place to others that come all the time.
+    /// Whether a client that has shown a key may still be opening its first link. It is not idle
+    /// meanwhile; otherwise a slow client would lose its place to a stream of new clients.
     #[must_use]
     pub fn awaits_link(&self) -> bool {
         self.first_link_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Records whether nothing would be missed of the connection. False if that was so a moment
-    /// ago, and somebody has its place.
+    /// Records whether the connection is idle, so that its place may be given to another client.
+    /// False if it was idle and has lost its place.
     pub fn mark_idle(&mut self, is_idle: bool, places: &Places) -> bool {
         if is_idle {
             self.idling.get_or_insert_with(|| places.idle(self.member.as_ref()));

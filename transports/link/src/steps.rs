@@ -1,5 +1,5 @@
-//! Fairness between connections of a thread: counts the work of a connection, and yields after a
-//! full turn.
+//! Fairness between connections of a thread. The engine and long operations of transports count
+//! their work here, and yield after a full turn.
 
 /// Steps of a turn; the same number as the commands of an entity.
 const STEPS_PER_TURN: usize = 256;

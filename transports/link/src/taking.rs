@@ -1,4 +1,5 @@
-//! The pace of a client. A slow client that holds room for which others wait yields.
+//! Pace of a client. The engine asks it at each turn whether the client must yield, because it is
+//! slow and holds room that others wait for.
 
 use std::future::Future as _;
 use std::pin::Pin;

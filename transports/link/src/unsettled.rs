@@ -1,5 +1,6 @@
 //! Table of unsettled deliveries: found by lock token across all links of a connection, and by
-//! number within one link.
+//! number within one link. The links maintain it. Invariant: both indexes contain the same
+//! deliveries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};

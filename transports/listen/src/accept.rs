@@ -1,4 +1,5 @@
-//! Accepts connections while there are places, until the listener stops.
+//! Accepts connections while there are places, until the listener stops. Listeners and gateways use
+//! it. Invariant: a socket is passed on only together with a place.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -104,7 +104,7 @@ pub struct Entrances {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let broker = Broker::builder().start().await?;
 /// let entrances = Entrances::default();
-/// // The configuration of HTTP gets `entrances.http.clone()`, and so on; then those transports are started.
+/// // Pass `entrances.http.clone()` to the HTTP transport, and so on, and start these transports.
 /// let gateway = Gateway::new(GatewayConfig {
 ///     address: SocketAddr::from(([127, 0, 0, 1], 0)),
 ///     workers: 2,
@@ -113,7 +113,7 @@ pub struct Entrances {
 ///     i_know: false,
 ///     entrances,
 /// });
-/// // Here nothing was, and so there is nobody to whom a connection could be handed.
+/// // No transport was started here, so the gateway cannot start.
 /// let refused = Box::new(gateway).start(broker.clone()).await.err().unwrap();
 /// assert!(refused.to_string().contains("has not started"));
 /// # broker.stop(Duration::ZERO).await?;

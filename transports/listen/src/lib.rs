@@ -1,9 +1,9 @@
 //! Parts that all listeners share, independent of the protocol of their connections.
 //!
 //! ```text
-//!  Listener ─► bind: who may be served there ─► accept: socket ─► a place ─► a thread in turn ─► Admission ─► Serve
+//!  Listener ─► bind: check anonymous access ──► accept: socket ─► a place ─► a thread in turn ─► Admission ─► Serve
 //!                                                                                                    proxy, TLS  │
-//!  stop: accepts no more ─► Tracker: all are told, and waited for ◄── counts ─────────────────────────────────────┘
+//!  stop: accepts no more ─► Tracker: asks all to end, then waits ◄─── counts ─────────────────────────────────────┘
 //! ```
 //!
 //! | File | Responsibility |

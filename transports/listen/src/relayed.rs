@@ -1,5 +1,5 @@
 //! Headers that show that a request passed a proxy, so that its peer address is not the client's
-//! (SEC-17).
+//! (SEC-17). The transports of HTTP and of WebSocket upgrades check them.
 
 /// Headers that proxies add, in addition to all that begin with [`FORWARDED_PREFIX`].
 const NAMES: [&str; 4] = ["forwarded", "via", "x-real-ip", "x-forwarded"];

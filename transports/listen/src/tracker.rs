@@ -1,4 +1,5 @@
-//! Counter of connections or requests that the stop of a listener waits for.
+//! Counter of connections or requests that the stop of a listener waits for. Transports track each
+//! connection, and the listener starts the stop.
 
 use std::time::Duration;
 

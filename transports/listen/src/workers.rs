@@ -1,4 +1,4 @@
-//! Threads that serve connections.
+//! Threads that serve connections. Listeners and gateways start and end them.
 
 use std::io;
 use std::thread::JoinHandle;
