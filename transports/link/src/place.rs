@@ -11,7 +11,8 @@ use peeklock_listen::{Idling, Member, Places};
 pub struct Standing {
     /// Present while the connection has no work and holds only its place.
     idling: Option<Idling>,
-    /// The connection among those of its client's network, which may have to give up places.
+    /// Membership in the group of connections from the client's network, which may have to give up
+    /// places.
     pub member: Option<Member>,
     /// A client that has shown a key but has no link is not idle until then; none once it has had a
     /// link.
