@@ -76,7 +76,7 @@ pub enum ClientKind {
     Peeklock,
 }
 
-/// How long a command continues without a connection.
+/// Behaviour of a command that has lost its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// The command is finite, so it gives up.

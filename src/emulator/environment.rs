@@ -32,7 +32,7 @@ pub struct Environment {
 /// Reads the environment with a function that returns variables that are set and not empty.
 ///
 /// # Errors
-/// With a description of the first invalid value.
+/// Returns a description of the first invalid value.
 pub fn read(set: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
     let http_port = match set(HTTP_PORT) {
         None => None,

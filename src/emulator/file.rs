@@ -78,7 +78,7 @@ type Read<T> = Result<T, Refused>;
 /// Reads a file.
 ///
 /// # Errors
-/// With the place of the first text that is not JSON, or of the first invalid value.
+/// Returns the place of the first text that is not JSON, or of the first invalid value.
 pub fn read(text: &str) -> Read<Imported> {
     let text = text.trim_start_matches('\u{feff}');
     let root: Json =

@@ -27,16 +27,16 @@ pub struct Listener {
 pub enum BannerTls {
     /// Without TLS.
     Off,
-    /// With a certificate from files.
+    /// TLS with a certificate from files.
     Files,
-    /// With a certificate of the development authority, whose own certificate is in this file.
+    /// TLS with a certificate of the development authority, whose own certificate is in this file.
     Development(String),
 }
 
 /// Content of the banner. The line of a listener has its name and its URL, and programs may parse
 /// it.
 pub struct Banner<'a> {
-    /// All addresses.
+    /// Addresses of all transports.
     pub listeners: Vec<Listener>,
     /// Name of the store.
     pub store: &'static str,

@@ -30,7 +30,7 @@ const REST_BYTES_MAX: u64 = 64 << 10;
 /// result of [`host`].
 ///
 /// # Errors
-/// With the answer to the refused client.
+/// The answer to the refused client.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 pub fn check(
     known: Known<'_>,
@@ -73,7 +73,7 @@ pub fn host(request: &Request, is_same: impl Fn(&str, &str) -> bool) -> Option<&
 /// which is never read. `instead` describes where to put a token.
 ///
 /// # Errors
-/// With the answer to the request.
+/// The answer to the refused request.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 pub fn check_bare(broker: &Broker, request: &Request, instead: &str) -> Result<(), ErrorResponse> {
     let refused =
