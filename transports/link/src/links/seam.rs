@@ -25,8 +25,8 @@ pub trait Handle: Clone {
     fn by_way_of(&self, way: Option<Way>) -> Self;
 
     /// Registers a link that may have no flow. `outlet` receives [`Released::Detached`] when the
-    /// right that `role` needs ends, and [`Released::Closed`] when the entity is deleted, for as
-    /// long as the returned value is kept.
+    /// right that `role` needs ends. While the returned value is kept, it also receives
+    /// [`Released::Closed`] when the entity is deleted.
     ///
     /// [`Released::Detached`]: peeklock_core::request::Released::Detached
     /// [`Released::Closed`]: peeklock_core::request::Released::Closed
