@@ -9,8 +9,8 @@ use crate::config::{ConfigError, Loaded};
 use crate::emulator::declared::meant;
 
 /// Creates missing entities. Existing ones that differ stay unchanged and are logged (DEC-14),
-/// because their properties may have been changed on purpose. In the emulator's place they are
-/// updated (DEC-15).
+/// because messages and clients may depend on properties that were changed later. In the emulator's
+/// place they are updated (DEC-15).
 pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError> {
     let declaration = declared(loaded)?;
     let declared = broker.declare(&declaration).await;
@@ -176,7 +176,7 @@ mod tests {
         );
     }
 
-    /// ADM-64, DEC-15: in the emulator's place, different properties are updated, entities and
+    /// ADM-64, DEC-15: in the emulator's place, properties that differ are updated, entities and
     /// rules outside the file stay, and an absent destination is removed.
     #[tokio::test]
     async fn what_exists_is_updated_in_the_emulators_place() {

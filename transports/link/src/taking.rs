@@ -15,16 +15,16 @@ use crate::Account;
 #[derive(Default)]
 pub struct Taking {
     pace: Option<Pace>,
-    /// Since when the other users of the room know that the client is slow. They need not know that
-    /// it is not.
+    /// Instant that was last reported to the other users of the room, from which the client counts
+    /// as slow.
     judged: Option<Instant>,
     /// Made when it is first needed: most clients are never slow.
     look: Option<Pin<Box<Sleep>>>,
 }
 
 impl Taking {
-    /// Ready if the client has to give up all that it holds. `passed_bytes` have passed in all, and
-    /// `held_bytes` wait for it; none if nothing waits.
+    /// Ready if the client must give up all that it holds. `passed_bytes` is the total that has
+    /// passed, or none if nothing waits for the client; `held_bytes` are waiting for it.
     pub fn poll(
         &mut self,
         passed_bytes: Option<u64>,
@@ -48,8 +48,7 @@ impl Taking {
             };
             let sleep = || Box::pin(tokio::time::sleep_until(at));
             let look = self.look.get_or_insert_with(sleep);
-            // A look that is due earlier stays: a client that takes bytes puts the instant off at
-            // each turn.
+            // An earlier timer stays: a client that takes bytes postpones the instant at each turn.
             if look.is_elapsed() || at < look.deadline() {
                 look.as_mut().reset(at);
             }

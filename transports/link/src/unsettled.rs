@@ -58,7 +58,7 @@ pub struct Named {
     /// Number and lock token of each unsettled delivery.
     pub held: Vec<(u64, LockToken)>,
     /// Ranges of numbers without an unsettled delivery, both ends included. At least one delivery
-    /// lies between two ranges, so there are at most as many as deliveries and ranges together.
+    /// lies between two ranges, so there are at most as many as deliveries and requested ranges.
     pub gaps: Vec<(u64, u64)>,
 }
 

@@ -31,8 +31,8 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            // The place is acquired after the accept. A loop that waits for sockets would keep a
-            // place that connections from another listener could use.
+            // The place is acquired after the accept. A place that waits for a socket could not be
+            // used by connections from another listener.
             let Some(place) = place(&places, &make_room).await else { return };
             hand_on(stream, place).await;
         }

@@ -127,9 +127,9 @@ pub struct Gateway {
 impl GatewayConfig {
     /// Maximum sockets that belong to no transport yet: proxies without a header, TLS handshakes,
     /// connections that have not shown their protocol, and connections that wait for a socket of
-    /// AMQP or WebSocket. The sum of these bounds, but at most `socket_count_max`, the sockets of
-    /// the transports, or 256 if that is more, so that a broker for few connections opens few
-    /// files.
+    /// AMQP or WebSocket. It is the sum of these bounds, but at most `socket_count_max` (the
+    /// sockets of the transports) or 256, whichever is larger. So a broker for few connections
+    /// opens few files.
     #[must_use]
     pub fn sockets_on_their_way(socket_count_max: usize, handshake_count_max: usize) -> usize {
         let all = proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;

@@ -145,7 +145,7 @@ impl Source {
         let Self::Network(network, bits) = self else { return true };
         let same = |left: u128, right: u128, width: u32| {
             // A shift of 128 bits yields `None` on both sides, so a prefix length of 0 matches
-            // every address.
+            // every address of the family.
             let shift = width.saturating_sub(u32::from(bits));
             left.checked_shr(shift) == right.checked_shr(shift)
         };
