@@ -1,6 +1,5 @@
 //! What a link is attached to, by the address that the client wrote (AMQP-33 to AMQP-38).
 
-use std::borrow::Cow;
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -12,29 +11,28 @@ use peeklock_core::error::Rejection;
 use peeklock_core::path::{Address, EntityAddress, Node as AddressNode, SubQueue};
 use peeklock_core::permits::Permit;
 use peeklock_core::request::Outcome;
-use peeklock_core::time::TimeSpan;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_link::Role as LinkRole;
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::{Scalar, write};
-use percent_encoding::percent_decode_str;
 
-use super::conversation::{Asked, Conversation, Expect};
-use super::node::{Inlet, Node, Outlet, Replies, Requests, TOKENS_NODE, management_node};
-use super::requests::{ANSWERS, Work};
+use super::conversation::Conversation;
+use super::node::{
+    Inlet, Node, Outlet, REQUEST_CREDIT, Replies, Requests, TOKENS_NODE, address_of, decoded,
+    management_node,
+};
 use super::session::Wanted;
+use super::work::{ANSWERS, Asked, AttachKind, Attaching, Expect, Work};
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
-use crate::link::Answer;
-use crate::link::Assembly;
+use crate::link::{Answer, Assembly};
 use crate::performative::{Attach, Role, SenderSettleMode};
 use crate::terminus::Target;
 
 /// So much beside its messages the envelope of a batch may have, and so much too large a message may be to be
 /// refused by its entity, which judges first whether it takes any (SND-19).
 const LEEWAY_BYTES: u64 = 128 << 10;
-/// Credit of a client that asks something.
-pub(super) const REQUEST_CREDIT: u32 = 50;
 /// The property by which a message is sent by way of the link's entity to another (AMQP-96).
 const DESTINATION: &str = "com.microsoft:transfer-destination-address";
 /// The property by which a client says what kind of entity it takes its own for (AMQP-37).
@@ -49,25 +47,6 @@ const TRANSACTIONS: &[&str] =
 const REQUEST_BYTES_MAX: NonZero<u64> = NonZero::new(2 << 20).unwrap();
 /// How browsers and durable subscriptions receive (AMQP-99).
 const MODE_COPY: &str = "copy";
-
-/// What is known of a link whose entity is asked before it is answered.
-pub(super) struct Attaching {
-    link: LinkId,
-    entity: Entity,
-    answer: Answer,
-    kind: Kind,
-}
-
-enum Kind {
-    /// The client sends, perhaps by way of the entity to another (AMQP-96).
-    Inlet { destination: Option<Arc<str>> },
-    /// The client asks something of the entity, with contents as large as that takes (SCH-01, SES-26).
-    Requests,
-    /// The client receives.
-    Outlet { name: Box<str>, mode: ReceiveMode },
-    /// The client receives from a session.
-    Session { name: Box<str>, mode: ReceiveMode, wanted: Wanted },
-}
 
 impl Conversation {
     pub(super) async fn attach(&mut self, link: LinkId, attach: &Attach) {
@@ -142,7 +121,7 @@ impl Conversation {
             let requests = Requests::of_management(entity.path().into());
             return self.attach_requests(link, answer, requests);
         }
-        let attaching = Attaching { link, entity, answer, kind: Kind::Requests };
+        let attaching = Attaching { link, entity, answer, kind: AttachKind::Requests };
         self.when_room(Work::Attach(Box::new(attaching))).await;
     }
 
@@ -192,7 +171,7 @@ impl Conversation {
         let offered_capabilities = wants_delay.then(|| Symbols::new(&[DELAYED_DELIVERY]));
         let answer = Answer::echo(attach).capable_of(attach.role, capabilities(&entity));
         let answer = Answer { offered_capabilities, ..answer };
-        let kind = Kind::Inlet { destination };
+        let kind = AttachKind::Inlet { destination };
         let attaching = Attaching { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
         Ok(())
@@ -259,8 +238,8 @@ impl Conversation {
         let answer = Answer::echo(attach).capable_of(attach.role, capabilities(&entity));
         let name = attach.name.clone();
         let kind = match wanted {
-            Some(wanted) => Kind::Session { name, mode, wanted },
-            None => Kind::Outlet { name, mode },
+            Some(wanted) => AttachKind::Session { name, mode, wanted },
+            None => AttachKind::Outlet { name, mode },
         };
         let attaching = Attaching { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
@@ -271,7 +250,7 @@ impl Conversation {
     pub(super) async fn open(&mut self, attaching: Attaching, permit: Permit) {
         let permit = Arc::new(permit);
         let path: Arc<str> = attaching.entity.path().into();
-        if matches!(attaching.kind, Kind::Outlet { .. } | Kind::Session { .. }) {
+        if matches!(attaching.kind, AttachKind::Outlet { .. } | AttachKind::Session { .. }) {
             let session = attaching.link.session();
             if let Err(rejection) = self.check_group(session, &attaching.entity).await {
                 let error = self.refuse(rejection, &path);
@@ -279,14 +258,14 @@ impl Conversation {
             }
         }
         match attaching.kind {
-            Kind::Inlet { .. } | Kind::Requests => {
+            AttachKind::Inlet { .. } | AttachKind::Requests => {
                 // What it takes may be known to who sends there, and needs no right of its own.
                 let entity = attaching.entity.as_the_broker();
                 let expect = Expect::Described(Box::new(attaching));
                 let slot = self.engine.links.ask_of(path, 0, Some(permit), expect);
                 self.engine.links.submit_to(&entity, Command::Describe, correlation(slot, 0));
             }
-            Kind::Outlet { name, mode } => {
+            AttachKind::Outlet { name, mode } => {
                 let Attaching { link, entity, answer, .. } = attaching;
                 let number = self.number(link);
                 self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
@@ -295,7 +274,7 @@ impl Conversation {
                 let id = self.ask(Asked::Attach(link));
                 self.engine.links.attach_flow(number, 0, id, permit);
             }
-            Kind::Session { name, mode, wanted } => {
+            AttachKind::Session { name, mode, wanted } => {
                 let Attaching { link, entity, answer, .. } = attaching;
                 let number = self.number(link);
                 self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
@@ -332,8 +311,8 @@ impl Conversation {
         let of_entity = NonZero::new(kilobytes.saturating_mul(1 << 10)).unwrap_or(most);
         let bytes_max = of_entity.min(most);
         let destination = match kind {
-            Kind::Inlet { destination } => destination,
-            Kind::Requests => {
+            AttachKind::Inlet { destination } => destination,
+            AttachKind::Requests => {
                 let answer = Answer {
                     message_bytes_max: Some(bytes_max.max(REQUEST_BYTES_MAX)),
                     leeway_bytes: LEEWAY_BYTES,
@@ -342,7 +321,7 @@ impl Conversation {
                 let requests = Requests::of_management(entity.path().into());
                 return self.attach_requests(link, answer, requests);
             }
-            Kind::Outlet { .. } | Kind::Session { .. } => return,
+            AttachKind::Outlet { .. } | AttachKind::Session { .. } => return,
         };
         let batch_max = self.engine.broker.settings().limits.batch_bytes_max.min(bytes_max.get());
         // As a long: some read no other type (AMQP-37).
@@ -390,6 +369,25 @@ impl Conversation {
                 let error = self.refuse(reason, path);
                 self.amqp.refuse(link, error);
             }
+        }
+    }
+
+    /// A session is locked for a link, or cannot be had.
+    pub(super) fn session_accepted(
+        &mut self,
+        link: LinkId,
+        path: &str,
+        result: Result<(Arc<str>, Timestamp), Rejection>,
+    ) {
+        match result {
+            Ok((session, until)) => {
+                let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+                let Some(wanted) = outlet.wanted.take() else { return };
+                let Some(answer) = outlet.answer.take() else { return };
+                self.amqp.accept(link, wanted.answered(answer, &session, until));
+                self.note_root(link.session());
+            }
+            Err(reason) => self.attached(link, path, Err(reason)),
         }
     }
 
@@ -462,25 +460,6 @@ impl Conversation {
     }
 }
 
-/// Whether a link is attached at which its client shows who it is.
-pub(super) fn is_for_tokens(attach: &Attach) -> bool {
-    matches!(Address::parse(&decoded(address_of(attach))), Ok(Address::Tokens))
-}
-
-/// The address that the client wrote; of the coordinator, and where it wrote none, that of nothing.
-fn address_of(attach: &Attach) -> &str {
-    let address = match attach.role {
-        Role::Sender => attach.target.as_ref().and_then(Target::address),
-        Role::Receiver => attach.source.as_ref().and_then(|source| source.address()),
-    };
-    address.unwrap_or_default()
-}
-
-/// An address may be percent-encoded, too. One that makes no text when it is decoded stands for itself.
-fn decoded(address: &str) -> Cow<'_, str> {
-    percent_decode_str(address).decode_utf8().unwrap_or(Cow::Borrowed(address))
-}
-
 /// What clients may want of the node of an entity. What clients of JMS read is of a subscription as of a topic.
 fn capabilities(entity: &Entity) -> &'static [&'static str] {
     match entity.kind() {
@@ -488,8 +467,4 @@ fn capabilities(entity: &Entity) -> &'static [&'static str] {
         EntityKind::Topic => &["topic"],
         EntityKind::Subscription => &["queue", "topic"],
     }
-}
-
-pub(super) fn not_offered(feature: &str) -> AmqpError {
-    AmqpError::new(condition::NOT_IMPLEMENTED, format!("{feature} not supported over AMQP yet"))
 }

@@ -7,91 +7,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use peeklock_core::Entity;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Budget;
-use peeklock_core::time::Timestamp;
 use peeklock_link::{Account, ByToken, Engine};
 use peeklock_listen::Tracked;
 
-use super::attach::Attaching;
-use super::login::Identity;
-use super::node::{Asker, Managing, Node};
-use super::outcomes::OutcomeKind;
+use super::book::Book;
+use super::flow::{Clock, Inflow, Outflow};
+use super::identity::Identity;
+use super::node::Node;
 use super::place::Entry;
-use super::requests::{Each, Work};
-use super::settle::Understood;
-use super::share::Share;
-use super::site::Site;
-use super::transaction::{Book, Committed, Joining};
-use super::turn::{Clock, Inflow, Outflow};
-use crate::connection::{Connection, Event, LinkId, ReceivedId, SentId};
+use super::settlement::Understood;
+use super::site::{Share, Site};
+use super::work::{Asked, Sent, Work};
+use crate::connection::{Connection, Event, LinkId};
 use crate::error::AmqpError;
-use crate::state::DeliveryState;
-
-/// What is remembered of what entities are asked.
-pub(super) enum Expect {
-    /// Deliveries of a client.
-    Sent {
-        /// The number of their link.
-        number: u32,
-        /// Each to be answered; none if it was settled.
-        deliveries: Each<Option<ReceivedId>>,
-        /// Whether no other that large may arrive meanwhile.
-        is_large: bool,
-    },
-    /// What becomes of deliveries.
-    Settled(Each<Ended>),
-    /// What an entity takes, of which a sender is told before it is attached.
-    Described(Box<Attaching>),
-    /// What a request at a management node has asked.
-    Managed(Box<Managing>),
-    /// What is asked beside the connection for a request at a management node.
-    Apart(Asker),
-    /// Whether an operation would be carried out, for a transaction.
-    Joined(Box<Joining>),
-    /// What there is to see for a browser, by its number.
-    Seen { number: u32 },
-    /// That a transaction is carried out.
-    Committed(Box<Committed>),
-}
-
-/// What is remembered of what links are asked, by its id.
-pub(super) enum Asked {
-    /// To be attached.
-    Attach(LinkId),
-    /// To give back credit.
-    Drain(LinkId),
-    /// To be detached.
-    Detach(LinkId),
-}
-
-/// A delivery that is being settled.
-pub(super) struct Ended {
-    pub(super) token: LockToken,
-    pub(super) kind: OutcomeKind,
-    /// What the client is answered, if it has not forgotten the delivery.
-    pub(super) answer: Option<(SentId, DeliveryState)>,
-    /// The delivery, unless its client has settled it for good: it stays if this is refused and its lock stays.
-    pub(super) sent: Option<Sent>,
-}
-
-/// A delivery that the client was sent under a lock and has not settled, whether its link is there or not
-/// (AMQP-39).
-pub(super) struct Sent {
-    pub(super) id: SentId,
-    /// The number of its link.
-    pub(super) number: u32,
-    pub(super) entity: Entity,
-    /// Whether it is locked with its session.
-    pub(super) of_session: bool,
-    /// When its lock ends, unless it was renewed.
-    pub(super) until: Timestamp,
-    /// When the message expires.
-    pub(super) expires_at: Option<Timestamp>,
-}
 
 /// How a connection was closed.
 pub(super) enum Close {
@@ -224,5 +155,30 @@ impl Conversation {
     pub(super) fn refuse_as(&self, condition: &'static str, text: String, path: &str) -> AmqpError {
         let error = self.engine.broker.refuse(Rejection::argument(text), path);
         AmqpError::new(condition, error.to_string())
+    }
+
+    /// Makes room for another link and another session, if there is none.
+    pub(super) fn make_room_for_links(&mut self) {
+        let is_short = self.amqp.link_count() >= self.share.count()
+            || self.amqp.session_count() >= self.share.session_count();
+        if is_short {
+            self.grow();
+        }
+    }
+
+    /// Takes a step more than it has. False if there is none for it.
+    pub(super) fn grow(&mut self) -> bool {
+        let grows = self.is_let_in() && self.share.grow();
+        if grows {
+            self.amqp.allow(self.share.count(), self.share.session_count());
+        }
+        grows
+    }
+
+    /// Gives back what it does not need any more.
+    pub(super) fn shrink_share(&mut self) {
+        let count = self.amqp.link_count().max(self.identity.shown.len());
+        self.share.shrink(count, self.amqp.session_count(), self.identity.shown_bytes(None));
+        self.amqp.allow(self.share.count(), self.share.session_count());
     }
 }

@@ -8,8 +8,9 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::message::{Content, Overlay};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::conversation::{Conversation, Sent};
+use super::conversation::Conversation;
 use super::node::{Lapse, Node, Waiting, return_at};
+use super::work::Sent;
 use crate::connection::LinkId;
 use crate::link::Delivery;
 use crate::message::{NO_LOCK_MS, Stamps, encode};

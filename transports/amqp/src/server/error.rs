@@ -26,3 +26,8 @@ pub(super) fn of_live_link(error: &BrokerError) -> AmqpError {
     let is_transient = error.condition().retryable();
     AmqpError::new(condition::DETACH_FORCED, error.to_string()).transient(is_transient)
 }
+
+/// Refuses a feature that the broker does not offer over AMQP.
+pub(super) fn not_offered(feature: &str) -> AmqpError {
+    AmqpError::new(condition::NOT_IMPLEMENTED, format!("{feature} not supported over AMQP yet"))
+}

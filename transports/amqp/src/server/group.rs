@@ -4,48 +4,17 @@
 //! A root is the queue or topic of a link, whichever of its subscriptions or sub-queues the link is for. It stays the
 //! root until the session ends, also when its links are gone: a client attaches them again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use peeklock_core::Entity;
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
-use peeklock_core::path::EntityAddress;
 use peeklock_core::transaction::SPANS_SEVERAL;
 
+use super::book::{Root, is_same, root_path};
 use super::conversation::Conversation;
 use super::node::Node;
 use crate::connection::{LinkId, SessionId};
-
-/// The transaction groups of a connection, by their sessions. At most one for each session.
-#[derive(Default)]
-pub(super) struct Groups(BTreeMap<SessionId, Option<Root>>);
-
-/// The entity that the transactions of a group cover.
-#[derive(Clone)]
-pub(super) struct Root {
-    /// The path of the queue or topic.
-    pub(super) path: Arc<str>,
-    /// The path that the first link named, whose token grants access to it. A client shows a token for this path only.
-    pub(super) named: Arc<str>,
-}
-
-impl Groups {
-    /// Forgets the group of a session.
-    pub(super) fn end(&mut self, session: SessionId) {
-        self.0.remove(&session);
-    }
-}
-
-/// The path of the queue or topic that an entity belongs to.
-pub(super) fn root_path(entity: &Entity) -> Result<Arc<str>, Rejection> {
-    Ok(EntityAddress::parse(entity.path())?.entity.root().into())
-}
-
-/// Whether two paths name one queue or topic.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
-    one == other || one.to_lowercase() == other.to_lowercase()
-}
 
 impl Conversation {
     /// Makes a session a group when a coordinator is attached in it. Links may have been attached before.

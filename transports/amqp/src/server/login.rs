@@ -7,9 +7,10 @@ use std::time::Instant;
 use peeklock_core::Access;
 use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::time::TimeSpan;
 
 use super::conversation::Conversation;
+use super::identity::{LoggedIn, ShownToken};
 use super::node::Node;
 use crate::sasl::{Credentials, Plain};
 
@@ -17,51 +18,6 @@ use crate::sasl::{Credentials, Plain};
 const TOKEN_USER: &str = "$jwt";
 /// How long a token is kept at least: a client that has put it is on its way to attach the link that needs it.
 const FRESH: TimeSpan = TimeSpan::from_seconds(10);
-
-/// What a client has shown, and where it counts.
-pub(super) struct ShownToken {
-    /// In folded case; empty for the namespace.
-    path: Box<str>,
-    access: Access,
-    /// Tokens for many entities may be one, which is kept once.
-    token: Arc<str>,
-    put_at: Timestamp,
-}
-
-impl ShownToken {
-    /// Whether it counts at a path in folded case.
-    fn covers(&self, folded: &str) -> bool {
-        let rest = folded.strip_prefix(&*self.path);
-        rest.is_some_and(|rest| self.path.is_empty() || rest.is_empty() || rest.starts_with('/'))
-    }
-}
-
-/// The identity of a client, by the proofs that it has shown.
-pub(super) struct Identity {
-    /// The identity before it has sent anything: its address, its certificate.
-    pub(super) who: Principal,
-    pub(super) shown: Vec<ShownToken>,
-    logged_in: LoggedIn,
-    /// When one of its proofs was good the last time that was asked.
-    known_at: Instant,
-}
-
-impl Identity {
-    pub(super) fn new(who: Principal) -> Self {
-        Self { who, shown: Vec::new(), logged_in: LoggedIn::Not, known_at: Instant::now() }
-    }
-}
-
-/// How a client has logged in, which is what it is known by as long as that is good.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LoggedIn {
-    /// By nothing that is good: it puts tokens, or goes.
-    Not,
-    /// By its certificate: as long as what the authorizer has granted its bearer.
-    ByCertificate,
-    /// By a key or a token, whether it has a certificate besides or not: as long as what that gives.
-    ByPassword,
-}
 
 /// Why a token is not taken.
 pub(super) enum Refused {
@@ -148,7 +104,7 @@ impl Conversation {
     /// links that are there (AMQP-26).
     pub(super) async fn put_token(&mut self, path: &str, token: &str) -> Result<(), Refused> {
         let folded: Box<str> = path.to_lowercase().into();
-        let token = self.kept_token(token);
+        let token = self.identity.kept_token(token);
         let principal = self.identity.who.clone().with_token(Arc::clone(&token));
         let tried = self.engine.broker.access(principal.clone());
         // The token is kept also where no entity is yet: links may be attached as soon as it is created.
@@ -169,23 +125,6 @@ impl Conversation {
         Ok(())
     }
 
-    /// A token that was put, shared with the others that are the same.
-    fn kept_token(&self, token: &str) -> Arc<str> {
-        let same = self.identity.shown.iter().find(|shown| *shown.token == *token);
-        same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
-    }
-
-    /// The bytes of all tokens and their paths, without the one for `but`; each token counts once.
-    pub(super) fn shown_bytes(&self, but: Option<&str>) -> usize {
-        let mut counted = HashSet::new();
-        let others = self.identity.shown.iter().filter(|shown| but != Some(&*shown.path));
-        let bytes = others.map(|shown| {
-            let is_new = counted.insert(Arc::as_ptr(&shown.token));
-            shown.path.len() + if is_new { shown.token.len() } else { 0 }
-        });
-        bytes.sum()
-    }
-
     /// Makes room for a token for a path, beside those for others: those that no link rests on go before more room is
     /// taken that is shared.
     fn make_room_for_token(&mut self, path: &str, token: &Arc<str>) -> Result<(), Refused> {
@@ -195,7 +134,7 @@ impl Conversation {
             let count = self.identity.shown.iter().filter(of_others).count();
             let is_shared = self.identity.shown.iter().filter(of_others).any(is_here);
             let bytes = path.len() + if is_shared { 0 } else { token.len() };
-            let held = self.shown_bytes(Some(path));
+            let held = self.identity.shown_bytes(Some(path));
             if count < self.share.count() && held + bytes <= self.share.token_bytes() {
                 return Ok(());
             }

@@ -14,12 +14,15 @@
 //! Refused with `amqp:not-implemented`: durable subscriptions, filters beside that for a session.
 
 mod attach;
+mod book;
 mod config;
 mod conversation;
 mod deliver;
 mod end;
 mod error;
+mod flow;
 mod group;
+mod identity;
 mod listener;
 mod login;
 mod node;
@@ -30,11 +33,12 @@ mod removed;
 mod requests;
 mod session;
 mod settle;
-mod share;
+mod settlement;
 mod site;
 mod transaction;
 mod turn;
 mod websocket;
+mod work;
 
 pub use self::config::AmqpConfig;
 pub use self::listener::AmqpTransport;

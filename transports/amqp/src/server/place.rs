@@ -11,8 +11,8 @@ use peeklock_core::error::Rejection;
 use peeklock_link::{Phase, Standing};
 use peeklock_listen::{Newcomer, Place};
 
-use super::attach::is_for_tokens;
 use super::conversation::Conversation;
+use super::node::is_for_tokens;
 use crate::connection::Event;
 use crate::error::{AmqpError, condition};
 

@@ -11,74 +11,21 @@ use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::permits::Permit;
 use peeklock_core::request::{Outcome, Released};
 use peeklock_link::pending::place;
-use peeklock_link::{Engine, Event as LinkEvent, Finished, LONG_MAX, Phase, Protocol, Working};
+use peeklock_link::{Engine, Event as LinkEvent, Finished, LONG_MAX, Phase, Protocol};
 
-use super::attach::Attaching;
-use super::conversation::{Asked, Close, Conversation, Expect};
+use super::conversation::{Close, Conversation};
 use super::deliver::token_of;
-use super::node::{Answered, Asker, Inbound, ManagementAnswer, Node, Plan};
-use super::settle::{Settling, Understood};
-use super::transaction::Committing;
+use super::node::{Answered, ManagementAnswer, Node};
+use super::settlement::Understood;
+use super::work::{ANSWERS, Asked, Expect, Work};
 use crate::connection::{Event, LinkId, SessionId};
 use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
-
-/// The link under whose name answers are brought that stand in no order with deliveries: these may have to wait
-/// for room that the client makes when it is answered.
-pub(super) const ANSWERS: u32 = u32::MAX - 1;
 
 /// So many are handed over together.
 const COUNT_MAX: usize = 64;
 /// So many bytes are handed over together; a message that is larger goes alone.
 const BYTES_MAX: u64 = 256 << 10;
-
-/// What is to be answered to each of several commands, by their places.
-pub(super) struct Each<T> {
-    places: Vec<Option<T>>,
-    left: usize,
-}
-
-impl<T> Each<T> {
-    pub(super) fn new(each: impl IntoIterator<Item = T>) -> Self {
-        let places: Vec<Option<T>> = each.into_iter().map(Some).collect();
-        Self { left: places.len(), places }
-    }
-
-    /// One of them is answered, once; and whether all are.
-    pub(super) fn answered(&mut self, place: usize) -> Option<(T, bool)> {
-        let answered = self.places.get_mut(place)?.take()?;
-        self.left -= 1;
-        Some((answered, self.left == 0))
-    }
-}
-
-/// What takes a permit.
-pub(super) enum Work {
-    /// Deliveries of a client are handed to their entity.
-    Send(Inbound),
-    /// What becomes of deliveries of one link is told to their entity.
-    Settle(Vec<Settling>),
-    /// A link is opened at its entity.
-    Attach(Box<Attaching>),
-    /// A transaction is carried out.
-    Commit(Committing),
-    /// Something is asked by way of a management node.
-    Ask(Box<Plan>),
-    /// The same, of what is asked beside the connection.
-    AskApart(Asker, Working<Answered>),
-}
-
-impl Work {
-    /// How many commands it is, and of how many bytes.
-    fn cost(&self) -> (u64, u64) {
-        match self {
-            Self::Send(inbound) => inbound.cost(),
-            Self::Settle(list) => (list.len() as u64, list.iter().map(Settling::bytes).sum()),
-            Self::Attach(_) | Self::Commit(_) | Self::AskApart(..) => (1, 0),
-            Self::Ask(plan) => plan.cost(),
-        }
-    }
-}
 
 impl Protocol for Conversation {
     type Expect = Expect;
@@ -405,20 +352,5 @@ impl Conversation {
             Work::AskApart(asker, asking) => self.ask_apart(asker, asking, permit),
             Work::Ask(plan) => self.ask_planned(*plan, permit).await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_is_answered_once_and_the_last_one_is_told() {
-        let mut each = Each::new(["a", "b", "c"]);
-        assert_eq!(each.answered(1), Some(("b", false)));
-        assert_eq!(each.answered(1), None);
-        assert_eq!(each.answered(3), None);
-        assert_eq!(each.answered(2), Some(("c", false)));
-        assert_eq!(each.answered(0), Some(("a", true)));
     }
 }

@@ -1,16 +1,10 @@
 //! Receivers of sessions: by name, and the next one that can be had (AMQP-70 to AMQP-76).
 
-use std::sync::Arc;
-
-use peeklock_core::error::Rejection;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_words::amqp::{Scalar, code, write};
 
-use super::attach::not_offered;
-use super::conversation::Conversation;
-use super::node::Node;
+use super::error::not_offered;
 use crate::codec::value::{Map, Raw};
-use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
 use crate::link::Answer;
 use crate::performative::Attach;
@@ -95,7 +89,7 @@ impl Wanted {
 
     /// The answer of a link that has a session: its name in the form that was asked in, and until when it is
     /// locked (AMQP-71).
-    fn answered(&self, answer: Answer, session: &str, until: Timestamp) -> Answer {
+    pub(super) fn answered(&self, answer: Answer, session: &str, until: Timestamp) -> Answer {
         let name = Raw::encoded(|bytes| {
             if let Some(descriptor) = &self.descriptor {
                 bytes.push(code::DESCRIBED);
@@ -126,25 +120,4 @@ fn wait(attach: &Attach) -> TimeSpan {
         _ => None,
     };
     milliseconds.map_or(WAIT, |ms| TimeSpan::from_ms(ms.max(0)))
-}
-
-impl Conversation {
-    /// A session is locked for a link, or cannot be had.
-    pub(super) fn session_accepted(
-        &mut self,
-        link: LinkId,
-        path: &str,
-        result: Result<(Arc<str>, Timestamp), Rejection>,
-    ) {
-        match result {
-            Ok((session, until)) => {
-                let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-                let Some(wanted) = outlet.wanted.take() else { return };
-                let Some(answer) = outlet.answer.take() else { return };
-                self.amqp.accept(link, wanted.answered(answer, &session, until));
-                self.note_root(link.session());
-            }
-            Err(reason) => self.attached(link, path, Err(reason)),
-        }
-    }
 }

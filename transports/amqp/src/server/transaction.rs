@@ -1,7 +1,6 @@
 //! Transactions: a coordinator's declare and discharge, and what is sent and settled in between (AMQP-95 to
 //! AMQP-100, file 15).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,87 +13,18 @@ use peeklock_core::permits::Permit;
 use peeklock_core::request::Outcome as Answered;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{
-    Ending, Issued, Operation, PartOutcome, Question, Reach, SPANS_SEVERAL, TransactionId,
+    Ending, Operation, PartOutcome, Question, Reach, SPANS_SEVERAL, TransactionId,
 };
 use peeklock_link::pending::correlation;
 
-use super::conversation::{Conversation, Ended, Expect, Sent};
-use super::group::{Groups, Root, is_same, root_path};
+use super::book::{Book, Committing, Forgotten, Open, Root, is_same, root_path};
+use super::conversation::Conversation;
 use super::outcomes::OutcomeKind;
-use super::requests::Each;
-use super::requests::Work;
+use super::work::{Committed, Each, Ended, Expect, Joining, PartKind, Sent, Work};
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::message::{Discharge, Request};
 use crate::state::{Declared, DeliveryState, Outcome, Transactional};
-
-/// Facts of the transactions of a connection that the engine does not need.
-#[derive(Default)]
-pub(super) struct Book {
-    open: BTreeMap<TransactionId, Open>,
-    /// Commits that wait for operations to be answered, one of a transaction at most.
-    waiting: Vec<Committing>,
-    pub(super) groups: Groups,
-}
-
-/// A transaction that was declared.
-struct Open {
-    coordinator: LinkId,
-    /// The queue or topic that it covers, once it has an operation (TXN-08, AMQP-98).
-    root: Option<Arc<str>>,
-    /// A send was refused, which some clients do not notice: it is rolled back (AMQP-100).
-    is_doomed: bool,
-    /// What its client has settled for good: rolled back, nobody else would give it back (TXN-04).
-    forgotten: Vec<Forgotten>,
-}
-
-/// A delivery that its client has settled for good.
-pub(super) struct Forgotten {
-    token: LockToken,
-    entity: Entity,
-}
-
-/// A commit.
-pub(super) struct Committing {
-    delivery: ReceivedId,
-    id: TransactionId,
-}
-
-/// A commit on its way.
-pub(super) struct Committed {
-    delivery: ReceivedId,
-    /// Locks that it settles or renews, by part.
-    locks: Vec<Option<LockToken>>,
-    forgotten: Vec<Forgotten>,
-    _room: Vec<Permit>,
-}
-
-/// An operation that is to become part of a transaction.
-pub(super) struct Joining {
-    id: TransactionId,
-    issued: Issued,
-    of: PartKind,
-}
-
-/// What it is.
-pub(super) enum PartKind {
-    /// Messages; their delivery is answered unless it was sent settled.
-    Sent(Option<ReceivedId>),
-    /// What becomes of a delivery, and the answer to that, unless it is forgotten.
-    Settled { token: LockToken, sent: Sent, answer: Option<(SentId, Outcome)> },
-}
-
-impl Book {
-    /// Whether a commit of it waits.
-    fn is_ending(&self, id: TransactionId) -> bool {
-        self.waiting.iter().any(|committing| committing.id == id)
-    }
-
-    /// The transaction of an id as it is written; one that nobody was given names none.
-    pub(super) fn id(txn_id: &[u8]) -> TransactionId {
-        TransactionId(<[u8; 8]>::try_from(txn_id).map_or(0, u64::from_be_bytes))
-    }
-}
 
 fn unknown(id: TransactionId) -> Rejection {
     Rejection::new(Condition::TransactionUnknown, format!("transaction {id} is already ending"))

@@ -7,19 +7,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf as _, BytesMut};
+use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
-use peeklock_core::permits::{RoomAnswer, Seat};
+use peeklock_core::permits::RoomAnswer;
 use peeklock_link::{LARGE_BYTES, NextTurn, Phase, Protocol as _, Serve, Turn};
 use peeklock_listen::Place;
 use peeklock_tls::{Handshake, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::time::Sleep;
 
 use super::conversation::{Close, Conversation};
+use super::flow::TICK;
 use super::node::Node;
-use super::removed::{Leaving, Lost};
-use super::site::Site;
 use crate::error::{AmqpError, condition};
 
 /// What is read at once from a socket: as much less as is here already, down to half of it.
@@ -28,10 +26,6 @@ const READ_BYTES: usize = 64 << 10;
 const FREE_BYTES: u64 = 32 << 10;
 /// How much of that room is taken at once.
 const STEP_BYTES: u64 = 64 << 10;
-/// Time for which a large content may stand still while another waits to begin: its client would begin it again.
-const LARGE_GRACE: Duration = Duration::from_secs(10);
-/// How often locks that have ended are looked for, and whether the client takes what is written.
-const TICK: Duration = Duration::from_secs(5);
 /// How long the end of a socket may take that is not just dropped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A large message is taken at no less than so many bytes a second, in the long run.
@@ -72,74 +66,6 @@ impl Socket for Stream {
     fn has_ended(&self) -> bool {
         // As the stream tells itself.
         Self::has_ended(self)
-    }
-}
-
-/// Bytes that have arrived and were not carried out.
-pub(super) struct Inflow {
-    pub(super) input: BytesMut,
-    /// Room for messages that have not arrived whole, and the bytes of them that have arrived.
-    pub(super) seat: Seat,
-    pub(super) assembled_bytes: u64,
-    /// Room for a large message, and the number of large ones that are not stored.
-    large_seat: Seat,
-    pub(super) large_count: usize,
-}
-
-impl Inflow {
-    pub(super) fn new(site: &Site) -> Self {
-        Self {
-            input: BytesMut::new(),
-            seat: site.inbound.seat(),
-            assembled_bytes: 0,
-            large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
-            large_count: 0,
-        }
-    }
-}
-
-/// Bytes on their way to the client.
-#[derive(Default)]
-pub(super) struct Outflow {
-    /// Bytes that its client has taken in all.
-    pub(super) taken_bytes: u64,
-    /// The number of the large content that it holds, and since when.
-    large_since: Option<(u64, Instant)>,
-    /// Messages that were received for good and are written nowhere, and those that are being written.
-    pub(super) lost: Lost,
-    pub(super) leaving: Leaving,
-    /// Whether bytes were written that the system may not have yet.
-    is_unflushed: bool,
-    stalled_since: Option<Instant>,
-    /// Whether nothing can be written any more: requests that were read are carried out all the same.
-    pub(super) write_closed: bool,
-}
-
-/// The instants of a connection.
-pub(super) struct Clock {
-    pub(super) began: Instant,
-    /// Until when requests that came before the end may wait for room, once it has come.
-    pub(super) over_until: Option<Instant>,
-    timer: Pin<Box<Sleep>>,
-    /// When locks that have ended are looked for next, and the like.
-    next_tick: Instant,
-    /// Whether bytes were read since the clock was last asked.
-    has_read: bool,
-    /// Whether nothing is read for want of room, or of an answer: its client cannot be heard.
-    read_blocked: bool,
-}
-
-impl Clock {
-    pub(super) fn new(opening_timeout: Duration) -> Self {
-        let now = Instant::now();
-        Self {
-            began: now,
-            over_until: None,
-            timer: Box::pin(tokio::time::sleep(opening_timeout)),
-            next_tick: now + TICK,
-            has_read: false,
-            read_blocked: false,
-        }
     }
 }
 

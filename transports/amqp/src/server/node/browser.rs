@@ -23,10 +23,11 @@ use crate::connection::LinkId;
 use crate::error::AmqpError;
 use crate::link::{Answer, Delivery};
 use crate::performative::{Attach, DeliveryTag, SenderSettleMode};
-use crate::server::attach::not_offered;
-use crate::server::conversation::{Conversation, Expect};
+use crate::server::conversation::Conversation;
 use crate::server::deliver::{Shown, encoded, unreadable};
+use crate::server::error::not_offered;
 use crate::server::session::Wanted;
+use crate::server::work::Expect;
 
 /// How many messages an entity is asked for at once.
 const COUNT_MAX: u32 = 64;

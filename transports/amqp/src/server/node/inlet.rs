@@ -14,16 +14,14 @@ use peeklock_core::transaction::TransactionId;
 use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
 
-use super::Node;
+use super::{Node, REQUEST_CREDIT};
 use crate::connection::{Fate, LinkId, Part, ReceivedId};
 use crate::error::{AmqpError, condition};
 use crate::link::Assembly;
 use crate::message::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
-use crate::server::attach::REQUEST_CREDIT;
-use crate::server::conversation::{Conversation, Expect};
-use crate::server::requests::Each;
-use crate::server::requests::Work;
-use crate::server::transaction::{Book, PartKind};
+use crate::server::book::Book;
+use crate::server::conversation::Conversation;
+use crate::server::work::{Each, Expect, Inbound, Messages, PartKind, Work};
 use crate::state::DeliveryState;
 
 /// A link on which a client sends.
@@ -35,24 +33,6 @@ pub(in crate::server) struct Inlet {
     transaction: Option<TransactionId>,
     /// Whether a message was lost that was sent settled.
     has_dropped: bool,
-}
-
-/// Deliveries on one link that have arrived whole.
-pub(in crate::server) struct Inbound {
-    link: LinkId,
-    number: u32,
-    transaction: Option<TransactionId>,
-    /// Each to be answered; none if it was settled.
-    deliveries: Vec<Option<ReceivedId>>,
-    messages: Messages,
-    bytes: u64,
-}
-
-enum Messages {
-    /// One in each delivery.
-    Each(Vec<Content>),
-    /// Those of one delivery: all or none.
-    Batch(Vec<Content>),
 }
 
 /// A delivery that has arrived whole.
@@ -67,27 +47,6 @@ enum Read {
     One(Content),
     /// All or none.
     Batch(Vec<Content>),
-}
-
-impl Inbound {
-    /// How many messages they are, and of how many bytes.
-    pub(in crate::server) fn cost(&self) -> (u64, u64) {
-        let (Messages::Each(contents) | Messages::Batch(contents)) = &self.messages;
-        ((contents.len() as u64).max(1), self.bytes)
-    }
-
-    /// Whether they came on this link.
-    pub(in crate::server) fn is_of(&self, link: LinkId) -> bool {
-        self.link == link
-    }
-
-    /// Adds one of the same link behind them.
-    fn push(&mut self, delivery: Option<ReceivedId>, content: Content) {
-        self.bytes = self.bytes.saturating_add(content.as_bytes().len() as u64);
-        self.deliveries.push(delivery);
-        let (Messages::Each(contents) | Messages::Batch(contents)) = &mut self.messages;
-        contents.push(content);
-    }
 }
 
 impl Inlet {

@@ -9,15 +9,24 @@ mod request;
 mod tokens;
 
 pub(super) use self::browser::Browser;
-pub(super) use self::inlet::{Inbound, Inlet};
-pub(super) use self::management::{Answered, ManagementAnswer, Manager, Managing, Plan};
+pub(super) use self::inlet::Inlet;
+pub(super) use self::management::{Answered, ManagementAnswer, Managing, Plan};
 #[cfg(feature = "testing")]
 pub(crate) use self::management::{operations, understand};
 pub(super) use self::outlet::{Lapse, Outlet, Waiting, return_at};
-pub(super) use self::reply::{Asker, Replies};
-pub(super) use self::request::{NodeRequest, Requests, TOKENS_NODE, management_node};
+pub(super) use self::reply::Replies;
+pub(super) use self::request::{
+    NodeRequest, REQUEST_CREDIT, Requests, TOKENS_NODE, management_node,
+};
+
+use std::borrow::Cow;
+
+use peeklock_core::path::Address;
+use percent_encoding::percent_decode_str;
 
 use crate::link::Assembly;
+use crate::performative::{Attach, Role};
+use crate::terminus::Target;
 
 /// What a link is attached to.
 pub(super) enum Node {
@@ -94,4 +103,23 @@ impl Node {
             Self::Outlet(_) | Self::Browser(_) | Self::Replies(_) => {}
         }
     }
+}
+
+/// Whether a link is attached at which its client shows who it is.
+pub(super) fn is_for_tokens(attach: &Attach) -> bool {
+    matches!(Address::parse(&decoded(address_of(attach))), Ok(Address::Tokens))
+}
+
+/// The address that the client wrote; of the coordinator, and where it wrote none, that of nothing.
+pub(super) fn address_of(attach: &Attach) -> &str {
+    let address = match attach.role {
+        Role::Sender => attach.target.as_ref().and_then(Target::address),
+        Role::Receiver => attach.source.as_ref().and_then(|source| source.address()),
+    };
+    address.unwrap_or_default()
+}
+
+/// An address may be percent-encoded, too. One that makes no text when it is decoded stands for itself.
+pub(super) fn decoded(address: &str) -> Cow<'_, str> {
+    percent_decode_str(address).decode_utf8().unwrap_or(Cow::Borrowed(address))
 }

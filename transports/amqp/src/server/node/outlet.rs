@@ -10,13 +10,13 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_link::{LARGE_BYTES, Links};
 
+use super::Node;
 use crate::connection::LinkId;
 use crate::link::{Answer, Delivery};
-use crate::server::conversation::{Asked, Conversation};
+use crate::server::conversation::Conversation;
 use crate::server::removed::Removed;
 use crate::server::session::Wanted;
-
-use super::Node;
+use crate::server::work::Asked;
 
 /// A link on which a client receives.
 pub(in crate::server) struct Outlet {

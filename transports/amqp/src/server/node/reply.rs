@@ -3,18 +3,17 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use peeklock_core::time::Timestamp;
 use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
 use super::Node;
-use crate::codec::value::Raw;
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
 use crate::link::Delivery;
 use crate::performative::{Attach, DeliveryTag};
 use crate::server::conversation::Conversation;
 use crate::server::removed::Removed;
+use crate::server::work::Asker;
 use crate::terminus::Target;
 
 /// Replies of one connection for which there is no credit, or no room in windows.
@@ -48,14 +47,6 @@ pub(in crate::server) struct Replies {
     awaited: usize,
     /// More was asked than is listened to.
     overflowed: bool,
-}
-
-/// Whom a request is answered, and under which name.
-pub(in crate::server) struct Asker {
-    pub(in crate::server) to: LinkId,
-    pub(in crate::server) message_id: Option<Raw>,
-    /// Until when it waits for the answer; as long as it takes, if it does not say.
-    pub(in crate::server) until: Option<Timestamp>,
 }
 
 impl Replies {

@@ -11,15 +11,18 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::TransactionId;
 use peeklock_words::amqp::{Reader, Scalar, descriptor};
 
-use super::{Asker, Manager, Node};
+use super::Node;
 use crate::codec::value::Raw;
 use crate::connection::{LinkId, ReceivedId};
 use crate::error::{AmqpError, condition};
 use crate::link::Assembly;
 use crate::message::fields_of;
 use crate::server::conversation::Conversation;
+use crate::server::work::Asker;
 use crate::state::DeliveryState;
 
+/// Credit of a client that asks something.
+pub(in crate::server) const REQUEST_CREDIT: u32 = 50;
 /// Requests of one link whose replies there is no credit for.
 const WAITING_MAX: usize = 256;
 /// The longest name of a request, by which it is answered and which is kept until then. That of a message has 128
@@ -40,6 +43,20 @@ pub(in crate::server) struct Requests {
     waiting: VecDeque<(LinkId, NodeRequest)>,
     /// What of it is counted as not having arrived whole: it cannot go on.
     waiting_bytes: u64,
+}
+
+/// What answers at a management node.
+pub(in crate::server) struct Manager {
+    /// The path of its entity.
+    pub(in crate::server) path: Arc<str>,
+    /// The link that holds what is received by number, once something was.
+    pub(in crate::server) holder: Option<u32>,
+}
+
+impl Manager {
+    pub(in crate::server) const fn of(path: Arc<str>) -> Self {
+        Self { path, holder: None }
+    }
 }
 
 /// What it is asked of.

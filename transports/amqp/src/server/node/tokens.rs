@@ -9,10 +9,11 @@ use peeklock_words::amqp::{Scalar, code, descriptor};
 use percent_encoding::percent_decode_str;
 
 use super::NodeRequest;
-use super::reply::{Asker, Names, head};
+use super::reply::{Names, head};
 use crate::server::conversation::Conversation;
 use crate::server::error;
 use crate::server::login::Refused;
+use crate::server::work::Asker;
 
 const NAMES: Names = Names { code: "status-code", description: "status-description" };
 const OPERATION: &str = "put-token";

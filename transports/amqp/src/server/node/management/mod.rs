@@ -3,29 +3,23 @@
 //!
 //! ```text
 //!   request ─► is there credit for its reply? ─► body ─► Plan ─► permit ─► commands ─► Managing ─► reply
-//!                no: waits                       one file for each operation           its answers
+//!                no: waits                       a file for operations of a kind       its answers
 //! ```
 //!
 //! A request is carried out when its reply can be sent, so that none is carried out whose answer nobody
 //! takes, and what waits is requests and not messages. One whose client has given it up meanwhile, by the
 //! time-out that it says, is not carried out. What is no command, such as a list of rules, is
-//! asked beside the connection (`apart`).
+//! asked beside the connection.
 
-mod apart;
 mod body;
-mod cancel_scheduled;
-mod change_rules;
-mod delete_batch;
-mod list_rules;
+mod locks;
+mod messages;
 mod operation;
-mod peek;
 mod pieces;
-mod receive_deferred;
-mod renew_lock;
+mod plan;
+mod rules;
 mod schedule;
 mod session;
-mod sessions;
-mod settle;
 #[cfg(feature = "testing")]
 mod understand;
 
@@ -33,32 +27,33 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use peeklock_core::Entity;
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::Outcome;
 use peeklock_core::condition::{Condition, Surface};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
-use peeklock_core::transaction::{Issued, Operation, TransactionId};
+use peeklock_core::transaction::{Operation, TransactionId};
 use peeklock_link::pending::correlation;
-use peeklock_link::{LARGE_BYTES, Working};
+use peeklock_link::{Finished, LARGE_BYTES, Protocol as _, Size, Working};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
-pub(in crate::server) use self::apart::Answered;
 use self::body::Body;
 use self::operation::Operation as Requested;
 #[cfg(feature = "testing")]
 pub(crate) use self::operation::operations;
 use self::pieces::Pieces;
+pub(in crate::server) use self::plan::{Answered, ManagementAnswer, Managing, Plan};
+use self::plan::{Memo, Planned};
 #[cfg(feature = "testing")]
 pub(crate) use self::understand::understand;
-use super::reply::{Asker, Names, Reply, head};
+use super::reply::{Names, Reply, head};
 use super::{Node, NodeRequest};
 use crate::connection::{LinkId, SessionId};
 use crate::error::AmqpError;
-use crate::server::conversation::{Conversation, Expect};
-use crate::server::outcomes::{OutcomeKind, is_lock_lost};
+use crate::server::conversation::Conversation;
+use crate::server::outcomes::is_lock_lost;
+use crate::server::work::{Asker, Expect, Work};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
 /// The most bytes of a request without contents; so many have room in it as may be named by one.
@@ -68,84 +63,6 @@ const OK: i32 = 200;
 /// The status when there is nothing (AMQP-92).
 const NOTHING: i32 = 204;
 
-/// What answers at a management node.
-pub(in crate::server) struct Manager {
-    /// The path of its entity.
-    pub(in crate::server) path: Arc<str>,
-    /// The link that holds what is received by number, once something was.
-    pub(in crate::server) holder: Option<u32>,
-}
-
-/// What a request comes to: commands, and how their outcomes are told.
-pub(in crate::server) struct Plan {
-    asker: Asker,
-    entity: Entity,
-    commands: Vec<Command>,
-    read: Read,
-    memo: Memo,
-    /// The transaction that they are to be part of, and the session that says so (AMQ-26).
-    transaction: Option<(TransactionId, SessionId)>,
-}
-
-/// What is remembered of a request until it is answered.
-#[derive(Default)]
-struct Memo {
-    /// The link by way of which it is asked: that of a session, or that which is to hold locks.
-    link: Option<u32>,
-    /// The locks that it names, by command.
-    tokens: Vec<LockToken>,
-    /// How it settles them, if it does.
-    kind: Option<OutcomeKind>,
-    /// How many messages it sends.
-    count: usize,
-    /// Its commands became part of a transaction, and have done nothing yet.
-    is_joined: bool,
-    /// Whether bodies are left out.
-    without_bodies: bool,
-    /// Room for what it takes for good, until its reply is counted.
-    room: Option<Permit>,
-}
-
-/// A request whose commands are under way.
-pub(in crate::server) struct Managing {
-    asker: Asker,
-    read: Read,
-    memo: Memo,
-    outcomes: Vec<Option<Outcome>>,
-    /// What is to be part of a transaction, if all of it would be carried out.
-    issued: Vec<Issued>,
-    left: usize,
-    failure: Option<Rejection>,
-    /// What the outcomes hold of the account that are here, until all are.
-    held_bytes: u64,
-    /// Whether no other that large may arrive meanwhile.
-    is_large: bool,
-}
-
-/// Makes the reply of the outcomes of all commands.
-type Read =
-    fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<ManagementAnswer, Rejection>;
-
-/// A reply that is no refusal.
-pub(in crate::server) enum ManagementAnswer {
-    /// It is done, and there is nothing more to say.
-    Done,
-    /// There is nothing (AMQP-92).
-    Nothing,
-    /// The items of a map, and their count.
-    Map(Pieces, usize),
-}
-
-impl ManagementAnswer {
-    /// How many bytes it has, beside what stands before them.
-    pub(in crate::server) fn len(&self) -> u64 {
-        match self {
-            Self::Done | Self::Nothing => 0,
-            Self::Map(items, _) => items.len() as u64,
-        }
-    }
-}
-
 /// What a request is about, for the file of its operation.
 struct Question<'a> {
     path: &'a Arc<str>,
@@ -153,34 +70,6 @@ struct Question<'a> {
     body: Body,
     /// The management link.
     link: LinkId,
-}
-
-/// What an operation came to: something to be asked of its entity, or something else.
-enum Planned {
-    Commands { entity: Entity, commands: Vec<Command>, read: Read, memo: Memo },
-    Apart(Working<Answered>),
-}
-
-impl Planned {
-    /// Something that is asked apart, and answered in little.
-    fn apart(asking: impl Future<Output = Answered> + Send + 'static) -> Self {
-        Self::Apart(Box::pin(async move { (None, asking.await) }))
-    }
-}
-
-impl Manager {
-    pub(in crate::server) const fn of(path: Arc<str>) -> Self {
-        Self { path, holder: None }
-    }
-}
-
-impl Plan {
-    /// How many commands it is, and of how many bytes.
-    pub(in crate::server) fn cost(&self) -> (u64, u64) {
-        self.commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
-            (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
-        })
-    }
 }
 
 impl Conversation {
@@ -194,10 +83,10 @@ impl Conversation {
             Ok(Planned::Commands { entity, commands, read, memo }) => {
                 let transaction = request.transaction.map(|id| (id, link.session()));
                 let plan = Plan { asker, entity, commands, read, memo, transaction };
-                self.when_room(crate::server::requests::Work::Ask(Box::new(plan))).await;
+                self.when_room(Work::Ask(Box::new(plan))).await;
             }
             Ok(Planned::Apart(asking)) => {
-                self.when_room(crate::server::requests::Work::AskApart(asker, asking)).await;
+                self.when_room(Work::AskApart(asker, asking)).await;
             }
             Err(error) => self.answer_managed(asker, Err(error)),
         }
@@ -406,7 +295,7 @@ impl Conversation {
         let answer = match failure {
             // What was done of it stays done.
             Some(rejection) => {
-                settle::note(self, &memo, &outcomes);
+                locks::note(self, &memo, &outcomes);
                 Err(rejection)
             }
             None => read(self, &asker, &memo, outcomes.into_iter().flatten().collect()),
@@ -417,6 +306,38 @@ impl Conversation {
         let pieces = reply_of(&asker, answer);
         self.reply(asker, Reply { pieces, removed });
         // Not before: the reply is counted by now, and keeps the room that they had.
+        self.engine.account.release(held_bytes);
+    }
+
+    /// Carries a request out apart; until it is answered it counts as pending.
+    pub(in crate::server) fn ask_apart(
+        &mut self,
+        asker: Asker,
+        asking: Working<Answered>,
+        permit: Permit,
+    ) {
+        let Some(asker) = self.still_waits(asker) else { return };
+        let permit = Arc::new(permit);
+        let paid = Some(Arc::clone(&permit));
+        let slot = self.engine.links.ask_of("".into(), 0, paid, Expect::Apart(asker));
+        self.engine.apart.push(Size::Long, slot, permit, Box::new(|| asking));
+        self.start_apart();
+    }
+
+    /// Answers a request that was carried out apart.
+    pub(in crate::server) fn answer_apart(&mut self, finished: Finished<Answered>) {
+        let mut held_bytes = 0;
+        if let Some((bytes, room)) = finished.paid {
+            self.engine.account.hold_paid(bytes, room);
+            held_bytes = bytes;
+        }
+        if let Some(pending) = self.engine.links.answered(finished.slot)
+            && let Expect::Apart(asker) = pending.expect
+        {
+            let answer = finished.result.map_err(|error| crate::server::error::of(&error));
+            self.answer_managed(asker, answer);
+        }
+        // Not before: the reply is counted by now, and keeps the room that it had.
         self.engine.account.release(held_bytes);
     }
 

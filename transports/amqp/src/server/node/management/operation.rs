@@ -1,6 +1,7 @@
 //! What can be asked at a management node, by its name (AMQP-82).
 
-use super::{Planned, Question, Refusal};
+use super::plan::Planned;
+use super::{Question, Refusal};
 use crate::server::conversation::Conversation;
 
 /// What can be asked (AMQP-82).
@@ -62,7 +63,7 @@ impl Operation {
 }
 
 impl Conversation {
-    /// What is to be done for a request: one arm for each operation, which has a file of its own.
+    /// What is to be done for a request: one arm for each operation.
     pub(super) async fn plan_operation(
         &mut self,
         operation: Operation,

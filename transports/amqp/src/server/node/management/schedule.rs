@@ -1,4 +1,5 @@
-//! `schedule-message`: sends messages that are due later, and tells their numbers (SCH-02).
+//! `schedule-message` sends messages that are due later and returns their numbers (SCH-02); `cancel-scheduled-message`
+//! cancels them, all or none (SCH-05).
 
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::contract::Action;
@@ -7,11 +8,13 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Content;
 use peeklock_words::amqp::{Scalar, code};
 
-use super::super::reply::Asker;
 use super::body::Body;
 use super::pieces::Pieces;
-use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
+use super::plan::{ManagementAnswer, Memo, Planned};
+use super::{Question, Refusal, key, unexpected};
+use crate::message::BATCH_COUNT_MAX;
 use crate::server::conversation::Conversation;
+use crate::server::work::Asker;
 
 impl Conversation {
     pub(super) async fn plan_schedule(
@@ -58,6 +61,27 @@ impl Conversation {
             _ => return Err(unexpected()),
         };
         Ok(sequence_numbers(&numbers))
+    }
+
+    pub(super) async fn plan_cancel_scheduled(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        // What one request has scheduled, one can cancel.
+        let sequences = question.body.sequences(BATCH_COUNT_MAX)?;
+        let entity = self.managed_entity(question, Action::CancelScheduled).await?;
+        let commands = vec![Command::CancelScheduled { sequences }];
+        Ok(Planned::Commands { entity, commands, read: Self::done, memo: Memo::default() })
+    }
+
+    /// It is done, and there is nothing more to say.
+    pub(super) fn done(
+        &mut self,
+        _: &Asker,
+        _: &Memo,
+        _: Vec<Outcome>,
+    ) -> Result<ManagementAnswer, Rejection> {
+        Ok(ManagementAnswer::Done)
     }
 }
 

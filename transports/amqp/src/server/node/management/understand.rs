@@ -7,8 +7,8 @@ use peeklock_words::amqp::Scalar;
 
 use super::super::NodeRequest;
 use super::body::{Body, ITEM_COUNT_MAX};
-use super::change_rules::rule;
-use crate::server::settle::properties;
+use super::rules::rule;
+use crate::server::settlement::properties;
 
 /// The keys of the bodies of all operations.
 const KEYS: [&str; 12] = [

@@ -1,22 +1,75 @@
-//! `receive-by-sequence-number`: receives deferred messages, all or none (AMQP-84, AMQP-93, DEF-03).
+//! Requests for messages of an entity: `peek-message` (AMQP-83, PEK-01), `receive-by-sequence-number`, all or none
+//! (AMQP-84, AMQP-93, DEF-03), and `batch-delete-messages` (DEL-01, DEL-07).
 
 use peeklock_core::command::{Command, Outcome, ReceiveMode, SessionCommand};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::LockToken;
+use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::permits::Permit;
 use peeklock_link::{Role, numbered_bytes};
 use peeklock_words::amqp::{code, write};
 
 use super::super::Node;
-use super::super::reply::Asker;
 use super::body::ITEM_COUNT_MAX;
 use super::pieces::Pieces;
-use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
+use super::plan::{ManagementAnswer, Memo, Planned};
+use super::{Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 use crate::server::deliver::{Shown, encoded, unreadable};
+use crate::server::work::Asker;
+
+/// What a message takes in a list beside its bytes.
+const ITEM_BYTES: usize = 32;
 
 impl Conversation {
+    pub(super) async fn plan_peek(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
+        let body = &question.body;
+        let from = body.integer("from-sequence-number")?.unwrap_or(0);
+        let from = SequenceNumber(u64::try_from(from).unwrap_or(0));
+        let count_max = body.count("message-count")?.unwrap_or(1);
+        let command = match body.text("session-id")? {
+            Some(session) => Command::PeekSession { session: session.into(), from, count_max },
+            None => Command::Peek { from, count_max },
+        };
+        let memo = Memo { without_bodies: body.flag("omit-message-body")?, ..Memo::default() };
+        let entity = self.managed_entity(question, Action::Peek).await?;
+        Ok(Planned::Commands { entity, commands: vec![command], read: Self::peeked, memo })
+    }
+
+    fn peeked(
+        &mut self,
+        asker: &Asker,
+        memo: &Memo,
+        outcomes: Vec<Outcome>,
+    ) -> Result<ManagementAnswer, Rejection> {
+        let Some(Outcome::Peeked(messages)) = outcomes.into_iter().next() else {
+            return Err(unexpected());
+        };
+        let bytes_max = self.reply_bytes_max(asker);
+        let shown = if memo.without_bodies { Shown::PeekedWithoutBody } else { Shown::Peeked };
+        let (mut list, mut count) = (Pieces::default(), 0);
+        for message in messages {
+            let pieces = encoded(&message, shown).ok_or_else(unreadable)?;
+            let bytes: usize = pieces.iter().map(bytes::Bytes::len).sum();
+            // The first is sent whatever its size; a client asks again for those behind (AMQP-83).
+            if count > 0 && list.len() + bytes + ITEM_BYTES > bytes_max {
+                break;
+            }
+            let mut item = Pieces::default();
+            key(&mut item, "message");
+            item.binary(pieces);
+            list.map(item, 2);
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(ManagementAnswer::Nothing);
+        }
+        let mut items = Pieces::default();
+        key(&mut items, "messages");
+        items.list(list, count);
+        Ok(ManagementAnswer::Map(items, 2))
+    }
+
     pub(super) async fn plan_receive_deferred(
         &mut self,
         question: &Question<'_>,
@@ -146,6 +199,43 @@ impl Conversation {
         let mut items = Pieces::default();
         key(&mut items, "messages");
         items.list(list, count);
+        Ok(ManagementAnswer::Map(items, 2))
+    }
+
+    pub(super) async fn plan_delete_batch(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<Planned, Refusal> {
+        let count_max = question.body.count("message-count")?;
+        let count_max =
+            count_max.ok_or_else(|| Rejection::argument("`message-count` is missing"))?;
+        let enqueued_before = question.body.instant("enqueued-time-utc")?;
+        let entity = self.managed_entity(question, Action::DeleteBatch).await?;
+        let link = self.session_link(question)?;
+        let command = match link.and_then(|link| self.engine.links.get(link)) {
+            Some(link) => {
+                link.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })
+            }
+            None => Command::DeleteBatch { count_max, enqueued_before },
+        };
+        let memo = Memo { link, ..Memo::default() };
+        Ok(Planned::Commands { entity, commands: vec![command], read: Self::deleted, memo })
+    }
+
+    fn deleted(
+        &mut self,
+        _: &Asker,
+        _: &Memo,
+        outcomes: Vec<Outcome>,
+    ) -> Result<ManagementAnswer, Rejection> {
+        let count = match outcomes.into_iter().next() {
+            Some(Outcome::Deleted(0)) => return Ok(ManagementAnswer::Nothing),
+            Some(Outcome::Deleted(count)) => i32::try_from(count).unwrap_or(i32::MAX),
+            _ => return Err(unexpected()),
+        };
+        let mut items = Pieces::default();
+        key(&mut items, "message-count");
+        write::fixed(&mut items, code::INT, count.to_be_bytes());
         Ok(ManagementAnswer::Map(items, 2))
     }
 }
