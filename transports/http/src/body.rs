@@ -1,6 +1,8 @@
 //! Request bodies: bounded in size, by the pace at which they arrive, and all together.
 
+use std::fmt;
 use std::future::{Future as _, poll_fn};
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -13,12 +15,12 @@ use futures_util::Stream as _;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::{Pace, Seat, arriving_step};
 use peeklock_json::{Marks, PART_BYTES};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::error::Refusal;
+use crate::exchange::Exchange;
 use crate::room::{Taken, take};
-use crate::serve::Exchange;
 use crate::site::Site;
 use crate::socket::Connection;
 
@@ -324,6 +326,40 @@ fn yielded() -> Refusal {
 
 fn no_room() -> Refusal {
     Rejection::server_busy("there is no memory for the request body; retry later").into()
+}
+
+/// Elements of one list.
+pub(crate) const COUNT_MAX: usize = 4_096;
+
+/// At most [`COUNT_MAX`] elements; a longer one is refused before the rest of it is read.
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+    type Value = List<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let mut read = Vec::new();
+        while let Some(element) = elements.next_element()? {
+            if read.len() == COUNT_MAX {
+                let text = format!("a list has at most {COUNT_MAX} elements");
+                return Err(serde::de::Error::custom(text));
+            }
+            read.push(element);
+        }
+        Ok(List(read))
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use peeklock_listen::{Attend, Enter, Upgrade, sockets};
 use peeklock_tls::Stream;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::service::http;
+use crate::serve::http;
 use crate::site::Site;
 use crate::socket::{Socket, TakesOver};
 

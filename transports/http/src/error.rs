@@ -7,7 +7,7 @@ use peeklock_core::error::{BrokerError, Denial, Rejection};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::atom::{self, AtomRoute};
+use crate::atom::{AtomRoute, refusal_in_xml};
 use crate::site::Site;
 
 /// The Content-Type of every answer that is an error.
@@ -186,10 +186,10 @@ impl Refusal {
                 error.rejection().denial().is_some_and(|denial| denial.cause == Denial::RIGHT);
             let text = match circumstances.operation.filter(|_| is_denied) {
                 // Clients look for these words at the start, where other refusals have their SubCode.
-                Some((method, route)) => format!("{} {error}", atom::denied(method, route)),
+                Some((method, route)) => format!("{} {error}", route.denied(method)),
                 None => format!("SubCode={}. {error}", sub_code(condition, status)),
             };
-            return answer.body(atom::refusal(status, &text));
+            return answer.body(refusal_in_xml(status, &text));
         }
         let problem = Problem {
             kind: format!("urn:peeklock:condition:{condition}"),

@@ -3,7 +3,7 @@
 //!
 //! Read in the order of the modules. [`HttpTransport`] listens; `socket` keeps the bounds of a connection, in bytes
 //! and in time; `serve` takes one request through
-//! the checks that all share; `route` tells what a path means; `data` is the REST data plane of spec
+//! the checks that all share, as an `exchange`; `route` tells what a path means; `data` is the REST data plane of spec
 //! file 22, `atom` the administration that the Service Bus SDKs speak, `api` the JSON API under `/$api/v1` with everything that has no REST form (HTP-10). Its
 //! OpenAPI document is made from the code and served at `/$api/v1/openapi.json`.
 //!
@@ -35,13 +35,12 @@ mod entrance;
 mod error;
 mod listener;
 mod places;
-mod service;
 mod site;
 mod socket;
 
 mod body;
 mod deadline;
-mod origin;
+mod exchange;
 mod probe;
 mod room;
 mod route;
@@ -50,10 +49,6 @@ mod serve;
 mod broker_properties;
 mod delivery;
 mod header_value;
-mod list;
-mod wire_time;
-
-mod version;
 
 mod api;
 mod atom;

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::config::HttpConfig;
 use crate::entrance::HttpEntrance;
-use crate::service::http;
+use crate::serve::http;
 use crate::site::Site;
 use crate::socket::{Socket, TakesOver};
 

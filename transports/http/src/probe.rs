@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::config::{MetricsHook, Readiness};
 use crate::error::{Answer, Refusal};
+use crate::exchange::Exchange;
 use crate::room::PATIENCE;
 use crate::route::Probe;
-use crate::serve::Exchange;
 
 /// A broker whose store is full stays ready: consumers must reach it to make room.
 const DEGRADED: &str = "ready, but degraded: the store is full and new messages are refused \

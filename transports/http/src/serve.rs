@@ -1,41 +1,34 @@
-//! One request, from its first line to its answer: the checks that all share, and the way to the
-//! operation.
+//! One request, from its first line to its answer: the checks that all share, and the way to the operation. The framework
+//! hands over each request of a socket.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, KeepAlive};
+use actix_service::{ServiceFactory, map_config};
 use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::dev::AppConfig;
 use actix_web::http::{ConnectionType, Method, Version, header};
 use actix_web::web::{self, Bytes};
-use actix_web::{HttpRequest, HttpResponse};
-use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
+use actix_web::{App, HttpRequest, HttpResponse};
+use peeklock_core::Access;
 use peeklock_core::condition::Surface;
-use peeklock_core::contract::{Action, Principal};
-use peeklock_core::time::TimeSpan;
-use peeklock_core::{Access, Entity};
+use peeklock_core::contract::Principal;
 use peeklock_listen::relayed::names_proxy;
 
-use crate::atom::AtomRoute;
+use crate::atom::{self, AtomRoute};
 use crate::deadline::Deadline;
-use crate::delivery::Delivery;
 use crate::error::{Answer, Circumstances, Form, Refusal};
-use crate::room::{self, AnswerRoom};
+use crate::exchange::{Exchange, check_origin};
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
-use crate::socket::{Connection, Handed};
-use crate::{api, atom, data, origin, probe};
-
-/// A request beyond its body, with what its operation needs.
-pub(crate) struct Exchange {
-    pub(crate) site: Arc<Site>,
-    pub(crate) request: HttpRequest,
-    /// What its client may do.
-    pub(crate) access: Access,
-    /// When it has waited for the broker for too long.
-    pub(crate) deadline: Deadline,
-}
+use crate::socket::{Connection, Socket};
+use crate::{api, data, probe};
 
 /// Serves every request of the listener.
 pub(crate) async fn serve(
@@ -126,7 +119,7 @@ impl Exchange {
             circumstances.operation = Some((self.request.method(), route));
         }
         let answer = async {
-            origin::check(site, &self.request)?;
+            check_origin(site, &self.request)?;
             let Some(route) = route else {
                 return Err(Refusal::argument("the path is not percent-encoded UTF-8"));
             };
@@ -160,108 +153,6 @@ impl Exchange {
             Route::Atom(route) => atom::dispatch(self, payload, method, route).await,
             Route::Unknown => Err(Refusal::no_resource()),
         }
-    }
-
-    /// The query, still encoded.
-    pub(crate) fn query(&self) -> &str {
-        self.request.uri().query().unwrap_or_default()
-    }
-
-    /// Refuses what is not granted, before anything else is done for the request, and returns the address
-    /// as it is looked up; `path` is empty for the namespace.
-    pub(crate) async fn allow(&self, action: Action, path: &str) -> Result<String, Refusal> {
-        Ok(self.access.allow(action, path).await?)
-    }
-
-    /// The entity at a path, for who may do this to it (SEC-08).
-    pub(crate) async fn entity(&self, purpose: Action, path: &str) -> Result<Entity, Refusal> {
-        Ok(self.access.entity(path, purpose).await?)
-    }
-
-    /// Asks an entity something. A receive that waits ends as if its time were over when the listener stops, or
-    /// others need its place; and at the end of the connection, because this future is dropped then (RCV-14).
-    pub(crate) async fn call(&self, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
-        let permit = room::admit(entity, std::slice::from_ref(&command)).await?;
-        let wait = match &command {
-            Command::Receive { wait, .. } => *wait,
-            _ => TimeSpan::ZERO,
-        };
-        let waits = wait > TimeSpan::ZERO;
-        if waits {
-            self.deadline.begin_anew(wait.to_std());
-        }
-        let call = entity.call_admitted(permit, command);
-        let connection = self.request.conn_data::<Rc<Connection>>().filter(|_| waits);
-        let Some(connection) = connection else { return Ok(call.await?) };
-        let receiving = connection.place.receives();
-        tokio::select! {
-            biased;
-            outcome = call => Ok(outcome?),
-            _ = self.site.requests.stop_begun() => Ok(Outcome::Received(Vec::new())),
-            () = receiving.told() => Ok(Outcome::Received(Vec::new())),
-        }
-    }
-
-    /// Takes room for an answer, before anything is carried out for it. What may be large has had its turn before
-    /// ([`Access::turn_at`]), which is kept until the answer has all of its room.
-    pub(crate) async fn room(&self) -> Result<AnswerRoom, Refusal> {
-        AnswerRoom::take(&self.site).await
-    }
-
-    /// The same for an answer of which it is known how many bytes it has at most; none where every connection may have them.
-    pub(crate) async fn room_of(&self, bytes: usize) -> Result<Option<AnswerRoom>, Refusal> {
-        AnswerRoom::of(&self.site, bytes as u64).await
-    }
-
-    /// Keeps an answer's room, and what was received with it, until all of it was written.
-    pub(crate) fn hand_over(&self, room: AnswerRoom, bytes: usize, delivery: Option<Delivery>) {
-        if let Some(connection) = self.request.conn_data::<Rc<Connection>>() {
-            connection.hand_over(Handed { delivery, room: Some(room.for_answer(bytes)) });
-        }
-    }
-
-    /// Receives under lock, with room for the answer: kept during the wait if much is free, and else only as
-    /// long as nothing has to be waited for.
-    pub(crate) async fn receive(
-        &self,
-        entity: &Entity,
-        room: &mut AnswerRoom,
-        receive: ReceiveBounds,
-    ) -> Result<Vec<ReceivedMessage>, Refusal> {
-        let ReceiveBounds { count_max, bytes_max, wait } = receive;
-        let mode = ReceiveMode::PeekLock;
-        let command = |wait| Command::Receive { mode, count_max, bytes_max, wait, holder: None };
-        if wait > TimeSpan::ZERO && !room.is_spare() {
-            let messages = received(self.call(entity, command(TimeSpan::ZERO)).await?)?;
-            if !messages.is_empty() {
-                return Ok(messages);
-            }
-            room.leave();
-        }
-        received(self.call(entity, command(wait)).await?)
-    }
-
-    /// The host by which the client reached this listener.
-    pub(crate) fn base_url(&self) -> String {
-        match (&self.site.config.public_url, origin::host(&self.request)) {
-            (Some(url), _) => url.trim_end_matches('/').to_owned(),
-            (None, Some(host)) => format!("{}://{host}", self.site.scheme()),
-            (None, None) => format!("{}://{}", self.site.scheme(), self.site.config.address),
-        }
-    }
-}
-
-/// What to receive.
-pub(crate) struct ReceiveBounds {
-    pub(crate) count_max: u32,
-    pub(crate) bytes_max: u64,
-    pub(crate) wait: TimeSpan,
-}
-
-fn received(outcome: Outcome) -> Result<Vec<ReceivedMessage>, Refusal> {
-    match outcome {
-        Outcome::Received(messages) => Ok(messages),
-        _ => Err(Refusal::unexpected()),
     }
 }
 
@@ -367,4 +258,34 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
         | None => (Surface::Management, false, ""),
     };
     Circumstances { surface, token_in_path, entity, form, operation: None }
+}
+
+/// How long a connection that is being closed may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Serves the requests of a socket.
+pub(crate) fn http(
+    site: &Arc<Site>,
+) -> impl ServiceFactory<
+    (Socket, Option<SocketAddr>),
+    Config = (),
+    Response = (),
+    Error = DispatchError,
+    InitError = (),
+> + use<> {
+    let data = web::Data::from(Arc::clone(site));
+    let app = App::new().app_data(data).default_service(web::to(serve));
+    HttpService::build()
+        // The socket keeps the time of heads and of idle connections.
+        .keep_alive(KeepAlive::Os)
+        .client_request_timeout(Duration::ZERO)
+        .client_disconnect_timeout(CLOSE_TIMEOUT)
+        // A client that has closed its side is gone: its request is dropped, and with it a receive that
+        // waits (HTP-11).
+        .h1_allow_half_closed(false)
+        .on_connect_ext(|socket: &Socket, data| {
+            data.insert(socket.connection());
+            data.insert(socket.principal());
+        })
+        .h1(map_config(app, |()| AppConfig::default()))
 }

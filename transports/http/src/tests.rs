@@ -10,10 +10,10 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use crate::api::openapi_json;
 use crate::atom::AtomRoute;
 use crate::broker_properties::{self, BrokerProperties};
+use crate::broker_properties::{parse_instant, parse_time_span};
 use crate::header_value;
 use crate::header_value::{is_property, parse, write, write_property};
 use crate::route::{self, ApiRoute, Probe, Route, encode_path, encode_segment, parameter};
-use crate::wire_time::{parse_instant, parse_time_span};
 use peeklock_json::{PropertyMap, write_value};
 
 fn noon() -> Timestamp {

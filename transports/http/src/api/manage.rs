@@ -13,10 +13,9 @@ use utoipa::ToSchema;
 use super::namespace::NamespaceView;
 use super::{json, json_in, large, no_content};
 use crate::error::{Answer, Refusal};
+use crate::exchange::{Exchange, located, versioned};
 use crate::room::AnswerRoom;
 use crate::route::encode_segment;
-use crate::serve::Exchange;
-use crate::version::{located, versioned};
 
 /// Bytes of an instant of creation in an answer.
 const CREATED_AT_BYTES: usize = 64;

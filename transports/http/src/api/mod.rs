@@ -6,17 +6,15 @@
 //! of its own, so that every settlement names it in the path.
 //!
 //! `route.rs` reads which resource a path is. Each resource of management is a file that maps its operations to management
-//! requests of the core; `manage.rs` carries these out and answers. Messages and locks have a folder each, with a file for
-//! each operation.
+//! requests of the core; `manage.rs` carries these out and answers. Messages and locks follow in
+//! `messages` and `lock`.
 
-mod declaration;
 mod lock;
 mod manage;
 mod messages;
 mod namespace;
 mod openapi;
 mod policies;
-mod query;
 mod queues;
 mod rules;
 mod sessions;
@@ -31,13 +29,18 @@ use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::{self, Bytes};
 use peeklock_core::error::Rejection;
+use peeklock_core::management::Page;
+use peeklock_core::time::Timestamp;
 use peeklock_json::size_in_json;
 use serde::Serialize;
 
 use crate::error::{Answer, Refusal};
+use crate::exchange::Exchange;
 use crate::room::AnswerRoom;
-use crate::route::{ApiRoute, parameter_names};
-use crate::serve::Exchange;
+use crate::route::{ApiRoute, parameter, parameter_names};
+
+/// Entries of a page if the request does not name a number.
+const TOP_DEFAULT: usize = 100;
 
 /// The methods of a resource, as the `Allow` header has them; none if there is no such resource.
 pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
@@ -124,7 +127,7 @@ pub(crate) async fn dispatch(
         ApiRoute::Lock { queue, token, operation } => {
             lock::named(exchange, payload, queue, token, operation).await
         }
-        ApiRoute::Declaration => declaration::declare(exchange, payload).await,
+        ApiRoute::Declaration => namespace::declare(exchange, payload).await,
         ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
         ApiRoute::Topics => topics::list(exchange).await,
@@ -203,4 +206,32 @@ fn of_json(bytes: Vec<u8>) -> HttpResponse {
 
 fn no_content() -> HttpResponse {
     HttpResponse::NoContent().finish()
+}
+
+/// The page of a list that the query names (ENT-30).
+fn page(exchange: &Exchange) -> Result<Page, Refusal> {
+    let most = exchange.site.broker.settings().limits.list_count_max.max(1);
+    let skip = number(exchange, "skip")?.unwrap_or(0);
+    let top = number(exchange, "top")?.unwrap_or(TOP_DEFAULT).min(most);
+    Ok(Page { skip, top: Some(top) })
+}
+
+/// A number of the query.
+fn number<T: std::str::FromStr>(exchange: &Exchange, name: &str) -> Result<Option<T>, Refusal> {
+    let Some(text) = parameter(exchange.query(), name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(Refusal::argument(format!(
+            "the query parameter {name} must be a number in its range"
+        ))),
+    }
+}
+
+/// An instant of a request; `name` is its property.
+fn instant(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    match Timestamp::parse(text) {
+        Some(instant) => Ok(Some(instant)),
+        None => Err(Refusal::argument(format!("{name} must be an RFC 3339 instant"))),
+    }
 }

@@ -8,10 +8,7 @@ use utoipa::openapi::{RefOr, Required};
 
 use peeklock_json::CarriedOutView;
 
-use super::{
-    declaration, lock, messages, namespace, policies, queues, rules, sessions, subscriptions,
-    topics,
-};
+use super::{lock, messages, namespace, policies, queues, rules, sessions, subscriptions, topics};
 use crate::error::PROBLEM;
 
 /// What holds for all operations.
@@ -44,25 +41,25 @@ lower case.";
     servers((url = "/$api/v1")),
     paths(
         namespace::get,
-        declaration::declare,
+        namespace::declare,
         sessions::list,
         messages::send::send,
-        messages::send_batch::send_batch,
-        messages::schedule::schedule,
-        messages::cancel_scheduled::cancel_scheduled,
+        messages::send::send_batch,
+        messages::send::schedule,
+        messages::send::cancel_scheduled,
         messages::receive::receive,
-        messages::receive_deferred::receive_deferred,
-        messages::peek::peek,
-        messages::delete_batch::delete_batch,
-        messages::purge::purge,
-        messages::delete_unlocked::delete_unlocked,
-        messages::delete_deferred::delete_deferred,
-        lock::complete::complete,
-        lock::abandon::abandon,
-        lock::defer::defer,
-        lock::dead_letter::dead_letter,
-        lock::release::release,
-        lock::renew::renew,
+        messages::receive::receive_deferred,
+        messages::receive::peek,
+        messages::delete::delete_batch,
+        messages::delete::purge,
+        messages::delete::delete_unlocked,
+        messages::delete::delete_deferred,
+        lock::complete,
+        lock::abandon,
+        lock::defer,
+        lock::dead_letter,
+        lock::release,
+        lock::renew,
     ),
     components(schemas(CarriedOutView))
 )]

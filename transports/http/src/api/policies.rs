@@ -11,7 +11,7 @@ use utoipa::{OpenApi, ToSchema};
 use super::manage::manage;
 use crate::body;
 use crate::error::{Answer, Problem};
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]

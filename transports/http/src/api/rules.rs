@@ -9,11 +9,11 @@ use serde::Deserialize;
 use utoipa::{OpenApi, ToSchema};
 
 use super::manage::{Explained, RulePage, manage};
-use super::query::page;
+use super::page;
 use crate::body;
 use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]

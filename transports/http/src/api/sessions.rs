@@ -7,11 +7,10 @@ use peeklock_core::management::Page;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::large;
-use super::query::{instant, page};
+use super::{instant, large, page};
 use crate::error::{Answer, Problem, Refusal};
+use crate::exchange::Exchange;
 use crate::route::parameter;
-use crate::serve::Exchange;
 
 /// A page of sessions in ascending order of their ids.
 #[derive(Serialize, ToSchema)]

@@ -15,11 +15,10 @@ use serde_json::value::RawValue;
 use utoipa::{OpenApi, ToSchema};
 
 use super::manage::{SubscriptionPage, manage};
-use super::query::page;
+use super::page;
 use crate::body;
 use crate::error::{Answer, Problem};
-use crate::serve::Exchange;
-use crate::version::version;
+use crate::exchange::{Exchange, version};
 
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]

@@ -9,11 +9,10 @@ use peeklock_json::{TopicProperties, TopicView};
 use utoipa::OpenApi;
 
 use super::manage::{TopicPage, manage};
-use super::query::page;
+use super::page;
 use crate::body;
 use crate::error::{Answer, Problem};
-use crate::serve::Exchange;
-use crate::version::version;
+use crate::exchange::{Exchange, version};
 
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]

@@ -1,20 +1,23 @@
-//! Creates an entity or a rule: `PUT` without `If-Match` (HTP-12, ADM-20, ADM-21).
+//! Creates an entity or a rule: `PUT` without `If-Match` (HTP-12, ADM-20, ADM-21); deletes one: `DELETE`.
 
 use actix_web::http::StatusCode;
-use actix_web::web;
+use actix_web::{HttpResponse, web};
 use peeklock_core::contract::Action;
-use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use peeklock_core::description::{
+    EntityKind, QueueDescription, SubscriptionDescription, TopicDescription,
+};
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::path::subscription_path;
 
 use super::entry::INSTANTS_BYTES;
-use super::form::entity::AtomEntity as _;
-use super::form::{Destinations, entity, policies, rule};
+use super::form::entity::{self, AtomEntity as _};
+use super::form::{Destinations, policies, rule};
 use super::get;
 use super::path::AtomRoute;
 use super::xml::{Element, SB};
+use crate::body;
 use crate::error::{Answer, Refusal};
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 
 /// Creates what the body describes. It is there as soon as this answers.
 pub(super) async fn create(
@@ -103,4 +106,33 @@ async fn create_subscription(
     let create = Management::CreateSubscription { name: name.into(), properties, rules };
     let created = access.manage(topic, create).await?;
     get::described(exchange, topic, created, None, StatusCode::CREATED).await
+}
+
+/// Deletes what stands at an address, of whichever kind it is.
+pub(super) async fn delete(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    route: &AtomRoute,
+) -> Answer {
+    let action = match route {
+        AtomRoute::Rule { .. } => Action::ChangeRules,
+        _ => Action::Delete,
+    };
+    exchange.allow(action, &route.resource()).await?;
+    body::discard(exchange, payload).await?;
+    let request = match route {
+        AtomRoute::Entity { path } => {
+            Management::Delete(super::kind_at(exchange, Action::Delete, path).await?)
+        }
+        AtomRoute::Subscription { .. } => Management::Delete(EntityKind::Subscription),
+        AtomRoute::Rule { name, .. } => Management::DeleteRule(name.as_str().into()),
+        AtomRoute::Namespace
+        | AtomRoute::Queues
+        | AtomRoute::Topics
+        | AtomRoute::Subscriptions { .. }
+        | AtomRoute::Rules { .. } => return Err(Refusal::no_resource()),
+    };
+    exchange.access.manage(&route.resource(), request).await?;
+    // Some clients take 200 alone for success (ADM-53).
+    Ok(HttpResponse::Ok().finish())
 }

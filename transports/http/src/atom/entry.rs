@@ -1,16 +1,15 @@
-//! Entries and feeds around descriptions (ADM-23, ADM-32, ADM-33).
+//! Entries and feeds around descriptions (ADM-23, ADM-32, ADM-33), and the page of a list that a query names.
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use peeklock_core::time::Timestamp;
 
 use super::path::AtomRoute;
-use super::query::{self, Page};
 use super::xml::{ATOM, INSTANCE, SB, Xml};
 use crate::error::{Answer, Refusal};
+use crate::exchange::Exchange;
 use crate::room::AnswerRoom;
-use crate::route::encode_path;
-use crate::serve::Exchange;
+use crate::route::{encode_path, parameter};
 
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
 const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
@@ -45,7 +44,7 @@ pub(super) struct Entry<W> {
 impl Addresses {
     /// Those by which this client came.
     pub(super) fn of(exchange: &Exchange) -> Self {
-        Self { base: exchange.base_url(), version: query::version(exchange) }
+        Self { base: exchange.base_url(), version: version(exchange) }
     }
 
     /// Where a resource is.
@@ -161,16 +160,6 @@ pub(super) async fn feed<W: Fn(&mut Xml)>(
     Ok(of_xml(StatusCode::OK, FEED, bytes))
 }
 
-/// The body of a refusal (ADM-50).
-pub(crate) fn refusal(status: StatusCode, detail: &str) -> Vec<u8> {
-    let mut xml = Xml::document();
-    xml.element("Error", &[], |xml| {
-        xml.leaf("Code", status.as_str());
-        xml.leaf("Detail", detail);
-    });
-    xml.bytes()
-}
-
 fn of_xml(status: StatusCode, content_type: &'static str, bytes: Vec<u8>) -> HttpResponse {
     HttpResponse::build(status)
         .insert_header((header::CONTENT_TYPE, content_type))
@@ -190,4 +179,48 @@ pub(super) fn content(entry: super::xml::Element) -> Result<super::xml::Element,
     };
     let description = content.children.into_iter().next();
     description.ok_or_else(|| Refusal::argument("the content of the entry has no description"))
+}
+
+/// Entries of one page, if the request does not say and at most.
+pub(super) const TOP_MAX: usize = 100;
+/// What clients are told that have not said their version.
+const VERSION_DEFAULT: &str = "2021-05";
+/// A version is a date, with a suffix at most.
+const VERSION_CHARS_MAX: usize = 32;
+
+/// Which part of a list is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Page {
+    pub(super) skip: usize,
+    pub(super) top: usize,
+}
+
+/// Reads `$skip` and `$top`.
+///
+/// # Errors
+/// `ArgumentError` for what is no number.
+pub(super) fn page(exchange: &Exchange) -> Result<Page, Refusal> {
+    let skip = number(exchange, "$skip")?.unwrap_or(0);
+    let top = number(exchange, "$top")?.unwrap_or(TOP_MAX).min(TOP_MAX);
+    Ok(Page { skip, top })
+}
+
+/// The version that the client speaks, to be repeated in the addresses that it is told.
+pub(super) fn version(exchange: &Exchange) -> String {
+    let is_plain = |text: &String| {
+        text.len() <= VERSION_CHARS_MAX
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    parameter(exchange.query(), "api-version")
+        .filter(is_plain)
+        .unwrap_or_else(|| VERSION_DEFAULT.to_owned())
+}
+
+fn number(exchange: &Exchange, name: &str) -> Result<Option<usize>, Refusal> {
+    let Some(text) = parameter(exchange.query(), name) else { return Ok(None) };
+    match text.trim().parse::<u64>() {
+        // More than can be is all there is.
+        Ok(number) => Ok(Some(usize::try_from(number).unwrap_or(usize::MAX))),
+        Err(_) => Err(Refusal::argument(format!("{name} must be a number of entries"))),
+    }
 }

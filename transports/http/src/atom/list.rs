@@ -5,12 +5,11 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::management::{self, Managed, Management};
 
-use super::entry::{Addresses, feed};
+use super::entry::{Addresses, Page, feed, page};
 use super::form::{entity, policies, rule};
 use super::path::AtomRoute;
-use super::query::{Page, page};
 use crate::error::{Answer, Refusal};
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 
 /// A page has no more than so many of the parts that the broker gives, each of at most 1 MiB. As long as no limit of what a
 /// description or rule may have is raised, three are enough.

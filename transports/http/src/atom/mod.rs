@@ -1,5 +1,5 @@
 //! Administration over the Atom API, as `ServiceBusAdministrationClient` speaks it (`docs/spec/admin-http.md`, HTP-12 to
-//! HTP-18): one file for each operation, each for queues, topics, subscriptions and rules. `form` has what is in a
+//! HTP-18): operations, each for queues, topics, subscriptions and rules. `form` has what is in a
 //! description, `entry` what stands around it, `xml` how either is read and written.
 //!
 //! Meaning is the broker's: what is refused here is text that means nothing. Absent on purpose: `enrich`, since counts cost
@@ -8,18 +8,15 @@
 mod entry;
 mod form;
 mod path;
-mod query;
 mod xml;
 
 mod create;
-mod delete;
 mod get;
 mod list;
-mod namespace;
 mod update;
 
-pub(crate) use entry::refusal;
 pub(crate) use path::AtomRoute;
+pub(crate) use xml::refusal_in_xml;
 
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web;
@@ -30,7 +27,7 @@ use peeklock_core::path::{EntityAddress, EntityName, SubQueue};
 
 use crate::body;
 use crate::error::{Answer, Refusal};
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 use entry::Addresses;
 use xml::{Element, SB};
 
@@ -44,8 +41,8 @@ pub(crate) async fn dispatch(
     match (method.as_str(), route) {
         ("PUT", _) if is_update(exchange) => update::update(exchange, payload, route).await,
         ("PUT", _) => create::create(exchange, payload, route).await,
-        ("DELETE", _) => delete::delete(exchange, payload, route).await,
-        (_, AtomRoute::Namespace) => namespace::get(exchange).await,
+        ("DELETE", _) => create::delete(exchange, payload, route).await,
+        (_, AtomRoute::Namespace) => get::namespace(exchange).await,
         (
             _,
             AtomRoute::Queues
@@ -57,35 +54,6 @@ pub(crate) async fn dispatch(
             get::get(exchange, route, StatusCode::OK).await
         }
     }
-}
-
-/// The words by which clients know that a right is missing (ADM-54).
-pub(crate) fn denied(method: &Method, route: &AtomRoute) -> String {
-    let is_write = *method == Method::PUT;
-    let is_deletion = *method == Method::DELETE;
-    let of_one = |kind: &str| {
-        let verb = match (is_write, is_deletion) {
-            (true, _) => "CreateOrUpdate",
-            (_, true) => "Delete",
-            _ => "Get",
-        };
-        format!("{verb}{kind}")
-    };
-    let operation = match route {
-        AtomRoute::Namespace | AtomRoute::Queues | AtomRoute::Topics | AtomRoute::Entity { .. } => {
-            return match (is_write, is_deletion) {
-                (true, _) => "Authorization failed for specified action: Manage,EntityWrite.",
-                (_, true) => "Authorization failed for specified action: Manage,EntityDelete.",
-                _ => "Manage,EntityRead claims required for this operation.",
-            }
-            .to_owned();
-        }
-        AtomRoute::Subscriptions { .. } => "EnumerateSubscriptions".to_owned(),
-        AtomRoute::Rules { .. } => "EnumerateRules".to_owned(),
-        AtomRoute::Subscription { .. } => of_one("Subscription"),
-        AtomRoute::Rule { .. } => of_one("Rule"),
-    };
-    format!("401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' operation.")
 }
 
 /// A PUT with `If-Match` changes what is there, one without makes what is not (ADM-21).

@@ -1,5 +1,6 @@
 //! What an address of the Atom API means (ADM-04, HTP-12, HTP-13). Words in it have no case.
 
+use actix_web::http::Method;
 use peeklock_core::path::subscription_path;
 
 const NAMESPACE_INFO: &str = "$namespaceinfo";
@@ -109,6 +110,37 @@ impl AtomRoute {
                 "GET, HEAD, PUT, DELETE, OPTIONS"
             }
         }
+    }
+
+    /// The words by which clients know that a right is missing (ADM-54).
+    pub(crate) fn denied(&self, method: &Method) -> String {
+        let is_write = *method == Method::PUT;
+        let is_deletion = *method == Method::DELETE;
+        let of_one = |kind: &str| {
+            let verb = match (is_write, is_deletion) {
+                (true, _) => "CreateOrUpdate",
+                (_, true) => "Delete",
+                _ => "Get",
+            };
+            format!("{verb}{kind}")
+        };
+        let operation = match self {
+            Self::Namespace | Self::Queues | Self::Topics | Self::Entity { .. } => {
+                return match (is_write, is_deletion) {
+                    (true, _) => "Authorization failed for specified action: Manage,EntityWrite.",
+                    (_, true) => "Authorization failed for specified action: Manage,EntityDelete.",
+                    _ => "Manage,EntityRead claims required for this operation.",
+                }
+                .to_owned();
+            }
+            Self::Subscriptions { .. } => "EnumerateSubscriptions".to_owned(),
+            Self::Rules { .. } => "EnumerateRules".to_owned(),
+            Self::Subscription { .. } => of_one("Subscription"),
+            Self::Rule { .. } => of_one("Rule"),
+        };
+        format!(
+            "401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' operation."
+        )
     }
 }
 

@@ -15,14 +15,13 @@ use peeklock_core::path::subscription_path;
 use peeklock_core::time::Timestamp;
 
 use super::entry::INSTANTS_BYTES;
-use super::form::entity::AtomEntity as _;
-use super::form::{Destinations, entity, policies, rule};
+use super::form::entity::{self, AtomEntity as _};
+use super::form::{Destinations, policies, rule};
 use super::get;
 use super::path::AtomRoute;
 use super::xml::Element;
 use crate::error::{Answer, Refusal};
-use crate::serve::Exchange;
-use crate::version::version;
+use crate::exchange::{Exchange, version};
 
 /// Changes what stands at an address, if the version that was stated is its own, or any will do.
 pub(super) async fn update(

@@ -1,16 +1,8 @@
-//! Messages of a queue: one file for each operation, and what they have in common.
+//! Messages of a queue: operations on them, and the parts that several operations share.
 
-pub(super) mod cancel_scheduled;
-pub(super) mod delete_batch;
-pub(super) mod delete_deferred;
-pub(super) mod delete_unlocked;
-pub(super) mod peek;
-pub(super) mod purge;
+pub(super) mod delete;
 pub(super) mod receive;
-pub(super) mod receive_deferred;
-pub(super) mod schedule;
 pub(super) mod send;
-pub(super) mod send_batch;
 
 use actix_web::http::{Method, StatusCode};
 use actix_web::web;
@@ -26,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::{json_in, of_json};
+use crate::body::{COUNT_MAX, List};
 use crate::delivery::{Delivery, inbound, load};
 use crate::error::{Answer, Refusal};
-use crate::list::{COUNT_MAX, List};
+use crate::exchange::Exchange;
 use crate::room::AnswerRoom;
-use crate::serve::Exchange;
 
 /// How a list of messages, the last that an answer has, ends.
 const LIST_END: &str = "]}";
@@ -85,7 +77,7 @@ pub(super) async fn all(
     if method == Method::POST {
         return send::send(exchange, payload, queue).await;
     }
-    peek::peek(exchange, queue).await
+    receive::peek(exchange, queue).await
 }
 
 /// `/messages/{name}`.
@@ -96,21 +88,17 @@ pub(super) async fn named(
     name: &str,
 ) -> Answer {
     let Some(named) = Named::of(name) else {
-        return delete_deferred::delete_deferred(exchange, payload, queue, name).await;
+        return delete::delete_deferred(exchange, payload, queue, name).await;
     };
     match named {
-        Named::Batch => send_batch::send_batch(exchange, payload, queue).await,
-        Named::Schedule => schedule::schedule(exchange, payload, queue).await,
-        Named::CancelScheduled => {
-            cancel_scheduled::cancel_scheduled(exchange, payload, queue).await
-        }
+        Named::Batch => send::send_batch(exchange, payload, queue).await,
+        Named::Schedule => send::schedule(exchange, payload, queue).await,
+        Named::CancelScheduled => send::cancel_scheduled(exchange, payload, queue).await,
         Named::Receive => receive::receive(exchange, payload, queue).await,
-        Named::ReceiveDeferred => {
-            receive_deferred::receive_deferred(exchange, payload, queue).await
-        }
-        Named::DeleteBatch => delete_batch::delete_batch(exchange, payload, queue).await,
-        Named::Purge => purge::purge(exchange, payload, queue).await,
-        Named::DeleteUnlocked => delete_unlocked::delete_unlocked(exchange, payload, queue).await,
+        Named::ReceiveDeferred => receive::receive_deferred(exchange, payload, queue).await,
+        Named::DeleteBatch => delete::delete_batch(exchange, payload, queue).await,
+        Named::Purge => delete::purge(exchange, payload, queue).await,
+        Named::DeleteUnlocked => delete::delete_unlocked(exchange, payload, queue).await,
     }
 }
 

@@ -1,17 +1,20 @@
-//! Receives what is available.
+//! Receives messages, available or deferred, and looks at them without changing them.
 
 use actix_web::web;
+use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
+use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::TimeSpan;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Messages, Mode, deliver};
+use super::{Messages, Mode, deliver, sequences};
+use crate::api::number;
+use crate::body::{self, COUNT_MAX};
 use crate::error::{Answer, Problem, Refusal};
-use crate::list::COUNT_MAX;
-use crate::serve::Exchange;
-use crate::{body, serve};
+use crate::exchange::{Exchange, ReceiveBounds};
+use crate::route::parameter;
 
 /// What to receive.
 #[derive(Deserialize, ToSchema)]
@@ -48,7 +51,7 @@ pub(in crate::api) async fn receive(
     }
     let mode = request.mode.unwrap_or_default().into();
     let mut room = exchange.room().await?;
-    let receive = serve::ReceiveBounds { count_max, bytes_max, wait: wait.min(wait_max) };
+    let receive = ReceiveBounds { count_max, bytes_max, wait: wait.min(wait_max) };
     let messages = exchange.receive(&entity, &mut room, receive).await?;
     deliver(exchange, &entity, room, Some(mode), messages).await
 }
@@ -60,4 +63,59 @@ async fn receive_request(
 ) -> Result<Receive, Refusal> {
     let (request, _room) = body::read_json(exchange, payload).await?;
     Ok(request)
+}
+
+/// Which deferred messages to receive, all or none.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ReceiveDeferred {
+    /// By default peekLock.
+    mode: Option<Mode>,
+    sequence_numbers: Vec<u64>,
+}
+
+/// Receive deferred messages by their numbers, all or none.
+#[utoipa::path(post, path = "/queues/{queue}/messages/receive-deferred", tag = "messages",
+    params(("queue" = String, Path)), request_body = ReceiveDeferred,
+    responses((status = 200, body = Messages), (status = "default", body = Problem)))]
+pub(in crate::api) async fn receive_deferred(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Action::ReceiveDeferred, queue).await?;
+    let (request, _room): (ReceiveDeferred, _) = body::read_json(exchange, payload).await?;
+    let mode = request.mode.unwrap_or_default().into();
+    let room = exchange.room().await?;
+    let command = Command::ReceiveDeferred {
+        mode: ReceiveMode::PeekLock,
+        sequences: sequences(request.sequence_numbers)?,
+        holder: None,
+    };
+    match exchange.call(&entity, command).await? {
+        Outcome::Received(messages) => deliver(exchange, &entity, room, Some(mode), messages).await,
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Look at messages without changing them.
+#[utoipa::path(get, path = "/queues/{queue}/messages", tag = "messages",
+    params(("queue" = String, Path),
+        ("from" = Option<u64>, Query, description = "the first sequence number; by default the lowest"),
+        ("count" = Option<u32>, Query, description = "maximum number of messages; by default 1"),
+        ("sessionId" = Option<String>, Query, description = "only messages of this session")),
+    responses((status = 200, body = Messages), (status = "default", body = Problem)))]
+pub(in crate::api) async fn peek(exchange: &Exchange, queue: &str) -> Answer {
+    let entity = exchange.entity(Action::Peek, queue).await?;
+    let from = SequenceNumber(number(exchange, "from")?.unwrap_or(0));
+    let count_max = number(exchange, "count")?.unwrap_or(1);
+    let command = match parameter(exchange.query(), "sessionid") {
+        Some(session) => Command::PeekSession { session: session.into(), from, count_max },
+        None => Command::Peek { from, count_max },
+    };
+    let room = exchange.room().await?;
+    match exchange.call(&entity, command).await? {
+        Outcome::Peeked(messages) => deliver(exchange, &entity, room, None, messages).await,
+        _ => Err(Refusal::unexpected()),
+    }
 }

@@ -1,4 +1,4 @@
-//! Sends one message.
+//! Sends messages, now or at an instant, and cancels scheduled ones.
 
 use actix_web::http::StatusCode;
 use actix_web::web;
@@ -6,14 +6,15 @@ use peeklock_core::command::{Command, Outcome};
 use peeklock_core::contract::Action;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_json::NewMessage;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::json;
-use crate::body;
+use super::{Numbers, accept, inbound_all, sequences};
+use crate::api::{instant, json, no_content};
+use crate::body::{self, List};
 use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 
 /// The number under which a message is stored.
 #[derive(Serialize, ToSchema)]
@@ -44,6 +45,74 @@ pub(in crate::api) async fn send(
         Outcome::Accepted(SequenceNumber(sequence_number)) => {
             Ok(json(StatusCode::CREATED, &Accepted { sequence_number, message_id }))
         }
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Messages to be stored together, all or none.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewBatch {
+    #[schema(value_type = Vec<NewMessage>)]
+    messages: List<NewMessage>,
+}
+
+/// Send messages together, all or none.
+#[utoipa::path(post, path = "/queues/{queue}/messages/batch", tag = "messages",
+    params(("queue" = String, Path)), request_body = NewBatch,
+    responses((status = 201, body = Numbers), (status = "default", body = Problem)))]
+pub(in crate::api) async fn send_batch(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Action::Send, queue).await?;
+    let (batch, _room): (NewBatch, _) = body::read_json(exchange, payload).await?;
+    let messages = inbound_all(exchange, batch.messages, |_| {})?;
+    accept(exchange, &entity, messages).await
+}
+
+/// Messages to be enqueued at an instant, all or none.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NewSchedule {
+    /// An RFC 3339 instant.
+    scheduled_enqueue_time_utc: String,
+    #[schema(value_type = Vec<NewMessage>)]
+    messages: List<NewMessage>,
+}
+
+/// Schedule messages for an instant, all or none; answers with the numbers by which to cancel them.
+#[utoipa::path(post, path = "/queues/{queue}/messages/schedule", tag = "messages",
+    params(("queue" = String, Path)), request_body = NewSchedule,
+    responses((status = 201, body = Numbers), (status = "default", body = Problem)))]
+pub(in crate::api) async fn schedule(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Action::Send, queue).await?;
+    let (schedule, _room): (NewSchedule, _) = body::read_json(exchange, payload).await?;
+    let at = instant("scheduledEnqueueTimeUtc", Some(&schedule.scheduled_enqueue_time_utc))?;
+    let messages =
+        inbound_all(exchange, schedule.messages, |message| message.scheduled_enqueue_time = at)?;
+    accept(exchange, &entity, messages).await
+}
+
+/// Cancel scheduled messages, all or none.
+#[utoipa::path(post, path = "/queues/{queue}/messages/cancel-scheduled", tag = "messages",
+    params(("queue" = String, Path)), request_body = Numbers,
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(in crate::api) async fn cancel_scheduled(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Action::CancelScheduled, queue).await?;
+    let (numbers, _room): (Numbers, _) = body::read_json(exchange, payload).await?;
+    let sequences = sequences(numbers.sequence_numbers)?;
+    match exchange.call(&entity, Command::CancelScheduled { sequences }).await? {
+        Outcome::Done => Ok(no_content()),
         _ => Err(Refusal::unexpected()),
     }
 }

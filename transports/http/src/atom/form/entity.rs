@@ -9,10 +9,10 @@ use peeklock_core::time::Timestamp;
 
 use super::super::entry::{Addresses, Entry};
 use super::super::path::AtomRoute;
-use super::super::xml::{Element, Xml};
+use super::super::xml::{COUNTS, Element, Xml};
 use super::kept::Kept;
 use super::policies::Told;
-use super::{Fields, counts, flag_text};
+use super::{Fields, flag_text};
 use crate::error::Refusal;
 
 /// The rule that a subscription is created with, in a request (ADM-42).
@@ -359,7 +359,7 @@ impl<D: AtomEntity> Shown<D> {
             "UpdatedAt" => updated_at.to_string(),
             "AccessedAt" => accessed_at.to_string(),
             "EntityAvailabilityStatus" => "Available".to_owned(),
-            "CountDetails" => return counts::write(xml, &self.counts),
+            "CountDetails" => return write_counts(xml, &self.counts),
             _ => {
                 if let (Some(policies), "AuthorizationRules") = (&self.policies, name) {
                     policies.write(xml, kept);
@@ -372,4 +372,20 @@ impl<D: AtomEntity> Shown<D> {
         };
         xml.leaf(name, &text);
     }
+}
+
+/// Writes counts of messages in their parts (ADM-35). Some clients find them by the prefix that the one attribute declares.
+fn write_counts(xml: &mut Xml, counts: &Counts) {
+    xml.element("CountDetails", &[("xmlns:d2p1", COUNTS)], |xml| {
+        for (name, count) in [
+            // As the cloud counts: deferred ones, too (CNT-02).
+            ("ActiveMessageCount", counts.active + counts.deferred),
+            ("DeadLetterMessageCount", counts.dead_letter),
+            ("ScheduledMessageCount", counts.scheduled),
+            ("TransferDeadLetterMessageCount", counts.transfer_dead_letter),
+            ("TransferMessageCount", counts.transfer),
+        ] {
+            xml.leaf(&format!("d2p1:{name}"), &count.to_string());
+        }
+    });
 }

@@ -1,7 +1,6 @@
 //! Descriptions in XML: what a client has said, as the broker takes it, and what it is told. Elements stand in the order of
 //! ADM-34 and are read in any.
 
-mod counts;
 pub(super) mod entity;
 mod kept;
 pub(super) mod policies;
@@ -18,7 +17,7 @@ use peeklock_core::time::TimeSpan;
 
 use super::xml::{Element, SB};
 use crate::error::Refusal;
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 
 /// From here on a duration means "unlimited": one client tells it with milliseconds alone (ADM-34).
 const UNLIMITED: &str = "P10675199DT2H48M5.477S";

@@ -8,7 +8,7 @@ use peeklock_core::policies::{KeyText, PolicyKeys, PolicyUpdate};
 use super::super::xml::{Element, SB, Xml};
 use super::kept::{Kept, own};
 use crate::error::Refusal;
-use crate::serve::Exchange;
+use crate::exchange::Exchange;
 
 /// The name under which the order of rights is kept.
 pub(super) const ORDER: &str = "RightsOrder";

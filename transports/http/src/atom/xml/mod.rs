@@ -1,10 +1,14 @@
-//! XML within bounds: what clients send as a small tree, and what they are told.
+//! XML within bounds: documents of clients as small trees, and documents for them.
+//!
+//! What may be a name in XML, and a character. The reader takes any text between the marks for a name, and any
+//! character for one; what is kept of a document is written again, and would break the document that it is written
+//! into.
 
-mod name;
 mod read;
 mod write;
 
-pub(super) use read::{BYTES_MAX, Element, read, read_kept, room_bytes};
+pub(super) use read::{BYTES_MAX, read, read_kept, room_bytes};
+pub(crate) use write::refusal_in_xml;
 pub(super) use write::{Xml, fragment};
 
 /// Of entries and feeds (RFC 4287).
@@ -19,3 +23,86 @@ pub(super) const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 pub(super) const SCHEMA: &str = "http://www.w3.org/2001/XMLSchema";
 /// Of the types of values that XML Schema has not.
 pub(super) const SERIALIZATION: &str = "http://schemas.microsoft.com/2003/10/Serialization/";
+/// The namespace of `xml:lang` and `xml:space`, which has its prefix everywhere and can have no other.
+const XML: &str = "http://www.w3.org/XML/1998/namespace";
+/// The namespace of declarations of namespaces, which nothing else is in.
+const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
+
+/// An element with what is in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Element {
+    /// Empty for none.
+    pub(super) namespace: Box<str>,
+    /// Its name without a prefix.
+    pub(super) name: Box<str>,
+    /// Without declarations of namespaces.
+    pub(super) attributes: Vec<Attribute>,
+    pub(super) children: Vec<Self>,
+    /// All text that is directly in it.
+    pub(super) text: String,
+    /// Bytes of the text of the element around it that stand before it.
+    pub(super) text_before: usize,
+    /// What its attribute `type` names, without the prefix.
+    pub(super) kind: Option<Box<str>>,
+}
+
+/// An attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Attribute {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+    pub(super) value: String,
+}
+
+impl Element {
+    /// The first child of this name.
+    pub(super) fn child(&self, namespace: &str, name: &str) -> Option<&Self> {
+        self.children.iter().find(|child| child.is(namespace, name))
+    }
+
+    /// Whether it has this name.
+    pub(super) fn is(&self, namespace: &str, name: &str) -> bool {
+        &*self.namespace == namespace && &*self.name == name
+    }
+
+    /// Whether it says that it has no value.
+    pub(super) fn is_nil(&self) -> bool {
+        let nil = |it: &&Attribute| &*it.namespace == INSTANCE && &*it.name == "nil";
+        self.attributes.iter().find(nil).is_some_and(|it| matches!(it.value.trim(), "true" | "1"))
+    }
+}
+
+/// Whether a text is a name with one prefix at most (`QName` of Namespaces in XML 1.0, 4).
+fn is_qualified(text: &str) -> bool {
+    match text.split_once(':') {
+        Some((prefix, local)) => is_name(prefix) && is_name(local),
+        None => is_name(text),
+    }
+}
+
+/// Whether a text is a name without a colon in it (`NCName`; XML 1.0, 2.3).
+fn is_name(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(is_first) && characters.all(is_further)
+}
+
+/// Whether XML 1.0 has the character (2.2, `Char`).
+const fn is_character(character: char) -> bool {
+    !matches!(character,
+        '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
+}
+
+const fn is_first(character: char) -> bool {
+    matches!(character,
+        'A'..='Z' | '_' | 'a'..='z'
+        | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{2ff}'
+        | '\u{370}'..='\u{37d}' | '\u{37f}'..='\u{1fff}' | '\u{200c}'..='\u{200d}'
+        | '\u{2070}'..='\u{218f}' | '\u{2c00}'..='\u{2fef}' | '\u{3001}'..='\u{d7ff}'
+        | '\u{f900}'..='\u{fdcf}' | '\u{fdf0}'..='\u{fffd}' | '\u{10000}'..='\u{effff}')
+}
+
+const fn is_further(character: char) -> bool {
+    is_first(character)
+        || matches!(character,
+            '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
+}

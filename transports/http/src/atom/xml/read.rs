@@ -8,12 +8,11 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::name::{DEFAULT_MAX_NAMESPACE_BINDINGS, Namespace, ResolveResult};
 use quick_xml::{NsReader, XmlVersion};
 
-use super::INSTANCE;
-use super::name::{XMLNS, is_character, is_qualified};
+use super::{Attribute, Element, INSTANCE, XMLNS, is_character, is_qualified};
 use crate::error::Refusal;
 
 /// A whole document. The largest that means something is a rule with all the parameters it may have.
-pub(in crate::atom) const BYTES_MAX: u64 = 256 << 10;
+pub(crate) const BYTES_MAX: u64 = 256 << 10;
 /// Elements inside each other.
 const DEPTH_MAX: usize = 32;
 /// Elements of one document.
@@ -50,34 +49,8 @@ const OF_KEPT: Bounds = Bounds {
     declarations_max: usize::MAX,
 };
 
-/// An element with what is in it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(in crate::atom) struct Element {
-    /// Empty for none.
-    pub(in crate::atom) namespace: Box<str>,
-    /// Its name without a prefix.
-    pub(in crate::atom) name: Box<str>,
-    /// Without declarations of namespaces.
-    pub(in crate::atom) attributes: Vec<Attribute>,
-    pub(in crate::atom) children: Vec<Self>,
-    /// All text that is directly in it.
-    pub(in crate::atom) text: String,
-    /// Bytes of the text of the element around it that stand before it.
-    pub(in crate::atom) text_before: usize,
-    /// What its attribute `type` names, without the prefix.
-    pub(in crate::atom) kind: Option<Box<str>>,
-}
-
-/// An attribute.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::atom) struct Attribute {
-    pub(in crate::atom) namespace: Box<str>,
-    pub(in crate::atom) name: Box<str>,
-    pub(in crate::atom) value: String,
-}
-
 /// What a document takes when it is read, told before it is.
-pub(in crate::atom) fn room_bytes(text: &[u8]) -> u64 {
+pub(crate) fn room_bytes(text: &[u8]) -> u64 {
     let elements = text.iter().filter(|byte| **byte == b'<').count() as u64;
     let attributes = text.iter().filter(|byte| **byte == b'=').count() as u64;
     (elements + attributes) * ELEMENT_BYTES
@@ -87,7 +60,7 @@ pub(in crate::atom) fn room_bytes(text: &[u8]) -> u64 {
 ///
 /// # Errors
 /// `ArgumentError` for what is not well-formed, has a document type, or is beyond a bound.
-pub(in crate::atom) fn read(text: &[u8]) -> Result<Element, Refusal> {
+pub(crate) fn read(text: &[u8]) -> Result<Element, Refusal> {
     read_within(&OF_CLIENTS, text)
 }
 
@@ -95,7 +68,7 @@ pub(in crate::atom) fn read(text: &[u8]) -> Result<Element, Refusal> {
 ///
 /// # Errors
 /// As [`read`] for what was not written so.
-pub(in crate::atom) fn read_kept(text: &str) -> Result<Element, Refusal> {
+pub(crate) fn read_kept(text: &str) -> Result<Element, Refusal> {
     read_within(&OF_KEPT, text.as_bytes())
 }
 
@@ -276,22 +249,4 @@ fn malformed(error: &impl std::fmt::Display) -> Refusal {
 
 fn beyond(bound: &str) -> Refusal {
     Refusal::argument(format!("the body is refused: it has more than {bound}"))
-}
-
-impl Element {
-    /// The first child of this name.
-    pub(in crate::atom) fn child(&self, namespace: &str, name: &str) -> Option<&Self> {
-        self.children.iter().find(|child| child.is(namespace, name))
-    }
-
-    /// Whether it has this name.
-    pub(in crate::atom) fn is(&self, namespace: &str, name: &str) -> bool {
-        &*self.namespace == namespace && &*self.name == name
-    }
-
-    /// Whether it says that it has no value.
-    pub(in crate::atom) fn is_nil(&self) -> bool {
-        let nil = |it: &&Attribute| &*it.namespace == INSTANCE && &*it.name == "nil";
-        self.attributes.iter().find(nil).is_some_and(|it| matches!(it.value.trim(), "true" | "1"))
-    }
 }

@@ -4,18 +4,18 @@
 use std::borrow::Cow;
 use std::io;
 
+use actix_web::http::StatusCode;
 use quick_xml::Writer;
 use quick_xml::escape::partial_escape;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
-use super::name::{XML, is_character};
-use super::read::Element;
+use super::{Element, XML, is_character};
 
 /// Most entries have no more.
 const BYTES: usize = 4_096;
 
 /// A document that is being written, or counted, so that there is room for it before there is any of it.
-pub(in crate::atom) struct Xml(Writer<Page>);
+pub(crate) struct Xml(Writer<Page>);
 
 /// What becomes of what is written.
 enum Page {
@@ -39,17 +39,17 @@ impl io::Write for Page {
 
 impl Xml {
     /// A document that begins with its declaration.
-    pub(in crate::atom) fn document() -> Self {
+    pub(crate) fn document() -> Self {
         Self::sized(BYTES)
     }
 
     /// One that has about so many bytes.
-    pub(in crate::atom) fn sized(bytes: usize) -> Self {
+    pub(crate) fn sized(bytes: usize) -> Self {
         Self::declared(Page::Kept(Vec::with_capacity(bytes)))
     }
 
     /// One of which nothing is kept but its size.
-    pub(in crate::atom) fn counted() -> Self {
+    pub(crate) fn counted() -> Self {
         Self::declared(Page::Counted(0))
     }
 
@@ -60,12 +60,12 @@ impl Xml {
     }
 
     /// A part of one.
-    pub(in crate::atom) fn fragment() -> Self {
+    pub(crate) fn fragment() -> Self {
         Self(Writer::new(Page::Kept(Vec::with_capacity(BYTES))))
     }
 
     /// An element with others in it.
-    pub(in crate::atom) fn element(
+    pub(crate) fn element(
         &mut self,
         name: &str,
         attributes: &[(&str, &str)],
@@ -77,17 +77,12 @@ impl Xml {
     }
 
     /// An element with text in it.
-    pub(in crate::atom) fn leaf(&mut self, name: &str, text: &str) {
+    pub(crate) fn leaf(&mut self, name: &str, text: &str) {
         self.leaf_with(name, &[], text);
     }
 
     /// An element with attributes and text.
-    pub(in crate::atom) fn leaf_with(
-        &mut self,
-        name: &str,
-        attributes: &[(&str, &str)],
-        text: &str,
-    ) {
+    pub(crate) fn leaf_with(&mut self, name: &str, attributes: &[(&str, &str)], text: &str) {
         if text.is_empty() {
             self.event(Event::Empty(start(name, attributes)));
             return;
@@ -101,7 +96,7 @@ impl Xml {
     }
 
     /// An element that was read, with all that is in it, in its order.
-    pub(in crate::atom) fn copy(&mut self, element: &Element) {
+    pub(crate) fn copy(&mut self, element: &Element) {
         // Without a prefix, but for the one namespace that has its own everywhere, undeclared.
         let (name, mut attributes) = match &*element.namespace {
             XML => (format!("xml:{}", element.name), Vec::new()),
@@ -139,7 +134,7 @@ impl Xml {
     }
 
     /// Its bytes; none, if it was counted.
-    pub(in crate::atom) fn bytes(self) -> Vec<u8> {
+    pub(crate) fn bytes(self) -> Vec<u8> {
         match self.0.into_inner() {
             Page::Kept(page) => page,
             Page::Counted(_) => Vec::new(),
@@ -147,7 +142,7 @@ impl Xml {
     }
 
     /// How many it has.
-    pub(in crate::atom) fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         match self.0.into_inner() {
             Page::Kept(page) => page.len(),
             Page::Counted(size) => size,
@@ -160,8 +155,18 @@ impl Xml {
     }
 }
 
+/// The body of a refusal (ADM-50).
+pub(crate) fn refusal_in_xml(status: StatusCode, detail: &str) -> Vec<u8> {
+    let mut xml = Xml::document();
+    xml.element("Error", &[], |xml| {
+        xml.leaf("Code", status.as_str());
+        xml.leaf("Detail", detail);
+    });
+    xml.bytes()
+}
+
 /// Elements that were read, as text, each whole by itself.
-pub(in crate::atom) fn fragment<'a>(elements: impl IntoIterator<Item = &'a Element>) -> String {
+pub(crate) fn fragment<'a>(elements: impl IntoIterator<Item = &'a Element>) -> String {
     let mut xml = Xml::fragment();
     for element in elements {
         xml.copy(element);

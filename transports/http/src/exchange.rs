@@ -1,0 +1,201 @@
+//! A request beyond its body: its client, its deadline, its room, and the version that it names; with the version and the
+//! address of an answer.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpRequest, HttpResponse};
+use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
+use peeklock_core::contract::browser::{Foreign, Known};
+use peeklock_core::contract::{Action, Principal};
+use peeklock_core::error::Rejection;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Access, Entity};
+
+use crate::deadline::Deadline;
+use crate::delivery::Delivery;
+use crate::error::Refusal;
+use crate::room::{self, AnswerRoom};
+use crate::site::Site;
+use crate::socket::{Connection, Handed};
+
+/// A request beyond its body, with what its operation needs.
+pub(crate) struct Exchange {
+    pub(crate) site: Arc<Site>,
+    pub(crate) request: HttpRequest,
+    /// What its client may do.
+    pub(crate) access: Access,
+    /// When it has waited for the broker for too long.
+    pub(crate) deadline: Deadline,
+}
+
+impl Exchange {
+    /// The query, still encoded.
+    pub(crate) fn query(&self) -> &str {
+        self.request.uri().query().unwrap_or_default()
+    }
+
+    /// Refuses what is not granted, before anything else is done for the request, and returns the address
+    /// as it is looked up; `path` is empty for the namespace.
+    pub(crate) async fn allow(&self, action: Action, path: &str) -> Result<String, Refusal> {
+        Ok(self.access.allow(action, path).await?)
+    }
+
+    /// The entity at a path, for who may do this to it (SEC-08).
+    pub(crate) async fn entity(&self, purpose: Action, path: &str) -> Result<Entity, Refusal> {
+        Ok(self.access.entity(path, purpose).await?)
+    }
+
+    /// Asks an entity something. A receive that waits ends as if its time were over when the listener stops, or
+    /// others need its place; and at the end of the connection, because this future is dropped then (RCV-14).
+    pub(crate) async fn call(&self, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
+        let permit = room::admit(entity, std::slice::from_ref(&command)).await?;
+        let wait = match &command {
+            Command::Receive { wait, .. } => *wait,
+            _ => TimeSpan::ZERO,
+        };
+        let waits = wait > TimeSpan::ZERO;
+        if waits {
+            self.deadline.begin_anew(wait.to_std());
+        }
+        let call = entity.call_admitted(permit, command);
+        let connection = self.request.conn_data::<Rc<Connection>>().filter(|_| waits);
+        let Some(connection) = connection else { return Ok(call.await?) };
+        let receiving = connection.place.receives();
+        tokio::select! {
+            biased;
+            outcome = call => Ok(outcome?),
+            _ = self.site.requests.stop_begun() => Ok(Outcome::Received(Vec::new())),
+            () = receiving.told() => Ok(Outcome::Received(Vec::new())),
+        }
+    }
+
+    /// Takes room for an answer, before anything is carried out for it. What may be large has had its turn before
+    /// ([`Access::turn_at`]), which is kept until the answer has all of its room.
+    pub(crate) async fn room(&self) -> Result<AnswerRoom, Refusal> {
+        AnswerRoom::take(&self.site).await
+    }
+
+    /// The same for an answer of which it is known how many bytes it has at most; none where every connection may have them.
+    pub(crate) async fn room_of(&self, bytes: usize) -> Result<Option<AnswerRoom>, Refusal> {
+        AnswerRoom::of(&self.site, bytes as u64).await
+    }
+
+    /// Keeps an answer's room, and what was received with it, until all of it was written.
+    pub(crate) fn hand_over(&self, room: AnswerRoom, bytes: usize, delivery: Option<Delivery>) {
+        if let Some(connection) = self.request.conn_data::<Rc<Connection>>() {
+            connection.hand_over(Handed { delivery, room: Some(room.for_answer(bytes)) });
+        }
+    }
+
+    /// Receives under lock, with room for the answer: kept during the wait if much is free, and else only as
+    /// long as nothing has to be waited for.
+    pub(crate) async fn receive(
+        &self,
+        entity: &Entity,
+        room: &mut AnswerRoom,
+        receive: ReceiveBounds,
+    ) -> Result<Vec<ReceivedMessage>, Refusal> {
+        let ReceiveBounds { count_max, bytes_max, wait } = receive;
+        let mode = ReceiveMode::PeekLock;
+        let command = |wait| Command::Receive { mode, count_max, bytes_max, wait, holder: None };
+        if wait > TimeSpan::ZERO && !room.is_spare() {
+            let messages = received(self.call(entity, command(TimeSpan::ZERO)).await?)?;
+            if !messages.is_empty() {
+                return Ok(messages);
+            }
+            room.leave();
+        }
+        received(self.call(entity, command(wait)).await?)
+    }
+
+    /// The host by which the client reached this listener.
+    pub(crate) fn base_url(&self) -> String {
+        match (&self.site.config.public_url, host(&self.request)) {
+            (Some(url), _) => url.trim_end_matches('/').to_owned(),
+            (None, Some(host)) => format!("{}://{host}", self.site.scheme()),
+            (None, None) => format!("{}://{}", self.site.scheme(), self.site.config.address),
+        }
+    }
+}
+
+/// What to receive.
+pub(crate) struct ReceiveBounds {
+    pub(crate) count_max: u32,
+    pub(crate) bytes_max: u64,
+    pub(crate) wait: TimeSpan,
+}
+
+fn received(outcome: Outcome) -> Result<Vec<ReceivedMessage>, Refusal> {
+    match outcome {
+        Outcome::Received(messages) => Ok(messages),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// The version that the client has read; none if any will do.
+pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal> {
+    let Some(header) = exchange.request.headers().get(header::IF_MATCH) else { return Ok(None) };
+    let text = header.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let instant = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    match Timestamp::parse(instant) {
+        Some(version) => Ok(Some(version)),
+        None => {
+            let detail = "If-Match must be * or the ETag of the entity, its quoted updatedAt";
+            Err(Rejection::argument(detail).into())
+        }
+    }
+}
+
+/// An answer with its version as ETag.
+pub(crate) fn versioned(mut response: HttpResponse, updated_at: Timestamp) -> HttpResponse {
+    if let Ok(etag) = header::HeaderValue::from_str(&format!("\"{updated_at}\"")) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+}
+
+/// An answer with the address of what was created.
+pub(crate) fn located(mut response: HttpResponse, location: &str) -> HttpResponse {
+    if let Ok(location) = header::HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// Refuses a foreign `Host` while anonymous access is on, and a foreign `Origin` always.
+pub(crate) fn check_origin(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
+    let config = &site.config;
+    let known =
+        Known { transport: "http", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
+    let origins = || request.headers().get_all(header::ORIGIN).map(|it| it.to_str().ok());
+    known.check(&site.broker, host(request), origins()).map_err(|foreign| {
+        let peer = request.conn_data::<Principal>().and_then(|who| who.peer);
+        let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        site.strangers.refused(foreign, peer, named, origins());
+        let status = match foreign {
+            Foreign::Host(_) | Foreign::DevelopmentHost(_) => StatusCode::MISDIRECTED_REQUEST,
+            Foreign::Origin(_) => StatusCode::FORBIDDEN,
+        };
+        let peer = request.conn_data::<Principal>().and_then(|principal| principal.peer);
+        let reason = Rejection::unauthorized(foreign.to_string());
+        Refusal::from(reason.because("origin").of_peer(peer)).with_status(status).closing()
+    })
+}
+
+/// The one host that the request names, in its target or in its header; none if they differ.
+fn host(request: &HttpRequest) -> Option<&str> {
+    let mut headers = request.headers().get_all(header::HOST);
+    let header = headers.next().and_then(|host| host.to_str().ok());
+    if headers.next().is_some() {
+        return None;
+    }
+    match request.uri().authority() {
+        None => header,
+        Some(target) => header.filter(|host| host.eq_ignore_ascii_case(target.as_str())),
+    }
+}
