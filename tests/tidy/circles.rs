@@ -13,9 +13,6 @@ use crate::{TEST_FILES, code, files, read, root};
 /// Maximum number of files in a circle.
 const CIRCLE_FILES_MAX: usize = 5;
 
-/// Crates with a larger circle, and its number of files, which may only fall.
-const LARGER: [(&str, usize); 1] = [("transports/websocket", 13)];
-
 #[test]
 fn circles_of_imports_have_at_most_five_files() {
     let folders = crates();
@@ -25,18 +22,11 @@ fn circles_of_imports_have_at_most_five_files() {
         let imports = Imports::of(sources(folder));
         file_count += imports.modules.len();
         let circle = imports.largest_circle();
-        let known = LARGER.iter().find(|(name, _)| name == folder);
-        let files_max = known.map_or(CIRCLE_FILES_MAX, |(_, files)| *files);
         assert!(
-            circle.len() <= files_max,
-            "{} files of {folder}/src import each other, {files_max} may:\n{}",
+            circle.len() <= CIRCLE_FILES_MAX,
+            "{} files of {folder}/src import each other, {CIRCLE_FILES_MAX} may:\n{}",
             circle.len(),
             imports.edges_within(&circle)
-        );
-        assert!(
-            known.is_none() || circle.len() > CIRCLE_FILES_MAX,
-            "the circle of {folder} has {} files: remove its line from `LARGER`",
-            circle.len()
         );
     }
     assert!(file_count > 500, "files are found in another way: {file_count}");

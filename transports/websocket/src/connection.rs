@@ -6,7 +6,6 @@
 //! bytes, nothing is encoded; while there is no permit, nothing is read (DESIGN D6).
 
 mod apart;
-mod end;
 mod inbound;
 mod open;
 mod outbound;
@@ -17,25 +16,25 @@ mod stall;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use peeklock_core::command::LinkEnd;
-use peeklock_core::error::Rejection;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::permits::Permit;
+use peeklock_core::transaction::TransactionId;
 use peeklock_link::{Engine, Serve as _, Taking};
 use peeklock_listen::websocket::Pongs;
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
-pub(crate) use self::inbound::{Asked, Done, Refusal};
 pub(crate) use self::open::converse;
 
 use self::stall::Stall;
 use crate::error::{Close, code};
 use crate::frame::{Encoding, Item, WireError};
-use crate::operation::WaitingCommit;
 use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
 use crate::unwritten::Unwritten;
 
@@ -79,6 +78,46 @@ impl From<Call> for Ended {
             Call::Resume(handover) => Self::Replaced(handover),
             Call::Leave => Self::Leave,
         }
+    }
+}
+
+/// A request on its way, with what it needs.
+pub(crate) struct Asked {
+    pub(crate) id: u32,
+    pub(crate) permit: Arc<Permit>,
+}
+
+/// Why a request is not carried out.
+pub(crate) enum Refusal {
+    Broker(BrokerError),
+    Own(Rejection),
+}
+
+impl From<BrokerError> for Refusal {
+    fn from(error: BrokerError) -> Self {
+        Self::Broker(error)
+    }
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self::Own(rejection)
+    }
+}
+
+pub(crate) type Done = Result<(), Refusal>;
+
+/// A commit that waits for operations to be answered.
+pub(crate) struct WaitingCommit {
+    pub(crate) asked: Asked,
+    pub(crate) id: TransactionId,
+    pub(crate) operations: Option<u32>,
+}
+
+impl WaitingCommit {
+    /// Whether its answer will have this id.
+    pub(crate) const fn is_asked_as(&self, id: u32) -> bool {
+        id != 0 && self.asked.id == id
     }
 }
 
@@ -249,6 +288,45 @@ impl Conversation {
             }
         };
         self.end(end).await;
+    }
+
+    /// Whether a conversation that is to end has nothing left to wait for.
+    fn may_end(&self) -> bool {
+        let Some(deadline) = self.engine.stop_deadline() else { return false };
+        if Instant::now() >= deadline {
+            return true;
+        }
+        self.engine.links.pending_count() == 0
+            && !self.unflushed
+            && self.ready.is_empty()
+            && self.engine.arrivals.is_empty()
+            && self.engine.links.unsettled.is_empty()
+    }
+
+    /// Ends everything that the conversation holds (SET-21, RCV-14): links are told to deliver nothing more, and when that is
+    /// answered, everything that came before is here. What was not written is given back without count.
+    async fn end(mut self: Box<Self>, end: LinkEnd) {
+        self.calls.close();
+        // Commands that wait for room are not carried out: nobody was promised anything.
+        self.engine.cancel();
+        let mut lost_count = self.lost_count();
+        // The room is others' at once.
+        self.ready = Vec::new();
+        self.frames.unconfirmed = VecDeque::new();
+        lost_count += self.engine.quiet().await;
+        self.engine.links.finish_end(end, lost_count);
+        tracing::debug!(?end, "connection ended");
+    }
+
+    /// How many messages are stored nowhere any more and not with the client (RCV-02): of what was not written, and of
+    /// frames of which the system has not taken all, or whose client was lost and has not confirmed them.
+    fn lost_count(&self) -> u64 {
+        let before = self.frames.sent - self.frames.unconfirmed.len() as u64;
+        let flushed = self.frames.flushed.saturating_sub(before);
+        let flushed = usize::try_from(flushed).unwrap_or(usize::MAX);
+        let lost =
+            self.frames.unconfirmed.iter().skip(flushed).map(|written| written.removed_count);
+        self.unwritten_count + lost.sum::<u64>()
     }
 
     pub(crate) fn wire_error(&self, rejection: Rejection, path: &str) -> WireError {

@@ -1,12 +1,8 @@
 //! What goes wrong on a connection: frames that cannot be read, and how a connection is closed.
 
-use peeklock_core::error::BrokerError;
 use peeklock_core::message::ContentError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-
-use crate::frame::WireError;
-use crate::frame::text::{Guid, Instant};
 
 /// The reason in a close frame has at most 123 bytes.
 const REASON_BYTES_MAX: usize = 123;
@@ -83,33 +79,5 @@ impl Close {
 
     pub(crate) fn frame(&self) -> CloseFrame {
         CloseFrame { code: CloseCode::from(self.code), reason: self.reason.as_str().into() }
-    }
-}
-
-impl From<&BrokerError> for WireError {
-    fn from(error: &BrokerError) -> Self {
-        Self {
-            condition: error.condition().name().to_owned(),
-            retryable: error.retryable(),
-            tracking_id: Guid(error.tracking_id().0),
-            detail: error.detail().to_owned(),
-            entity: error.entity().to_owned(),
-            timestamp: Instant(error.timestamp()),
-        }
-    }
-}
-
-#[cfg(feature = "client")]
-impl WireError {
-    /// The error as a client of the library sees it. A condition that this version does not know is
-    /// an internal error.
-    pub(crate) fn into_error(self) -> BrokerError {
-        use peeklock_core::condition::Condition;
-        use peeklock_core::error::Rejection;
-        use peeklock_core::ids::TrackingId;
-
-        let condition = Condition::parse(&self.condition).unwrap_or(Condition::InternalError);
-        let rejection = Rejection::new(condition, self.detail);
-        BrokerError::new(rejection, TrackingId(self.tracking_id.0), &self.entity, self.timestamp.0)
     }
 }

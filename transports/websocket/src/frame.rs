@@ -2,10 +2,11 @@
 //!
 //! A struct has its JSON form from serde and its binary form from the order of its fields; an
 //! operation, an answer, a push has a key in JSON and a code in the binary form, side by side in
-//! `operation`, where each has a file of its own. Absent on purpose: what any of it means.
+//! `operation`. Absent on purpose: what any of it means.
 
 pub(crate) mod announce;
 pub(crate) mod binary;
+mod body;
 pub(crate) mod json;
 pub(crate) mod message;
 pub(crate) mod text;
@@ -15,46 +16,13 @@ pub(crate) mod wire;
 mod tests;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
-use self::announce::Announced;
 pub(crate) use self::announce::announced;
-use self::text::{Guid, Instant};
-use self::wire::{Reader, Wire, wire};
+pub use self::body::Encoding;
+pub(crate) use self::body::{Empty, Run, WireError, bodies, wire_choice};
+pub(crate) use self::wire::LIST_COUNT_MAX;
 use crate::error::FrameError;
 use crate::operation::{Notice, Operation};
-
-/// Elements of one list, so that a small frame cannot ask for a large allocation.
-pub(crate) const LIST_COUNT_MAX: usize = 4_096;
-
-/// How frames are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Encoding {
-    /// Text frames, `peeklock.v1.json`.
-    Json,
-    /// Binary frames, `peeklock.v1.binary`.
-    Binary,
-}
-
-impl Encoding {
-    /// Both, the preferred first.
-    pub const ALL: [Self; 2] = [Self::Binary, Self::Json];
-
-    /// The name of the subprotocol.
-    #[must_use]
-    pub const fn subprotocol(self) -> &'static str {
-        match self {
-            Self::Json => "peeklock.v1.json",
-            Self::Binary => "peeklock.v1.binary",
-        }
-    }
-
-    /// The encoding of a subprotocol of that name.
-    #[must_use]
-    pub fn of_subprotocol(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|encoding| encoding.subprotocol() == name)
-    }
-}
 
 /// One frame of a client.
 #[derive(Debug)]
@@ -148,7 +116,7 @@ macro_rules! schema {
             pub(crate) fn skim_body(
                 code: u8,
                 reader: &mut $crate::frame::wire::Reader<'_>,
-                announced: &mut $crate::frame::announce::Announced,
+                announced: &mut $crate::frame::wire::Announced,
             ) -> Result<(), $crate::error::FrameError> {
                 match code {
                     $($code => <$body as $crate::frame::wire::Wire>::skim(reader, announced),)*
@@ -202,120 +170,7 @@ macro_rules! schema {
     };
 }
 
-/// Nothing to say.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Empty {}
-wire!(Empty {});
-
-/// An enum without values: its place in a list, in the binary form.
-macro_rules! wire_choice {
-    ($name:ident, $what:literal, [$($variant:ident),*]) => {
-        impl Wire for $name {
-            const BYTES_MIN: usize = 1;
-
-            fn write(&self, out: &mut Vec<u8>) {
-                let all = [$(Self::$variant),*];
-                let place = all.iter().position(|one| one == self).unwrap_or(0);
-                u8::try_from(place).unwrap_or(0).write(out);
-            }
-
-            fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
-                let all = [$(Self::$variant),*];
-                let place = u8::read(reader)?;
-                all.get(usize::from(place)).copied().ok_or(FrameError::BadValue($what))
-            }
-        }
-    };
-}
-
-/// Declares structs in camelCase with both forms; absent options are left out in JSON.
-macro_rules! bodies {
-    ($($(#[$meta:meta])* struct $name:ident {
-        $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
-    })*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
-        pub(crate) struct $name {
-            $($(#[$field_meta])* pub(crate) $field: $type,)*
-        }
-        crate::frame::wire::wire!($name { $($field: $type),* });
-    )*};
-}
-
-pub(crate) use {bodies, schema, wire_choice};
-
-bodies! {
-    struct WireError {
-        /// A name of the error catalogue.
-        condition: String,
-        retryable: bool,
-        tracking_id: Guid,
-        /// What was wrong; not stable.
-        detail: String,
-        entity: String,
-        timestamp: Instant,
-    }
-}
-
-/// First number and count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Run(pub(crate) u64, pub(crate) u32);
-
-impl Wire for Run {
-    const BYTES_MIN: usize = 12;
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
-        self.1.write(out);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
-        Ok(Self(u64::read(reader)?, u32::read(reader)?))
-    }
-}
-
-impl<T: Wire> Wire for Box<T> {
-    const BYTES_MIN: usize = T::BYTES_MIN;
-
-    fn write(&self, out: &mut Vec<u8>) {
-        (**self).write(out);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
-        T::read(reader).map(Self::new)
-    }
-
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
-        T::skim(reader, announced)
-    }
-}
-
-impl Run {
-    /// Adds a number to a list of runs.
-    pub(crate) fn push(runs: &mut Vec<Self>, number: u64) {
-        if let Some(last) = runs.last_mut() {
-            let next = if last.0 == 0 { 0 } else { last.0 + u64::from(last.1) };
-            if next == number && last.1 < u32::MAX {
-                last.1 += 1;
-                return;
-            }
-        }
-        runs.push(Self(number, 1));
-    }
-
-    /// The numbers of a list of runs, at most so many.
-    #[cfg_attr(not(feature = "client"), expect(dead_code, reason = "the client reads"))]
-    pub(crate) fn expand(runs: &[Self], count_max: usize) -> Vec<u64> {
-        runs.iter()
-            .flat_map(|run| {
-                (0..u64::from(run.1)).map(|place| if run.0 == 0 { 0 } else { run.0 + place })
-            })
-            .take(count_max)
-            .collect()
-    }
-}
+pub(crate) use schema;
 
 impl Item {
     pub(crate) const fn push(notice: Notice) -> Self {

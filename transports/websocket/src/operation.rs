@@ -1,59 +1,41 @@
-//! Requests of a client and notices of the server: one row each, and one file with its body, its work and its answer.
-//! Code that several of them share is in the file above theirs, or in the file of the first of them. All of management is in
-//! `manage.rs`, as a table.
+//! Requests of a client and notices of the server: one row each. A file below has the body, the work and the answer of
+//! operations that belong together. All of management is in `manage.rs`, as a table.
 //!
-//! A new one is a row, an arm in [`Conversation::operate`] and one in [`Operation::subject`] here, and its file; a
+//! A new one is a row, an arm in [`Conversation::operate`] and one in [`Operation::subject`] here, and its part of a file; a
 //! new notice has an arm in [`Notice::weight`]. The binary form of a body is never changed: an operation with more
 //! fields is another operation.
 
-mod accept_session;
 mod attach;
-mod attach_via;
 mod authenticate;
-mod cancel_scheduled;
-mod credit;
 mod delete;
 mod deliver;
-mod detach;
-mod drain;
 mod forward;
 mod hello;
 mod join;
 mod keyed;
 mod list_sessions;
 mod manage;
-mod peek;
-mod peek_session;
 mod receive;
-mod receive_deferred;
-mod renew;
 mod send;
-mod send_batch;
 mod session;
 mod settle;
-mod settle_delayed;
 mod transaction;
-mod withdraw;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use peeklock_core::command::{Outcome, peeked_bytes};
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::COMMAND_BYTES;
-use peeklock_json::size_in_json;
+
 use peeklock_link::Pending;
 
 use self::keyed::Keyed;
 pub(crate) use self::{
-    accept_session::*, attach::*, attach_via::*, authenticate::*, cancel_scheduled::*, credit::*,
-    delete::*, deliver::*, detach::*, drain::*, forward::*, hello::*, join::*, list_sessions::*,
-    manage::*, peek::*, peek_session::*, receive::*, renew::*, send::*, session::*, settle::*,
-    settle_delayed::*, transaction::*, withdraw::*,
+    attach::*, authenticate::*, delete::*, deliver::*, forward::*, hello::*, join::*,
+    list_sessions::*, manage::*, receive::*, send::*, session::*, settle::*, transaction::*,
 };
 use crate::connection::{Asked, Conversation, Done};
-use crate::frame::json::Said;
-use crate::frame::{Empty, Encoding, Run, WireError, schema};
+use crate::frame::{Empty, WireError, schema};
 
 schema! {
     /// What a client asks for.
@@ -399,72 +381,6 @@ impl Operation {
             | Self::Authenticate(_)
             | Self::Withdraw(_)
             | Self::Heartbeat(_) => Subject::Connection,
-        }
-    }
-}
-
-impl Notice {
-    /// What it takes in memory, about; not what it has of the contents of messages, which are counted
-    /// where they are fetched.
-    pub(crate) fn weight(&self, encoding: Encoding) -> u64 {
-        /// What an error takes beside its texts.
-        const ERROR_BYTES: u64 = 160;
-
-        let error = |WireError { detail, entity, .. }: &WireError| match encoding {
-            Encoding::Binary => ERROR_BYTES + (detail.len() + entity.len()) as u64,
-            Encoding::Json => ERROR_BYTES + size_in_json(&(detail, entity)) as u64,
-        };
-        let written = || match encoding {
-            Encoding::Binary => {
-                let mut written = Vec::new();
-                self.write_body(&mut written);
-                written.len() as u64
-            }
-            Encoding::Json => size_in_json(&Said(self)) as u64,
-        };
-        let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
-        let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
-        match self {
-            Self::Error(it) => error(it),
-            Self::Detached(it) => error(&it.error),
-            Self::Accepted(it) => {
-                sends(&it.failed) + (it.sequence_numbers.len() * size_of::<Run>()) as u64
-            }
-            Self::Settled(it) => ranges(&it.failed),
-            Self::Renewed(it) => ranges(&it.failed),
-            Self::Forwarded(it) => sends(&it.failed),
-            Self::SessionState(it) => match encoding {
-                Encoding::Binary => it.state.as_ref().map_or(0, Bytes::len) as u64,
-                Encoding::Json => written(),
-            },
-            Self::Committed(it) => (it.parts.len() * size_of_val(&it.parts)) as u64,
-            Self::Received(_)
-            | Self::Deliveries(_)
-            | Self::Done(_)
-            | Self::Welcome(_)
-            | Self::Drained(_)
-            | Self::Deleted(_)
-            | Self::SessionAccepted(_)
-            | Self::Transaction(_)
-            | Self::Heartbeat(_)
-            | Self::Closing(_) => 0,
-            // Descriptions: what they take when they are written, twice since they are made of parts.
-            Self::Queue(_)
-            | Self::Queues(_)
-            | Self::Sessions(_)
-            | Self::Topic(_)
-            | Self::Topics(_)
-            | Self::Subscription(_)
-            | Self::Subscriptions(_)
-            | Self::Rule(_)
-            | Self::Rules(_)
-            | Self::Policy(_)
-            | Self::Policies(_)
-            | Self::PolicyKeys(_)
-            | Self::Explained(_) => 2 * written(),
-            // Likewise, and counted without being written: they may be the largest of all.
-            Self::Plan(it) => 2 * size_in_json(it) as u64,
-            Self::CarriedOut(it) => 2 * size_in_json(it) as u64,
         }
     }
 }

@@ -5,47 +5,21 @@ use std::sync::Arc;
 
 use peeklock_core::Entity;
 use peeklock_core::command::Command;
-use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::error::Rejection;
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::time::TimeSpan;
 use peeklock_link::pending::correlation;
 use peeklock_link::{Link, Phase};
 
-use super::Conversation;
+use super::{Asked, Conversation, Done, Refusal};
 use crate::error::FrameError;
 use crate::frame::{BadRequest, Request};
 use crate::operation::{Expect, Notice, Operation, Subject};
-
-/// Why a request is not carried out.
-pub(crate) enum Refusal {
-    Broker(BrokerError),
-    Own(Rejection),
-}
-
-impl From<BrokerError> for Refusal {
-    fn from(error: BrokerError) -> Self {
-        Self::Broker(error)
-    }
-}
-
-impl From<Rejection> for Refusal {
-    fn from(rejection: Rejection) -> Self {
-        Self::Own(rejection)
-    }
-}
-
-pub(crate) type Done = Result<(), Refusal>;
 
 /// Requests of a frame that was taken, and are still to be carried out.
 pub(crate) struct Requests {
     pub(super) requests: VecDeque<Result<Request, BadRequest>>,
     pub(super) permit: Arc<Permit>,
-}
-
-/// A request on its way, with what it needs.
-pub(crate) struct Asked {
-    pub(crate) id: u32,
-    pub(crate) permit: Arc<Permit>,
 }
 
 impl Conversation {

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use peeklock_core::permits::Permit;
+use peeklock_json::size_in_json;
 
 use super::inbound::Requests;
 use super::{Conversation, Ended};
 use crate::error::Close;
-use crate::frame::{ClientFrame, announced};
+use crate::frame::json::Said;
+use crate::frame::{ClientFrame, Encoding, Run, WireError, announced};
+use crate::operation::{FailedRange, FailedSend, Notice};
 
 /// What a frame costs of the budget for commands.
 #[derive(Clone, Copy)]
@@ -78,13 +81,78 @@ impl Conversation {
     }
 }
 
+impl Notice {
+    /// What it takes in memory, about; not what it has of the contents of messages, which are counted
+    /// where they are fetched.
+    pub(crate) fn weight(&self, encoding: Encoding) -> u64 {
+        /// What an error takes beside its texts.
+        const ERROR_BYTES: u64 = 160;
+
+        let error = |WireError { detail, entity, .. }: &WireError| match encoding {
+            Encoding::Binary => ERROR_BYTES + (detail.len() + entity.len()) as u64,
+            Encoding::Json => ERROR_BYTES + size_in_json(&(detail, entity)) as u64,
+        };
+        let written = || match encoding {
+            Encoding::Binary => {
+                let mut written = Vec::new();
+                self.write_body(&mut written);
+                written.len() as u64
+            }
+            Encoding::Json => size_in_json(&Said(self)) as u64,
+        };
+        let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
+        let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
+        match self {
+            Self::Error(it) => error(it),
+            Self::Detached(it) => error(&it.error),
+            Self::Accepted(it) => {
+                sends(&it.failed) + (it.sequence_numbers.len() * size_of::<Run>()) as u64
+            }
+            Self::Settled(it) => ranges(&it.failed),
+            Self::Renewed(it) => ranges(&it.failed),
+            Self::Forwarded(it) => sends(&it.failed),
+            Self::SessionState(it) => match encoding {
+                Encoding::Binary => it.state.as_ref().map_or(0, Bytes::len) as u64,
+                Encoding::Json => written(),
+            },
+            Self::Committed(it) => (it.parts.len() * size_of_val(&it.parts)) as u64,
+            Self::Received(_)
+            | Self::Deliveries(_)
+            | Self::Done(_)
+            | Self::Welcome(_)
+            | Self::Drained(_)
+            | Self::Deleted(_)
+            | Self::SessionAccepted(_)
+            | Self::Transaction(_)
+            | Self::Heartbeat(_)
+            | Self::Closing(_) => 0,
+            // Descriptions: what they take when they are written, twice since they are made of parts.
+            Self::Queue(_)
+            | Self::Queues(_)
+            | Self::Sessions(_)
+            | Self::Topic(_)
+            | Self::Topics(_)
+            | Self::Subscription(_)
+            | Self::Subscriptions(_)
+            | Self::Rule(_)
+            | Self::Rules(_)
+            | Self::Policy(_)
+            | Self::Policies(_)
+            | Self::PolicyKeys(_)
+            | Self::Explained(_) => 2 * written(),
+            // Likewise, and counted without being written: they may be the largest of all.
+            Self::Plan(it) => 2 * size_in_json(it) as u64,
+            Self::CarriedOut(it) => 2 * size_in_json(it) as u64,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use peeklock_core::command::peeked_bytes;
     use peeklock_core::permits::COMMAND_BYTES;
 
     use super::*;
-    use crate::frame::Encoding;
 
     /// PEK-08, DESIGN D6: beside its commands a frame pays for what its peeks are answered with, of a session too; what
     /// fits into what a command pays, and anything else, costs nothing more.

@@ -6,7 +6,7 @@ use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_json::{Marks, PART_BYTES};
 use serde_json::value::RawValue;
 
-use super::wire::Reader;
+use super::wire::{Announced, Reader};
 use super::{Encoding, LIST_COUNT_MAX, Operation, binary};
 
 /// What a byte of a section or text inside a binary frame becomes when it is made, at most.
@@ -18,30 +18,10 @@ const COMMANDS_MAX: u64 = 4 * LIST_COUNT_MAX as u64;
 /// What may be made of the requests of one frame beside its commands.
 const MADE_BYTES_MAX: u64 = COMMAND_BYTES * LIST_COUNT_MAX as u64;
 
-/// What requests ask for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Announced {
-    /// Elements of lists, which are commands each.
-    pub(crate) elements: u64,
-    /// Bytes that are made of what is no list.
-    pub(crate) made_bytes: u64,
-}
-
 /// What is left for the requests of a frame.
 pub(crate) struct Allowance {
     commands: u64,
     made_bytes: u64,
-}
-
-impl Announced {
-    const fn commands(self) -> u64 {
-        if self.elements == 0 { 1 } else { self.elements }
-    }
-
-    /// The room that a request needs.
-    const fn room(self) -> u64 {
-        COMMAND_BYTES.saturating_mul(self.commands()).saturating_add(self.made_bytes)
-    }
 }
 
 impl Allowance {

@@ -10,16 +10,16 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, ContentError, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
+use peeklock_json::{MessageView, NewMessage, PropertyMap, ReceivedView, ToldMessage, write_map};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 use serde_json::value::RawValue;
 
-use super::announce::{Announced, MADE_BYTES};
+use super::announce::MADE_BYTES;
 use super::json::Object;
 use super::text::{Instant, Span, Token};
-use super::wire::{Reader, Wire, skim_bytes};
+use super::wire::{Announced, Reader, Wire, skim_bytes};
 use crate::error::FrameError;
-use peeklock_json::{MessageView, NewMessage, PropertyMap, ReceivedView, ToldMessage, write_map};
 
 /// A message on its way to the broker.
 #[derive(Clone, Debug)]

@@ -20,7 +20,8 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use self::every_kind::{notices, operations};
 use super::message::{Carried, Delivered, Outgoing, Properties};
-use super::text::{Span, Token};
+use super::text::{Guid, Instant, Span, Token};
+use super::wire::{Reader, Wire};
 use super::*;
 use crate::operation::*;
 

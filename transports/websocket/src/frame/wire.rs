@@ -4,9 +4,32 @@
 //! a length that was only claimed.
 
 use bytes::Bytes;
+use peeklock_core::permits::COMMAND_BYTES;
 
-use super::announce::Announced;
 use crate::error::FrameError;
+
+/// Elements of one list, so that a small frame cannot ask for a large allocation.
+pub(crate) const LIST_COUNT_MAX: usize = 4_096;
+
+/// What requests ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Announced {
+    /// Elements of lists, which are commands each.
+    pub(crate) elements: u64,
+    /// Bytes that are made of what is no list.
+    pub(crate) made_bytes: u64,
+}
+
+impl Announced {
+    pub(super) const fn commands(self) -> u64 {
+        if self.elements == 0 { 1 } else { self.elements }
+    }
+
+    /// The room that a request needs.
+    pub(super) const fn room(self) -> u64 {
+        COMMAND_BYTES.saturating_mul(self.commands()).saturating_add(self.made_bytes)
+    }
+}
 
 /// What has a binary form.
 pub(crate) trait Wire: Sized {
@@ -189,7 +212,7 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
         let count = reader.length()?;
-        if count > super::LIST_COUNT_MAX {
+        if count > LIST_COUNT_MAX {
             return Err(FrameError::TooMany);
         }
         if count > reader.remaining() / T::BYTES_MIN.max(1) {
@@ -205,7 +228,7 @@ impl<T: Wire> Wire for Vec<T> {
     fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
         let count = reader.length()?;
         // It is refused for that, and none of it is made.
-        if count > super::LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
+        if count > LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
             return Err(FrameError::TooMany);
         }
         announced.elements += count as u64;
@@ -213,6 +236,22 @@ impl<T: Wire> Wire for Vec<T> {
             T::skim(reader, announced)?;
         }
         Ok(())
+    }
+}
+
+impl<T: Wire> Wire for Box<T> {
+    const BYTES_MIN: usize = T::BYTES_MIN;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        (**self).write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        T::read(reader).map(Self::new)
+    }
+
+    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+        T::skim(reader, announced)
     }
 }
 
@@ -258,7 +297,7 @@ macro_rules! wire {
             #[allow(unused_variables, reason = "some structs have no fields")]
             fn skim(
                 reader: &mut crate::frame::wire::Reader<'_>,
-                announced: &mut crate::frame::announce::Announced,
+                announced: &mut crate::frame::wire::Announced,
             ) -> Result<(), crate::error::FrameError> {
                 $(<$type as crate::frame::wire::Wire>::skim(reader, announced)?;)*
                 Ok(())

@@ -1,8 +1,9 @@
-//! Opens a link.
+//! Opens links, also those whose messages are moved on to another entity by the broker (VIA-01), and ends them in order.
 
-use peeklock_core::command::ReceiveMode;
+use peeklock_core::command::{LinkEnd, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
+use peeklock_link::Closing;
 use serde::{Deserialize, Serialize};
 
 use crate::connection::{Asked, Conversation, Done};
@@ -109,6 +110,51 @@ impl Conversation {
             );
             return Err(Rejection::quota_exceeded(detail));
         }
+        Ok(())
+    }
+}
+
+bodies! {
+    struct AttachVia {
+        /// Chosen by the client, not in use.
+        link: u32,
+        /// The queue or topic on the way.
+        path: String,
+        /// The queue or topic that messages are for.
+        destination: String,
+    }
+}
+
+impl Conversation {
+    /// Takes the Send right on both; either that is not there is told now (VIA-02).
+    pub(super) async fn attach_via(&mut self, asked: Asked, attach: AttachVia) -> Done {
+        let AttachVia { link: number, path, destination } = attach;
+        self.refuse_link(number)?;
+        let entity = self.engine.access.entity(&path, Action::SendVia).await?;
+        let (entity, destination) =
+            self.engine.access.transfer_destination(&destination, &entity).await?;
+        let path = entity.path().into();
+        self.engine.links.attach(number, entity, path, Role::Sender.into(), ReceiveMode::PeekLock);
+        self.engine.links.send_on(number, destination);
+        self.done(&asked)
+    }
+}
+
+bodies! {
+    struct Detach {
+        link: u32,
+        /// Releases the locks at once and counts them, as the loss of the connection does.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        release: bool,
+    }
+}
+
+impl Conversation {
+    pub(super) fn detach(&mut self, asked: &Asked, detach: &Detach) -> Done {
+        let Detach { link: number, release } = *detach;
+        self.link(number)?;
+        let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
+        self.engine.links.detach(number, Closing { id: asked.id, end });
         Ok(())
     }
 }

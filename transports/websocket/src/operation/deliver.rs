@@ -1,15 +1,52 @@
-//! What is pushed over a link: deliveries, and that there are no more.
+//! Credit of a receiver, its return, and deliveries.
 
 use bytes::Bytes;
 use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::Rejection;
 use peeklock_core::telemetry::count_undelivered;
 
-use super::Notice;
-use super::credit::on_the_wire;
-use crate::connection::Conversation;
+use super::{LinkOnly, Notice};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::message::{Carried, Delivered};
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, WireError, bodies};
+
+bodies! {
+    struct Credit {
+        link: u32,
+        /// The highest delivery number that may be sent.
+        up_to: u32,
+    }
+}
+
+/// The number of a delivery on the wire: no credit reaches further than its numbers do.
+pub(super) fn on_the_wire(delivery: u64) -> u32 {
+    u32::try_from(delivery).unwrap_or(u32::MAX)
+}
+
+impl Conversation {
+    pub(super) fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
+        let Credit { link: number, up_to } = *credit;
+        self.receiver(number)?;
+        self.engine.links.credit(number, up_to.into());
+        self.done(asked)
+    }
+}
+
+bodies! {
+    struct Drained {
+        unused: u32,
+    }
+}
+
+impl Conversation {
+    pub(super) fn drain(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+        self.receiver(only.link)?;
+        if self.engine.links.drain(only.link, asked.id, Some(asked.permit))?.is_some() {
+            self.say(asked.id, Notice::Drained(Drained { unused: 0 }));
+        }
+        Ok(())
+    }
+}
 
 bodies! {
     struct Deliveries {

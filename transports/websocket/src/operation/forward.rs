@@ -13,10 +13,9 @@ use super::send::inbound;
 use super::{Expect, FailedSend, Notice, unexpected};
 use crate::connection::{Asked, Conversation, Done};
 use crate::error::FrameError;
-use crate::frame::announce::Announced;
 use crate::frame::message::Outgoing;
 use crate::frame::text::{Guid, Instant};
-use crate::frame::wire::{Reader, Wire};
+use crate::frame::wire::{Announced, Reader, Wire};
 use crate::frame::{bodies, json, wire_choice};
 
 /// Which messages of an entity are forwarded.

@@ -1,26 +1,18 @@
-//! Operations that become part of a transaction (TXN-02): one file for each.
-
-mod cancel_scheduled_in;
-mod renew_in;
-mod send_in;
-mod set_session_state_in;
-mod settle_in;
+//! Operations that become part of a transaction (TXN-02).
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::transaction::{Issued, Question, TransactionId};
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 
-pub(crate) use self::{
-    cancel_scheduled_in::*, renew_in::*, send_in::*, set_session_state_in::*, settle_in::*,
-};
 use super::keyed::{Keyed, OfLock};
-use super::{Expect, Notice, Settled};
+use super::{Expect, Notice, Numbered, Renew, SetSessionState, Settle, Settled};
 use crate::connection::{Asked, Conversation, Done};
+use crate::frame::bodies;
 
 /// Operations of one request that are to become part of a transaction.
 pub(crate) struct Joining {
@@ -147,5 +139,96 @@ impl Conversation {
             Notice::Settled(Settled { failed })
         };
         self.say(id, notice);
+    }
+}
+
+bodies! {
+    struct SendIn {
+        transaction: u64,
+        /// Several messages are a batch, with its limit.
+        send: super::Send,
+    }
+}
+
+impl Conversation {
+    pub(super) async fn send_in(&mut self, asked: Asked, sent: SendIn) -> Done {
+        let SendIn { transaction, send } = sent;
+        let link = send.link;
+        let command = self.send_command(send)?;
+        self.join_whole(asked, TransactionId(transaction), link, command).await
+    }
+}
+
+bodies! {
+    struct SettleIn {
+        transaction: u64,
+        settle: Settle,
+    }
+}
+
+impl Conversation {
+    pub(super) async fn settle_in(&mut self, asked: Asked, settle: SettleIn) -> Done {
+        let SettleIn { transaction, settle } = settle;
+        self.receiver(settle.link)?;
+        let of_lock = OfLock::Settle(self.settlement(&settle)?);
+        let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
+        self.join_each(asked, TransactionId(transaction), keyed, of_lock).await
+    }
+}
+
+bodies! {
+    struct RenewIn {
+        transaction: u64,
+        renew: Renew,
+    }
+}
+
+impl Conversation {
+    pub(super) async fn renew_in(&mut self, asked: Asked, renew: RenewIn) -> Done {
+        let RenewIn { transaction, renew } = renew;
+        self.receiver(renew.link)?;
+        let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
+        self.join_each(asked, TransactionId(transaction), keyed, OfLock::Renew).await
+    }
+}
+
+bodies! {
+    struct CancelScheduledIn {
+        transaction: u64,
+        cancel_scheduled: Numbered,
+    }
+}
+
+impl Conversation {
+    pub(super) async fn cancel_scheduled_in(
+        &mut self,
+        asked: Asked,
+        cancel: CancelScheduledIn,
+    ) -> Done {
+        let CancelScheduledIn { transaction, cancel_scheduled } = cancel;
+        let link = cancel_scheduled.link;
+        self.sender(link)?;
+        let command = Command::CancelScheduled { sequences: cancel_scheduled.into() };
+        self.join_whole(asked, TransactionId(transaction), link, command).await
+    }
+}
+
+bodies! {
+    struct SetSessionStateIn {
+        transaction: u64,
+        set_session_state: SetSessionState,
+    }
+}
+
+impl Conversation {
+    pub(super) async fn set_session_state_in(
+        &mut self,
+        asked: Asked,
+        set: SetSessionStateIn,
+    ) -> Done {
+        let SetSessionStateIn { transaction, set_session_state } = set;
+        let SetSessionState { link, state } = set_session_state;
+        let command = self.session_command(link, SessionCommand::SetState { state })?;
+        self.join_whole(asked, TransactionId(transaction), link, command).await
     }
 }

@@ -17,7 +17,7 @@ use peeklock_core::permits::{Budget, COMMAND_BYTES, Permit};
 use peeklock_core::time::Timestamp;
 use peeklock_link::pending::correlation;
 
-use super::credit::on_the_wire;
+use super::deliver::on_the_wire;
 use super::{Expect, FailedRange, Range};
 use crate::connection::{Asked, Conversation, Done, Refusal};
 use crate::frame::WireError;

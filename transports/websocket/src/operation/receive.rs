@@ -1,12 +1,14 @@
-//! Receives what is available, or waits for it; and the answer of all that bring messages when they are asked to.
+//! Receives messages, available or deferred, and looks at them; with the answer of all operations that bring messages when
+//! they are asked to.
 
-use peeklock_core::command::ReceivedMessage;
+use peeklock_core::command::{Command, ReceivedMessage, SessionCommand};
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::LockToken;
+use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::telemetry::count_undelivered;
+use peeklock_link::Source;
 
-use super::Notice;
 use super::deliver::{delivered, unreadable};
+use super::{Notice, Numbered};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::message::Delivered;
 use crate::frame::{Item, LIST_COUNT_MAX, bodies};
@@ -85,5 +87,82 @@ impl Conversation {
         self.unwritten_count += taken_count.saturating_sub(lost_count);
         self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });
         Some(text_bytes)
+    }
+}
+
+impl Conversation {
+    pub(super) fn receive_deferred(&mut self, asked: Asked, numbered: Numbered) -> Done {
+        if asked.id == 0 {
+            let detail = "receiveDeferred needs an id for its answer";
+            return Err(Rejection::argument(detail).into());
+        }
+        let link = self.receiver(numbered.link)?;
+        let number = numbered.link;
+        let bytes = self.numbered_bytes(numbered.count());
+        let sequences: Vec<SequenceNumber> = numbered.into();
+        let command = match link.source {
+            Source::Session(_) => link.in_session(SessionCommand::ReceiveDeferred { sequences }),
+            Source::Queue | Source::Awaited => {
+                Command::ReceiveDeferred { mode: link.mode, sequences, holder: Some(link.receiver) }
+            }
+        };
+        let Asked { id, permit } = asked;
+        self.engine.links.receive_numbered(number, command, bytes, id, Some(permit));
+        Ok(())
+    }
+}
+
+bodies! {
+    struct Withdraw {
+        /// The id of the receive.
+        request: u32,
+    }
+}
+
+impl Conversation {
+    pub(super) fn withdraw(&mut self, asked: &Asked, withdraw: &Withdraw) -> Done {
+        self.engine.links.withdraw(withdraw.request);
+        self.done(asked)
+    }
+}
+
+bodies! {
+    struct Peek {
+        link: u32,
+        from: u64,
+        max_count: u32,
+    }
+}
+
+impl Conversation {
+    pub(super) fn peek(&mut self, asked: Asked, peek: &Peek) -> Done {
+        let (from, count_max) = (SequenceNumber(peek.from), peek.max_count);
+        let command = match self.receiver(peek.link)?.session() {
+            Some(session) => Command::PeekSession { session: session.into(), from, count_max },
+            None => Command::Peek { from, count_max },
+        };
+        self.look(asked, peek.link, command)
+    }
+}
+
+bodies! {
+    struct PeekSession {
+        link: u32,
+        session_id: String,
+        from: u64,
+        max_count: u32,
+    }
+}
+
+impl Conversation {
+    /// Looks at the messages of any session, whoever holds it (PEK-07).
+    pub(super) fn peek_session(&mut self, asked: Asked, peek: PeekSession) -> Done {
+        self.receiver(peek.link)?;
+        let command = Command::PeekSession {
+            session: peek.session_id.into_boxed_str(),
+            from: SequenceNumber(peek.from),
+            count_max: peek.max_count,
+        };
+        self.look(asked, peek.link, command)
     }
 }

@@ -1,14 +1,14 @@
-//! Sends messages, each by itself; and what other operations that send have in common with that.
+//! Sends messages, each by itself or all or none, and cancels scheduled ones.
 
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::Ticket;
+use peeklock_core::ids::{SequenceNumber, Ticket};
 use peeklock_core::message::Content;
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 
-use super::{Expect, Notice};
+use super::{Expect, Notice, unexpected};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::message::Outgoing;
 use crate::frame::{Run, WireError, bodies, json};
@@ -143,4 +143,50 @@ pub(super) fn runs(numbers: impl IntoIterator<Item = u64>) -> Vec<Run> {
     let mut runs = Vec::new();
     numbers.into_iter().for_each(|number| Run::push(&mut runs, number));
     runs
+}
+
+impl Conversation {
+    pub(super) fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
+        let number = send.link;
+        let messages = self.all_inbound(send.messages)?;
+        let command = self.sender(number)?.send_batch(messages);
+        self.command(asked, number, command, Expect::One(Self::batch_sent))
+    }
+
+    fn batch_sent(&mut self, _: u32, outcome: Outcome, _: &str) -> Result<Notice, Rejection> {
+        let Outcome::AcceptedBatch(numbers) = outcome else { return Err(unexpected()) };
+        let sequence_numbers = runs(numbers.into_iter().map(|number| number.0));
+        Ok(Notice::Accepted(Accepted { sequence_numbers, failed: Vec::new() }))
+    }
+}
+
+bodies! {
+    /// Messages by their numbers.
+    struct Numbered {
+        link: u32,
+        #[serde(deserialize_with = "json::bounded")]
+        sequence_numbers: Vec<u64>,
+    }
+}
+
+impl Numbered {
+    /// How many numbers it has.
+    pub(crate) const fn count(&self) -> usize {
+        self.sequence_numbers.len()
+    }
+}
+
+impl From<Numbered> for Vec<SequenceNumber> {
+    fn from(numbered: Numbered) -> Self {
+        numbered.sequence_numbers.into_iter().map(SequenceNumber).collect()
+    }
+}
+
+impl Conversation {
+    pub(super) fn cancel_scheduled(&mut self, asked: Asked, numbered: Numbered) -> Done {
+        let number = numbered.link;
+        self.sender(number)?;
+        let command = Command::CancelScheduled { sequences: numbered.into() };
+        self.command(asked, number, command, Expect::DONE)
+    }
 }

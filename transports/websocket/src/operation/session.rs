@@ -1,20 +1,78 @@
-//! What the holder of a session asks: its lock, its state (SES-14, SES-15, SES-24 to SES-28). One file for each
-//! operation.
-
-mod get_state;
-mod renew;
-mod set_state;
+//! Accepts a session, which opens a link to it (SES-05 to SES-08), and carries out requests of its holder: its lock, its state
+//! (SES-14, SES-15, SES-24 to SES-28).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use peeklock_core::command::{Command, SessionCommand};
+use peeklock_core::command::{Command, Outcome, SessionCommand};
+use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
+use peeklock_core::time::TimeSpan;
 use peeklock_json::as_text;
+use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{get_state::*, set_state::*};
-use super::{Expect, Read};
+use super::{Expect, LinkOnly, Mode, Notice, Read, Renewed, unexpected};
 use crate::connection::{Asked, Conversation, Done, Refusal};
+use crate::frame::bodies;
+use crate::frame::text::Instant;
+use crate::frame::wire::wire;
+
+/// How long an accept waits for the next session if it does not say (SES-08).
+const WAIT_SECONDS: f64 = 60.0;
+
+bodies! {
+    struct AcceptSession {
+        /// Chosen by the client, not in use.
+        link: u32,
+        path: String,
+        /// This session; without it, the next one that can be had.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<String>,
+        #[serde(default)]
+        mode: Mode,
+        /// How long to wait for the next one; 60 s if not said.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wait_seconds: Option<f64>,
+        /// The first credit; without it, nothing is pushed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        credit: Option<u32>,
+    }
+
+    struct SessionAccepted {
+        session_id: String,
+        locked_until_utc: Instant,
+    }
+}
+
+impl Conversation {
+    /// Locks a session for a new link, or lets the request wait for one (SES-05 to SES-08).
+    pub(super) async fn accept_session(&mut self, asked: Asked, accept: AcceptSession) -> Done {
+        let AcceptSession { link: number, path, session_id, mode, wait_seconds, credit } = accept;
+        if asked.id == 0 {
+            return Err(Rejection::argument("acceptSession needs an id for its answer").into());
+        }
+        self.refuse_link(number)?;
+        let wait = match session_id {
+            Some(_) => TimeSpan::ZERO,
+            None => self.wait_of(wait_seconds.unwrap_or(WAIT_SECONDS))?,
+        };
+        let entity = self.engine.access.entity(&path, Action::AcceptSession).await?;
+        let link_path = entity.path().into();
+        let role = peeklock_link::Role::Receiver;
+        self.engine.links.attach(number, entity, link_path, role, mode.into());
+        let session = session_id.map(String::into_boxed_str);
+        let credit = credit.unwrap_or(0);
+        self.engine.links.accept(
+            number,
+            session,
+            wait,
+            credit.into(),
+            asked.id,
+            Some(asked.permit),
+        );
+        Ok(())
+    }
+}
 
 fn bytes_of(state: Option<String>, base64: Option<String>) -> Result<Option<Bytes>, &'static str> {
     match (state, base64) {
@@ -51,7 +109,7 @@ impl Conversation {
     }
 
     /// What the holder of a link's session asks, as a command for its entity.
-    pub(in crate::operation) fn session_command(
+    pub(super) fn session_command(
         &mut self,
         number: u32,
         command: SessionCommand,
@@ -62,5 +120,120 @@ impl Conversation {
             return Err(Rejection::invalid_operation(detail).into());
         }
         Ok(link.in_session(command))
+    }
+}
+
+impl Conversation {
+    pub(super) fn renew_session(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+        self.ask_session(asked, only.link, SessionCommand::Renew, Self::session_renewed)
+    }
+
+    fn session_renewed(
+        &mut self,
+        link: u32,
+        outcome: Outcome,
+        _: &str,
+    ) -> Result<Notice, Rejection> {
+        let Outcome::Renewed(until) = outcome else { return Err(unexpected()) };
+        self.engine.links.session_renewed(link, until);
+        let locked_until_utc = Some(Instant(until));
+        Ok(Notice::Renewed(Renewed { locked_until_utc, failed: Vec::new() }))
+    }
+}
+
+/// The state of a session, if it has one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "StateObject", into = "StateObject")]
+pub(crate) struct SessionState {
+    pub(crate) state: Option<Bytes>,
+}
+wire!(SessionState { state: Option<Bytes> });
+
+/// A state in JSON: text, or any bytes, or neither.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StateObject {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_base64: Option<String>,
+}
+
+impl TryFrom<StateObject> for SessionState {
+    type Error = &'static str;
+
+    fn try_from(object: StateObject) -> Result<Self, Self::Error> {
+        bytes_of(object.state, object.state_base64).map(|state| Self { state })
+    }
+}
+
+impl From<SessionState> for StateObject {
+    fn from(state: SessionState) -> Self {
+        let (state, state_base64) = text_of(state.state.as_ref());
+        Self { state, state_base64 }
+    }
+}
+
+impl Conversation {
+    pub(super) fn session_state(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+        self.ask_session(asked, only.link, SessionCommand::GetState, Self::session_state_read)
+    }
+
+    fn session_state_read(
+        &mut self,
+        _: u32,
+        outcome: Outcome,
+        _: &str,
+    ) -> Result<Notice, Rejection> {
+        let Outcome::SessionState(state) = outcome else { return Err(unexpected()) };
+        // It was fetched.
+        let read = state.map(|content| {
+            let missing = || Rejection::internal("the state of a session cannot be read");
+            content.loaded().cloned().ok_or_else(missing)
+        });
+        Ok(Notice::SessionState(SessionState { state: read.transpose()? }))
+    }
+}
+
+/// Replaces the state of a session; none clears it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "SetStateObject", into = "SetStateObject")]
+pub(crate) struct SetSessionState {
+    pub(crate) link: u32,
+    pub(crate) state: Option<Bytes>,
+}
+wire!(SetSessionState { link: u32, state: Option<Bytes> });
+
+/// A state in JSON with the link that it is for: text, or any bytes, or neither.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SetStateObject {
+    link: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_base64: Option<String>,
+}
+
+impl TryFrom<SetStateObject> for SetSessionState {
+    type Error = &'static str;
+
+    fn try_from(object: SetStateObject) -> Result<Self, Self::Error> {
+        let state = bytes_of(object.state, object.state_base64)?;
+        Ok(Self { link: object.link, state })
+    }
+}
+
+impl From<SetSessionState> for SetStateObject {
+    fn from(set: SetSessionState) -> Self {
+        let (state, state_base64) = text_of(set.state.as_ref());
+        Self { link: set.link, state, state_base64 }
+    }
+}
+
+impl Conversation {
+    pub(super) fn set_session_state(&mut self, asked: Asked, set: SetSessionState) -> Done {
+        let command = SessionCommand::SetState { state: set.state };
+        self.ask_session(asked, set.link, command, Expect::done)
     }
 }

@@ -1,4 +1,4 @@
-//! Settlement, by delivery number or by lock token.
+//! Settlement, by delivery number or by lock token, and renewal of locks.
 
 use peeklock_core::command::{Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;
@@ -9,7 +9,7 @@ use peeklock_link::Pending;
 use serde::{Deserialize, Serialize};
 
 use super::keyed::{Keyed, OfLock};
-use super::{Expect, Notice, Renewed};
+use super::{Expect, Notice};
 use crate::connection::{Asked, Conversation, Done};
 use crate::error::FrameError;
 use crate::frame::message::Properties;
@@ -223,5 +223,56 @@ impl Conversation {
                 &self.engine.broker.settings().limits,
             ),
         }
+    }
+}
+
+bodies! {
+    /// An abandon with a delay, which the binary form of a settlement has no place for.
+    struct SettleDelayed {
+        delay_milliseconds: u64,
+        settle: Settle,
+    }
+}
+
+impl Conversation {
+    pub(super) fn settle_delayed(&mut self, asked: Asked, delayed: SettleDelayed) -> Done {
+        let SettleDelayed { delay_milliseconds, mut settle } = delayed;
+        settle.delay_milliseconds =
+            Delay(Some(i64::try_from(delay_milliseconds).unwrap_or(i64::MAX)));
+        self.settle(asked, &settle)
+    }
+}
+
+bodies! {
+    struct Renew {
+        link: u32,
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        ranges: Vec<Range>,
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        lock_tokens: Vec<Token>,
+    }
+
+    struct Renewed {
+        /// The earliest end of the locks; absent if all failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        locked_until_utc: Option<Instant>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<FailedRange>,
+    }
+}
+
+impl Conversation {
+    pub(super) fn renew(&mut self, asked: Asked, renew: &Renew) -> Done {
+        self.receiver(renew.link)?;
+        let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
+        self.ask_each(asked, keyed, OfLock::Renew, Expect::Renewed)
     }
 }

@@ -1,15 +1,196 @@
-//! Transactions (file 15): one file for each operation. They belong to the conversation: they outlive a socket that is
-//! lost and resumed, and are rolled back with the conversation (TXN-12).
+//! Begins transactions, carries them out, or forgets them (file 15). They belong to the conversation: they outlive a socket that
+//! is lost and resumed, and are rolled back with the conversation (TXN-12).
 
-mod begin;
-mod commit;
-mod roll_back;
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::condition::Condition;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+use peeklock_core::permits::Permit;
+use peeklock_core::transaction::{Ending, Operation, PartOutcome, Reach, TransactionId};
+use peeklock_link::pending::correlation;
 
-pub(crate) use self::{begin::*, commit::*};
-use crate::frame::bodies;
+use super::{Expect, Notice, unexpected};
+use crate::connection::{Asked, Conversation, Done, WaitingCommit};
+use crate::frame::text::Instant;
+use crate::frame::{Run, bodies};
 
 bodies! {
     struct TransactionOnly {
         transaction: u64,
+    }
+}
+
+bodies! {
+    struct BeginTransaction {
+        /// Whether it also sends to other entities than the first one that it uses, by way of that one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cross_entity: bool,
+    }
+}
+
+impl Conversation {
+    pub(super) fn begin_transaction(&mut self, asked: &Asked, begin: &BeginTransaction) -> Done {
+        let reach = if begin.cross_entity { Reach::CrossEntity } else { Reach::OneEntity };
+        let id = self.engine.transactions.begin(reach)?;
+        let notice = Notice::Transaction(TransactionOnly { transaction: id.0 });
+        self.say(asked.id, notice);
+        Ok(())
+    }
+}
+
+bodies! {
+    struct CommitTransaction {
+        transaction: u64,
+        /// How many operations it has to have: messages of one request count as one, each settlement
+        /// and renewal as one. With another number it is rolled back.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        operations: Option<u32>,
+    }
+
+    struct Committed {
+        /// What became of each operation, in their order.
+        parts: Vec<CommittedPart>,
+    }
+
+    struct CommittedPart {
+        /// Of messages that were sent: first number and count, as in `accepted`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sequence_numbers: Vec<Run>,
+        /// Of messages for another entity: under which they wait for their transfer, likewise.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pending_numbers: Vec<Run>,
+        /// Of a renewal: the new end of the lock.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        locked_until_utc: Option<Instant>,
+    }
+}
+
+/// A commit on its way.
+pub(crate) struct Committing {
+    /// Locks that it settles or renews, by part.
+    locks: Vec<Option<LockToken>>,
+    _room: Vec<Permit>,
+}
+
+impl Conversation {
+    pub(super) fn commit(&mut self, asked: Asked, commit: &CommitTransaction) -> Done {
+        let CommitTransaction { transaction, operations } = *commit;
+        let id = TransactionId(transaction);
+        if self.engine.transactions.is_unanswered(id) {
+            // What was asked before it is answered before it.
+            self.commits.push(WaitingCommit { asked, id, operations });
+            return Ok(());
+        }
+        self.commit_now(asked, id, operations).map_err(Into::into)
+    }
+
+    /// Carries out commits that have waited long enough.
+    pub(super) fn commit_answered(&mut self) {
+        for commit in std::mem::take(&mut self.commits) {
+            if self.engine.transactions.is_unanswered(commit.id) {
+                self.commits.push(commit);
+                continue;
+            }
+            let WaitingCommit { asked, id, operations } = commit;
+            let request = asked.id;
+            if let Err(rejection) = self.commit_now(asked, id, operations) {
+                let error = self.wire_error(rejection, "");
+                self.say(request, Notice::Error(error));
+            }
+        }
+    }
+
+    fn commit_now(
+        &mut self,
+        asked: Asked,
+        id: TransactionId,
+        operations: Option<u32>,
+    ) -> Result<(), Rejection> {
+        let count = self.engine.transactions.part_count(id);
+        if let Some(wanted) = operations
+            && let Some(count) = count
+            && usize::try_from(wanted) != Ok(count)
+        {
+            self.engine.transactions.roll_back(id)?;
+            return Err(Rejection::new(
+                Condition::TransactionRolledBack,
+                format!("transaction {id} has {count} operations, not {wanted}"),
+            ));
+        }
+        let Some(Ending { entity, command, room }) = self.engine.transactions.commit(id)? else {
+            let notice = Notice::Committed(Committed { parts: Vec::new() });
+            self.say(asked.id, notice);
+            return Ok(());
+        };
+        let locks = match &command {
+            Command::Commit { parts } => parts.iter().map(|part| lock(&part.operation)).collect(),
+            _ => Vec::new(),
+        };
+        let expect = Expect::Committed(Committing { locks, _room: room });
+        let Asked { id, permit } = asked;
+        let slot = self.engine.links.ask_of(entity.path().into(), id, Some(permit), expect);
+        self.engine.links.submit_to(&entity, command, correlation(slot, 0));
+        Ok(())
+    }
+
+    /// What a commit has done: deliveries that it settled are settled for their links, too.
+    pub(super) fn committed(
+        &mut self,
+        committing: Committing,
+        outcome: Outcome,
+    ) -> Result<Notice, Rejection> {
+        let Outcome::Committed(outcomes) = outcome else { return Err(unexpected()) };
+        let mut parts = Vec::with_capacity(outcomes.len());
+        for (outcome, lock) in outcomes.into_iter().zip(committing.locks) {
+            let mut part = CommittedPart {
+                sequence_numbers: Vec::new(),
+                pending_numbers: Vec::new(),
+                locked_until_utc: None,
+            };
+            match outcome {
+                PartOutcome::Done => self.settled_in(lock),
+                PartOutcome::Accepted(number) => Run::push(&mut part.sequence_numbers, number.0),
+                PartOutcome::AcceptedBatch(numbers) => {
+                    numbers.iter().for_each(|it| Run::push(&mut part.sequence_numbers, it.0));
+                }
+                PartOutcome::Pending(numbers) => {
+                    numbers.iter().for_each(|it| Run::push(&mut part.pending_numbers, it.0));
+                }
+                PartOutcome::Renewed(until) => {
+                    part.locked_until_utc = Some(Instant(until));
+                    if let Some(lock) = lock {
+                        self.engine.links.unsettled.renewed(lock, until);
+                    }
+                }
+            }
+            parts.push(part);
+        }
+        Ok(Notice::Committed(Committed { parts }))
+    }
+
+    fn settled_in(&mut self, lock: Option<LockToken>) {
+        // There may be room for more unsettled deliveries.
+        if let Some(held) = lock.and_then(|lock| self.engine.links.settled(lock)) {
+            self.engine.links.limit(held.link);
+        }
+    }
+}
+
+/// The lock that an operation is for.
+const fn lock(operation: &Operation) -> Option<LockToken> {
+    match operation {
+        Operation::Settle { token, .. } | Operation::RenewLock { token } => Some(*token),
+        Operation::Send { .. }
+        | Operation::SendBatch { .. }
+        | Operation::SendVia { .. }
+        | Operation::CancelScheduled { .. }
+        | Operation::SetSessionState { .. } => None,
+    }
+}
+
+impl Conversation {
+    pub(super) fn roll_back(&mut self, asked: &Asked, only: &TransactionOnly) -> Done {
+        self.engine.transactions.roll_back(TransactionId(only.transaction))?;
+        self.done(asked)
     }
 }

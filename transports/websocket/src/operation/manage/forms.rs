@@ -8,10 +8,10 @@ pub(crate) use peeklock_json::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
-use crate::frame::announce::{Announced, made_of_json};
+use crate::frame::announce::made_of_json;
 use crate::frame::message::Outgoing;
 use crate::frame::text::Instant;
-use crate::frame::wire::{Reader, Wire, write_part};
+use crate::frame::wire::{Announced, Reader, Wire, write_part};
 use crate::frame::{bodies, json, wire_choice};
 
 bodies! {
