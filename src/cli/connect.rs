@@ -14,11 +14,11 @@ use peeklock::websocket::client::{Client, ClientOptions, ClientTls, connect_with
 
 use super::arguments::SubscriptionName;
 use super::contexts::{self, Contexts, DEFAULT_URL};
+use super::exit::{self, Interrupt};
 use super::identity::TlsFiles;
-use super::interrupt::Interrupt;
 use super::own::{self, Own};
 use super::terminal::{Out, line, note};
-use super::{Failure, exit, variable};
+use super::{Failure, variable};
 use crate::place::{self, Place};
 
 /// Time for which a finite command tries to restore a lost connection.

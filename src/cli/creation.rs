@@ -1,11 +1,12 @@
 //! Common part of the commands that create queues and topics: the report about an existing entity.
 
 use peeklock::condition::Condition;
-use peeklock::declaration::Declaration;
+use peeklock::declaration::{Change, Declaration, Plan};
 use peeklock::error::BrokerError;
 
+use super::Failure;
 use super::connect::Session;
-use super::{Failure, differing};
+use super::terminal::{line, note};
 
 /// Creation of an entity.
 pub struct Creation<'a> {
@@ -37,7 +38,7 @@ impl Creation<'_> {
         match there.await {
             Ok(described) if if_not_exists => {
                 let change = format!("change it with `peeklock {kind} update {path}`");
-                differing::tell(session, named, &change).await;
+                tell_differing(session, named, &change).await;
                 Ok((described, "already exists"))
             }
             Ok(_) => Err(Failure::from(error).hint(&format!(
@@ -53,4 +54,25 @@ impl Creation<'_> {
             Err(failure) => Err(failure.into()),
         }
     }
+}
+
+/// Prints the differences and the command that would remove them. Does not change the entity.
+pub async fn tell_differing(session: &Session, named: impl Into<Declaration>, way_out: &str) {
+    let differing = match session.client.admin().plan(&named.into()).await {
+        Ok(plan) => differing(&plan),
+        // The error describes a property that cannot change.
+        Err(error) => line(error.detail()).into_owned(),
+    };
+    if !differing.is_empty() {
+        note(&format!("left unchanged, although properties differ: {differing}; {way_out}"));
+    }
+}
+
+fn differing(plan: &Plan) -> String {
+    let text = |value: &Option<Box<str>>| line(value.as_deref().unwrap_or("none")).into_owned();
+    let one = |change: &Change| {
+        format!("{} is {}, not {}", change.property, text(&change.before), text(&change.after))
+    };
+    let changes = plan.steps.iter().flat_map(|step| &step.changes);
+    changes.map(one).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,8 @@
-//! Exit codes, which let scripts distinguish results. A code keeps its meaning.
+//! The end of a command: exit codes, so that scripts can tell one end from another, and Ctrl-C and SIGTERM, of which the first ends a
+//! command in order and the second at once. A code keeps its meaning.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// Help text with the exit codes, for every command that connects to a broker.
 macro_rules! exit_codes {
@@ -34,3 +38,42 @@ pub const IN_PART: u8 = 8;
 pub const BUSY: u8 = 9;
 /// Ctrl-C or SIGTERM, as shells report it.
 pub const INTERRUPTED: u8 = 130;
+
+/// Whether the user has interrupted the command.
+#[derive(Clone)]
+pub struct Interrupt(watch::Receiver<bool>);
+
+impl Interrupt {
+    /// Starts to listen. Must be called inside a tokio runtime.
+    pub fn listen() -> std::io::Result<Self> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let (tell, told) = watch::channel(false);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if tell.send_replace(true) {
+                    // The broker releases the command's locks.
+                    std::process::exit(INTERRUPTED.into());
+                }
+            }
+        });
+        Ok(Self(told))
+    }
+
+    /// Whether the command was interrupted.
+    pub fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until the command is interrupted.
+    pub async fn hit(&self) {
+        let mut told = self.0.clone();
+        if told.wait_for(|is_set| *is_set).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

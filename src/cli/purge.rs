@@ -1,10 +1,13 @@
-//! Deletes available messages in calls of bounded size, with a progress bar and a report of the
-//! remaining ones (DEL-06).
+//! `peeklock queue purge` and `peeklock subscription purge`: available messages go, in calls of bounded size, with a bar and in
+//! the end the number that is left (DEL-06).
 
+use clap::Args;
 use peeklock::command::Counts;
+use peeklock::path::{EntityAddress, EntityName, dead_letter_path};
 use peeklock::websocket::client::Admin;
 
-use super::connect::{Output, Session};
+use super::arguments::{Source, SubscriptionName};
+use super::connect::{Common, Output, Patience, Session};
 use super::message::messages;
 use super::terminal::{Bar, note};
 use super::{Failure, exit};
@@ -113,5 +116,83 @@ pub async fn purge(session: &Session, purge: &Purge, output: Output) -> Result<(
     ended.map_err(|failure| match failure {
         Failure::Ended { text, .. } if deleted > 0 => Failure::ended(exit::IN_PART, text),
         other => other,
+    })
+}
+
+pub const QUEUE_HELP: &str = concat!(
+    "\
+Examples:
+  peeklock queue purge orders                      show the number of messages and ask
+  peeklock queue purge orders --dead-letter --yes
+
+Deletes the messages that are available at the start. Locked, deferred and scheduled messages \
+stay, and so do messages that are sent meanwhile. In a queue with sessions, messages in a session \
+that a receiver holds stay too. Deleted messages are not dead-lettered.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct QueuePurgeFlags {
+    #[command(flatten)]
+    source: Source,
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn queue(flags: &QueuePurgeFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let path = flags.source.path();
+        // The path may name a sub-queue.
+        let entity = path.split("/$").next().unwrap_or_default().to_owned();
+        let kind = match EntityAddress::parse(&entity) {
+            Ok(EntityAddress { entity: EntityName::Subscription { .. }, .. }) => Kind::Subscription,
+            _ => Kind::Queue,
+        };
+        let asks = if flags.yes { Asks::No } else { Asks::Yes };
+        purge(session, &Purge { kind, entity, path, asks }, flags.common.output).await
+    })
+}
+
+pub const SUBSCRIPTION_HELP: &str = concat!(
+    "\
+Examples:
+  peeklock subscription purge orders eu                      show the number of messages and ask
+  peeklock subscription purge orders eu --dead-letter --yes
+
+Deletes the messages that are available at the start. Locked and deferred messages stay, and so \
+do messages that are published meanwhile. In a subscription with sessions, messages in a session \
+that a receiver holds stay too. Other subscriptions keep their copies. Deleted messages are not \
+dead-lettered.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct SubscriptionPurgeFlags {
+    #[command(flatten)]
+    of: SubscriptionName,
+    /// Use its dead-letter queue instead
+    #[arg(short, long)]
+    dead_letter: bool,
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn subscription(flags: &SubscriptionPurgeFlags) -> Result<(), Failure> {
+    flags.common.run(Patience::Limited, async |session| {
+        let entity = flags.of.path();
+        let path = if flags.dead_letter { dead_letter_path(&entity) } else { entity.clone() };
+        let asks = if flags.yes { Asks::No } else { Asks::Yes };
+        let what = Purge { kind: Kind::Subscription, entity, path, asks };
+        purge(session, &what, flags.common.output).await
     })
 }

@@ -3,13 +3,12 @@
 mod create;
 mod delete;
 mod list;
-mod purge;
 mod show;
 mod update;
 
 use clap::Subcommand;
 
-use super::Failure;
+use super::{Failure, purge};
 
 pub use list::all;
 
@@ -42,8 +41,8 @@ pub enum QueueCommand {
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
     /// Delete the messages of a queue; asks first
-    #[command(after_help = purge::HELP)]
-    Purge(purge::PurgeFlags),
+    #[command(after_help = purge::QUEUE_HELP)]
+    Purge(purge::QueuePurgeFlags),
 }
 
 pub fn run(command: &QueueCommand) -> Result<(), Failure> {
@@ -53,6 +52,6 @@ pub fn run(command: &QueueCommand) -> Result<(), Failure> {
         QueueCommand::List(flags) => list::run(flags),
         QueueCommand::Update(flags) => update::run(flags),
         QueueCommand::Delete(flags) => delete::run(flags),
-        QueueCommand::Purge(flags) => purge::run(flags),
+        QueueCommand::Purge(flags) => purge::queue(flags),
     }
 }

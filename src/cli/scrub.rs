@@ -1,22 +1,26 @@
 //! Common parts of `peeklock verify` and `peeklock repair`: directory, progress bar, errors.
 
-mod bar;
 mod meaning;
 mod tell;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use peeklock::store::StoreError;
 use peeklock::store::journal::disk::{Disk as _, OsDisk};
+use peeklock::store::journal::verify::{Progress, Stage};
 
 use super::{Failure, FileFlag};
 use crate::config::{Flag, Layers, Loaded};
 
-pub use bar::Bar;
 pub use meaning::Meanings;
 pub use tell::{JsonRepair, bytes, findings, json, remedies, totals};
+
+/// Template of the progress bar, which fits into 80 columns.
+const TEMPLATE: &str =
+    "{msg:16} [{bar:14}] {bytes:>10} of {total_bytes:10} {bytes_per_sec:>12} {eta:>4}";
 
 /// Flags that select the journal and the output format.
 #[derive(Args)]
@@ -93,4 +97,42 @@ pub fn failed(error: &StoreError) -> Failure {
         StoreError::Failed(text) => text.to_string(),
         other => other.to_string(),
     })
+}
+
+/// The progress bar: bytes, rate, time left. On a terminal only, on standard error.
+pub struct Bar {
+    bar: ProgressBar,
+    stage: Option<Stage>,
+}
+
+impl Bar {
+    pub fn new() -> Self {
+        let bar = if io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr())
+        } else {
+            ProgressBar::hidden()
+        };
+        let style = ProgressStyle::with_template(TEMPLATE);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        Self { bar, stage: None }
+    }
+
+    pub fn show(&mut self, progress: Progress) {
+        if self.stage != Some(progress.stage) {
+            self.stage = Some(progress.stage);
+            self.bar.reset();
+            self.bar.set_message(match progress.stage {
+                Stage::Log => "reading the log",
+                Stage::Records => "reading messages",
+                Stage::Copy => "copying",
+            });
+        }
+        self.bar.set_length(progress.total);
+        self.bar.set_position(progress.done.min(progress.total));
+    }
+
+    /// Removes the bar.
+    pub fn end(self) {
+        self.bar.finish_and_clear();
+    }
 }

@@ -3,13 +3,12 @@
 mod create;
 mod delete;
 mod list;
-mod purge;
 mod show;
 mod update;
 
 use clap::Subcommand;
 
-use super::Failure;
+use super::{Failure, purge};
 
 pub use list::{all, table};
 
@@ -45,8 +44,8 @@ pub enum SubscriptionCommand {
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
     /// Delete the messages of a subscription; asks first
-    #[command(after_help = purge::HELP)]
-    Purge(purge::PurgeFlags),
+    #[command(after_help = purge::SUBSCRIPTION_HELP)]
+    Purge(purge::SubscriptionPurgeFlags),
 }
 
 pub fn run(command: &SubscriptionCommand) -> Result<(), Failure> {
@@ -56,6 +55,6 @@ pub fn run(command: &SubscriptionCommand) -> Result<(), Failure> {
         SubscriptionCommand::List(flags) => list::run(flags),
         SubscriptionCommand::Update(flags) => update::run(flags),
         SubscriptionCommand::Delete(flags) => delete::run(flags),
-        SubscriptionCommand::Purge(flags) => purge::run(flags),
+        SubscriptionCommand::Purge(flags) => purge::subscription(flags),
     }
 }

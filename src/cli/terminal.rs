@@ -2,12 +2,10 @@
 
 mod bar;
 mod out;
-mod sheet;
 mod table;
 
 pub use bar::Bar;
 pub use out::{Out, Wrote, note};
-pub use sheet::{object, sheet};
-pub use table::{Cell, Table};
+pub use table::{Cell, Table, object, sheet};
 
 pub use crate::visible::{cut, json, line, text, toml};

@@ -1,7 +1,6 @@
 //! `peeklock top`: all queues, topics and subscriptions with their message rates, read repeatedly.
 
 mod rates;
-mod reading;
 mod screen;
 
 use std::io::{self, IsTerminal as _};
@@ -15,8 +14,7 @@ use super::arguments::span_of;
 use super::connect::{Common, Output, Patience, Session};
 use super::terminal::{Cell, Table, Wrote, json};
 use super::{Failure, exit};
-use rates::{Kind, Rates, Row};
-use reading::read;
+use rates::{Kind, Rates, Row, read};
 use screen::{Key, Screen};
 
 pub const HELP: &str = concat!(

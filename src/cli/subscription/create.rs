@@ -8,7 +8,7 @@ use peeklock::websocket::client::subscription_to_json;
 
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
-use super::super::differing;
+use super::super::creation::tell_differing;
 use super::super::properties::Properties;
 use super::super::rule::FilterFlags;
 use super::super::terminal::{line, object};
@@ -69,7 +69,7 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                     "change it with `peeklock subscription update {topic} {name}` and `peeklock \
                      rule`"
                 );
-                differing::tell(session, named, &change).await;
+                tell_differing(session, named, &change).await;
                 (described, "already exists")
             }
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {

@@ -1,11 +1,15 @@
-//! Tables with one line per row, numbers aligned to the right, fitted to the width of the terminal.
+//! Tables: one line a row, numbers to the right, as wide as the terminal. Sheets: one thing with its properties, names to the
+//! left and values to the right, or its JSON.
+
+use std::fmt::Write as _;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{
     Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Width,
 };
 
-use super::{Out, line};
+use super::super::connect::Output;
+use super::{Out, json, line};
 
 /// Spaces between columns.
 const GAP: u16 = 2;
@@ -178,6 +182,28 @@ impl Table {
         text.push('\n');
         (text, is_cut)
     }
+}
+
+/// Text with a name and a value per line.
+pub fn sheet(rows: &[(&str, String)], out: &Out) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let (bold, plain) = if out.colours { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
+    let mut shown = String::new();
+    for (name, value) in rows {
+        // Writing into a string cannot fail.
+        writeln!(shown, "{bold}{name:<width$}{plain}  {}", line(value)).unwrap_or_default();
+    }
+    shown
+}
+
+/// JSON text in the requested format; the caller handles tables.
+pub fn object(text: &str, output: Output) -> String {
+    if output == Output::Ndjson {
+        return format!("{}\n", json(text));
+    }
+    let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let pretty = serde_json::to_string_pretty(&value).unwrap_or_else(|_| text.to_owned());
+    format!("{}\n", json(&pretty))
 }
 
 #[cfg(test)]
