@@ -54,9 +54,6 @@ pub mod policies;
 mod refusals;
 mod shared;
 mod traced;
-// For tests of this workspace and of extensions.
-#[cfg(feature = "testing")]
-pub use peeklock_store::testing;
 
 pub use access::{Access, InTurn, KeysIn};
 pub use broker::{Broker, Entity, Stalled, Update};

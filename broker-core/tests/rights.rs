@@ -6,6 +6,7 @@ mod rights {
     pub mod commands;
     mod destinations;
     mod ends;
+    mod expected;
     mod lists;
     mod matrix;
     mod transactions;

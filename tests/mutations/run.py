@@ -440,11 +440,8 @@ def command(tier: str) -> list[str]:
     if tier in IN_PROCESS:
         return ["cargo", "test", "-q", "-p", "peeklock-inproc", "--test", "in_process", "--", f"{tier}::"]
     if tier in BROKER:
-        return [
-            "cargo", "test", "-q", "-p", "peeklock-core", "--features", "testing",
-            "--test", "broker", "--", f"{tier}::",
-        ]
-    return ["cargo", "test", "-q", "-p", "peeklock-core", "--features", "testing", "--test", tier]
+        return ["cargo", "test", "-q", "-p", "peeklock-core", "--test", "broker", "--", f"{tier}::"]
+    return ["cargo", "test", "-q", "-p", "peeklock-core", "--test", tier]
 
 
 def copy_tree(target: pathlib.Path) -> None:

@@ -250,7 +250,7 @@ pub mod core {
 #[cfg(feature = "testing")]
 pub mod testing {
     #[doc(inline)]
-    pub use peeklock_core::testing::*;
+    pub use peeklock_store_testing::*;
     #[doc(inline)]
     pub use peeklock_inproc::testing::*;
 }

@@ -4,8 +4,6 @@ pub mod action;
 pub mod authorizer;
 pub mod browser;
 pub mod epoch;
-#[cfg(feature = "testing")]
-pub mod expected;
 pub mod failures;
 pub mod forwarder;
 pub mod port;

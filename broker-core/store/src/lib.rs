@@ -17,9 +17,6 @@ pub mod journal;
 pub mod memory;
 mod shortage;
 mod tail;
-// For tests of this workspace and of extensions.
-#[cfg(feature = "testing")]
-pub mod testing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -106,7 +103,7 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
 /// Storage of the data that a broker has acknowledged.
 ///
-/// Implementations must pass the suite of `testing::store_conformance`. All methods are called from
+/// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`. All methods are called from
 /// arbiter threads and must not wait for the medium, except `acquire`, `scan` and `close`.
 ///
 /// ```

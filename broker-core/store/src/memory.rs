@@ -72,8 +72,9 @@ impl MemoryStore {
         }
     }
 
-    /// The copy for [`Store::fork`].
-    pub(crate) fn forked(&self) -> Self {
+    /// A store with the completed records of this one: the copy for [`Store::fork`].
+    #[must_use]
+    pub fn forked(&self) -> Self {
         // No batch is applied while all shards are locked.
         let _shards: Vec<_> = self.shards.iter().map(lock).collect();
         let spaces = self.spaces.iter().map(|spaces| {

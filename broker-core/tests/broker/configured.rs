@@ -19,9 +19,9 @@ use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
 };
-use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Broker, Entity};
+use peeklock_store_testing::{Fate, FaultStore};
 
 async fn broker(adjust: impl FnOnce(&mut Settings)) -> (Broker, Entity) {
     let mut settings = Settings::default();

@@ -11,10 +11,10 @@ use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
 use peeklock_core::store::{Journal, JournalConfig, Reserved, Shard, Store, Waker};
-use peeklock_core::testing::simulated_disk::{Call, Fault, Lost};
-use peeklock_core::testing::{Fate, FaultStore, SimulatedDisk};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
+use peeklock_store_testing::simulated_disk::{Call, Fault, Lost};
+use peeklock_store_testing::{Fate, FaultStore, SimulatedDisk};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 

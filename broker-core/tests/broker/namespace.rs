@@ -17,9 +17,9 @@ use peeklock_core::policies::PolicyUpdate;
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::store::{Batch, Shard, Store, Submission};
-use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::Timestamp;
 use peeklock_core::{Broker, Namespace};
+use peeklock_store_testing::{Fate, FaultStore};
 use tokio::task::JoinHandle;
 
 fn instant(seconds: i64) -> Timestamp {

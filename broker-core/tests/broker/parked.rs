@@ -17,9 +17,9 @@ use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
 use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::rule::Filter;
-use peeklock_core::testing::{FaultStore, Room};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
+use peeklock_store_testing::{FaultStore, Room};
 
 /// Number of small commands that the broker of these tests accepts at the same time.
 const COMMANDS: u64 = 16;

@@ -13,9 +13,9 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::management::{Managed, Management, Page};
 use peeklock_core::policies::{KeyText, Policies, PolicyKeys, PolicyUpdate, ROOT_POLICY, WhichKey};
 use peeklock_core::store::{MemoryStore, Shard, Store};
-use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::Timestamp;
 use peeklock_core::{Broker, StartError};
+use peeklock_store_testing::{Fate, FaultStore};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use peeklock_core::store::{
     Batch, Journal, JournalConfig, Key, MemoryStore, Shard, Store, Submission,
 };
-use peeklock_core::testing::{FaultStore, Lost, SimulatedDisk, store_conformance};
+use peeklock_store_testing::{FaultStore, Lost, SimulatedDisk, store_conformance};
 
 /// The memory store keeps the contract.
 #[test]

@@ -26,9 +26,9 @@ use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Share, Shell, Turn};
 use peeklock_core::store::{Shard, Store};
-use peeklock_core::testing::FaultStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Operation, Part};
+use peeklock_store_testing::FaultStore;
 
 const KEY: [u8; 16] = *b"tests of turns..";
 

@@ -11,9 +11,9 @@ use peeklock_core::message::Content;
 use peeklock_core::request::{Outlet, Released};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::store::{Key, Shard, Store};
-use peeklock_core::testing::FaultStore;
 use peeklock_core::transfer::ListNumber;
 use peeklock_core::transfer::passage::PassageEnd;
+use peeklock_store_testing::FaultStore;
 
 /// Message of a planned panic.
 pub const PLANNED: &str = "planned by the seed";

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{BatchId, Fence, Shard, Store, StoreError};
-use peeklock_core::testing::{Call, Fault, Lost, Names, Random, SimulatedDisk};
+use peeklock_store_testing::{Call, Fault, Lost, Names, Random, SimulatedDisk, manual_journal};
 
 use crate::book::Book;
 use crate::generator::Load;
@@ -39,7 +39,7 @@ fn config() -> JournalConfig {
 type Opened = (Arc<Journal>, Vec<(Fence, BatchId)>);
 
 fn open(disk: &SimulatedDisk) -> Result<Opened, StoreError> {
-    let journal = Journal::manual(Arc::new(disk.clone()), config(), 3)?;
+    let journal = manual_journal(Arc::new(disk.clone()), config(), 3)?;
     let owners =
         (0..2).map(|shard| journal.acquire(Shard(shard))).collect::<Result<_, StoreError>>()?;
     Ok((journal, owners))

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use peeklock_core::store::Key;
-use peeklock_core::testing::Random;
+use peeklock_store_testing::Random;
 
 use crate::oracle::{Op, SPACES};
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use peeklock_core::store::journal::verify::verify;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Key, Shard, Store};
-use peeklock_core::testing::{Call, Fault, Lost, SimulatedDisk};
+use peeklock_store_testing::{Call, Fault, Lost, SimulatedDisk, manual_journal};
 
 use crate::book::Book;
 use crate::oracle::{Op, SPACES, State};
@@ -36,7 +36,7 @@ fn open(disk: &SimulatedDisk) -> Arc<Journal> {
         shard_count: SHARDS,
         ..JournalConfig::default()
     };
-    Journal::manual(Arc::new(disk.clone()), config, 1).unwrap()
+    manual_journal(Arc::new(disk.clone()), config, 1).unwrap()
 }
 
 /// One line for each record: key, value, content.

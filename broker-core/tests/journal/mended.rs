@@ -8,7 +8,7 @@ use bytes::Bytes;
 use peeklock_core::store::{
     Batch, BatchId, Fence, Journal, JournalConfig, Key, Shard, Store, Submission,
 };
-use peeklock_core::testing::{Call, SimulatedDisk};
+use peeklock_store_testing::{Call, SimulatedDisk, manual_journal};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -67,7 +67,7 @@ impl Owner {
 fn a_burst_is_written_in_groups() {
     for fly_from in [1, 1_000] {
         let disk = SimulatedDisk::new(1);
-        let journal = Journal::manual(Arc::new(disk.clone()), config(64 << 20), 3).unwrap();
+        let journal = manual_journal(Arc::new(disk.clone()), config(64 << 20), 3).unwrap();
         journal.fly_from(fly_from);
         let mut owner = Owner::of(Arc::clone(&journal));
         let content = Bytes::from(vec![b'x'; 200_000]);
@@ -94,7 +94,7 @@ fn a_burst_is_written_in_groups() {
 fn an_obsolete_move_holds_nothing() {
     for written in 1..6 {
         let disk = SimulatedDisk::new(1);
-        let journal = Journal::manual(Arc::new(disk.clone()), config(1 << 20), 3).unwrap();
+        let journal = manual_journal(Arc::new(disk.clone()), config(1 << 20), 3).unwrap();
         let mut owner = Owner::of(Arc::clone(&journal));
         owner.put(1, 700_000);
         for _ in 0..40 {
@@ -129,7 +129,7 @@ fn an_obsolete_move_holds_nothing() {
 #[test]
 fn data_resembling_frames_does_not_slow_the_opening() {
     let disk = SimulatedDisk::new(1);
-    let journal = Journal::manual(Arc::new(disk.clone()), config(4 << 20), 1).unwrap();
+    let journal = manual_journal(Arc::new(disk.clone()), config(4 << 20), 1).unwrap();
     journal.close().unwrap();
     let mut files = disk.files();
     let newest = files.keys().filter(|name| name.starts_with("segment-")).max().unwrap().clone();
@@ -140,7 +140,7 @@ fn data_resembling_frames_does_not_slow_the_opening() {
         head[4..].copy_from_slice(&length);
     }
     let disk = SimulatedDisk::holding(&files, 2);
-    Journal::manual(Arc::new(disk.clone()), config(4 << 20), 2).unwrap().close().unwrap();
+    manual_journal(Arc::new(disk.clone()), config(4 << 20), 2).unwrap().close().unwrap();
     let reads = disk.call_count_of(Call::Read);
     assert!(reads < 100, "{reads} reads to open an empty journal");
 }

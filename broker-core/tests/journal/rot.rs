@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Key, Shard, Store, StoreError};
-use peeklock_core::testing::{Random, SimulatedDisk};
+use peeklock_store_testing::{Random, SimulatedDisk, manual_journal};
 
 use crate::book::Book;
 use crate::oracle::{Op, SPACES, State, load};
@@ -35,7 +35,7 @@ fn config() -> JournalConfig {
 
 fn open(files: &Files) -> Result<(SimulatedDisk, Arc<Journal>), StoreError> {
     let disk = SimulatedDisk::holding(files, 1);
-    let journal = Journal::manual(Arc::new(disk.clone()), config(), 1)?;
+    let journal = manual_journal(Arc::new(disk.clone()), config(), 1)?;
     Ok((disk, journal))
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Shard, Store, StoreError};
-use peeklock_core::testing::{Call, Fault, Lost, Names, Random, SimulatedDisk};
+use peeklock_store_testing::{Call, Fault, Lost, Names, Random, SimulatedDisk};
 
 use crate::book::Book;
 use crate::generator::Load;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Shard, Store, StoreError};
-use peeklock_core::testing::{Call, Fault, Lost, Names, Random, SimulatedDisk};
+use peeklock_store_testing::{Call, Fault, Lost, Names, Random, SimulatedDisk, manual_journal};
 
 use crate::book::Book;
 use crate::generator::Load;
@@ -176,7 +176,7 @@ impl World {
     }
 
     fn try_open(&mut self, seed: u64) -> Result<(), StoreError> {
-        let journal = Journal::manual(Arc::new(self.disk.clone()), self.config.clone(), seed)?;
+        let journal = manual_journal(Arc::new(self.disk.clone()), self.config.clone(), seed)?;
         if self.random.one_in(2) {
             journal.fly_from([1, 2, 8][self.random.index(3)]);
         }

@@ -3,7 +3,6 @@
 use peeklock_core::Access;
 use peeklock_core::command::{Command, SessionFilter};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::expected::{allows, expected};
 use peeklock_core::contract::{Action, Ceiling, Grant, Needs, Principal, Right, Rights};
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{
@@ -19,6 +18,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::Operation;
 
 use super::commands;
+use super::expected::{allows, expected};
 use super::world::{World, condition, in_time};
 
 fn all_rights() -> Vec<Rights> {

@@ -1,6 +1,6 @@
 //! Draws messages and filters, and writes filters as text.
 
-use peeklock_core::testing::Random;
+use peeklock_store_testing::Random;
 
 use super::oracle::{Expr, Pred, Val, World};
 

@@ -17,8 +17,8 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::rule::sql::{self, Parameters, Unobserved};
 use peeklock_core::rule::{Facts, Published};
-use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::Random;
 
 use generator::Generator;
 use oracle::{Val, World};

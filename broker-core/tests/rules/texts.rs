@@ -7,8 +7,8 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::rule::sql::{self, Parameters, SyntaxError, Unobserved};
 use peeklock_core::rule::{Facts, Published};
-use peeklock_core::testing::Random;
 use peeklock_core::time::Timestamp;
+use peeklock_store_testing::Random;
 
 use crate::generator::Generator;
 use crate::number;

@@ -11,8 +11,8 @@ use peeklock_core::rule::{
     Cause, CorrelationFilter, Filter, Matcher, Published, RuleDescription, SqlText,
     SubscriptionSettings,
 };
-use peeklock_core::testing::Random;
 use peeklock_core::time::Timestamp;
+use peeklock_store_testing::Random;
 
 use crate::generator::Generator;
 use crate::oracle::{Expr, Pred, Val, World};

@@ -17,9 +17,9 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId};
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::Released;
-use peeklock_core::testing::FaultStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Operation, PartOutcome};
+use peeklock_store_testing::FaultStore;
 
 use crate::book::{Acceptance, Book, Held, LinkBook, Message, Sending, is_dead};
 use crate::clients::{Sent, name};

@@ -12,9 +12,9 @@ use peeklock_core::limits::Limits;
 use peeklock_core::message::{Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::Released;
-use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Operation, Part};
+use peeklock_store_testing::Random;
 
 pub use self::sessions::name;
 use self::sessions::{Hold, draw};

@@ -11,7 +11,7 @@ use peeklock_core::message::{Content, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::rule::RuleDescription;
 use peeklock_core::store::{Key, Store};
-use peeklock_core::testing::FaultStore;
+use peeklock_store_testing::FaultStore;
 
 use crate::image::marker;
 use crate::rules::{Made, Matter, Rule, copies, rule, select};

@@ -10,7 +10,7 @@ use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::message::Content;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
-use peeklock_core::testing::FaultStore;
+use peeklock_store_testing::FaultStore;
 
 /// A message as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]

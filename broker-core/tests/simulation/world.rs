@@ -30,8 +30,8 @@ use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Failure, Shell, Turn};
 use peeklock_core::store::{Batch, Shard, Store, StoreError};
-use peeklock_core::testing::{Crash, Fate, FaultStore, Odds, Random, Room};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random, Room};
 
 use crate::auditor::Auditor;
 use crate::book::Book;

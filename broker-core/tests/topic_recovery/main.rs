@@ -25,8 +25,8 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, Message};
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::Shard;
-use peeklock_core::testing::{Crash, Fate, FaultStore, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::{Crash, Fate, FaultStore, Random};
 
 use self::store::Panicky;
 

@@ -8,7 +8,7 @@ use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::store::{
     BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
 };
-use peeklock_core::testing::FaultStore;
+use peeklock_store_testing::FaultStore;
 
 /// A store whose fates the test decides, and that panics a given number of times when contents are
 /// requested.

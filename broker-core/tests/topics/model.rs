@@ -9,8 +9,8 @@ use peeklock_core::condition::Condition;
 use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::path::SubQueue;
 use peeklock_core::rule::SubscriptionSettings;
-use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::Random;
 
 use crate::oracle::{Oracle, Sent, Subscription};
 use crate::reached::RULES;

@@ -26,8 +26,8 @@ use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Failure, Shell, Turn};
 use peeklock_core::store::{Batch, Key, Shard, Store};
-use peeklock_core::testing::{Crash, Fate, FaultStore};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::{Crash, Fate, FaultStore};
 
 use crate::oracle::{Seen, Sent, WINDOW};
 

@@ -8,8 +8,8 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::ids::EntityId;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
-use peeklock_core::testing::FaultStore;
 use peeklock_core::time::Timestamp;
+use peeklock_store_testing::FaultStore;
 
 use crate::fan::Fan;
 use crate::ground::marker;

@@ -81,7 +81,7 @@ fn silence_planned_panics() {
 /// exactly once and in order, in the subscription that selects it or else in the catch-all.
 #[test]
 fn a_failure_at_any_step_leaves_each_message_in_one_place() {
-    use peeklock_core::testing::Fate;
+    use peeklock_store_testing::Fate;
     use world::{Misfortune, World};
     let unknown = |landed, holds| Misfortune::Fate(Fate::Unknown { landed, holds });
     let misfortunes = [

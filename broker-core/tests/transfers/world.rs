@@ -31,11 +31,11 @@ use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::store::{Shard, StoreError};
-use peeklock_core::testing::{Fate, FaultStore, Odds, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::PartOutcome;
 use peeklock_core::transfer::passage::Passages;
 use peeklock_core::transfer::{HandOver, PinnedMessage};
+use peeklock_store_testing::{Fate, FaultStore, Odds, Random};
 
 use crate::fan::SUBSCRIPTIONS;
 use crate::ground::{ListEnded, Mail, Mailbox, Shared, writers};

@@ -9,8 +9,8 @@ use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::message::{Content, Message, MessageId, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
-use peeklock_core::testing::FaultStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::FaultStore;
 
 use crate::ground::marker;
 

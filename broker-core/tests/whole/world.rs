@@ -26,10 +26,10 @@ use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::store::StoreError;
-use peeklock_core::testing::{FaultStore, Odds, Random};
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transfer::passage::Passages;
 use peeklock_core::transfer::{HandOver, PinnedMessage};
+use peeklock_store_testing::{FaultStore, Odds, Random};
 
 use crate::ground::{ListEnded, Mail, Mailbox, Shared};
 use crate::oracle::{Fate, Handed, Oracle};

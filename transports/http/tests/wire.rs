@@ -16,6 +16,7 @@ mod wire {
     mod data_plane;
     mod deadline;
     mod errors;
+    mod expected;
     mod hostile;
     mod json_api;
     mod lifecycle;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use peeklock_core::store::Shard;
 use peeklock_core::telemetry::UNDELIVERED;
-use peeklock_core::testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 

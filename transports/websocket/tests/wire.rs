@@ -9,6 +9,7 @@ mod wire {
     pub mod server;
 
     mod apart;
+    mod expected;
     mod flow;
     mod handshake;
     mod hostile;

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use peeklock_store::testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore};
 
 use super::*;
 use crate::Broker;

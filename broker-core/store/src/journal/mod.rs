@@ -161,7 +161,8 @@ impl Journal {
     }
 
     /// Opens the journal on a disk, without threads: only [`Self::turn_committer`],
-    /// [`Self::turn_keeper`] and [`Self::mark`] act.
+    /// [`Self::turn_keeper`] and [`Self::mark`] act. A new journal gets `identity`, and its segments
+    /// get their seeds from `seeds`.
     ///
     /// # Errors
     /// As [`Journal::open`].
@@ -169,12 +170,10 @@ impl Journal {
     pub fn manual(
         disk: Arc<dyn Disk>,
         config: JournalConfig,
-        seed: u64,
+        identity: u128,
+        seeds: Box<dyn FnMut() -> u32 + Send>,
     ) -> Result<Arc<Self>, StoreError> {
         let opened = opening::open(&*disk)?;
-        let mut random = crate::testing::Random::new(seed);
-        let identity = u128::from(random.bits());
-        let seeds = Box::new(move || u32::try_from(random.below(1 << 32)).unwrap_or(0));
         let cache = Arc::new(Cache::new(config.cache_bytes));
         let readers = Readers::inline(Arc::clone(&cache));
         let (mut journal, committer, keeper) =

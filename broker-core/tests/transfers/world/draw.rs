@@ -9,8 +9,8 @@ use peeklock_core::entity::any::AnyMachine;
 use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::entity::topic::Topic;
 use peeklock_core::ids::EntityId;
-use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::Random;
 
 use super::{FAN, QUEUES, TOPIC, World, path};
 use crate::fan::CATCH_ALL;

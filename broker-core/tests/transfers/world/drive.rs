@@ -8,8 +8,8 @@ use peeklock_core::request::{Release, Request, release_all};
 use peeklock_core::shell::tree::StageCompletion;
 use peeklock_core::shell::{Failure, Shell, Turn};
 use peeklock_core::store::Shard;
-use peeklock_core::testing::Fate;
 use peeklock_core::time::Timestamp;
+use peeklock_store_testing::Fate;
 
 use super::{FAN, Misfortune, World, check, grove_of, path, root_of};
 use crate::ground::{Mail, push, take};

@@ -18,7 +18,7 @@ use peeklock_core::request::Request;
 use peeklock_core::rule::Rule;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::Store;
-use peeklock_core::testing::Fate;
+use peeklock_store_testing::Fate;
 
 use super::{CommandKind, Description, FAN, PLACES, World, check, grove_of};
 use crate::fan::{CATCH_ALL, RULE, rule};

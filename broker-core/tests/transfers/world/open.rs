@@ -14,7 +14,7 @@ use peeklock_core::permits::Budget;
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Store, StoreError};
-use peeklock_core::testing::{Fate, Random};
+use peeklock_store_testing::{Fate, Random};
 
 use super::{Description, Ending, Entity, FAN, World, check, grove_of, path, root_of};
 use crate::ground::{PLANNED, Shared, push, take};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use peeklock_core::store::Shard;
-use peeklock_core::testing::{Crash, Fate};
 use peeklock_core::time::TimeSpan;
+use peeklock_store_testing::{Crash, Fate};
 
 use super::{Description, FAN, PLACES, SHARDS, World, check, grove_of};
 use crate::ground::{take, writers};

@@ -23,7 +23,7 @@ impl World {
     /// store has all of it after one batch, or nothing (TXN-01, TXN-15).
     pub fn commit_more_than_a_stage_holds() {
         let mut world = Self::new(1, false);
-        world.odds = peeklock_core::testing::Odds::default();
+        world.odds = peeklock_store_testing::Odds::default();
         // Nothing is forwarded, because transfers are also bounded by bytes, which the oracle does
         // not model.
         for id in [TOPIC, MEMBER, 7, 8] {

@@ -27,8 +27,8 @@ use peeklock_core::shell::Shell;
 use peeklock_core::shell::commit::Participant;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Shard, Store};
-use peeklock_core::testing::{Crash, Fate, FaultStore, Odds, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random};
 
 use super::{AnyShell, Grove, KEY, Member, SHARDS, Seen, TOPIC, World};
 use crate::ground::{PLANNED, Shared, take, writers};

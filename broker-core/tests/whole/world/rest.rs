@@ -1,8 +1,8 @@
 //! Checks once no work is in progress.
 
 use peeklock_core::store::Shard;
-use peeklock_core::testing::Fate;
 use peeklock_core::time::TimeSpan;
+use peeklock_store_testing::Fate;
 
 use super::{SHARDS, World};
 use crate::oracle::Oracle;

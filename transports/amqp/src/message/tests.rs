@@ -1,7 +1,7 @@
 //! Sections: golden bytes of what a client is sent, batches, requests to a coordinator; truncations and
 //! mutations.
 
-use peeklock_store::testing::Random;
+use peeklock_store_testing::Random;
 use peeklock_words::message::{
     Body, Content, Message, Overlay, PropertyChange, SettableProperty, Value, ValueRef,
 };

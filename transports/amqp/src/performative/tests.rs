@@ -1,7 +1,7 @@
 //! Performatives: golden ones by the tables of the standard, every truncation, random mutations, random
 //! round trips.
 
-use peeklock_store::testing::Random;
+use peeklock_store_testing::Random;
 use peeklock_words::amqp::write;
 
 use super::*;

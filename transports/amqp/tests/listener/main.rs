@@ -17,6 +17,7 @@ mod client;
 mod closing;
 mod credit;
 mod entitled;
+mod expected;
 mod flow;
 mod forced;
 mod large;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use peeklock_amqp::codec::value::Map;
 use peeklock_amqp::performative::{Attach, SenderSettleMode};
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::contract::{Action, Ceiling, Right, Rights, expected};
+use peeklock_core::contract::{Action, Ceiling, Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{MessageId, Value};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
@@ -14,6 +14,7 @@ use peeklock_core::time::Timestamp;
 
 use crate::browsing::browser;
 use crate::client::{Client, text};
+use crate::expected;
 use crate::request::{list, longs, map, uuids, value};
 use crate::server::Server;
 use crate::sessions::{of_session, raw};
@@ -292,7 +293,7 @@ fn every_operation_of_a_management_node_is_asked() {
         }
     }
     asked.sort_unstable();
-    let mut all: Vec<String> = peeklock_amqp::exercise::operations().collect();
+    let mut all: Vec<String> = peeklock_amqp_testing::exercise::operations().collect();
     all.sort_unstable();
     assert_eq!(asked, all);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use peeklock_amqp::exercise;
-use peeklock_store::testing::Random;
+use peeklock_store_testing::Random;
 
 /// How many mistaken forms of each there are.
 const MISTAKES: u64 = 400;

@@ -6,7 +6,7 @@ use peeklock_amqp::performative::{
     Close, Detach, Disposition, End, Flow, Open, Performative, Role, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Outcome};
-use peeklock_store::testing::Random;
+use peeklock_store_testing::Random;
 
 use crate::client::{AMQP, begin, credit, frame, receiver, sender, session_flow, transfer};
 

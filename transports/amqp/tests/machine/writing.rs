@@ -6,7 +6,7 @@ use bytes::{Buf as _, Bytes};
 use peeklock_amqp::connection::{Config, LinkId};
 use peeklock_amqp::link::Delivery;
 use peeklock_amqp::performative::{Open, Performative};
-use peeklock_store::testing::Random;
+use peeklock_store_testing::Random;
 
 use crate::client::{Client, credit, receiver, tag};
 

@@ -9,7 +9,7 @@ use std::thread::Thread;
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::store::Shard;
-use peeklock_core::testing::{Crash, Fate, FaultStore, Random};
+use peeklock_store_testing::{Crash, Fate, FaultStore, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::InProcess;

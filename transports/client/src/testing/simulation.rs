@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use peeklock_core::testing::Random;
+use peeklock_store_testing::Random;
 
 use self::mishaps::Weather;
 use self::run::Run;

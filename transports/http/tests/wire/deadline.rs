@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::store::Shard;
-use peeklock_core::testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore};
 use tokio::time::Instant;
 
 use super::client::Answer;

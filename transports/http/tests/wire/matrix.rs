@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use peeklock_auth_sas::{SasConfig, sign};
-use peeklock_core::contract::expected::allows;
 use peeklock_core::contract::{Action, Ceiling, Right};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::policies::{KeyText, PolicyUpdate, WhichKey};
@@ -14,6 +13,7 @@ use peeklock_core::time::Timestamp;
 use serde_json::Value;
 
 use super::atom::{VERSION, entry};
+use super::expected::allows;
 use super::server::Server;
 use super::signed::{KEY, LATER_KEY, RETIRED_KEY, ask, rights_of, start};
 

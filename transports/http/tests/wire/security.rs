@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use peeklock_core::Broker;
 use peeklock_core::contract::{
-    Action, Authorizer, Ceiling, Grant, Principal, Right, Rights, Transport, expected,
+    Action, Authorizer, Ceiling, Grant, Principal, Right, Rights, Transport,
 };
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
@@ -16,6 +16,7 @@ use peeklock_core::management::{Management, Page};
 use peeklock_core::time::TimeSpan;
 use peeklock_http::{HttpConfig, HttpTransport};
 
+use super::expected;
 use super::server::{Plan, Server};
 
 /// Grants the rights that a token lists, and keeps what it was asked.

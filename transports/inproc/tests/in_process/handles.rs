@@ -10,7 +10,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
-use peeklock_core::testing::FaultStore;
+use peeklock_store_testing::FaultStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_inproc::{Client, ConsumerOptions, Delivery, Refusal, json_message};
 use tokio::sync::mpsc;

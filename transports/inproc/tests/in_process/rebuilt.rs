@@ -6,7 +6,7 @@ use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
 use peeklock_core::message::Message;
 use peeklock_core::store::Shard;
-use peeklock_core::testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_inproc::{ConsumerOptions, Delivery};
 use tokio::sync::{Semaphore, mpsc};
 

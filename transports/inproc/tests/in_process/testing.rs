@@ -13,7 +13,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::store::Shard;
-use peeklock_core::testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::port::Settlement;
 use peeklock_inproc::testing::{TestBroker, TestClient, TestDelivery, TestSession};

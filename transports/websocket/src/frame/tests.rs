@@ -15,7 +15,7 @@ use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Content, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
-use peeklock_core::testing::Random;
+use peeklock_store_testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use self::every_kind::{notices, operations};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::store::Shard;
-use peeklock_core::testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore};
 use serde_json::json;
 
 use super::server::{Plan, Server, run};

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::contract::expected::{allows, expected};
 use peeklock_core::contract::{Action, Ceiling, Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
@@ -14,6 +13,7 @@ use peeklock_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::client::Client;
+use super::expected::{allows, expected};
 use super::rights::{ask, authenticate};
 use super::server::{Plan, Server, run};
 

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::contract::{
-    Action, Authorizer, Ceiling, Grant, Principal, Right, Rights, expected,
-};
+use peeklock_core::contract::{Action, Authorizer, Ceiling, Grant, Principal, Right, Rights};
 use peeklock_core::error::Rejection;
 use peeklock_core::policies::Policies;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::{Value, json};
 
 use super::client::{Client, upgrade};
+use super::expected;
 use super::server::{Plan, Server, run};
 
 /// Grants the rights that the token names.

@@ -90,7 +90,7 @@ fn table(effect: &dyn Fn(u32) -> u32) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use peeklock_store_testing::Random;
 
     #[test]
     fn checksum_of_parts_equals_checksum_of_the_whole() {

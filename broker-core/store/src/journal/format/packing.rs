@@ -75,7 +75,7 @@ pub(super) fn unpack(fields: &mut Fields<'_>, raw: &mut [u8]) -> Result<(), Flaw
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use peeklock_store_testing::Random;
 
     fn round_trip(bytes: &[u8]) -> usize {
         let mut packed = b"before".to_vec();

@@ -2,7 +2,7 @@
 //! refused.
 
 use super::*;
-use crate::testing::Random;
+use peeklock_store_testing::Random;
 
 fn header() -> SegmentHeader {
     SegmentHeader {

@@ -6,7 +6,7 @@ use std::io;
 use super::super::disk::DiskFile;
 use super::super::format::{SegmentHeader, Version};
 use super::*;
-use crate::testing::Random;
+use peeklock_store_testing::Random;
 
 const SEGMENTS: u32 = 4;
 

@@ -3,8 +3,8 @@
 use peeklock_core::command::{Command, ReceiveMode, RuleCommand, Settlement, TopicCommand};
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::SubQueue;
-use peeklock_core::testing::Room;
 use peeklock_core::time::TimeSpan;
+use peeklock_store_testing::Room;
 
 use super::{Due, Events, Locked, SUBSCRIPTIONS, World};
 use crate::fan::Caught;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
-use peeklock_core::testing::Random;
+use peeklock_store_testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::Mishap;

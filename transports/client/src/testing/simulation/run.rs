@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use peeklock_core::command::{MessageState, ReceiveMode};
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::testing::Random;
+use peeklock_store_testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::Mishap;

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::StoreError;
-use crate::content_ref::{ContentRef, StoredContent};
+use peeklock_store::StoreError;
+use peeklock_store::content_ref::{ContentRef, StoredContent};
 
 /// Reads that wait for the driver, in the order in which they were begun; none while contents are at hand.
 #[derive(Default)]

@@ -177,7 +177,7 @@ fn scan_shows_its_prefix(subject: &Subject<'_>) {
 
 fn lengths(subject: &Subject<'_>) {
     let mut owner = subject.owner();
-    let longest = [7u8; KEY_BYTES_MAX - crate::SPACE_BYTES];
+    let longest = [7u8; KEY_BYTES_MAX - peeklock_store::SPACE_BYTES];
     owner.put(&Key::of_space(1), b"the key is its space");
     owner.put(&key(1, b"no value"), b"");
     owner.put(&key(1, &longest), &[9; 70_000]);
@@ -197,7 +197,7 @@ fn empty_batch(subject: &Subject<'_>) {
 
 fn random_load(subject: &Subject<'_>) {
     let mut owner = subject.owner();
-    let mut random = crate::testing::Random::new(11);
+    let mut random = crate::Random::new(11);
     let mut expected: BTreeMap<Key, (Vec<u8>, Option<Vec<u8>>)> = BTreeMap::new();
     for _ in 0..300 {
         let mut batch = Batch::default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Fault, SECTOR_BYTES};
-use crate::testing::Random;
+use crate::Random;
 
 #[derive(Clone, Default)]
 pub(super) struct Inode {

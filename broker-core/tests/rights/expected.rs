@@ -1,11 +1,10 @@
-//! What the specification says that actions take, written down beside the table that the broker decides by: what is tried
-//! against every token is expected by this, and not by that table, whose mistakes would be expected, too. The matrices of the
-//! transports read it from here. For tests, by feature `testing`.
+//! Rights and ceilings that the specification asks for each action, independent of the table by which the broker decides.
+//! The matrices of the transports link to this file.
 
-use super::{Action, Ceiling, Right, Rights};
+use peeklock_core::contract::{Action, Ceiling, Right, Rights};
 
-/// What an action takes: the rights of which one is enough (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and the least ceiling
-/// (CON-72); none if nobody is granted it.
+/// Returns the rights of an action, each of which is enough (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and its least ceiling
+/// (CON-72); `None` if it is never granted.
 pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
     use Ceiling::{Admin, Operator, Viewer};
     use Right::{Listen, Manage, Send};
@@ -32,7 +31,7 @@ pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
     })
 }
 
-/// Whether who has these rights below this ceiling may do it.
+/// Whether a principal with these rights below this ceiling may do it.
 pub fn allows(action: Action, rights: Rights, ceiling: Ceiling) -> bool {
     match expected(action) {
         None => false,

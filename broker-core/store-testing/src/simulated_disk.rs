@@ -30,7 +30,7 @@ use self::bytes::Inode;
 use self::calls::{CallFate, Calls};
 use self::names::Directory;
 use super::random::Random;
-use crate::journal::disk::{Disk, DiskFile};
+use peeklock_store::journal::disk::{Disk, DiskFile};
 
 /// What is kept or lost as a whole.
 pub const SECTOR_BYTES: usize = 512;

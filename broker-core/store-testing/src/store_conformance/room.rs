@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::Waker;
+use peeklock_store::Waker;
 
 type Scenario = (&'static str, fn(&Subject<'_>));
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{Call, Fault};
-use crate::testing::Random;
+use crate::Random;
 
 /// What becomes of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

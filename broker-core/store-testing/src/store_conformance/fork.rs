@@ -1,7 +1,7 @@
 //! Forks: what is completed is in both, and each goes its own way. A store that has none passes.
 
 use super::*;
-use crate::Waker;
+use peeklock_store::Waker;
 
 type Scenario = (&'static str, fn(&Subject<'_>));
 

@@ -1,7 +1,7 @@
 //! What every store must do, as named scenarios: the same for one in memory, a journal and a
 //! database (DESIGN D11).
 //!
-//! A scenario panics where a store breaks the contract of [`crate::store`].
+//! A scenario panics where a store breaks the contract of [`Store`].
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::content_ref::ContentRef;
-use crate::{
+use peeklock_store::content_ref::ContentRef;
+use peeklock_store::{
     Batch, BatchId, Fence, KEY_BYTES_MAX, Key, Reserved, Shard, Store, StoreError, Submission,
 };
 
@@ -194,7 +194,7 @@ fn keys_of(store: &dyn Store, space: u64) -> Vec<Vec<u8>> {
     let prefix = Key::of_space(space);
     scan(store, prefix.as_bytes())
         .into_iter()
-        .map(|(key, _)| key.get(crate::SPACE_BYTES..).unwrap_or_default().to_vec())
+        .map(|(key, _)| key.get(peeklock_store::SPACE_BYTES..).unwrap_or_default().to_vec())
         .collect()
 }
 

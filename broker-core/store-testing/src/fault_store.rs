@@ -19,8 +19,8 @@ use bytes::Bytes;
 
 use super::held_reads::HeldReads;
 use super::random::Random;
-use crate::content_ref::ContentRef;
-use crate::{
+use peeklock_store::content_ref::ContentRef;
+use peeklock_store::{
     BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
     Visit, Waker,
 };

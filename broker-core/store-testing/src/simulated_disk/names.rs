@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::Names;
-use crate::testing::Random;
+use crate::Random;
 
 type NameMap = BTreeMap<String, u64>;
 

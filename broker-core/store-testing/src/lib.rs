@@ -1,0 +1,41 @@
+//! Test kit for stores and for all that stands on one.
+//!
+//! | Item | Purpose |
+//! |---|---|
+//! | [`store_conformance`] | the suite that every store must pass |
+//! | [`FaultStore`] | a store that completes, fails and forgets at the command of a test |
+//! | [`SimulatedDisk`] | a disk in memory that loses, tears and refuses writes |
+//! | [`manual_journal`] | a journal without threads, one step at a time |
+//! | [`Random`] | numbers that look random and repeat from a seed |
+//!
+//! Programs that embed a broker find it in `peeklock::testing`.
+
+pub mod fault_store;
+mod held_reads;
+pub mod random;
+pub mod simulated_disk;
+pub mod store_conformance;
+
+use std::sync::Arc;
+
+pub use fault_store::{Crash, Fate, FaultStore, Odds, Room};
+use peeklock_store::journal::disk::Disk;
+use peeklock_store::{Journal, JournalConfig, StoreError};
+pub use random::Random;
+pub use simulated_disk::{Call, Fault, Lost, Names, SimulatedDisk};
+
+/// Opens a journal on a disk, without threads. The identity of a new journal and the seeds of its segments repeat from
+/// `seed`.
+///
+/// # Errors
+/// See [`Journal::open`].
+pub fn manual_journal(
+    disk: Arc<dyn Disk>,
+    config: JournalConfig,
+    seed: u64,
+) -> Result<Arc<Journal>, StoreError> {
+    let mut random = Random::new(seed);
+    let identity = u128::from(random.bits());
+    let seeds = Box::new(move || u32::try_from(random.below(1 << 32)).unwrap_or(0));
+    Journal::manual(disk, config, identity, seeds)
+}

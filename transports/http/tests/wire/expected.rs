@@ -1,0 +1,1 @@
+../../../../broker-core/tests/rights/expected.rs
