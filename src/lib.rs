@@ -9,15 +9,12 @@
 //!
 //! A program that only needs a broker inside its own process uses the package `peeklock` instead.
 
-mod bench;
 mod cli;
 mod config;
 mod emulator;
 mod files;
 mod host;
-mod http;
 mod memory;
-mod place;
 mod registry;
 mod server;
 mod telemetry;

@@ -10,6 +10,7 @@ use peeklock::auth_sas::ConnectionString;
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
+use peeklock::tls::place::{self, Place};
 use peeklock::websocket::client::{Client, ClientOptions, ClientTls, connect_with, url_of};
 
 use super::arguments::SubscriptionName;
@@ -19,7 +20,6 @@ use super::identity::TlsFiles;
 use super::own::{self, Own};
 use super::terminal::{Out, line, note};
 use super::{Failure, variable};
-use crate::place::{self, Place};
 
 /// Time for which a finite command tries to restore a lost connection.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(20);

@@ -7,6 +7,7 @@ use hyper::http::uri::Authority;
 use peeklock::auth_sas::{ConnectionString, Endpoint};
 use peeklock::contract::port;
 use peeklock::policies::ROOT_POLICY;
+use peeklock::tls::place::{self, Place};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -15,7 +16,6 @@ use super::own::Own;
 use super::policy::KeyFlag;
 use super::terminal::{note, object};
 use super::{Failure, say};
-use crate::place::{self, Place};
 
 pub const HELP: &str = concat!(
     "\

@@ -9,17 +9,18 @@ use std::time::Duration;
 use clap::Args;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
+use hyper::client::conn::http1;
 use hyper::{Request, header};
+use hyper_util::rt::TokioIo;
 use peeklock::condition::Condition;
 use peeklock::tls::ClientTls;
+use peeklock::tls::place::{self, Place, Schemes};
 use peeklock::websocket::client::{ClientOptions, connect_with};
 
 use super::identity::TlsFiles;
 use super::terminal::line;
 use super::{Failure, exit, say, variable};
 use crate::config::TlsSection;
-use crate::http;
-use crate::place::{self, Place, Schemes};
 use crate::server::HTTP_URL_FILE;
 
 pub const HELP: &str = "\
@@ -54,6 +55,8 @@ const DEFAULT_URL: &str = "http://127.0.0.1:5300";
 const DEFAULT_DATA_DIR: &str = "./data";
 /// Maximum bytes that are read of an answer.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
+/// Maximum number of bytes that are read ahead.
+const READ_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Args)]
 pub struct HealthFlags {
@@ -182,7 +185,13 @@ async fn greet(url: &str, tls: ClientTls) -> Result<Answer, String> {
 async fn ask(place: &Place, tls: &ClientTls) -> Result<Answer, String> {
     let stream = place.connect(tls).await.map_err(|error| error.to_string())?;
     let text = |error: hyper::Error| error.to_string();
-    let mut requests = http::open(stream).await.map_err(text)?;
+    let (mut requests, connection) = http1::Builder::new()
+        .max_buf_size(READ_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(text)?;
+    // The request fails too, and reports why.
+    tokio::spawn(async move { connection.await.ok() });
     let request = Request::get("/readyz")
         .header(header::HOST, place.to_string())
         .header(header::CONNECTION, "close")

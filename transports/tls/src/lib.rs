@@ -19,6 +19,7 @@
 //! | `lines.rs` | limit on log lines that clients can cause |
 //! | `stream.rs` | the stream that a listener reads and writes |
 //! | `client.rs` | the client side |
+//! | `place.rs` | address of a broker from a URL |
 //! | `authority.rs` | a development authority (feature `authority`) |
 //!
 //! Deliberately absent: disabling verification, and rights of a certificate's subject, which an
@@ -33,6 +34,7 @@ mod config;
 mod files;
 mod handshakes;
 mod lines;
+pub mod place;
 mod source;
 mod standing;
 mod stream;

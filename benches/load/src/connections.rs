@@ -11,7 +11,6 @@ use super::process::Process;
 use super::report::Report;
 use super::target::Target;
 use super::{BenchError, watched};
-use crate::files;
 
 /// Files that are open beside the connections.
 const OTHER_FILES: u64 = 64;
@@ -26,7 +25,7 @@ pub async fn run(
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let needed = plan.count + OTHER_FILES;
-    if let Some(limit) = files::raise_limit().filter(|limit| *limit < needed) {
+    if let Some(limit) = plan.open_files_max.filter(|limit| *limit < needed) {
         return Err(BenchError::Files { needed, limit });
     }
     let resident = || target.process().and_then(Process::resident_bytes);

@@ -13,9 +13,9 @@ use super::AmqpFault;
 use super::connection::Connection;
 use super::link::HANDLE;
 use super::settle::accepted;
-use crate::bench::BenchError;
-use crate::bench::latency::Latencies;
-use crate::bench::messages::Run;
+use crate::BenchError;
+use crate::latency::Latencies;
+use crate::messages::Run;
 
 /// What is sent on a link.
 struct Sending<'a> {

@@ -11,7 +11,7 @@ use peeklock_amqp::performative::Performative;
 use super::AmqpFault;
 use super::connection::Connection;
 use super::wire::Wire;
-use crate::place::Place;
+use peeklock::tls::place::Place;
 
 impl Connection {
     /// A connection with a session.

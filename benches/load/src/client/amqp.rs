@@ -32,10 +32,10 @@ use peeklock_amqp::performative::Performative;
 use tokio::sync::OnceCell;
 
 use self::connection::Connection;
-use crate::bench::BenchError;
-use crate::bench::latency::Latencies;
-use crate::bench::messages::Run;
-use crate::place::{self, Place};
+use crate::BenchError;
+use crate::latency::Latencies;
+use crate::messages::Run;
+use peeklock::tls::place::{self, Place};
 
 /// Why a connection over AMQP did not do what it was for.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@ use super::plan::{Load, Over, Plan};
 use super::process::Process;
 use super::served::{Served, ServedSettings};
 use super::{BenchError, Scratch};
-use crate::place::{self, Place};
+use peeklock::tls::place::{self, Place};
 
 /// Connections beside those of the load.
 const SPARE_CONNECTIONS: u64 = 64;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use peeklock::tls::ClientTls;
 
-use super::report::Report;
+use crate::report::Report;
 
 /// A load. W1 to W7 are their names in the design.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -147,6 +147,8 @@ pub struct Plan {
     pub subscriptions: usize,
     /// Threads of this process that make the load.
     pub threads: usize,
+    /// Maximum number of files that this process may have open; `None` where there is no known limit.
+    pub open_files_max: Option<u64>,
 }
 
 impl Plan {

@@ -9,9 +9,9 @@ use peeklock::description::QueueUpdate;
 use peeklock::message::Message;
 use peeklock::store::{Journal, JournalConfig};
 
-use crate::bench::BenchError;
-use crate::bench::cycle::{Cycle, drain, in_shares, send};
-use crate::bench::process::Process;
+use crate::BenchError;
+use crate::cycle::{Cycle, drain, in_shares, send};
+use crate::process::Process;
 
 /// What one half took.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,13 +8,12 @@ use clap::ValueEnum;
 use indicatif::ProgressBar;
 use tokio::runtime::Runtime;
 
-use super::super::Failure;
-use crate::bench::backlog::halves::{self, Half};
-use crate::bench::cycle::{self, Cycle};
-use crate::bench::due::{self, Lateness, Wait};
-use crate::bench::plan::{Load, Plan};
-use crate::bench::report::{Report, ratio};
-use crate::bench::{BenchError, Scratch, beside};
+use crate::backlog::halves::{self, Half};
+use crate::cycle::{self, Cycle};
+use crate::due::{self, Lateness, Wait};
+use crate::plan::{Load, Plan};
+use crate::report::{Report, ratio};
+use crate::{BenchError, Scratch, beside};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Phase {
@@ -27,7 +26,7 @@ pub async fn run(
     plan: &Plan,
     bar: &ProgressBar,
     interrupted: impl Future<Output = ()>,
-) -> Result<Report, Failure> {
+) -> Result<Report, BenchError> {
     let mut report = Report::default();
     plan.told(&mut report);
     let work = async {
@@ -55,12 +54,12 @@ pub async fn run(
                 cycles(&result, floor, &mut report);
             }
         }
-        Ok(())
+        Ok::<(), BenchError>(())
     };
     tokio::select! {
         biased;
-        () = interrupted => return Err(BenchError::Interrupted.into()),
-        result = work => result.map_err(|failure: Failure| failure)?,
+        () = interrupted => return Err(BenchError::Interrupted),
+        result = work => result?,
     }
     Ok(report)
 }
@@ -75,7 +74,7 @@ fn shape(plan: &Plan) -> Cycle {
 }
 
 /// Half of a backlog; returns what the process that asked for it is told.
-pub fn half(runtime: &Runtime, plan: &Plan, phase: Phase) -> Result<String, Failure> {
+pub fn half(runtime: &Runtime, plan: &Plan, phase: Phase) -> Result<String, BenchError> {
     let (cycle, place) = (shape(plan), plan.place.as_path());
     let bar = super::bar(plan);
     let progress = &|count: usize| bar.inc(count as u64);
@@ -100,11 +99,11 @@ impl Drop for Ended {
 }
 
 /// Runs both halves, each in a process of its own.
-async fn backlog(plan: &Plan, report: &mut Report) -> Result<(), Failure> {
+async fn backlog(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let scratch = Scratch::within(&plan.place)?;
     let path = scratch.at("journal");
-    let half = async |name: &str| -> Result<Half, Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
+    let half = async |name: &str| -> Result<Half, BenchError> {
+        let mut command = Command::new(std::env::current_exe().map_err(BenchError::System)?);
         command
             .args(["bench", "backlog", "--over", "in-process", "--half", name])
             .args(["--messages", &plan.messages.to_string()])
@@ -117,19 +116,20 @@ async fn backlog(plan: &Plan, report: &mut Report) -> Result<(), Failure> {
         // An interrupt at the terminal is for us, who end it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut process = Ended(command.spawn()?);
+        let mut process = Ended(command.spawn().map_err(BenchError::System)?);
         let output = process.0.stdout.take();
         let reading = tokio::task::spawn_blocking(move || {
             output.map_or_else(|| Ok(String::new()), std::io::read_to_string)
         });
-        let text = reading.await.map_err(|error| Failure::Failed(error.to_string()))??;
-        let status = process.0.wait()?;
+        let text = reading.await.map_err(|error| BenchError::Half(error.to_string()))?;
+        let text = text.map_err(BenchError::System)?;
+        let status = process.0.wait().map_err(BenchError::System)?;
         heard(&text)
             .filter(|_| status.success())
-            .ok_or_else(|| Failure::Failed(format!("half of the load ended with {status}")))
+            .ok_or_else(|| BenchError::Half(format!("half of the load ended with {status}")))
     };
     let (fill, empty) = (half("fill").await?, half("empty").await?);
-    let segments = halves::segments(&path)?;
+    let segments = halves::segments(&path).map_err(BenchError::System)?;
     backlogs(plan.messages, &fill, &empty, segments, report);
     Ok(())
 }

@@ -10,7 +10,7 @@ use peeklock_amqp::client::Frames;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
 use super::AmqpFault;
-use crate::place::{Place, Stream};
+use peeklock::tls::place::{Place, PlaceStream};
 
 /// What is read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -19,7 +19,7 @@ const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 /// A socket with frames.
 pub(super) struct Wire {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn PlaceStream>,
     pub(super) frames: Frames,
 }
 

@@ -349,7 +349,7 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::plan::Over;
+    use crate::plan::Over;
 
     fn run_of(body_bytes: usize, messages: u64) -> Run {
         let plan = Plan {
@@ -366,6 +366,7 @@ mod tests {
             count: 0,
             subscriptions: 1,
             threads: 1,
+            open_files_max: None,
         };
         Run::new(&plan, "q", messages, messages)
     }

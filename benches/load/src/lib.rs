@@ -1,25 +1,28 @@
-//! Loads: on a broker that runs as a process of its own, on one that runs already, or on one in this
-//! process. A message counts when it was sent with acknowledgement, received under lock, and
-//! completed with acknowledgement.
+//! Loads of `peeklock bench`: on a broker in a process of its own, on a running broker, or on a broker in this process.
+//! A message counts after it was sent with acknowledgement, received under lock, and completed with acknowledgement.
 //!
-//! Read `plan.rs` for what can be run, `messages.rs` for how most of it is, `client.rs` for the ways
-//! in. `cycle`, `beside`, `scheduled` and `delayed` are for those who work on the broker: they run in
-//! this process alone and see what the journal asks of the disk.
+//! The program parses [`Flags`], makes a [`Plan`] of them and prints the text that [`Flags::run`] returns. The broker of a
+//! load is the current executable with the command `serve`.
+//!
+//! Read `plan.rs` for the loads, `messages.rs` for the way of most messages, `client.rs` for the transports. `cycle`,
+//! `beside`, `scheduled` and `delayed` are for developers of the broker: they run only in this process and count the
+//! writes and syncs of the journal.
 
-pub mod backlog;
-pub mod beside;
+mod backlog;
+mod beside;
 mod client;
+mod command;
 mod connections;
-pub mod cycle;
-pub mod due;
+mod cycle;
+mod due;
 mod floor;
 mod latency;
 mod messages;
-pub mod plan;
+mod plan;
 mod process;
 mod queues;
 mod record;
-pub mod report;
+mod report;
 mod served;
 mod target;
 mod topic;
@@ -28,13 +31,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use command::{Contradiction, Flags, HELP};
 use indicatif::ProgressBar;
 use peeklock::StartError;
 use peeklock::error::BrokerError;
 use peeklock::store::StoreError;
 
 use floor::SyncFloor;
-use plan::{Load, Plan};
+pub use plan::{Load, Over, Plan};
 use report::Report;
 use target::Target;
 
@@ -97,17 +101,23 @@ pub enum BenchError {
         /// What the system allows.
         limit: u64,
     },
+    /// A call of the system failed.
+    #[error("{0}")]
+    System(io::Error),
+    /// A process that runs half of the load failed.
+    #[error("{0}")]
+    Half(String),
     /// A signal ended it.
     #[error("interrupted")]
     Interrupted,
 }
 
 /// A directory that is removed with all in it when this is dropped.
-pub struct Scratch(PathBuf);
+struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes a directory in another.
-    pub fn within(path: &Path) -> io::Result<Self> {
+    fn within(path: &Path) -> io::Result<Self> {
         let path = path.join(format!("peeklock-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         // The broker of a load may have another current directory.
@@ -115,7 +125,7 @@ impl Scratch {
     }
 
     /// A path in it.
-    pub fn at(&self, name: &str) -> PathBuf {
+    fn at(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -142,7 +152,7 @@ impl Drop for Scratch {
 /// Runs a load over a transport, until it is done or `interrupted`. Whatever becomes of it, the broker
 /// that was started for it has ended and its directory is gone when this returns; one that was given has
 /// no queue of it.
-pub async fn run(
+async fn run(
     plan: &Plan,
     bar: &ProgressBar,
     interrupted: impl Future<Output = ()>,

@@ -10,9 +10,9 @@ use peeklock_words::amqp::{Reader, Scalar, descriptor};
 use super::AmqpFault;
 use super::connection::Connection;
 use super::settle::{Hand, accepted};
-use crate::bench::BenchError;
-use crate::bench::latency::Latencies;
-use crate::bench::messages::Run;
+use crate::BenchError;
+use crate::latency::Latencies;
+use crate::messages::Run;
 
 /// The place of delivery-count in a header (AMQP 3.2.1).
 const DELIVERY_COUNT: usize = 4;

@@ -4,23 +4,25 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use futures_util::future::try_join_all;
 use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1::SendRequest;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
 use peeklock::tls::ClientTls;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::bench::BenchError;
-use crate::bench::latency::Latencies;
-use crate::bench::messages::Run;
-use crate::http;
-use crate::place::{self, Place};
+use crate::BenchError;
+use crate::latency::Latencies;
+use crate::messages::Run;
+use peeklock::tls::place::{self, Place};
 
 /// How long a receive waits for a message, in seconds.
 const WAIT_SECONDS: u32 = 30;
+/// Maximum number of bytes that are read ahead.
+const READ_BYTES_MAX: usize = 256 << 10;
 
 /// A client; its own connection is for management.
 #[derive(Clone)]
@@ -134,7 +136,17 @@ struct Connection {
 impl Connection {
     async fn open(broker: &Broker) -> Result<Self, BenchError> {
         let stream = broker.place.connect(&broker.tls).await.map_err(failed)?;
-        let requests = http::open(stream).await.map_err(failed)?;
+        let (requests, connection) = http1::Builder::new()
+            .max_buf_size(READ_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(failed)?;
+        tokio::spawn(async move {
+            // Its requests fail too, and report it.
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection ended");
+            }
+        });
         Ok(Self { host: broker.place.to_string(), requests })
     }
 

@@ -10,9 +10,9 @@ use peeklock::time::TimeSpan;
 use peeklock::{Client, ConsumerOptions, Delivery};
 
 use super::keep_sending;
-use crate::bench::BenchError;
-use crate::bench::latency::Latencies;
-use crate::bench::messages::Run;
+use crate::BenchError;
+use crate::latency::Latencies;
+use crate::messages::Run;
 
 pub(super) async fn send(client: &Client, run: &Run, took: &Latencies) -> Result<(), BenchError> {
     let sender = &client.sender(&run.queue)?.with_in_flight_max(run.window);
