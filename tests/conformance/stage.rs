@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use peeklock_client::Client;
 use peeklock_core::Broker;
 use peeklock_core::change::codec;
 use peeklock_core::clock::{Clock, ManualClock};
@@ -23,7 +24,6 @@ use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
 use peeklock_core::store::{Batch, MemoryStore, Shard, Store, Submission};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_inproc::Client;
 
 use crate::faces;
 use crate::subject::{Answer, Decision, Refusal, Seen, Subject, Via};

@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use peeklock_client::Client;
 use peeklock_core::command::{Described, MessageState, ReceiveMode, SessionFilter};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::PartOutcome;
-use peeklock_inproc::Client;
 
 pub use topics::Topics;
 

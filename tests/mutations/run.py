@@ -438,7 +438,7 @@ def command(tier: str) -> list[str]:
         below = [argument for crate in BELOW for argument in ("-p", crate)]
         return ["cargo", "test", "-q", *below, "-p", "peeklock-core", "--lib"]
     if tier in IN_PROCESS:
-        return ["cargo", "test", "-q", "-p", "peeklock-inproc", "--test", "in_process", "--", f"{tier}::"]
+        return ["cargo", "test", "-q", "-p", "peeklock-client", "--test", "in_process", "--", f"{tier}::"]
     if tier in BROKER:
         return ["cargo", "test", "-q", "-p", "peeklock-core", "--test", "broker", "--", f"{tier}::"]
     return ["cargo", "test", "-q", "-p", "peeklock-core", "--test", tier]

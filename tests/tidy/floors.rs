@@ -81,7 +81,7 @@ fn the_library_builds_nothing_of_the_program() {
         "tokio",
         "tracing",
     ];
-    let library = ["peeklock-core", "peeklock-inproc"];
+    let library = ["peeklock-client", "peeklock-core"];
     for (path, needs) in [("broker-core", &core[..]), ("broker-core/peeklock", &library)] {
         let manifest = manifest(path);
         let always: Vec<&str> = manifest["dependencies"]

@@ -202,19 +202,19 @@
 //! the traces of your program to those of the broker. `testing` adds the kit for tests of handlers and of stores.
 
 #[doc(inline)]
-pub use peeklock_core::{
-    Access, Broker, BrokerBuilder, KeysIn, StartError, clock, command, condition, contract,
-    declaration, description, error, ids, limits, message, path, policies, rule, store, time,
-    transaction,
-};
-#[doc(inline)]
-pub use peeklock_inproc::{
+pub use peeklock_client::{
     Actors, Admin, BodyError, Client, Committed, Consumer, ConsumerOptions, Delivery, Failure,
     FromDelivery, Handler, Job, JobError, JobType, Jobs, LockKeeper, Received, Receiver, Refusal,
     RequestError, Requester, RequesterOptions, Responder, ResponseError, Sender,
     SessionConsumerOptions, SessionDelivery, SessionJob, SessionReceiver, StateError, TraceContext,
     Traces, Transaction, WriteError, actors, actors_on, already_settled, job_message, jobs,
     json_message, port,
+};
+#[doc(inline)]
+pub use peeklock_core::{
+    Access, Broker, BrokerBuilder, KeysIn, StartError, clock, command, condition, contract,
+    declaration, description, error, ids, limits, message, path, policies, rule, store, time,
+    transaction,
 };
 
 /// The core of the broker: the state machines of entities and the shell that drives them. Use it for a transport or a
@@ -250,9 +250,9 @@ pub mod core {
 #[cfg(feature = "testing")]
 pub mod testing {
     #[doc(inline)]
-    pub use peeklock_store_testing::*;
+    pub use peeklock_client_testing::*;
     #[doc(inline)]
-    pub use peeklock_inproc::testing::*;
+    pub use peeklock_store_testing::*;
 }
 
 /// The AMQP 1.0 transport for the Azure SDKs.

@@ -4,12 +4,12 @@ use std::future::ready;
 use std::pin::pin;
 
 use futures_util::StreamExt as _;
+use peeklock_client::{
+    ConsumerOptions, Delivery, Received, Refusal, SessionConsumerOptions, SessionDelivery,
+};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::SubscriptionUpdate;
 use peeklock_core::path::{dead_letter_path, subscription_path};
-use peeklock_inproc::{
-    ConsumerOptions, Delivery, Received, Refusal, SessionConsumerOptions, SessionDelivery,
-};
 use tokio::sync::mpsc;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use peeklock_inproc::Client;
+use peeklock_client::Client;
 
 use super::*;
 

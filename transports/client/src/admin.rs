@@ -20,7 +20,7 @@ use crate::port::{Managed, Management, Page, Patch, Port};
 /// Creates, reads, changes and deletes queues, topics, subscriptions, rules and policies.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::description::QueueProperties;
 /// # use peeklock::testing::TestBroker;
 ///

@@ -14,7 +14,7 @@ use crate::{Admin, Receiver, Sender, SessionReceiver, Traces, Transaction};
 /// Opens handles on a broker. Cheap to clone, and usable from any thread.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::message::Message;
 /// use peeklock::time::TimeSpan;
 /// # use peeklock::testing::TestBroker;

@@ -26,10 +26,10 @@ use tokio::sync::{oneshot, watch};
 
 #[cfg(feature = "actix")]
 pub use self::actors::{Actors, actors, actors_on};
-pub(crate) use self::handler::Origin;
+pub use self::handler::Origin;
 pub use self::handler::{Delivery, Handler, SessionDelivery};
 #[cfg(feature = "testing")]
-pub(crate) use self::outcome::outcome_of;
+pub use self::outcome::outcome_of;
 pub use self::sessions::SessionConsumerOptions;
 use crate::Client;
 
@@ -97,7 +97,7 @@ impl ConsumerOptions {
 /// A running consumer. Dropping it stops it as [`Consumer::stop`] does, without waiting.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::message::Message;
 /// use peeklock::{ConsumerOptions, Delivery, Refusal};
 /// # use peeklock::testing::TestBroker;

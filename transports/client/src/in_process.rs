@@ -2,10 +2,6 @@
 
 mod deliveries;
 mod link;
-#[cfg(feature = "testing")]
-pub(crate) mod simulated_broker;
-#[cfg(feature = "testing")]
-pub(crate) mod test_broker;
 
 use std::sync::Arc;
 
@@ -17,13 +13,13 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId, Transactions};
 use peeklock_core::{Access, Broker, Entity};
 
-pub(crate) use self::deliveries::PushedLink;
+pub use self::deliveries::PushedLink;
 use self::link::EntityLink;
 use crate::Client;
 use crate::port::{Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting};
 
-/// A broker in this process, and the rights of the client.
-pub(crate) struct InProcess {
+/// Port of a client in the process of its broker, with an access to it.
+pub struct InProcess {
     access: Access,
     transactions: Transactions,
 }
@@ -155,22 +151,18 @@ impl Port for InProcess {
 }
 
 impl InProcess {
-    fn over(access: Access) -> Arc<Self> {
+    /// The port of a client that may do what `access` allows.
+    #[must_use]
+    pub fn over(access: Access) -> Arc<Self> {
         let transactions = Transactions::new(access.broker());
         Arc::new(Self { access, transactions })
     }
 
-    /// Creates the port of a client with all rights.
-    #[cfg(feature = "testing")]
-    pub(crate) fn of(broker: &Broker) -> Arc<Self> {
-        Self::over(broker.full_access())
-    }
-
-    pub(crate) async fn pushed(
-        &self,
-        path: &str,
-        unsettled_max: u32,
-    ) -> Result<PushedLink, BrokerError> {
+    /// Attaches a link with pushed deliveries.
+    ///
+    /// # Errors
+    /// When the entity is absent, or the access to it.
+    pub async fn pushed(&self, path: &str, unsettled_max: u32) -> Result<PushedLink, BrokerError> {
         let entity = self.access.entity(path, Action::Receive).await?;
         let mut link = self.link(entity, ReceiveMode::PeekLock);
         link.holder = Some(self.access.broker().receiver_id());

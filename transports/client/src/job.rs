@@ -263,7 +263,7 @@ impl Transaction {
     /// As for [`Transaction::send`]; `ArgumentError` if the value cannot be written as JSON.
     ///
     /// ```
-    /// # use peeklock_client::testing::TestBroker;
+    /// # use peeklock_client_testing::TestBroker;
     /// # use peeklock_client::JobType;
     /// # use peeklock_core::time::TimeSpan;
     /// # #[derive(serde::Serialize)]
@@ -305,7 +305,7 @@ fn job_written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Messa
 /// [`Delivery`] or a [`SessionDelivery`].
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::message::Message;
 /// use peeklock::port::Settlement;
 /// use peeklock::testing::TestDelivery;
@@ -348,14 +348,14 @@ pub trait FromDelivery<D>: Sized {
 
 impl<T: JobType + DeserializeOwned> FromDelivery<Delivery> for Job<T> {
     fn from_delivery(delivery: Delivery) -> Result<Self, Refusal> {
-        Ok(Self::read(delivery.message, None, delivery.origin)?)
+        Ok(Self::read(delivery)?)
     }
 }
 
 impl<T: JobType + DeserializeOwned> FromDelivery<SessionDelivery> for Job<T> {
     fn from_delivery(delivery: SessionDelivery) -> Result<Self, Refusal> {
         let SessionDelivery { message, session, origin } = delivery;
-        Ok(Self::read(message, Some(session), origin)?)
+        Ok(Self::of(message, Some(session), origin)?)
     }
 }
 
@@ -393,8 +393,16 @@ pub const fn jobs<J, H: Handler<J>>(handler: H) -> Jobs<J, H> {
 }
 
 impl<T: JobType + DeserializeOwned> Job<T> {
-    /// Reads a job from a message.
-    pub(crate) fn read(
+    /// Reads a job from a delivery.
+    ///
+    /// # Errors
+    /// When the message is no job of this type.
+    pub fn read(delivery: Delivery) -> Result<Self, JobError> {
+        Self::of(delivery.message, None, delivery.origin)
+    }
+
+    /// Reads a job from a message that came by `origin`.
+    pub(crate) fn of(
         message: Received,
         session: Option<Arc<SessionReceiver>>,
         origin: Origin,

@@ -17,7 +17,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Renews a lock, of a message or of a session, until it is dropped or the lock is lost.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::message::Message;
 /// use peeklock::time::TimeSpan;
 /// # use peeklock::testing::TestBroker;

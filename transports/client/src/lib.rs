@@ -7,14 +7,16 @@
 //! one to the other by changing the line that makes the client. Your own port, such as a test
 //! double, becomes a client with [`Client::over`].
 //!
+//! With the feature `in-process` this crate is the in-process transport: [`Client::new`] opens
+//! handles on a broker in the same process. They need no actix runtime and may be used from any
+//! thread. With the feature `actix`, [`Client::consume`] makes an actor a receiver: the outcome of
+//! its handler settles the message, in the order of sessions if the queue has them. Use is not
+//! authenticated (SEC-17): a handle has all rights, unless its client was created with a limited
+//! access ([`Client::with_access`]).
+//!
 //! Marks such as (SET-03, RTY-17) are numbers of requirements in [the
 //! specification](https://github.com/peeklock/peeklock/blob/main/docs/spec/README.md), which has
 //! the full definition.
-//!
-//! Modules in reading order: [`port`] (the interface of transports), `client`, `sender`, `receiver`
-//! with `received` and `keeper`, `session`, `transaction`, `admin`, then `consumer` with `refusal`,
-//! `job`, `request`, `trace`; `in_process` is the port of a broker in this process, and `testing`
-//! the test kit.
 //!
 //! Deliberately absent: details of any transport.
 
@@ -36,8 +38,13 @@ pub mod port;
 
 #[cfg(feature = "in-process")]
 mod in_process;
+
+/// Parts that test kits make deliveries and simulated brokers of: see `peeklock-client-testing`.
 #[cfg(feature = "testing")]
-pub mod testing;
+pub mod testing {
+    pub use crate::consumer::{Origin, outcome_of};
+    pub use crate::in_process::{InProcess, PushedLink};
+}
 
 pub use admin::Admin;
 pub use client::Client;

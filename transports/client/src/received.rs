@@ -35,7 +35,7 @@ pub struct WriteError {
 /// total size. To keep a single message for long, copy its body.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::json_message;
 /// use peeklock::message::Value;
 /// use peeklock::time::TimeSpan;
@@ -80,7 +80,8 @@ impl Received {
 
     /// Creates a message that no broker has delivered.
     #[cfg(feature = "testing")]
-    pub(crate) fn by_hand(message: Message, facts: MessageFacts) -> Self {
+    #[must_use]
+    pub fn by_hand(message: Message, facts: MessageFacts) -> Self {
         let own_time_to_live = message.time_to_live;
         Self { message, facts, own_time_to_live, dead_letter_source: None }
     }

@@ -23,7 +23,7 @@ const STREAM_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 /// keeps them until they expire.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::message::Message;
 /// use peeklock::time::TimeSpan;
 /// # use peeklock::testing::TestBroker;

@@ -25,7 +25,7 @@ const IN_FLIGHT_MAX: usize = 256;
 /// with its own `traceparent` or `Diagnostic-Id` keeps that.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::message::Message;
 /// use peeklock::time::TimeSpan;
 /// # use peeklock::testing::TestBroker;

@@ -26,7 +26,7 @@ use crate::{LockKeeper, Receiver};
 /// never delivered (SES-31). Dropping the receiver also gives it back, but counts them (SES-33).
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::description::QueueProperties;
 /// use peeklock::message::Message;
 /// use peeklock::time::TimeSpan;
@@ -58,6 +58,13 @@ pub struct SessionReceiver {
 }
 
 impl SessionReceiver {
+    /// A receiver of a session that no broker has.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn by_hand(accepted: Accepted) -> Self {
+        Self::new(accepted)
+    }
+
     pub(crate) fn new(accepted: Accepted) -> Self {
         Self {
             receiver: Receiver::new(accepted.link),

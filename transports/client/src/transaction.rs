@@ -27,7 +27,7 @@ use crate::{Received, Receiver, Sender, SessionReceiver};
 /// resumed (TXN-12). Dropping it rolls it back.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::message::Message;
 /// use peeklock::time::TimeSpan;
 /// # use peeklock::testing::TestBroker;

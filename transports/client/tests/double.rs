@@ -12,11 +12,11 @@ use peeklock_client::port::{
     Accepted, Answer, Answering, Arrival, Deliveries, Link, Managed, Management, Port, Request,
     Settlement, Verdict, Waiting,
 };
-use peeklock_client::testing::TestDelivery;
 use peeklock_client::{
     Client, ConsumerOptions, Delivery, JobType, Refusal, RequestError, RequesterOptions,
     SessionConsumerOptions, SessionDelivery,
 };
+use peeklock_client_testing::TestDelivery;
 use peeklock_core::command::{ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;

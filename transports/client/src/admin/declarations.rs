@@ -24,7 +24,7 @@ impl Admin {
     /// carried out (DEC-01). Entities that are not named, or that already match, stay unchanged.
     ///
     /// ```
-    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
     /// use peeklock::declaration::{
     ///     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic,
     /// };

@@ -60,7 +60,7 @@ struct Pool<D: Message<Result = Outcome> + Send + 'static> {
 /// then ends with the actor.
 ///
 /// ```
-/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
 /// use actix::{Actor, Context, Handler};
 /// use peeklock::description::QueueProperties;
 /// use peeklock::message::Message;

@@ -87,7 +87,7 @@ pub struct SessionDelivery {
 
 /// The origin of a delivery: its link, and the port of the link.
 #[derive(Clone)]
-pub(crate) struct Origin(Arc<(Arc<dyn Port>, Arc<dyn Link>)>);
+pub struct Origin(Arc<(Arc<dyn Port>, Arc<dyn Link>)>);
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +97,8 @@ impl fmt::Debug for Origin {
 
 impl Origin {
     /// Returns the origin over this link and port.
-    pub(crate) fn of(port: &Arc<dyn Port>, link: &Arc<dyn Link>) -> Self {
+    #[must_use]
+    pub fn of(port: &Arc<dyn Port>, link: &Arc<dyn Link>) -> Self {
         Self(Arc::new((Arc::clone(port), Arc::clone(link))))
     }
 
@@ -133,6 +134,13 @@ impl Origin {
 }
 
 impl Delivery {
+    /// A delivery that no broker has made.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub const fn by_hand(message: Received, origin: Origin) -> Self {
+        Self { message, origin }
+    }
+
     /// Begins a transaction that completes the message. Messages sent in it, to this or other
     /// queues and topics, take effect together with the completion at [`Transaction::commit`]
     /// (TXN-01, TXN-09). Afterwards the handler returns [`Refusal::already_settled`]. An error
@@ -181,7 +189,7 @@ impl Delivery {
     /// be completed (ERR-06).
     ///
     /// ```
-    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
     /// use peeklock::{Delivery, Refusal};
     ///
     /// async fn work(order: Delivery) -> Result<(), Refusal> {
@@ -213,7 +221,7 @@ impl Delivery {
     /// [`Receiver::dead_letter`](crate::Receiver::dead_letter).
     ///
     /// ```
-    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
     /// use peeklock::{Delivery, Refusal};
     ///
     /// async fn work(order: Delivery) -> Result<(), Refusal> {
@@ -236,6 +244,13 @@ impl Delivery {
 }
 
 impl SessionDelivery {
+    /// A delivery that no broker has made.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub const fn by_hand(message: Received, session: Arc<SessionReceiver>, origin: Origin) -> Self {
+        Self { message, session, origin }
+    }
+
     /// As [`Delivery::transaction`].
     ///
     /// # Errors

@@ -23,8 +23,11 @@ const LOCK_ENDED: &str = "a settlement was refused because the lock ended before
     a handler that blocks its thread, for example with `std::thread::sleep` or synchronous I/O, \
     prevents lock renewal: use await or `spawn_blocking` instead";
 
-/// Runs a handler to its outcome; a panic abandons the message.
-pub(crate) async fn outcome_of(
+/// Awaits a handler and returns its outcome; a panic abandons its message.
+///
+/// # Errors
+/// The refusal of the handler.
+pub async fn outcome_of(
     handling: impl Future<Output = Result<(), Refusal>>,
 ) -> Result<(), Refusal> {
     let outcome = AssertUnwindSafe(handling).catch_unwind().await;

@@ -21,7 +21,7 @@ const WINDOW_BYTES: u64 = 16 << 20;
 const UNTAGGED: u64 = 0;
 
 /// A link with credit.
-pub(crate) struct PushedLink {
+pub struct PushedLink {
     link: Arc<EntityLink>,
     /// The same link as a trait object.
     shared: Arc<dyn Link>,
@@ -132,7 +132,7 @@ impl PushedLink {
 
     /// Ends the link as if its holder were gone: its locks are released and counted (SET-23).
     #[cfg(feature = "testing")]
-    pub(crate) fn break_off(self) {
+    pub fn break_off(self) {
         self.link.end(LinkEnd::Broken);
     }
 

@@ -18,7 +18,7 @@ use crate::{Received, Refusal, SessionDelivery, SessionReceiver, Transaction};
 /// converts both to handlers for [`Client::consume_sessions`](crate::Client::consume_sessions).
 ///
 /// ```
-/// # use peeklock_client as peeklock;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_client_testing as testing; }
 /// use peeklock::testing::{TestDelivery, TestSession};
 /// use peeklock::{JobType, Refusal, SessionJob, jobs};
 ///
@@ -86,8 +86,11 @@ impl<T> SessionJob<T> {
 }
 
 impl<T: JobType + DeserializeOwned> SessionJob<T> {
-    /// Reads a job from a message of a session.
-    pub(crate) fn read(delivery: SessionDelivery) -> Result<Self, JobError> {
+    /// Reads a job from a delivery of a session.
+    ///
+    /// # Errors
+    /// When the message is no job of this type.
+    pub fn read(delivery: SessionDelivery) -> Result<Self, JobError> {
         let SessionDelivery { message, session, origin } = delivery;
         Ok(Self { value: message.job()?, message, session, origin })
     }

@@ -144,7 +144,7 @@ where
     fn handle(&self, delivery: Delivery) -> Self::Handling {
         self.respond(
             Address::of(&delivery.message),
-            Job::read(delivery.message, None, delivery.origin),
+            Job::of(delivery.message, None, delivery.origin),
         )
     }
 }
@@ -159,7 +159,7 @@ where
     type Handling = Waiting<'static, Result<(), Refusal>>;
 
     fn handle(&self, delivery: SessionDelivery) -> Self::Handling {
-        let job = Job::read(delivery.message.clone(), Some(delivery.session), delivery.origin);
+        let job = Job::of(delivery.message.clone(), Some(delivery.session), delivery.origin);
         self.respond(Address::of(&delivery.message), job)
     }
 }

@@ -53,7 +53,7 @@ impl SessionReceiver {
     /// is not JSON of the type.
     ///
     /// ```
-    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
     /// use peeklock::SessionDelivery;
     /// use peeklock::message::Message;
     /// use peeklock::testing::{TestDelivery, TestSession};
