@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod configuration;
+mod issuer;
 mod reference;
 mod secure;
 mod serving;

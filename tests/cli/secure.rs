@@ -462,7 +462,7 @@ fn an_invalid_token_at_the_health_is_logged() {
 /// and WebSocket, in addition to tokens that are signed with keys of policies.
 #[test]
 fn tokens_of_an_identity_provider_are_accepted() {
-    use peeklock_auth_jwt::testing::{IssuerKey, key_set};
+    use crate::issuer::{IssuerKey, key_set};
 
     let key = IssuerKey::new("k1");
     let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n\

@@ -41,8 +41,6 @@ mod keys;
 mod refused;
 mod roles;
 mod source;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod token;
 
 pub use algorithm::Algorithm;

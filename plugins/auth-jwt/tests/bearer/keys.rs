@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use peeklock_auth_jwt::testing::IssuerKey;
 use peeklock_auth_jwt::{KeySource, certificates};
 use peeklock_core::command::{Command, ReceiveMode};
 use peeklock_core::condition::Condition;
@@ -20,6 +19,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::issuer::IssuerKey;
 use crate::publisher::Publisher;
 use crate::world::{KeyFile, World, config, refusal, with};
 
@@ -314,7 +314,7 @@ async fn a_file_of_keys_may_change() {
     world.clock.advance(TimeSpan::from_seconds(10));
     assert!(!is_good(&world, &second_token).await);
     assert!(is_good(&world, &first_token).await);
-    file.write(&peeklock_auth_jwt::testing::key_set([&first, &second]));
+    file.write(&crate::issuer::key_set([&first, &second]));
     world.clock.advance(TimeSpan::from_seconds(10));
     assert!(is_good(&world, &second_token).await);
     assert!(!is_good(&world, &third_token).await);

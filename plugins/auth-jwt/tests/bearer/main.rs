@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod issuer;
 mod keys;
 mod mutated;
 mod publisher;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 use peeklock_core::contract::{Action, Principal};
 
+use crate::issuer::{IssuerKey, key_set};
 use crate::world::{KeyFile, World, config};
 
 const BYTES: &[u8; 23] = b"{}[]\":,.=-_eyJ0\\u\x00\xff\xc3\x80 \n";

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use peeklock_auth_jwt::KeySource;
-use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+
+use crate::issuer::{IssuerKey, key_set};
 
 pub struct Publisher {
     pub port: u16,

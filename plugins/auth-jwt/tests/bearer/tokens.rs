@@ -9,7 +9,6 @@ use std::task::Poll;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use peeklock_auth_jwt::Algorithm;
-use peeklock_auth_jwt::testing::{IssuerKey, unsigned};
 use peeklock_auth_sas::sign;
 use peeklock_core::command::Command;
 use peeklock_core::condition::Condition;
@@ -20,6 +19,7 @@ use peeklock_core::time::TimeSpan;
 use ring::hmac;
 use serde_json::{Value, json};
 
+use crate::issuer::{IssuerKey, unsigned};
 use crate::rsa;
 use crate::world::{AUDIENCE, KeyFile, World, config, refusal, with};
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 use peeklock_auth_jwt::{JwtAuthorizer, JwtConfig, KeySource, Role};
 use peeklock_auth_sas::{SasAuthorizer, SasConfig};
 use peeklock_core::clock::{Clock, ManualClock};
@@ -15,6 +14,8 @@ use peeklock_core::policies::Policies;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Access, Broker};
 use serde_json::{Value, json};
+
+use crate::issuer::{IssuerKey, key_set};
 
 pub const ISSUER: &str = "https://issuer.example/tenant/";
 pub const AUDIENCE: &str = "https://bus.example";

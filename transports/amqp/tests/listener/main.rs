@@ -20,6 +20,7 @@ mod entitled;
 mod expected;
 mod flow;
 mod forced;
+mod issuer;
 mod large;
 mod management;
 mod many;

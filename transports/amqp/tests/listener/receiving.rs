@@ -19,8 +19,8 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::request::Outcome as Answered;
 use peeklock_core::store::Shard;
-use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
+use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_words::amqp::{Reader, Scalar};
 
 use crate::client::Client;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use peeklock_amqp::performative::{End, Performative, SenderSettleMode};
-use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 use peeklock_auth_jwt::{JwtAuthorizer, JwtConfig, KeySource, Role};
 use peeklock_core::clock::{Clock as _, ManualClock};
 use peeklock_core::contract::{AllowAll, Authorizer, Grant, Principal, Right, Rights};
@@ -18,6 +17,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::json;
 
 use crate::client::Client;
+use crate::issuer::{IssuerKey, key_set};
 use crate::server::Server;
 use crate::types;
 

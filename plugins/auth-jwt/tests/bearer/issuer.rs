@@ -1,4 +1,4 @@
-//! A test issuer with generated keys.
+//! An issuer with new keys. Tests of AMQP and of the program link to this file.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,0 +1,1 @@
+../../plugins/auth-jwt/tests/bearer/issuer.rs
