@@ -52,16 +52,16 @@ mod schedule;
 mod send;
 mod session;
 mod settle;
+mod steps;
+mod subscription;
+mod tally;
 #[cfg(test)]
 #[expect(
     clippy::indexing_slicing,
     clippy::wildcard_enum_match_arm,
     reason = "a test that goes wrong may panic"
 )]
-mod slices;
-mod steps;
-mod subscription;
-mod tally;
+mod tests;
 mod transaction;
 mod transfer;
 mod update;
