@@ -23,9 +23,9 @@ use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort}
 use peeklock::tls::authority::Authority;
 use peeklock::tls::{Acceptor, ClientCertificates, ClientTls, Protocol, Tls, certificates};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
-use peeklock_amqp::client::{Frames, Session, link};
 use peeklock_amqp::performative::Performative;
 use peeklock_amqp::sasl::{Init, mechanism};
+use peeklock_amqp_testing::client::{Frames, Session, link};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
 };

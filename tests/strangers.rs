@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use peeklock_amqp::client::link;
+use peeklock_amqp_testing::client::link;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Number of concurrent requests of one web page.

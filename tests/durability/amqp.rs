@@ -10,7 +10,6 @@ use peeklock::condition::Condition;
 use peeklock::ids::LockToken;
 use peeklock::message::{Message, Value};
 use peeklock::time::Timestamp;
-use peeklock_amqp::client::{Delivered, Parts, link};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::message::BATCH_FORMAT;
@@ -18,6 +17,7 @@ use peeklock_amqp::performative::{
     Attach, Disposition, Performative, Role, SenderSettleMode, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome as State, Rejected};
+use peeklock_amqp_testing::client::{Delivered, Parts, link};
 
 use crate::client::{Draft, Held, Received};
 use crate::connection::{ANSWER_TIME_MAX, Lost};

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use peeklock_amqp::client::{Frames, link};
 use peeklock_amqp::performative::{Attach, Begin, DeliveryTag, Flow, Performative, Transfer};
+use peeklock_amqp_testing::client::{Frames, link};
 
 use super::links::{self, Amqp};
 use super::wire::connect;

@@ -6,9 +6,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use peeklock_amqp::client::Parts;
 use peeklock_amqp::performative::{Disposition, Performative, Role};
 use peeklock_amqp::state::{DeliveryState, Outcome};
+use peeklock_amqp_testing::client::Parts;
 use peeklock_core::message::{Content, Message};
 use serde_json::{Value as Json, json};
 

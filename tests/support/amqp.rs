@@ -4,12 +4,12 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 
 use bytes::Bytes;
-use peeklock_amqp::client::{Frames, Outgoing, Session};
 use peeklock_amqp::codec::list::List;
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::performative::{Attach, Begin, Flow, Performative};
 use peeklock_amqp::sasl::{Init, mechanism};
+use peeklock_amqp_testing::client::{Frames, Outgoing, Session};
 
 /// A connection with a session.
 pub struct Amqp {

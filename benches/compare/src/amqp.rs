@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
-use peeklock_amqp::client::{Frames, Outgoing, Parts, Session, link};
+use peeklock_amqp_testing::client::{Frames, Outgoing, Parts, Session, link};
 use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::performative::{
     Attach, Begin, Disposition, Performative, ReceiverSettleMode, Role,

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use peeklock_amqp::client::request::{list, longs, map, uuids, value};
-use peeklock_amqp::client::{Reply, link as attach};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::message::BATCH_FORMAT;
 use peeklock_amqp::performative::SenderSettleMode;
 use peeklock_amqp::server::{AmqpConfig, AmqpTransport};
+use peeklock_amqp_testing::client::request::{list, longs, map, uuids, value};
+use peeklock_amqp_testing::client::{Reply, link as attach};
 use peeklock_core::Broker;
 use peeklock_core::clock::{Clock as _, ManualClock};
 use peeklock_core::command::{Described, ReceiveMode, SessionFilter};

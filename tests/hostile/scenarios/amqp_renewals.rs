@@ -3,9 +3,9 @@
 
 use std::io::{self, Write as _};
 
-use peeklock_amqp::client::request;
 use peeklock_amqp::message::BATCH_FORMAT;
 use peeklock_amqp::performative::{DeliveryTag, Disposition, Performative, Role};
+use peeklock_amqp_testing::client::request;
 use peeklock_core::message::Message;
 use serde_json::json;
 

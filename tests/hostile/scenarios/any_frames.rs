@@ -7,11 +7,9 @@ use std::net::TcpStream;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use peeklock_amqp::client::{Frames, Outgoing, Session, link, request};
 use peeklock_amqp::codec::list::{List, write_list};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::exercise::operations;
 use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::message::{BATCH_FORMAT, Declare, Discharge};
 use peeklock_amqp::performative::{
@@ -19,6 +17,8 @@ use peeklock_amqp::performative::{
     SenderSettleMode, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Received, Rejected, Transactional};
+use peeklock_amqp_testing::client::{Frames, Outgoing, Session, link, request};
+use peeklock_amqp_testing::exercise::operations;
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::time::Timestamp;
 

@@ -10,9 +10,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use peeklock_amqp::client::Frames;
 use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::sasl::{Init, mechanism};
+use peeklock_amqp_testing::client::Frames;
 
 use super::super::attacker::Attack;
 use super::super::broker::Broker;

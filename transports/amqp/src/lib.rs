@@ -1,6 +1,6 @@
 //! AMQP 1.0 for Peeklock: the protocol, without a socket, a clock or a broker. Bytes go in, events and
-//! bytes come out, and a test is a script of bytes. What listens, and answers events with a broker, is
-//! `server`, behind the feature of that name; what clients of loads and tests have in common is `client`.
+//! bytes come out, and a test is a script of bytes. The listener, which answers events with
+//! a broker, is `server`, behind the feature of that name. The other end is the crate `peeklock-amqp-testing`.
 //!
 //! ```text
 //!   bytes ─► Frame::split ─► Performative::read ─► Connection ─► session ─► link ─► Event
@@ -34,13 +34,9 @@
 //! Absent on purpose: what addresses, filters, outcomes and management requests mean; who may do what; time,
 //! which is passed in, counted from when the connection was accepted.
 
-#[cfg(feature = "client")]
-pub mod client;
 pub mod codec;
 pub mod connection;
 pub mod error;
-#[cfg(feature = "testing")]
-pub mod exercise;
 pub mod frame;
 pub mod link;
 pub mod message;
@@ -54,4 +50,4 @@ pub mod state;
 pub mod terminus;
 
 #[cfg(test)]
-mod testing;
+mod tests;

@@ -28,9 +28,9 @@ use peeklock_amqp::performative::{Close, Open, Performative, SenderSettleMode};
 use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::contract::AllowAll;
 use peeklock_core::store::Shard;
-use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_metrics_prometheus::{EntityGauges, PrometheusMetrics, install};
+use peeklock_store_testing::{Fate, FaultStore};
 use tokio::sync::{Mutex, MutexGuard};
 
 use self::client::Client;

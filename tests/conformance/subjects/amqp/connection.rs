@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use peeklock_amqp::client::{Frames, Outgoing, Session};
 use peeklock_amqp::codec::list::List;
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::frame::Protocol;
@@ -15,6 +14,7 @@ use peeklock_amqp::performative::{
     Attach, Detach, Disposition, Flow, Open, Performative, Role, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Outcome};
+use peeklock_amqp_testing::client::{Frames, Outgoing, Session};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peeklock_amqp::client::{Outgoing, Parts};
 use peeklock_amqp::error::{AmqpError, condition};
 use peeklock_amqp::performative::{Attach, Role, Transfer};
 use peeklock_amqp::state::{DeliveryState, Outcome, Rejected};
+use peeklock_amqp_testing::client::{Outgoing, Parts};
 use peeklock_core::clock::{Clock as _, ManualClock};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use peeklock_amqp::client::request::{request, value};
-use peeklock_amqp::client::{Reply, link};
 use peeklock_amqp::state::{DeliveryState, Outcome};
+use peeklock_amqp_testing::client::request::{request, value};
+use peeklock_amqp_testing::client::{Reply, link};
 use peeklock_core::message::Value;
 use peeklock_core::time::Timestamp;
 
@@ -55,7 +55,7 @@ impl Connection {
         let asking = asking.await?;
         replies.ask_for_one();
         let operation = format!("com.microsoft:{operation}");
-        let body = peeklock_amqp::client::request::map(entries);
+        let body = peeklock_amqp_testing::client::request::map(entries);
         let content = request(7, &reply_to, (&operation, &[]), &body);
         match asking.send(0, state, content.as_bytes()).await? {
             Outcome::Accepted => {}
@@ -85,7 +85,7 @@ impl Connection {
         transaction: Option<&bytes::Bytes>,
     ) -> Answer<()> {
         let mut entries = disposition(decision);
-        entries.push(("lock-tokens", peeklock_amqp::client::request::uuids(&[token])));
+        entries.push(("lock-tokens", peeklock_amqp_testing::client::request::uuids(&[token])));
         entries.extend(session.map(|session| ("session-id", value(session))));
         let state = transaction.map(within);
         self.ask_within(path, state.as_ref(), "update-disposition", &entries).await.map(drop)
@@ -114,7 +114,7 @@ fn disposition(decision: &Decision) -> Entries<'static> {
     if let Some(properties) = properties {
         let properties: Vec<(&str, Vec<u8>)> =
             properties.iter().map(|(key, one)| (&**key, value(one.clone()))).collect();
-        let map = peeklock_amqp::client::request::map(&properties);
+        let map = peeklock_amqp_testing::client::request::map(&properties);
         entries.push(("properties-to-modify", map));
     }
     entries

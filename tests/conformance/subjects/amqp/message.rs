@@ -1,9 +1,9 @@
 //! Messages and errors as scenarios see them.
 
 use bytes::Bytes;
-use peeklock_amqp::client::Delivered;
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::performative::Transfer;
+use peeklock_amqp_testing::client::Delivered;
 use peeklock_core::command::MessageState;
 use peeklock_core::condition::Condition;
 use peeklock_core::ids::{LockToken, TrackingId};

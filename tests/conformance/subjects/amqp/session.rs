@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use peeklock_amqp::client::link;
-use peeklock_amqp::client::request::{longs, value};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::performative::SenderSettleMode;
+use peeklock_amqp_testing::client::link;
+use peeklock_amqp_testing::client::request::{longs, value};
 use peeklock_core::clock::ManualClock;
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::message::Value;
@@ -87,7 +87,7 @@ impl Held {
         &self,
         operation: &str,
         mut entries: Entries<'_>,
-    ) -> Answer<Option<peeklock_amqp::client::Reply>> {
+    ) -> Answer<Option<peeklock_amqp_testing::client::Reply>> {
         entries.push(("session-id", value(self.id.as_str())));
         self.connection.ask(&self.path, operation, &entries).await
     }

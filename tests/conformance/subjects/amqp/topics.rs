@@ -1,8 +1,8 @@
 //! Topics: rules over AMQP, except changing and explaining them; everything else in this process.
 
 use async_trait::async_trait;
-use peeklock_amqp::client::request::{map, value};
 use peeklock_amqp::codec::value::{Map, Raw};
+use peeklock_amqp_testing::client::request::{map, value};
 use peeklock_core::command::{DescribedSubscription, DescribedTopic};
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{Message, Value};

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::slice::from_ref;
 
 use bytes::{Bytes, BytesMut};
-use peeklock_amqp::client::link;
 use peeklock_amqp::codec::list::{List, write_list};
 use peeklock_amqp::message::{Declare, Discharge};
 use peeklock_amqp::state::{DeliveryState, Outcome, Transactional};
+use peeklock_amqp_testing::client::link;
 use peeklock_core::message::Message;
 
 use super::connection::{APART, Connection};

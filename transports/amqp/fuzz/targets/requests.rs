@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    _ = peeklock_amqp::exercise::requests(bytes);
+    _ = peeklock_amqp_testing::exercise::requests(bytes);
 });

@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    _ = peeklock_amqp::exercise::sections(bytes);
+    _ = peeklock_amqp_testing::exercise::sections(bytes);
 });

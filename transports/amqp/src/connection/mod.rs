@@ -13,6 +13,8 @@ mod config;
 mod event;
 mod greeting;
 mod idle;
+#[cfg(feature = "testing")]
+mod invariant;
 mod open;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -8,7 +8,7 @@ use peeklock_words::message::{
 
 use super::*;
 use crate::link::Assembly;
-use crate::testing::{ascii, bytes, digits, hex};
+use crate::tests::{ascii, bytes, digits, hex};
 
 fn stamps() -> Stamps<'static> {
     Stamps {

@@ -8,7 +8,7 @@ use super::*;
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::state::{Declared, DeliveryState, Modified, Outcome, Received, Rejected, Transactional};
 use crate::terminus::{Coordinator, Node, NodeTarget, Source, Target};
-use crate::testing::{ascii, bytes, digits};
+use crate::tests::{ascii, bytes, digits};
 
 fn boxed(text: &str) -> Box<str> {
     text.into()
@@ -339,7 +339,7 @@ fn mutations_are_refused_or_read_as_what_writes_them_again() {
     let mut random = Random::new(15);
     for _ in 0..20_000 {
         let (text, _) = random.pick(&golden).unwrap();
-        let mut mutated = crate::testing::hex(text);
+        let mut mutated = crate::tests::hex(text);
         for _ in 0..random.between(1, 4) {
             let at = random.index(mutated.len());
             mutated[at] = u8::try_from(random.below(256)).unwrap();

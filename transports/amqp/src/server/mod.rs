@@ -43,4 +43,4 @@ mod work;
 pub use self::config::AmqpConfig;
 pub use self::listener::AmqpTransport;
 #[cfg(feature = "testing")]
-pub(crate) use self::node::{operations, understand};
+pub use self::node::{operations, understand};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use peeklock_amqp::client::{Frames, Session};
 use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::performative::Performative;
 use peeklock_amqp::sasl::{Init, mechanism};
+use peeklock_amqp_testing::client::{Frames, Session};
 use peeklock_auth_sas::{SasAuthorizer, SasConfig};
 use peeklock_core::contract::AllowAll;
 use peeklock_core::message::Body;

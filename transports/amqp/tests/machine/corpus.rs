@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use peeklock_amqp::exercise;
+use peeklock_amqp_testing::exercise;
 use peeklock_store_testing::Random;
 
 /// How many mistaken forms of each there are.

@@ -1,11 +1,11 @@
 //! Scripts of bytes with random mistakes, through a whole connection: nothing panics, nothing hangs, and
 //! nothing grows.
 
-use peeklock_amqp::exercise::{self, Run};
 use peeklock_amqp::performative::{
     Close, Detach, Disposition, End, Flow, Open, Performative, Role, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Outcome};
+use peeklock_amqp_testing::exercise::{self, Run};
 use peeklock_store_testing::Random;
 
 use crate::client::{AMQP, begin, credit, frame, receiver, sender, session_flow, transfer};

@@ -14,8 +14,8 @@ use peeklock_core::management::{Management, Page};
 use peeklock_core::message::Value;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::store::Shard;
-use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::{Fate, FaultStore};
 
 use super::client::Answer;
 use super::server::{Plan, Server};

@@ -15,8 +15,8 @@ use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Content, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
-use peeklock_store_testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::Random;
 
 use self::every_kind::{notices, operations};
 use super::message::{Carried, Delivered, Outgoing, Properties};

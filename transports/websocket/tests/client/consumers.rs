@@ -12,8 +12,8 @@ use peeklock_core::description::{QueueProperties, QueueUpdate};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::store::Shard;
-use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
+use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_websocket::client::{
     Client, ClientOptions, ConsumerOptions, Delivery, Received, Refusal, SessionConsumerOptions,
     SessionDelivery, actors,

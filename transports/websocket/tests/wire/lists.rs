@@ -14,8 +14,8 @@ use peeklock_core::management::{Management, Page};
 use peeklock_core::message::Value as PropertyValue;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::store::Shard;
-use peeklock_store_testing::{Fate, FaultStore};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::{Fate, FaultStore};
 use serde_json::{Value, json};
 
 use super::client::Client;

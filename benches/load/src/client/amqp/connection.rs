@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use peeklock_amqp::client::Session;
 use peeklock_amqp::performative::{Close, Detach, End, Performative};
+use peeklock_amqp_testing::client::Session;
 
 use super::AmqpFault;
 use super::wire::Wire;

@@ -1,7 +1,7 @@
 //! The link of what is being done: attached when it begins, detached when it is through.
 
-use peeklock_amqp::client::link;
 use peeklock_amqp::performative::{Attach, Detach, Performative};
+use peeklock_amqp_testing::client::link;
 
 use super::AmqpFault;
 use super::connection::Connection;

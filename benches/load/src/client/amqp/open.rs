@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use peeklock::tls::ClientTls;
-use peeklock_amqp::client::Session;
 use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::performative::Performative;
+use peeklock_amqp_testing::client::Session;
 
 use super::AmqpFault;
 use super::connection::Connection;

@@ -2,9 +2,9 @@
 
 use std::pin::pin;
 
-use peeklock_amqp::client::Parts;
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::performative::{Performative, Role};
+use peeklock_amqp_testing::client::Parts;
 use peeklock_words::amqp::{Reader, Scalar, descriptor};
 
 use super::AmqpFault;

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use peeklock::message::Message;
-use peeklock_amqp::client::Outgoing;
 use peeklock_amqp::performative::{Disposition, Flow, Performative, Role};
 use peeklock_amqp::serial::{distance, room};
+use peeklock_amqp_testing::client::Outgoing;
 
 use super::AmqpFault;
 use super::connection::Connection;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Buf as _;
 use peeklock::tls::ClientTls;
-use peeklock_amqp::client::Frames;
+use peeklock_amqp_testing::client::Frames;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
 use super::AmqpFault;

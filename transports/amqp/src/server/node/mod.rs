@@ -12,7 +12,7 @@ pub(super) use self::browser::Browser;
 pub(super) use self::inlet::Inlet;
 pub(super) use self::management::{Answered, ManagementAnswer, Managing, Plan};
 #[cfg(feature = "testing")]
-pub(crate) use self::management::{operations, understand};
+pub use self::management::{operations, understand};
 pub(super) use self::outlet::{Lapse, Outlet, Waiting, return_at};
 pub(super) use self::reply::Replies;
 pub(super) use self::request::{

@@ -41,12 +41,12 @@ use peeklock_words::amqp::{code, descriptor};
 use self::body::Body;
 use self::operation::Operation as Requested;
 #[cfg(feature = "testing")]
-pub(crate) use self::operation::operations;
+pub use self::operation::operations;
 use self::pieces::Pieces;
 pub(in crate::server) use self::plan::{Answered, ManagementAnswer, Managing, Plan};
 use self::plan::{Memo, Planned};
 #[cfg(feature = "testing")]
-pub(crate) use self::understand::understand;
+pub use self::understand::understand;
 use super::reply::{Names, Reply, head};
 use super::{Node, NodeRequest};
 use crate::connection::{LinkId, SessionId};

@@ -43,9 +43,9 @@ const OPERATIONS: [(&str, Operation); 14] = [
     ("batch-delete-messages", Operation::DeleteBatch),
 ];
 
-/// The names of all that can be asked at a management node.
+/// Names of the operations of a management node (AMQP-82).
 #[cfg(feature = "testing")]
-pub(crate) fn operations() -> impl Iterator<Item = String> {
+pub fn operations() -> impl Iterator<Item = String> {
     OPERATIONS.iter().map(|(name, _)| format!("{PREFIX}{name}"))
 }
 

@@ -1,4 +1,4 @@
-//! All that requests are read for, of any bytes: tests and fuzzing share it.
+//! Everything that is read from requests, for any bytes. Tests and fuzzing share it.
 
 use bytes::Bytes;
 use peeklock_core::limits::Limits;
@@ -26,8 +26,10 @@ const KEYS: [&str; 12] = [
     "top",
 ];
 
-/// How much of a request can be understood, whatever it asks.
-pub(crate) fn understand(bytes: Bytes) -> usize {
+/// Reads `bytes` as a request, and its body as the body of each operation; returns the number of values that it could
+/// read.
+#[must_use]
+pub fn understand(bytes: Bytes) -> usize {
     let Ok(request) = NodeRequest::read(bytes) else { return 0 };
     let named = ["operation", "associated-link-name"].map(|name| request.text(name));
     let told = usize::from(request.timeout().is_some());

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::link::Assembly;
-use crate::performative::Transfer;
+use peeklock_amqp::link::Assembly;
+use peeklock_amqp::performative::Transfer;
 
 /// A message of a link of which not all frames came.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! What attaches links of a client.
 
-use crate::codec::value::Symbols;
-use crate::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode};
-use crate::terminus::{Coordinator, Source, Target};
+use peeklock_amqp::codec::value::Symbols;
+use peeklock_amqp::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode};
+use peeklock_amqp::terminus::{Coordinator, Source, Target};
 
 /// The end that the client has.
 const OWN_END: &str = "client";

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use peeklock_words::amqp::{Reader, Scalar};
 use peeklock_words::message::{Content, Value};
 
-use crate::codec::value::{Map, Raw};
-use crate::error::AmqpError;
+use peeklock_amqp::codec::value::{Map, Raw};
+use peeklock_amqp::error::AmqpError;
 
 /// The places of ttl and delivery-count in a header (AMQP 3.2.1).
 const TTL: usize = 2;

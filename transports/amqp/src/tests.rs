@@ -1,4 +1,4 @@
-//! What tests of this crate share.
+//! Helpers of the unit tests: bytes and their digits.
 
 use bytes::Bytes;
 

@@ -5,8 +5,8 @@ use peeklock_words::amqp::write::Sink;
 use peeklock_words::amqp::{Reader, Scalar, code, descriptor, write};
 use peeklock_words::message::{Body, Content, Message, MessageId, Value};
 
-use crate::codec::value::{Map, Raw};
-use crate::error::AmqpError;
+use peeklock_amqp::codec::value::{Map, Raw};
+use peeklock_amqp::error::{AmqpError, condition};
 
 /// A value, encoded.
 #[must_use]
@@ -101,7 +101,7 @@ impl Reply {
         let content = Content::parse(message)?;
         let mut reader = Reader::new(content.sections().body);
         if reader.section()? != descriptor::VALUE {
-            return Err(AmqpError::decode("body of a reply must be a value"));
+            return Err(AmqpError::new(condition::DECODE_ERROR, "body of a reply must be a value"));
         }
         let body = Map::from_raw(Raw::encoded(|bytes| bytes.put(reader.rest())))?;
         Ok(Self { content, body })

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use peeklock_words::message::Content;
 
-use crate::message::{Request, Stamps, encode, unpack};
+use peeklock_amqp::message::{Request, Stamps, encode, unpack};
 
 /// How many messages a batch may have here.
 const BATCH_COUNT_MAX: usize = 100;

@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::frame::Frame;
-use crate::performative::Performative;
-use crate::sasl::ClientFrame;
+use peeklock_amqp::frame::Frame;
+use peeklock_amqp::performative::Performative;
+use peeklock_amqp::sasl::ClientFrame;
 
 /// The largest frame that is taken.
 const FRAME_BYTES_MAX: u32 = 1 << 20;

@@ -2,11 +2,11 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use crate::codec::list::{List, append_list};
-use crate::error::AmqpError;
-use crate::frame::{Frame, Kind};
-use crate::frame::{HEADER_BYTES, Protocol};
-use crate::performative::Performative;
+use peeklock_amqp::codec::list::{List, append_list};
+use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::frame::{Frame, Kind};
+use peeklock_amqp::frame::{HEADER_BYTES, Protocol};
+use peeklock_amqp::performative::Performative;
 
 /// The largest frame that is taken: it has room for a message of usual size, and what the broker puts before it.
 pub const FRAME_BYTES_MAX: u32 = 1 << 20;

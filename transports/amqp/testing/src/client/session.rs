@@ -2,10 +2,10 @@
 
 use super::Frames;
 use super::frames::FRAME_BYTES_MAX;
-use crate::frame::FRAME_BYTES_MIN;
-use crate::performative::{Begin, DeliveryTag, Flow, Open, Performative, Transfer};
-use crate::serial::room;
-use crate::state::DeliveryState;
+use peeklock_amqp::frame::FRAME_BYTES_MIN;
+use peeklock_amqp::performative::{Begin, DeliveryTag, Flow, Open, Performative, Transfer};
+use peeklock_amqp::serial::room;
+use peeklock_amqp::state::DeliveryState;
 
 /// Room that the broker is told of for messages. Credit is what bounds them.
 pub const INCOMING_WINDOW: u32 = i32::MAX.cast_unsigned();
