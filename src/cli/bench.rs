@@ -29,19 +29,17 @@ impl From<BenchError> for Failure {
     }
 }
 
-/// Printed as clap prints flags that contradict each other.
-impl From<Contradiction> for Failure {
-    fn from(contradiction: Contradiction) -> Self {
-        let error = clap::Error::raw(ErrorKind::ArgumentConflict, format!("{contradiction}\n"));
-        // Without standard error there is no reader.
-        error.print().unwrap_or_default();
-        Self::Told(2)
-    }
-}
-
 pub fn run(flags: &BenchFlags) -> Result<(), Failure> {
-    let mut plan = flags.load.plan()?;
+    let mut plan = flags.load.plan().map_err(|contradiction| misused(&contradiction))?;
     plan.tls = flags.files.client(&[])?;
     plan.open_files_max = files::raise_limit();
     say(&flags.load.run(&plan)?)
+}
+
+/// Prints a contradiction as clap does.
+fn misused(contradiction: &Contradiction) -> Failure {
+    let error = clap::Error::raw(ErrorKind::ArgumentConflict, format!("{contradiction}\n"));
+    // Without standard error there is no reader.
+    error.print().unwrap_or_default();
+    Failure::Told(2)
 }

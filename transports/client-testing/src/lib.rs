@@ -3,16 +3,15 @@
 //!
 //! ```text
 //!  TestDelivery ──► handler ──► Settlement                     one message, no broker
-//!  TestClient ◄── handler                                      what it sent by then
-//!  TestBroker: send ──► idle().await ──► look ──► advance(..)  what broker and handlers make of it together
-//!  Simulation: many worlds, one for each seed                  what they make of crashes, delays and disorder
+//!  TestClient ◄── handler                                      the messages that it sent
+//!  TestBroker: send ──► idle().await ──► look ──► advance(..)  broker and handlers together
+//!  Simulation: many worlds, one for each seed                  crashes, delays and disorder
 //! ```
 //!
-//! A handler that decides by its message alone is tested with [`TestDelivery`]: what is given to it by hand is settled as
-//! a consumer would settle it, and [`Settlement`](peeklock_client::port::Settlement) says how. One that sends is given the client of a
-//! [`TestClient`], which has a record of that. What comes of several messages,
-//! of retries and of time is tested with [`TestBroker`]; nothing sleeps there. Whether a handler bears what can happen to
-//! it is tried with [`Simulation`].
+//! Test a handler that decides by its message only with [`TestDelivery`]: its deliveries are settled as a consumer would
+//! settle them, and [`Settlement`](peeklock_client::port::Settlement) is the result. Give a handler that sends the client of
+//! a [`TestClient`], which records all sends. Test several messages, retries and time with [`TestBroker`], where nothing
+//! sleeps, and crashes, delays and disorder with [`Simulation`].
 
 mod broker;
 mod client;
