@@ -1,4 +1,4 @@
-//! A broker for one test.
+//! A broker for one test, with manual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use peeklock_core::{Broker, BrokerBuilder, StartError};
 use crate::FIRST_INSTANT;
 use peeklock_client::Client;
 
-/// A broker in memory whose time stands still until it is told to go on, with one thread for its entities. Dropping it
-/// ends it.
+/// A broker in memory whose time advances only on demand, with one thread for its entities.
+/// Dropping it stops it.
 ///
-/// What a test does is always the same: it sends, waits until nothing is left to be done, and looks; where time
-/// matters it lets it pass. Nothing sleeps, and a day passes in no time.
+/// A test sends messages, waits until nothing is left to do, and checks the result; it advances the
+/// time if needed. Nothing sleeps, so a day passes instantly.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
@@ -29,7 +29,7 @@ use peeklock_client::Client;
 /// let test = TestBroker::start().await?;
 /// let client = test.client();
 /// client.admin().create_queue("orders").await?;
-/// // Fails at first, and has it again in a minute.
+/// // Fails at first, and is delivered again in a minute.
 /// let brew = |order: Delivery| async move {
 ///     match order.delivery_count() {
 ///         1 => Err(Refusal::retry_after(TimeSpan::from_minutes(1))),
@@ -47,25 +47,25 @@ use peeklock_client::Client;
 /// # }
 /// ```
 ///
-/// Consumers renew locks by the time of their runtime, which goes on: a test that lets LockDuration pass while a
-/// handler runs, by [`TestBroker::advance_now`], sees its lock run out.
+/// Consumers renew locks by the time of their runtime, which continues. If a test advances
+/// LockDuration while a handler runs, with [`TestBroker::advance_now`], the lock expires.
 pub struct TestBroker {
     broker: Broker,
     clock: Arc<ManualClock>,
 }
 
 impl TestBroker {
-    /// Starts an empty one; its time is the beginning of 2026.
+    /// Starts an empty broker; its time is the beginning of 2026.
     ///
     /// # Errors
-    /// When threads cannot be started.
+    /// Returns an error if threads cannot be started.
     pub async fn start() -> Result<Self, StartError> {
         Self::start_with(Broker::builder()).await
     }
 
-    /// Starts one with settings, forwarders or an authorizer of yours, over a store of yours if you like. Clock and
-    /// threads are this one's, and its time is the beginning of 2026: a store that knows later times is opened by
-    /// [`TestBroker::start_at`].
+    /// Starts a broker with your own settings, forwarders, authorizer or store. The kit sets the
+    /// clock and the threads, and the time is the beginning of 2026: use [`TestBroker::start_at`]
+    /// for a store with later times.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -73,8 +73,8 @@ impl TestBroker {
         Self::start_at(builder, FIRST_INSTANT).await
     }
 
-    /// As [`TestBroker::start_with`], at an instant: that at which another one was stopped, so that a test goes on after
-    /// a restart over the same store.
+    /// As [`TestBroker::start_with`], at the instant at which another broker was stopped, so that a
+    /// test continues after a restart over the same store.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -108,60 +108,60 @@ impl TestBroker {
         Ok(Self { broker: builder.start().await?, clock })
     }
 
-    /// The broker.
+    /// Returns the broker.
     #[must_use]
     pub const fn broker(&self) -> &Broker {
         &self.broker
     }
 
-    /// A client of it that may do everything.
+    /// Returns a client with all rights.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(&self.broker)
     }
 
-    /// What its time is.
+    /// Returns the broker's time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.broker.now()
     }
 
-    /// Waits until nothing is left to be done: see [`Broker::idle`]. A handler that never ends is waited for without
-    /// end.
+    /// Waits until nothing is left to do: see [`Broker::idle`]. Waits without a time limit for a
+    /// handler that never ends.
     pub async fn idle(&self) {
         self.broker.idle().await;
     }
 
-    /// Waits until nothing is left to be done, lets time pass, in one step, and waits again: no time passes under a
-    /// handler that has a message. It never ends while a handler waits for the time of this broker, nor if one calls it:
-    /// that is [`TestBroker::advance_now`].
+    /// Waits until nothing is left to do, advances the time in one step, and waits again: no time
+    /// passes while a handler has a message. It never returns if a handler waits for this broker's
+    /// time or calls it; use [`TestBroker::advance_now`] then.
     pub async fn advance(&self, span: impl Into<TimeSpan>) {
         self.idle().await;
         self.advance_now(span);
         self.idle().await;
     }
 
-    /// Lets time pass, in one step, and waits for nothing, neither before nor after: under handlers that have a message,
-    /// whose locks run out.
+    /// Advances the time in one step, without waiting before or after. Handlers keep their
+    /// messages, whose locks can expire.
     pub fn advance_now(&self, span: impl Into<TimeSpan>) {
         self.clock.advance(span.into());
     }
 
-    /// Starts a second one with the same entities and messages, at the same instant, as soon as nothing is left to be
-    /// done in this one: so many tests can begin with one namespace that was prepared once. Each goes its own way; the
-    /// second has no consumers, and the time of each is its own.
+    /// Starts a second broker with the same entities and messages, at the same instant, once
+    /// nothing is left to do in this one. Many tests can thus share a prepared namespace. The two
+    /// are independent; the second has no consumers and its own time.
     ///
     /// # Errors
-    /// `NoFork` if it was started over a store that is not in memory; see [`StartError`].
+    /// `NoFork` if the broker uses a store that is not in memory; see [`StartError`].
     pub async fn fork(&self) -> Result<Self, StartError> {
         self.idle().await;
         Self::start_at(self.broker.fork_builder()?, self.now()).await
     }
 
-    /// Stops it in order.
+    /// Stops the broker in order.
     ///
     /// # Errors
-    /// When a store of yours could not finish.
+    /// Returns an error if your store could not finish.
     pub async fn stop(self) -> Result<(), StoreError> {
         self.broker.stop(Duration::ZERO).await
     }

@@ -1,4 +1,4 @@
-//! A client behind which there is no broker: what handlers send over it is written down.
+//! A client without a broker that records the messages that handlers send.
 
 mod link;
 mod record;
@@ -16,18 +16,19 @@ use peeklock_client::Client;
 use peeklock_client::port::{Link, Port, Settlement};
 use peeklock_client::testing::Origin;
 
-/// A client for the test of a handler that sends: every sender of it takes what it is given and writes it down. The
-/// handler is the one of the program, with the [`Client`] and the [`Sender`](peeklock_client::Sender)s that it has there. Clones
-/// write into one record.
+/// A client for tests of handlers that send messages: all of its senders accept and record them.
+/// The handler is the program's own, with its [`Client`] and [`Sender`](peeklock_client::Sender)s.
+/// Clones share one record.
 ///
-/// What is sent in a transaction is in the record after its commit, and nowhere if it is rolled back. A delivery that is
-/// made by hand and given a client ([`TestDelivery::with_client`](super::TestDelivery::with_client)) begins its transactions
-/// there.
+/// Messages sent in a transaction are recorded at its commit, and dropped if it is rolled back. A
+/// delivery made by hand with a client
+/// ([`TestDelivery::with_client`](super::TestDelivery::with_client)) begins its transactions there.
 ///
-/// It sends, schedules, cancels, and has transactions; that is all. Whether an entity is there, what its rights, limits,
-/// duplicates and sessions say, nobody asks: what a path refuses is said by [`TestClient::refuse`]. A receiver of it gets
-/// nothing, its clock stands at the instant at which a [`TestBroker`](super::TestBroker) starts, and management, consumers
-/// and sessions are refused with `NotImplemented`: for them there is the `TestBroker`.
+/// It only sends, schedules, cancels, and has transactions. It checks neither the existence of an
+/// entity nor rights, limits, duplicates or sessions; use [`TestClient::refuse`] to make a path
+/// refuse messages. Its receivers get nothing, its clock shows the start time of a
+/// [`TestBroker`](super::TestBroker), and management, consumers and sessions return
+/// `NotImplemented`: use a `TestBroker` for those.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
@@ -37,7 +38,7 @@ use peeklock_client::testing::Origin;
 /// use peeklock::testing::{TestClient, TestDelivery};
 /// use peeklock::{Client, Delivery, Refusal};
 ///
-/// /// Brews, and sends a receipt with it or does neither.
+/// /// Brews, and sends a receipt in the same transaction.
 /// async fn brew(client: Client, order: Delivery) -> Result<(), Refusal> {
 ///     let transaction = order.transaction().await?;
 ///     transaction.send(&client.sender("receipts")?, Message::new("250 cents")).await?;
@@ -56,7 +57,7 @@ use peeklock_client::testing::Origin;
 /// assert_eq!((sent.len(), sent[0].to.as_str()), (1, "receipts"));
 /// assert_eq!(sent[0].message.body.as_bytes(), "250 cents");
 ///
-/// // What it makes of an outage: the message comes again, and no receipt was sent.
+/// // After a refused send the message is delivered again, and no receipt is recorded.
 /// test.refuse("receipts", Condition::QuotaExceeded);
 /// assert!(matches!(order.again().given_to(&handler).await, Settlement::Abandon { .. }));
 /// assert_eq!(test.sent().len(), 1);
@@ -67,56 +68,56 @@ pub struct TestClient {
     record: Record,
 }
 
-/// A message that was sent over a [`TestClient`]. Given to the next handler it is a
-/// [`TestDelivery::of`](super::TestDelivery::of) its message.
+/// A message that was sent over a [`TestClient`]. [`TestDelivery::of`](super::TestDelivery::of) its
+/// message passes it to the next handler.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Sent {
-    /// The path of the queue or topic, as the sender has it.
+    /// The path of the queue or topic as given to the sender.
     pub to: String,
-    /// The path of the entity at which it is stored first, of a sender that has one
-    /// ([`Client::sender_via`](peeklock_client::Client::sender_via)).
+    /// The path of the entity that stores it first, for a sender of
+    /// [`Client::sender_via`](peeklock_client::Client::sender_via).
     pub via: Option<String>,
-    /// The number by which it can be cancelled: those of one path count from 1.
+    /// The number by which it can be cancelled; numbers count from 1 per path.
     pub sequence_number: SequenceNumber,
     /// Whether it was sent at the commit of a transaction.
     pub in_transaction: bool,
-    /// The message; when it is scheduled, its `scheduled_enqueue_time` says so.
+    /// The message; a scheduled one has `scheduled_enqueue_time`.
     pub message: Message,
 }
 
 impl TestClient {
-    /// One with an empty record.
+    /// Creates a client with an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The client that the handler is given.
+    /// Returns the client to pass to the handler.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::over(self.port())
     }
 
-    /// What was sent, in its order; without what was scheduled and has been cancelled.
+    /// Returns the sent messages in order, without scheduled messages that were cancelled.
     #[must_use]
     pub fn sent(&self) -> Vec<Sent> {
         self.record.state().sent.clone()
     }
 
-    /// The messages that were sent to a path, in their order; the path is read as brokers do, in upper or lower case.
+    /// Returns the messages sent to a path, in order; ignores the case of the path, as brokers do.
     #[must_use]
     pub fn sent_to(&self, path: &str) -> Vec<Message> {
         let sent = self.sent().into_iter().filter(|sent| sent.to.eq_ignore_ascii_case(path));
         sent.map(|sent| sent.message).collect()
     }
 
-    /// From now on every send to the path is refused with that, also in a transaction.
+    /// Refuses every further send to the path with this condition, also in a transaction.
     pub fn refuse(&self, path: &str, condition: Condition) {
         self.record.state().refused.insert(path.to_ascii_lowercase(), condition);
     }
 
-    /// From now on the path takes what is sent to it, as at first.
+    /// Accepts sends to the path again, as at the start.
     pub fn accept(&self, path: &str) {
         self.record.state().refused.remove(&path.to_ascii_lowercase());
     }
@@ -125,7 +126,7 @@ impl TestClient {
         Arc::new(self.record.clone())
     }
 
-    /// A way on which one delivery seems to have come, and what is settled over it.
+    /// Returns an origin for a delivery made by hand, and its settlement.
     pub(super) fn hand(&self) -> (Origin, Settled) {
         let settled = Settled::default();
         let link: Arc<dyn Link> = Arc::new(RecordLink::of_delivery(&self.record, settled.clone()));
@@ -139,17 +140,17 @@ impl fmt::Debug for TestClient {
     }
 }
 
-/// How one delivery was settled by its handler, if it was.
+/// The settlement of a delivery by its handler, if any.
 #[derive(Clone, Default)]
 pub(super) struct Settled(Arc<Mutex<Option<Settlement>>>);
 
 impl Settled {
-    /// What it was.
+    /// Returns the settlement.
     pub(super) fn get(&self) -> Option<Settlement> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Settles it; whether it was not before.
+    /// Records the settlement. Returns false if there already is one.
     fn set(&self, settlement: Settlement) -> bool {
         let mut settled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if settled.is_some() {

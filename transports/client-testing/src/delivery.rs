@@ -1,4 +1,4 @@
-//! A message for a handler that no broker has delivered.
+//! A delivery made by hand, without a broker.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use peeklock_client::{
     job_message,
 };
 
-/// How long its lock seems to last.
+/// Duration of its lock.
 const LOCK: TimeSpan = TimeSpan::from_minutes(1);
 
-/// A delivery made by hand, to be given to a handler. Unless said otherwise it is the first of message 1, enqueued at
-/// the instant at which a [`super::TestBroker`] starts.
+/// A delivery made by hand, to be given to a handler. By default it is the first delivery of
+/// message 1, enqueued at the start time of a [`super::TestBroker`].
 ///
-/// A function, [`peeklock_client::jobs`], a responder, the recipient of an actor or, in an actix system, `actors` is given it as a
-/// consumer does:
+/// It can be given to a function, [`peeklock_client::jobs`], a responder, the recipient of an actor
+/// or, in an actix system, `actors`, as by a consumer:
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
@@ -66,66 +66,66 @@ pub struct TestDelivery {
     message: Message,
     sequence: SequenceNumber,
     enqueued_at: Timestamp,
-    /// Those before this one that have failed.
+    /// Number of failed deliveries before this one.
     failed_count: u32,
-    /// Whose transactions it begins; one of its own unless said otherwise.
+    /// Client for its transactions; `None` for a separate one.
     client: Option<TestClient>,
 }
 
 impl TestDelivery {
-    /// The first delivery of a message.
+    /// Creates the first delivery of a message.
     #[must_use]
     pub const fn of(message: Message) -> Self {
         let sequence = SequenceNumber(1);
         Self { message, sequence, enqueued_at: FIRST_INSTANT, failed_count: 0, client: None }
     }
 
-    /// The first delivery of a value that is sent as a job.
+    /// Creates the first delivery of a value that is sent as a job.
     ///
     /// # Errors
-    /// When the value cannot be written as JSON.
+    /// Returns an error if the value cannot be written as JSON.
     pub fn of_job<T: JobType + Serialize>(value: &T) -> Result<Self, WriteError> {
         Ok(Self::of(job_message(value)?))
     }
 
-    /// The same, whose transactions are of that client: the handler begins them by the delivery, and sends in them over
-    /// senders of the client.
+    /// Sets the client for transactions: the handler begins them with the delivery, and sends in
+    /// them with the client's senders.
     #[must_use]
     pub fn with_client(mut self, client: &TestClient) -> Self {
         self.client = Some(client.clone());
         self
     }
 
-    /// The same with another number.
+    /// Sets the sequence number.
     #[must_use]
     pub const fn with_sequence_number(mut self, number: u64) -> Self {
         self.sequence = SequenceNumber(number);
         self
     }
 
-    /// The same, enqueued at another instant.
+    /// Sets the enqueued instant.
     #[must_use]
     pub const fn with_enqueued_at(mut self, at: Timestamp) -> Self {
         self.enqueued_at = at;
         self
     }
 
-    /// The same as the n-th delivery of its message; 1 is the first.
+    /// Sets the delivery count; 1 is the first delivery.
     #[must_use]
     pub const fn with_delivery_count(mut self, count: u32) -> Self {
         self.failed_count = count.saturating_sub(1);
         self
     }
 
-    /// The next delivery of the same message, as after an abandon or a lock that ran out: what a handler does twice
-    /// that it should do once, it does now.
+    /// Returns the next delivery of the same message, as after an abandon or an expired lock. It
+    /// shows whether a handler repeats an action that must happen once.
     #[must_use]
     pub fn again(&self) -> Self {
         let failed_count = self.failed_count.saturating_add(1);
         Self { failed_count, ..self.clone() }
     }
 
-    /// The same as it comes out of a dead-letter queue.
+    /// Sets the reason and description, as on a message from a dead-letter queue.
     #[must_use]
     pub fn with_dead_letter_reason(mut self, reason: &str, description: &str) -> Self {
         self.message = self
@@ -135,7 +135,7 @@ impl TestDelivery {
         self
     }
 
-    /// The message as a receiver gets it.
+    /// Returns the message as a receiver gets it.
     #[must_use]
     pub fn received(&self) -> Received {
         let token = LockToken(u128::from(self.sequence.0));
@@ -162,27 +162,28 @@ impl TestDelivery {
         Received::by_hand(self.message.clone(), facts)
     }
 
-    /// What a handler of messages gets, and an actor as mail.
+    /// Returns the input of a handler of messages, which is also the message to an actor.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
         self.handed().0
     }
 
-    /// What a handler of sessions gets.
+    /// Returns the input of a handler of sessions.
     #[must_use]
     pub fn in_session(&self, session: &TestSession) -> SessionDelivery {
         self.handed_in(session).0
     }
 
-    /// What a handler of jobs gets, and an actor as mail.
+    /// Returns the input of a handler of jobs, which is also the message to an actor.
     ///
     /// # Errors
-    /// When the message is no such job; [`peeklock_client::jobs`] would dead-letter it.
+    /// Returns an error if the message is not such a job; [`peeklock_client::jobs`] would
+    /// dead-letter it.
     pub fn job<T: JobType + DeserializeOwned>(&self) -> Result<Job<T>, JobError> {
         Job::read(self.delivery())
     }
 
-    /// What a handler of jobs of sessions gets, and an actor as mail.
+    /// Returns the input of a handler of session jobs, which is also the message to an actor.
     ///
     /// # Errors
     /// As for [`TestDelivery::job`].
@@ -193,17 +194,18 @@ impl TestDelivery {
         SessionJob::read(self.in_session(session))
     }
 
-    /// Gives it to a handler as a consumer does, and returns how it was settled: by the handler itself, if it has done so
-    /// ([`Delivery::complete`], [`Delivery::refuse`], or a transaction that it has committed), else by its outcome; a panic
-    /// abandons.
+    /// Gives the delivery to a handler as a consumer does, and returns its settlement: by the
+    /// handler itself, if it has settled the message ([`Delivery::complete`], [`Delivery::refuse`],
+    /// or a committed transaction), otherwise by its outcome. A panic abandons it.
     pub async fn given_to(&self, handler: &impl Handler<Delivery>) -> Settlement {
         let (delivery, settled) = self.handed();
         let outcome = outcome_of(async { handler.handle(delivery).await }).await;
         settled.get().unwrap_or_else(|| outcome.into())
     }
 
-    /// Gives it to a handler as a message of a session, and returns how it was settled, as [`TestDelivery::given_to`] does.
-    /// What the handler settles over the session itself is told by [`TestSession::settled`].
+    /// Gives the delivery to a handler as a message of a session, and returns its settlement, as
+    /// [`TestDelivery::given_to`] does. [`TestSession::settled`] returns settlements that the
+    /// handler makes with the session.
     pub async fn given_in(
         &self,
         session: &TestSession,
@@ -225,7 +227,7 @@ impl TestDelivery {
         (SessionDelivery::by_hand(message, session, origin), settled)
     }
 
-    /// The way on which it seems to have come, and what is settled over that.
+    /// Returns an origin for the delivery, and its settlement.
     fn hand(&self) -> (Origin, Settled) {
         match &self.client {
             Some(client) => client.hand(),

@@ -27,5 +27,5 @@ pub use self::delivery::TestDelivery;
 pub use self::session::TestSession;
 pub use self::simulation::{Failed, Mishap, Passed, Simulation, World};
 
-/// The time at which tests begin: 2026-01-01.
+/// Start time of tests: 2026-01-01.
 pub(crate) const FIRST_INSTANT: Timestamp = Timestamp::from_unix_ms(1_767_225_600_000);

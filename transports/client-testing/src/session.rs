@@ -1,4 +1,4 @@
-//! A session that no broker has.
+//! A session made by hand, without a broker.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +13,13 @@ use super::FIRST_INSTANT;
 use peeklock_client::SessionReceiver;
 use peeklock_client::port::{Accepted, Answer, Answering, Link, Request, Settlement, Waiting};
 
-/// How long its lock seems to last.
+/// Duration of its lock.
 const LOCK: TimeSpan = TimeSpan::from_minutes(1);
-/// Where it seems to be.
+/// Path of its entity.
 const PATH: &str = "test";
 
-/// A session made by hand, for deliveries that are: it has a state, and takes note of what a handler settles over it. It
-/// has no message to be received.
+/// A session made by hand, for deliveries made by hand: it has a state, and records settlements
+/// that a handler makes with it. It contains no messages.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
@@ -52,7 +52,7 @@ struct HandLink {
 }
 
 impl TestSession {
-    /// A session without a state.
+    /// Creates a session without a state.
     #[must_use]
     pub fn new(id: &str) -> Self {
         let link = Arc::<HandLink>::default();
@@ -64,26 +64,27 @@ impl TestSession {
         Self { receiver: Arc::new(SessionReceiver::by_hand(accepted)), link }
     }
 
-    /// The same with a state.
+    /// Sets the state.
     #[must_use]
     pub fn with_state(self, state: impl Into<Bytes>) -> Self {
         *lock(&self.link.state) = Some(state.into());
         self
     }
 
-    /// The handle that handlers get.
+    /// Returns the handle for handlers.
     #[must_use]
     pub const fn receiver(&self) -> &Arc<SessionReceiver> {
         &self.receiver
     }
 
-    /// Its state now.
+    /// Returns the current state.
     #[must_use]
     pub fn state(&self) -> Option<Bytes> {
         lock(&self.link.state).clone()
     }
 
-    /// What handlers have settled over its handle, beside what their outcomes settled.
+    /// Returns the settlements that handlers made with the handle, without the settlements of their
+    /// outcomes.
     #[must_use]
     pub fn settled(&self) -> Vec<(SequenceNumber, Settlement)> {
         lock(&self.link.settled).clone()
@@ -92,7 +93,7 @@ impl TestSession {
 
 impl HandLink {
     fn settle(&self, tokens: &[LockToken], settlement: &Settlement) {
-        // The token of a delivery by hand is its number.
+        // The token of a delivery made by hand is its sequence number.
         let number = |token: &LockToken| SequenceNumber(u64::try_from(token.0).unwrap_or_default());
         let settled = tokens.iter().map(|token| (number(token), settlement.clone()));
         lock(&self.settled).extend(settled);
@@ -171,7 +172,7 @@ impl Link for HandLink {
     }
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex. A panic cannot leave its data half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

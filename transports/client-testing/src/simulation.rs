@@ -1,4 +1,5 @@
-//! A simulator for handlers: everything that can go wrong around them, from one seed, again and again.
+//! A simulator for handlers: it repeats mishaps and orders of events from a seed. Tests create a
+//! [`Simulation`].
 
 mod broker;
 mod mishaps;
@@ -24,22 +25,22 @@ use self::mishaps::Weather;
 use self::run::Run;
 pub use self::world::World;
 
-/// Something that goes wrong, or comes otherwise, in a simulated world.
+/// An event that goes wrong, or comes out of order, in a simulated world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Mishap {
-    /// A worker crashes while its handlers are at work, or when they are done and nothing is settled yet. It is
-    /// started again after a while.
+    /// A worker crashes while its handlers run, or after they are done and before anything is
+    /// settled. It restarts after a while.
     WorkerCrash,
-    /// A worker is cut off from the broker for a while: locks are not renewed, settlements come too late, and what it
-    /// has is delivered again although its handlers go on.
+    /// A worker loses its connection for a while: locks are not renewed, settlements come too late,
+    /// and its messages are delivered again although its handlers continue.
     LockLost,
-    /// The broker crashes and is started again: locks are gone, answers are lost, and of what waited for the store
-    /// some is stored.
+    /// The broker crashes and restarts: locks and answers are lost, and only some of the pending
+    /// writes are stored.
     BrokerCrash,
-    /// The store stores nothing for a while, so nobody is answered.
+    /// The store hangs for a while, so no request is answered.
     SlowStore,
-    /// Messages are begun, calls carried out and answers given in another order than they came.
+    /// Messages are started, calls carried out and answers given in another order than they came.
     Reorder,
 }
 
@@ -50,16 +51,18 @@ const MISHAPS: [Mishap; 5] = [
     Mishap::SlowStore,
     Mishap::Reorder,
 ];
-/// As many as do not make a message a dead letter by themselves, of an entity with the usual MaxDeliveryCount of 10.
+/// Few enough that mishaps alone do not dead-letter a message, with the usual MaxDeliveryCount of
+/// 10.
 const MISHAPS_MAX: u32 = 8;
 const SEEDS: Range<u64> = 0..100;
 
-/// Runs a scenario with handlers of yours in many simulated worlds, one for each seed, and says in which one a check
-/// did not hold.
+/// Runs a scenario with your handlers in many simulated worlds, one per seed, and reports the world
+/// in which a check fails.
 ///
-/// A scenario makes queues, lets handlers consume, sends messages, lets the world [come to rest](World::come_to_rest),
-/// and checks what became of it all. Until then workers crash at any await of a handler and before they settle, are cut
-/// off until their locks are gone, the broker crashes, its store hangs, and everything comes in any order.
+/// A scenario creates queues, starts consumers, sends messages, lets the world [come to
+/// rest](World::come_to_rest), and checks the result. Until then workers crash at any await of a
+/// handler and before they settle, or lose their connection until their locks are gone, the broker
+/// crashes, its store hangs, and everything happens in any order.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
@@ -90,22 +93,24 @@ const SEEDS: Range<u64> = 0..100;
 /// let failure = found.unwrap_err();
 /// assert!(failure.what.contains("one coffee was ordered"));
 /// assert!(failure.trace.iter().any(|line| line.contains("#1 is delivered, attempt 2")));
-/// // `failure.replay().run(..)` runs this world again, step by step; the failure's text says how to write it out.
+/// // `failure.replay().run(..)` runs this world again, step by step; the failure's text contains
+/// the code.
 /// ```
 ///
-/// # What is simulated, and what is not
+/// # Scope of the simulation
 ///
-/// A seed says everything that happens, so the same seed has the same trace. For that the scenario and its handlers run
-/// on a single-threaded runtime whose time is paused: `tokio::time` is the time of the world, and passes when nobody has
-/// anything to do. Handlers must do no I/O of their own: what they need of the world outside is to be a double
-/// in memory. Nor may they have threads, random numbers or another clock. The broker is the real one, in memory; one
-/// thing is asked of it at a time.
+/// The seed determines all events, so the same seed has the same trace. For that the scenario and
+/// its handlers run on a single-threaded runtime with paused time: `tokio::time` is the time of the
+/// world, and advances when all tasks are idle. Handlers must do no I/O of their own: use doubles
+/// in memory for external systems. They must not use threads, random numbers or another clock. The
+/// broker is the real broker, in memory; it handles one request at a time.
 ///
-/// With the feature `actix` of `peeklock-client`, which is always there in `peeklock`, that runtime is an actix system, so actors can be started in the scenario and by
-/// [`actors`](peeklock_client::actors). An actor lives outside of its worker: when that crashes, a message that the actor has is
-/// worked off to its end, and delivered again.
+/// With the feature `actix` of `peeklock-client`, which is always present in `peeklock`, the
+/// runtime is an actix system, so the scenario and [`actors`](peeklock_client::actors) can start
+/// actors. An actor does not belong to its worker: when the worker crashes, the actor finishes its
+/// message, which is also delivered again.
 ///
-/// A run is not to be started within a runtime: tests that have one are plain `#[test]` functions.
+/// Do not start a run inside a runtime: use plain `#[test]` functions.
 #[derive(Clone, Debug)]
 #[must_use = "a simulation does nothing until it is run"]
 pub struct Simulation {
@@ -115,27 +120,27 @@ pub struct Simulation {
     shows_trace: bool,
 }
 
-/// A scenario did not end well.
+/// Failure of a scenario.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Failed {
-    /// The seed of the world in which it was. What happens there follows from the settings of the simulation, too, so
-    /// [`replay`](Self::replay) knows both.
+    /// The seed of the failed run. Its events also depend on the settings of the simulation, so
+    /// [`replay`](Self::replay) uses both.
     pub seed: u64,
-    /// What was wrong: a panic, an error, what does not hold, or that it does not end.
+    /// The failure: a panic, an error, a violated invariant, or a run without an end.
     pub what: String,
-    /// What happened until then, with the seconds since the beginning.
+    /// The events until then, with the seconds since the beginning.
     pub trace: Vec<String>,
     simulation: Simulation,
 }
 
-/// All runs ended well.
+/// Result of runs without a failure.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct Passed {
-    /// How many there were.
+    /// Number of runs.
     pub runs: u64,
-    /// How often each mishap happened in all of them.
+    /// Total number of each mishap.
     pub mishaps: BTreeMap<Mishap, u64>,
     /// The trace of the last run.
     pub trace: Vec<String>,
@@ -149,40 +154,41 @@ impl Default for Simulation {
 }
 
 impl Simulation {
-    /// With the seeds from 0 to 99 and all mishaps.
+    /// Creates a simulation with the seeds from 0 to 99 and all mishaps.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs one seed alone, and prints its trace however it ends. Of a simulation that was told otherwise than the usual
-    /// one, say the same again; a [`Failed`] prints what.
+    /// Creates a simulation that runs only one seed, and prints its trace. Repeat any other
+    /// settings of the original simulation; a [`Failed`] prints them.
     pub fn replay(seed: u64) -> Self {
         Self { shows_trace: true, ..Self::new().seeds(seed..seed.saturating_add(1)) }
     }
 
-    /// The same, with other seeds.
+    /// Sets the seeds.
     pub const fn seeds(mut self, seeds: Range<u64>) -> Self {
         self.seeds = seeds;
         self
     }
 
-    /// The same, without a mishap.
+    /// Disables a mishap.
     pub fn without(mut self, mishap: Mishap) -> Self {
         self.mishaps.remove(&mishap);
         self
     }
 
-    /// The same, with at most so many mishaps in a run, reordering not counted; 8 unless said otherwise. A worker that
-    /// crashes and a lock that is lost count as a failed delivery, so more of them may make a dead letter of a message.
+    /// Sets the maximum number of mishaps in a run, without reordering; 8 by default. A crashed
+    /// worker and a lost lock count as failed deliveries, so a higher number can dead-letter
+    /// messages.
     pub const fn mishaps_max(mut self, count: u32) -> Self {
         self.mishaps_max = count;
         self
     }
 
-    /// Runs the scenario with each seed, up to the first with which it fails.
+    /// Runs the scenario with each seed, up to the first failure.
     ///
     /// # Panics
-    /// With the [`Failed`] if there is one, as a test fails.
+    /// With the [`Failed`] of the first failure, as a test fails.
     #[expect(clippy::panic, reason = "a test fails by panicking")]
     pub fn run<S, F>(self, scenario: S) -> Passed
     where
@@ -195,11 +201,11 @@ impl Simulation {
         }
     }
 
-    /// The same, for who wants to see what failed.
+    /// Runs the scenario like [`run`](Self::run), and returns the failure.
     ///
     /// # Errors
-    /// The first failure. It was run twice: one that comes out otherwise the second time says so, since then something
-    /// in it is not simulated.
+    /// Returns the first failure. The failed seed runs twice: a different second result is
+    /// reported, because it means that something is not simulated.
     #[expect(clippy::print_stderr, reason = "it is asked for")]
     pub fn try_run<S, F>(self, scenario: S) -> Result<Passed, Box<Failed>>
     where
@@ -259,7 +265,7 @@ impl Simulation {
     }
 }
 
-/// Of one run.
+/// Result of a run.
 struct Outcome {
     ended: run::Ended,
     mishaps: BTreeMap<Mishap, u64>,
@@ -272,7 +278,7 @@ impl Default for Outcome {
     }
 }
 
-/// The first line, from 1, in which two traces differ.
+/// Returns the number of the first line, from 1, in which two traces differ.
 fn first_difference(one: &[String], other: &[String]) -> Option<usize> {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     (same < one.len().max(other.len())).then_some(same + 1)
@@ -284,7 +290,8 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 impl Failed {
-    /// The simulation that runs this world alone again, as it was told to be, and prints its trace.
+    /// Returns the simulation that runs only this world again with the same settings, and prints
+    /// its trace.
     pub fn replay(&self) -> Simulation {
         self.simulation.clone()
     }

@@ -1,4 +1,5 @@
-//! A way to one entity that is not there, or from which one delivery seems to have come.
+//! The link of a client without a broker: to a path for sending, or as the origin of a delivery
+//! made by hand.
 
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::condition::Condition;
@@ -16,7 +17,7 @@ pub(super) struct RecordLink {
     record: Record,
     to: String,
     via: Option<String>,
-    /// What is settled over it, if a delivery came this way.
+    /// Settlement of the delivery, if a delivery came over this link.
     settled: Option<Settled>,
 }
 
@@ -67,7 +68,7 @@ impl RecordLink {
         })
     }
 
-    /// Keeps a part of a transaction for its commit.
+    /// Keeps an operation of a transaction for its commit.
     fn issue(&self, transaction: TransactionId, request: Request) -> Result<(), Rejection> {
         let what = match request {
             Request::Send(message) => self.sending(vec![*message], false),
@@ -102,7 +103,7 @@ impl RecordLink {
         Ok(What::Settle(settled.clone(), settlement))
     }
 
-    /// The delivery that came this way.
+    /// Returns the settlement of the delivery that came over this link.
     fn delivery(&self) -> Result<&Settled, Rejection> {
         self.settled.as_ref().ok_or_else(without_broker)
     }

@@ -1,4 +1,4 @@
-//! The port of a client without a broker: it writes down what is sent.
+//! The port of a client without a broker: it records sent messages.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +19,12 @@ use peeklock_client::port::{
     Accepted, Answering, Deliveries, Link, Managed, Management, Port, Settlement, Waiting,
 };
 
-/// How long locks seem to last.
+/// Duration of the locks of deliveries made by hand.
 pub(super) const LOCK: TimeSpan = TimeSpan::from_minutes(1);
-/// Where a delivery by hand seems to come from.
+/// Entity path of deliveries made by hand.
 pub(super) const PATH: &str = "test";
 
-/// Transactions of all records have different ids, so that none is taken for one of another.
+/// Last transaction id of all records, so that ids are unique across records.
 static LAST_TRANSACTION: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone, Default)]
@@ -33,16 +33,16 @@ pub(super) struct Record(Arc<Mutex<Recorded>>);
 #[derive(Default)]
 pub(super) struct Recorded {
     pub(super) sent: Vec<Sent>,
-    /// By path in lower case.
+    /// Refused paths, in lower case.
     pub(super) refused: BTreeMap<String, Condition>,
-    /// The last number of each path, likewise.
+    /// The last number of each path, in lower case.
     numbers: BTreeMap<String, u64>,
     pub(super) open: BTreeMap<TransactionId, Vec<Operation>>,
 }
 
-/// A part of a transaction.
+/// An operation of a transaction.
 pub(super) struct Operation {
-    /// Of the link over which it was asked for.
+    /// Path of its link.
     pub(super) path: String,
     pub(super) what: What,
 }
@@ -59,26 +59,26 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is no broker for.
+    /// Returns the error for an operation that needs a broker.
     fn without_broker<T>(&self, path: &str) -> Answering<'_, T> {
         let error = self.refuse(without_broker(), path);
         Box::pin(async { Err(error) })
     }
 }
 
-/// Why a client without a broker does not do something.
+/// Returns the rejection of an operation that needs a broker.
 pub(super) fn without_broker() -> Rejection {
     Rejection::not_implemented("this, over a client without a broker,")
 }
 
 impl Recorded {
-    /// Whether the path takes messages.
+    /// Checks whether the path accepts messages.
     pub(super) fn admit(&self, to: &str) -> Result<(), Rejection> {
         let Some(condition) = self.refused.get(&to.to_ascii_lowercase()) else { return Ok(()) };
         Err(Rejection::new(*condition, "refused, as the test has asked for"))
     }
 
-    /// Writes messages down and returns their numbers.
+    /// Records messages and returns their numbers.
     pub(super) fn send(
         &mut self,
         to: &str,
@@ -98,7 +98,7 @@ impl Recorded {
         numbers
     }
 
-    /// Takes out what is scheduled, all or none (SCH-05).
+    /// Removes scheduled messages, all or none (SCH-05).
     pub(super) fn cancel(
         &mut self,
         path: &str,
@@ -113,7 +113,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Refuses a list with a number that no scheduled message has.
+    /// Rejects a list with a number that no scheduled message has.
     pub(super) fn check_scheduled(
         &self,
         path: &str,
@@ -123,7 +123,7 @@ impl Recorded {
         missing.map_or(Ok(()), |number| Err(Rejection::message_not_found(*number)))
     }
 
-    /// The place of a scheduled message.
+    /// Returns the index of a scheduled message.
     fn scheduled(&self, path: &str, number: SequenceNumber) -> Option<usize> {
         self.sent.iter().position(|sent| {
             sent.to.eq_ignore_ascii_case(path)
@@ -132,8 +132,8 @@ impl Recorded {
         })
     }
 
-    /// Carries out a part of a transaction whose first is of that path: what goes to another is a transfer, of which the
-    /// commit does not tell the number there (TXN-10).
+    /// Carries out an operation of a transaction whose first entity is `first`. Messages to other
+    /// entities are transfers, whose numbers there are not in the result of the commit (TXN-10).
     fn carry_out(&mut self, first: &str, Operation { what, .. }: Operation) -> PartOutcome {
         match what {
             What::Send { to, via, messages, is_batch } => {
@@ -150,7 +150,7 @@ impl Recorded {
             }
             What::Renew => PartOutcome::Renewed(FIRST_INSTANT.plus(LOCK)),
             What::Cancel { from, sequences } => {
-                // The commit has looked whether they are there.
+                // The commit has checked that they exist.
                 self.cancel(&from, &sequences).unwrap_or_default();
                 PartOutcome::Done
             }
@@ -238,7 +238,7 @@ impl Port for Record {
     }
 }
 
-/// A delivery is settled once.
+/// Returns the rejection of a second settlement.
 pub(super) fn settled_already() -> Rejection {
     Rejection::new(Condition::MessageLockLost, "the handler has settled this delivery already")
 }

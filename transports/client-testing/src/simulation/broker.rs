@@ -1,4 +1,5 @@
-//! The broker of a simulated world: with its store and its clock, one thing at a time.
+//! The broker of a simulated world, with its store and its clock. `run.rs` drives it one step at a
+//! time.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +17,7 @@ use peeklock_client::testing::InProcess;
 
 const SHARD: Shard = Shard(0);
 
-/// A broker that does what it was asked, and then waits.
+/// A broker that finishes each request before the next step.
 pub(super) struct House {
     broker: Broker,
     store: Arc<FaultStore>,
@@ -38,7 +39,7 @@ impl House {
         store: Arc<FaultStore>,
         now: Timestamp,
     ) -> Result<Self, String> {
-        // Of the last broker nobody sleeps by this clock.
+        // The previous broker may still have sleepers on its own clock.
         let clock = Arc::new(ManualClock::at(now));
         let key = (u128::from(seed) << 64) | u128::from(restarts);
         let starting = Broker::builder()
@@ -56,7 +57,7 @@ impl House {
         InProcess::over(self.broker.full_access())
     }
 
-    /// Waits until the broker has done all that can be done now.
+    /// Waits until the broker has done everything that is possible now.
     pub(super) fn settle(&self) {
         if self.is_slow {
             wait(self.broker.idle_but_for_store());
@@ -65,10 +66,10 @@ impl House {
         }
     }
 
-    /// Does something to its end.
+    /// Runs a future to its end.
     pub(super) fn finish<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        // Each answer of the broker takes it one step further.
+        // Each answer of the broker advances the future by one step.
         for _ in 0..1_000 {
             if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 return Some(done);
@@ -82,13 +83,13 @@ impl House {
         self.is_slow
     }
 
-    /// From now on nothing is stored.
+    /// Stops storing.
     pub(super) fn slow_down(&mut self) {
         self.store.complete_at_once(false);
         self.is_slow = true;
     }
 
-    /// What waits is stored, one after the other.
+    /// Stores the pending writes one by one, and continues.
     pub(super) fn speed_up(&mut self) {
         while self.store.complete_next(SHARD, Fate::Store) {
             self.settle();
@@ -97,7 +98,8 @@ impl House {
         self.is_slow = false;
     }
 
-    /// Dies, and is there again at once with what was stored. Of what was on its way to the store some is.
+    /// Crashes and immediately restarts with the stored data. Some of the pending writes are
+    /// stored.
     pub(super) fn crash(&mut self, random: &mut Random) -> Result<usize, String> {
         let waiting = self.store.queued(SHARD);
         self.broker.abandon();
@@ -108,12 +110,12 @@ impl House {
         Ok(waiting)
     }
 
-    /// When it does something by itself.
+    /// Returns the next time at which the broker acts by itself.
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
         self.clock.next_wake()
     }
 
-    /// Lets time pass; who wakes does so one after the other.
+    /// Advances the time; sleepers wake one by one.
     pub(super) fn pass(&self, span: TimeSpan) {
         self.clock.advance_silently(span);
         self.settle();
@@ -137,7 +139,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for something that other threads do, without a runtime, whose time would go on meanwhile.
+/// Waits for work of other threads, without a runtime, whose time would advance meanwhile.
 pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut work = pin!(work);

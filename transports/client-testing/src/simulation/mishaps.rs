@@ -1,4 +1,4 @@
-//! What goes wrong in a simulated world, and when it is right again.
+//! The mishaps of a simulated world, and the recovery from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,24 +13,26 @@ use super::run::Run;
 use super::shared::{Owner, Step};
 use super::worker::be_born;
 
-/// For how long a worker may be dead or cut off, and the store slow: from and to.
+/// Minimum and maximum time in milliseconds for which a worker is dead or disconnected, and the
+/// store slow.
 const DOWN: (i64, i64) = (0, 20_000);
 const CUT_OFF: (i64, i64) = (1_000, 180_000);
 const SLOW: (i64, i64) = (10, 20_000);
-/// How long a worker waits that could not be started.
+/// Time until a worker that could not be started is tried again.
 const AGAIN_AFTER: TimeSpan = TimeSpan::from_seconds(1);
 
-/// Which mishaps there are in one run, and how often.
+/// The kinds and the frequency of mishaps in one run.
 pub(super) struct Weather {
     kinds: Vec<Mishap>,
     left: u32,
-    /// One step in so many has one.
+    /// On average one of this number of steps has a mishap.
     one_in: u64,
     reorders: bool,
 }
 
 impl Weather {
-    /// Drawn anew for each seed: many mishaps of few kinds find other things than few of many.
+    /// Draws them for each seed: many mishaps of few kinds find other faults than few of many
+    /// kinds.
     pub(super) fn draw(random: &mut Random, allowed: &BTreeSet<Mishap>, mishaps_max: u32) -> Self {
         let reorders = allowed.contains(&Mishap::Reorder) && !random.one_in(8);
         let kinds = allowed.iter().copied().filter(|kind| *kind != Mishap::Reorder);
@@ -39,7 +41,7 @@ impl Weather {
         Self { kinds, left, one_in: random.between(2, 16), reorders }
     }
 
-    /// Which of so many comes first.
+    /// Returns the index of the choice that comes first.
     pub(super) fn order(
         &self,
         random: &mut Random,
@@ -58,7 +60,7 @@ impl Weather {
 }
 
 impl Run {
-    /// Something may go wrong now; tells whether it did.
+    /// May cause a mishap. Returns whether it did.
     pub(super) fn have_mishap(&mut self) -> Result<bool, String> {
         if self.weather.left == 0 || !self.random.one_in(self.weather.one_in) {
             return Ok(false);
@@ -83,7 +85,7 @@ impl Run {
         TimeSpan::from_ms(low + i64::try_from(self.random.below(wide + 1)).unwrap_or(0))
     }
 
-    /// One of the workers that have something in hand.
+    /// Returns a random worker that has messages.
     fn busy_worker(&mut self) -> Option<(Owner, Arc<str>)> {
         let busy: Vec<(Owner, Arc<str>)> = {
             let state = self.shared.state();
@@ -98,7 +100,7 @@ impl Run {
         self.random.pick(&busy).cloned()
     }
 
-    /// A worker dies with everything that it has in hand.
+    /// Kills a worker with everything that it has.
     fn crash_worker(&mut self) -> bool {
         let Some((owner, path)) = self.busy_worker() else { return false };
         let down = self.between(DOWN);
@@ -148,7 +150,8 @@ impl Run {
         true
     }
 
-    /// Nothing passes between a worker and the broker: its locks are not renewed, and run out if it takes long enough.
+    /// Disconnects a worker from the broker: its locks are not renewed, and expire if it takes long
+    /// enough.
     fn cut_worker_off(&mut self) -> bool {
         let Some((owner, path)) = self.busy_worker() else { return false };
         let span = self.between(CUT_OFF);
@@ -161,10 +164,10 @@ impl Run {
         true
     }
 
-    /// The broker dies and is started again: locks are gone, and so is every answer that nobody has got.
+    /// Crashes and restarts the broker: locks are lost, and so are all answers not yet received.
     fn crash_broker(&mut self) -> Result<bool, String> {
         let waiting = self.house.crash(&mut self.random)?;
-        // One way for everything: a transaction is known only to the port that began it.
+        // One port for everything, because only the port that began a transaction knows it.
         let way = self.house.port();
         let lost = {
             let mut state = self.shared.state();
@@ -205,7 +208,7 @@ impl Run {
             }
             self.shared.state().pushed.insert(id, pushed);
         }
-        // What was decided is not known to be settled; what is with handlers goes on.
+        // Decided messages are no longer known to be settled; messages with handlers stay there.
         self.shared.state().in_hand.retain(|_, known| *known == "is with its handler");
         Ok(true)
     }
@@ -222,7 +225,7 @@ impl Run {
         true
     }
 
-    /// When something is right again.
+    /// Returns the time of the next recovery.
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let state = self.shared.state();
         let workers = state.workers.values();
@@ -231,7 +234,7 @@ impl Run {
         of_workers.chain([slow]).flatten().min()
     }
 
-    /// What is right again by now.
+    /// Carries out the recoveries that are due.
     pub(super) fn change_with_time(&mut self, now: Timestamp) {
         if self.house.is_slow() && self.weather_until.is_some_and(|until| until <= now) {
             self.shared.state().note("the store goes on");

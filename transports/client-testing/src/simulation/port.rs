@@ -1,4 +1,4 @@
-//! The port of the simulated world: everything that is asked waits for the driver.
+//! The port of a simulated world: each request waits for the driver.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,25 +17,25 @@ use peeklock_client::port::{
     Waiting,
 };
 
-/// A way to the broker that is there at the moment.
+/// A port that uses the current broker.
 #[derive(Clone)]
 pub(super) struct SimulatedPort {
     pub(super) shared: Arc<Shared>,
     pub(super) owner: Owner,
 }
 
-/// How a link is opened again after a restart of the broker.
+/// Way to open a link again after a restart of the broker.
 #[derive(Clone)]
 enum Opening {
     Sender(Option<String>),
     Receiver,
-    /// The session is anybody's then.
+    /// The session may then belong to another holder.
     Session,
-    /// The driver does it.
+    /// The driver opens it.
     Pushed,
 }
 
-/// A link that follows the broker through its restarts, as one over a network does.
+/// A link that survives restarts of the broker, like a link over a network.
 #[derive(Clone)]
 pub(super) struct SimulatedLink(Arc<Followed>);
 
@@ -89,7 +89,7 @@ impl SimulatedPort {
         }))
     }
 
-    /// The link of what is pushed.
+    /// Returns the link of pushed deliveries.
     pub(super) fn pushed_link(&self, path: &str, real: Arc<dyn Link>) -> SimulatedLink {
         self.link(path, ReceiveMode::PeekLock, Opening::Pushed, real)
     }
@@ -190,7 +190,7 @@ impl Port for SimulatedPort {
 }
 
 impl Followed {
-    /// The link to the broker of now.
+    /// Returns the link to the current broker.
     fn real(&self) -> Result<Arc<dyn Link>, BrokerError> {
         let restarts = self.port.shared.state().restarts;
         let mut real = lock(&self.real);
@@ -219,13 +219,13 @@ impl Followed {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        // It detaches.
+        // The drop detaches the link.
         self.port.shared.touch();
     }
 }
 
 impl SimulatedLink {
-    /// The driver has made it anew.
+    /// Sets the link that the driver has opened.
     pub(super) fn replace(&self, link: Option<Arc<dyn Link>>) {
         let restarts = self.0.port.shared.state().restarts;
         let old = std::mem::replace(&mut *lock(&self.0.real), (restarts, link));
@@ -244,7 +244,7 @@ impl SimulatedLink {
     {
         let (way, port) = (Arc::clone(&self.0), &self.0.port);
         Box::pin(async move {
-            // Over the link that there is when it is taken to the broker.
+            // Over the link at the time when the request reaches the broker.
             let start = move |_: &_| Ok(ask(way.real()?));
             port.shared.ask(port.owner, what, describe, start).await
         })
@@ -320,7 +320,7 @@ impl Link for SimulatedLink {
     }
 }
 
-/// What is asked, for the trace.
+/// Returns the request as text for the trace.
 fn told(request: &Request) -> String {
     match request {
         Request::Send(_) => "a message is sent".to_owned(),
@@ -344,7 +344,7 @@ fn told(request: &Request) -> String {
     }
 }
 
-/// What is said about a message, for the trace.
+/// Returns the settlement as text for the trace.
 pub(super) const fn settled(settlement: &Settlement) -> &'static str {
     match settlement {
         Settlement::Complete => "is completed",
@@ -355,7 +355,7 @@ pub(super) const fn settled(settlement: &Settlement) -> &'static str {
     }
 }
 
-/// What is answered, for the trace.
+/// Returns the answer as text for the trace.
 fn answered(answer: &Answer) -> String {
     let numbers = |numbers: &mut dyn Iterator<Item = u64>| {
         numbers.map(|number| format!("#{number}")).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,5 @@
-//! What is pushed to a consumer of the simulated world: the driver hands it over, and takes verdicts along.
+//! Pushed deliveries of a consumer in a simulated world: the driver passes on each delivery and
+//! each verdict.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,21 +14,21 @@ use super::shared::{Owner, Shared, State};
 use peeklock_client::port::{Arrival, Deliveries, Link, Verdict, Waiting};
 use peeklock_client::testing::PushedLink;
 
-/// A link with credit, as the driver has it.
+/// A link with credit, on the driver's side.
 pub(super) struct Pushed {
     pub(super) owner: Owner,
     pub(super) path: Arc<str>,
     pub(super) unsettled_max: u32,
     pub(super) link: SimulatedLink,
-    /// To the broker of now.
+    /// Link to the current broker.
     pub(super) real: Option<PushedLink>,
-    /// What the broker has sent, and nobody has seen yet.
+    /// Arrivals from the broker that are not yet passed on.
     pub(super) arrived: VecDeque<Arrival>,
-    /// What the consumer takes next.
+    /// Arrivals that the consumer takes next.
     handed: VecDeque<Arrival>,
-    /// What the consumer has decided, and the broker does not know yet.
+    /// Verdicts of the consumer that the broker has not received.
     pub(super) decided: VecDeque<Verdict>,
-    /// Of what was handed over: its tag at the broker, unless that is another one by now.
+    /// Passed-on deliveries, with their tags at the broker unless these have changed.
     tags: BTreeMap<u64, Tag>,
     next_tag: u64,
     waker: Option<Waker>,
@@ -40,16 +41,16 @@ struct Tag {
     sequence: SequenceNumber,
 }
 
-/// What was handed over.
+/// An arrival that was passed on.
 pub(super) struct Handed {
-    /// For the trace.
+    /// Text for the trace.
     pub(super) what: String,
     /// The message whose settlement was answered.
     pub(super) settled: Option<SequenceNumber>,
 }
 
 impl Pushed {
-    /// Takes what the broker has sent. Tells whether there was something.
+    /// Takes the arrivals from the broker. Returns whether there were any.
     pub(super) fn take_in(&mut self, context: &mut Context<'_>) -> bool {
         let mut had_some = false;
         while let Some(real) = &mut self.real
@@ -64,7 +65,8 @@ impl Pushed {
         had_some
     }
 
-    /// Which of what has arrived may be handed over next: messages in any order, everything else as it came.
+    /// Returns the number of arrivals that may be passed on next: messages in any order, everything
+    /// else in its own.
     pub(super) fn choices(&self, any_order: bool) -> usize {
         let is_message = |arrival: &&Arrival| matches!(arrival, Arrival::Delivered { .. });
         match any_order {
@@ -73,7 +75,7 @@ impl Pushed {
         }
     }
 
-    /// Hands something over; what, for the trace.
+    /// Passes an arrival on. Returns its description.
     pub(super) fn hand_over(&mut self, index: usize) -> Option<Handed> {
         let arrival = self.arrived.remove(index)?;
         let mut settled = None;
@@ -121,8 +123,8 @@ impl Pushed {
         }
     }
 
-    /// Takes what was decided first to the broker. Tells which message is not settled, since its lock went with the
-    /// broker that gave it.
+    /// Sends the first verdict to the broker. Returns the message if its lock was lost with its
+    /// broker, so that it is not settled.
     pub(super) fn settle_next(&mut self) -> Option<SequenceNumber> {
         let verdict = self.decided.pop_front()?;
         let real = self.tags.get(&verdict.tag).and_then(|tag| tag.real);
@@ -142,8 +144,8 @@ impl Pushed {
         verdict.token.sequence()
     }
 
-    /// The broker is gone, and with it every lock. What was decided and is on its way to it, or what it has answered,
-    /// is not known any more.
+    /// Handles the loss of the broker with all locks. The results of verdicts in transit are
+    /// unknown.
     pub(super) fn lose(&mut self) {
         self.real = None;
         self.arrived.clear();
@@ -159,7 +161,7 @@ impl Pushed {
         self.link.replace(None);
     }
 
-    /// The tags of what was decided and not answered.
+    /// Returns the tags of verdicts without an answer.
     fn lost_answers(&mut self) -> Vec<u64> {
         let decided = self.tags.iter().filter(|(_, tag)| tag.is_decided).map(|(tag, _)| *tag);
         let decided: Vec<u64> = decided.collect();
@@ -169,7 +171,7 @@ impl Pushed {
         decided
     }
 
-    /// Notes that the handler is done with it.
+    /// Records that the handler is done with a message.
     fn decide(&mut self, verdict: Verdict) {
         if let Some(tag) = self.tags.get_mut(&verdict.tag) {
             tag.is_decided = true;
@@ -177,14 +179,14 @@ impl Pushed {
         self.decided.push_back(verdict);
     }
 
-    /// The link is made anew.
+    /// Sets the newly opened link.
     pub(super) fn restore(&mut self, real: PushedLink) {
         self.link.replace(Some(Arc::clone(real.link())));
         self.real = Some(real);
         self.give(Arrival::Anew);
     }
 
-    /// Nobody is there any more to take or to settle anything: its locks are released and counted (SET-23).
+    /// Ends the link of a dead consumer: its locks are released and counted (SET-23).
     pub(super) fn break_off(&mut self) {
         if let Some(real) = self.real.take() {
             real.break_off();
@@ -198,7 +200,7 @@ impl Pushed {
     }
 }
 
-/// The same, as the consumer has it.
+/// The same deliveries on the consumer's side.
 pub(super) struct SimulatedDeliveries {
     shared: Arc<Shared>,
     id: u64,
@@ -282,7 +284,7 @@ impl Deliveries for SimulatedDeliveries {
     }
 
     fn finish(self: Box<Self>) -> Waiting<'static, ()> {
-        // Ended in order when it is dropped.
+        // The drop ends it in order.
         drop(self);
         Box::pin(std::future::ready(()))
     }

@@ -1,11 +1,11 @@
-//! One run: drives a world from one seed, one step after the other.
+//! The driver of a run: it drives a world from a seed, step by step.
 //!
 //! ```text
 //!  handlers and scenario run until all of them wait ─► the broker does what it was asked ─► invariants ─► one of
 //!     a mishap │ something asked goes to the broker │ an answer or a message comes │ time passes
 //! ```
 //!
-//! Everything that happens is one of these, so the numbers drawn from the seed say all of it.
+//! Every event is one of these, so the numbers drawn from the seed determine the whole run.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,22 +28,22 @@ use super::shared::{Shared, Step, lock};
 use crate::FIRST_INSTANT;
 use peeklock_client::Client;
 
-/// A run with more steps than this has no end.
+/// Maximum number of steps; a longer run counts as endless.
 const STEPS_MAX: u32 = 50_000;
-/// As long as a handler is at work, time goes no further at once: locks are renewed meanwhile.
+/// Maximum time per step while a handler runs, so that locks are renewed meanwhile.
 const SPAN_AT_WORK_MAX: TimeSpan = TimeSpan::from_seconds(1);
-/// Nor otherwise than this.
+/// Maximum time per step otherwise.
 const SPAN_MAX: TimeSpan = TimeSpan::from_minutes(10);
-/// A world that is not at rest by then is not going to be.
+/// Time by which a world must be at rest.
 const REST_WITHIN: TimeSpan = TimeSpan::from_days(30);
-/// How many messages are looked at together.
+/// Number of messages per peek.
 const PEEKED: u32 = 100;
 
-/// What a scenario ends with.
+/// Result of a scenario.
 pub(super) type Ended = Result<(), String>;
 type Main = Pin<Box<dyn Future<Output = Ended>>>;
 
-/// One run.
+/// State of a run.
 pub(super) struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) house: House,
@@ -52,20 +52,20 @@ pub(super) struct Run {
     pub(super) mishaps: BTreeMap<Mishap, u64>,
     runtime: Runtime,
     stall: Arc<Stall>,
-    /// Until when the store is slow, if it is.
+    /// End of the time for which the store is slow.
     pub(super) weather_until: Option<Timestamp>,
-    /// How often time has passed since anything else happened.
+    /// Number of steps in which only time passed since the last other event.
     idle_steps: u32,
 }
 
-/// Tells that no task of the runtime can go on.
+/// Signal that no task of the runtime can continue.
 #[derive(Default)]
 struct Stall {
     is_stalled: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
-/// Something that can happen next.
+/// An event that can happen next.
 enum Event {
     Start(u64),
     Give(u64),
@@ -79,7 +79,7 @@ impl Run {
         let told = Arc::clone(&stall);
         let runtime = Runtime::build(move || {
             told.is_stalled.store(true, Ordering::Release);
-            // Whoever waits for this is woken, and so time does not go on by itself.
+            // Waking a waiter prevents the paused clock from advancing by itself.
             if let Some(waker) = &*lock(&told.waker) {
                 waker.wake_by_ref();
             }
@@ -100,7 +100,7 @@ impl Run {
         })
     }
 
-    /// Drives it to its end.
+    /// Drives the run to its end.
     pub(super) fn drive(&mut self, mut main: Main) -> Ended {
         for _ in 0..STEPS_MAX {
             if let Poll::Ready(ended) = self.run_until_stalled(&mut main) {
@@ -134,7 +134,7 @@ impl Run {
         self.shared.state().rest.is_some()
     }
 
-    /// Lets scenario and handlers go on until all of them wait.
+    /// Runs scenario and handlers until everything waits.
     fn run_until_stalled(&self, main: &mut Main) -> Poll<Ended> {
         let stall = &self.stall;
         stall.is_stalled.store(false, Ordering::Release);
@@ -150,19 +150,19 @@ impl Run {
         }))
     }
 
-    /// Starts something of a worker's within the runtime.
+    /// Starts a task of a worker in the runtime.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
 
-    /// Waits until the broker has done everything, and takes what it has said.
+    /// Waits until the broker has done everything, and takes its answers.
     pub(super) fn take_in(&self) {
         let waker = Waker::from(Arc::clone(&self.shared));
         let mut context = Context::from_waker(&waker);
         while self.shared.was_touched() {
             self.house.settle();
             let mut had_some = false;
-            // What is taken in holds no lock: it may be dropped, and ask the broker something then.
+            // Hold no lock while an answer is taken: its drop may send a request to the broker.
             let tickets: Vec<u64> = self.shared.state().asked.keys().copied().collect();
             for ticket in tickets {
                 let asked = self.shared.state().asked.remove(&ticket);
@@ -177,7 +177,7 @@ impl Run {
                 had_some |= pushed.take_in(&mut context);
                 self.shared.state().pushed.insert(id, pushed);
             }
-            // The look itself may have given credit, or taken something a step further.
+            // Taking answers may have granted credit or advanced other work.
             self.house.settle();
             if had_some {
                 self.shared.touch();
@@ -186,7 +186,7 @@ impl Run {
     }
 
     fn look_at_invariants(&self) -> Result<(), String> {
-        // Taken out, so that one can look at the world.
+        // Moved out, so that the invariants can access the world.
         let invariants = std::mem::take(&mut self.shared.state().invariants);
         let broken = invariants.iter().find(|(_, holds)| !holds());
         let broken = broken.map(|(what, _)| format!("it does not hold any more: {what}"));
@@ -196,7 +196,7 @@ impl Run {
         broken.map_or(Ok(()), Err)
     }
 
-    /// What happens next, if anything can.
+    /// Chooses the next event, if any is possible.
     fn choose(&mut self) -> Option<Event> {
         let mut events = Vec::new();
         {
@@ -287,7 +287,7 @@ impl Run {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     fn is_at_rest(&mut self) -> bool {
         let paths: Vec<Arc<str>> = {
             let state = self.shared.state();
@@ -303,7 +303,7 @@ impl Run {
         paths.iter().all(|path| self.left_over(path).is_none())
     }
 
-    /// The first message that a consumer has still to get, or has.
+    /// Returns the first message that a consumer still has to get or to settle.
     fn left_over(&self, path: &str) -> Option<SequenceNumber> {
         let receiver = Client::over(self.house.port()).receiver(path).ok()?;
         let mut from = SequenceNumber(0);
@@ -318,7 +318,7 @@ impl Run {
         }
     }
 
-    /// Nothing can happen now: lets time pass until something is due, at first little.
+    /// Advances the time to the next due event, in small steps at first.
     fn pass_time(&mut self) -> Result<(), String> {
         let (now, is_at_work, is_late) = {
             let state = self.shared.state();
@@ -350,7 +350,7 @@ impl Run {
         Ok(())
     }
 
-    /// Lets time pass, for the broker and for the runtime.
+    /// Advances the time of broker and runtime.
     pub(super) fn pass(&mut self, span: TimeSpan) {
         let now = {
             let mut state = self.shared.state();
@@ -363,7 +363,7 @@ impl Run {
         self.change_with_time(now);
     }
 
-    /// Ends the tasks of the world, which have parts of it, and those parts.
+    /// Ends the tasks of the world, which hold parts of the world, and then these parts.
     pub(super) fn end(self) {
         let Self { shared, runtime, .. } = self;
         drop(runtime);

@@ -1,15 +1,15 @@
-//! The runtime of scenario, consumers and handlers: one thread whose time is paused. It is an actix system, so that actors
-//! can be started.
+//! The runtime of scenario, consumers and handlers: one thread with paused time. It is an actix
+//! system, so that actors can be started.
 
 use std::future::Future;
 
-/// The runtime of one world.
+/// The runtime of a world.
 pub(super) struct Runtime {
     system: actix::SystemRunner,
 }
 
 impl Runtime {
-    /// One that tells when none of its tasks can go on.
+    /// Creates a runtime that calls `stalled` when none of its tasks can continue.
     pub(super) fn build(stalled: impl Fn() + Send + Sync + 'static) -> std::io::Result<Self> {
         let tokio = tokio::runtime::Builder::new_current_thread()
             .enable_time()

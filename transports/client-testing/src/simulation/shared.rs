@@ -1,10 +1,11 @@
-//! What the simulated world and its driver have in common: who has asked what, how far it is, and what was seen.
+//! State shared by the simulated world and its driver: requests, their progress, and the trace.
 //!
 //! ```text
 //!  handle asks ──► Asked ──(driver: start)──► UnderWay ──(broker answers)──► Answered ──(driver: give)──► handle goes on
 //! ```
 //!
-//! Nothing goes on by itself: the driver takes each of these steps, one at a time, in an order drawn from the seed.
+//! Nothing continues by itself: the driver takes each of these steps, one at a time, in an order
+//! drawn from the seed.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,12 +24,12 @@ use crate::FIRST_INSTANT;
 use peeklock_client::port::Port as _;
 use peeklock_client::testing::InProcess;
 
-/// Whose a call is: that of the scenario, or of one life of a worker.
+/// Owner of a request: the scenario, or one life of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Owner {
     /// 0 is the scenario.
     pub(super) worker: usize,
-    /// How often it was started before.
+    /// Number of earlier starts.
     pub(super) life: u32,
 }
 
@@ -36,35 +37,35 @@ impl Owner {
     pub(super) const SCENARIO: Self = Self { worker: 0, life: 0 };
 }
 
-/// A way to the broker of now.
+/// A port of the current broker.
 pub(super) type BrokerPort = Arc<InProcess>;
 type UnderWay = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Start = Box<dyn FnOnce(&BrokerPort) -> Result<UnderWay, BrokerError> + Send>;
 type Invariant = (String, Box<dyn Fn() -> bool + Send>);
 
-/// Something that was asked.
+/// A request.
 pub(super) struct Asked {
     pub(super) owner: Owner,
-    /// What, for the trace.
+    /// Text for the trace.
     pub(super) what: String,
     pub(super) step: Step,
     place: Arc<dyn AnswerPlace>,
 }
 
-/// How far it is.
+/// Progress of a request.
 pub(super) enum Step {
     Asked(Start),
     UnderWay(UnderWay),
     Answered,
 }
 
-/// Where an answer is put.
+/// Place for an answer.
 trait AnswerPlace: Send + Sync {
-    /// What it says, for the trace; nothing if there is none.
+    /// Returns the answer as text for the trace, if there is one.
     fn said(&self) -> Option<String>;
-    /// Lets who has asked have it.
+    /// Passes the answer to the requester.
     fn give(&self);
-    /// There is no other answer than this.
+    /// Replaces the answer by an error.
     fn fail(&self, error: BrokerError);
 }
 
@@ -103,7 +104,7 @@ impl<T: Send> AnswerPlace for Slot<T> {
     }
 }
 
-/// Waits for an answer; dropped before, it is not wanted any more.
+/// A future answer; dropping it drops the request.
 struct Answer<T> {
     shared: Arc<Shared>,
     ticket: u64,
@@ -127,7 +128,7 @@ impl<T> Future for Answer<T> {
 
 impl<T> Drop for Answer<T> {
     fn drop(&mut self) {
-        // What it is made of goes when the state is free again.
+        // Drop the request only after the state is unlocked.
         let forgotten = self.shared.state().asked.remove(&self.ticket);
         if forgotten.is_some() {
             drop(forgotten);
@@ -139,32 +140,32 @@ impl<T> Drop for Answer<T> {
 /// One simulated world.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Whether the broker may have something to do, or to say, that the driver has not seen.
+    /// Whether the broker may have work or answers that the driver has not seen.
     touched: AtomicBool,
 }
 
-/// Whatever the broker says is seen by the driver.
+/// Wakes the driver for each answer of the broker.
 impl Wake for Shared {
     fn wake(self: Arc<Self>) {
         self.touch();
     }
 }
 
-/// What is in it.
+/// State of the world.
 pub(super) struct State {
     pub(super) now: Timestamp,
     pub(super) way: Option<BrokerPort>,
-    /// How often the broker was started again.
+    /// Number of restarts of the broker.
     pub(super) restarts: u32,
     pub(super) asked: BTreeMap<u64, Asked>,
     pub(super) pushed: BTreeMap<u64, Pushed>,
     pub(super) workers: BTreeMap<usize, Worker>,
-    /// What handlers have, by who has it: the number and what is known of it.
+    /// Messages of handlers by owner and number, with their progress.
     pub(super) in_hand: BTreeMap<(Owner, SequenceNumber), &'static str>,
-    /// How many handlers are at work, of all lives.
+    /// Number of running handlers, of all lives.
     pub(super) at_work: usize,
     pub(super) invariants: Vec<Invariant>,
-    /// Who waits until the world is at rest.
+    /// Notified when the world is at rest.
     pub(super) rest: Option<Arc<tokio::sync::Notify>>,
     pub(super) trace: Vec<String>,
     next: u64,
@@ -193,7 +194,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Something was asked of the broker, or taken back.
+    /// Marks that a request was sent to the broker or withdrawn.
     pub(super) fn touch(&self) {
         self.touched.store(true, Ordering::Release);
     }
@@ -202,7 +203,7 @@ impl Shared {
         self.touched.swap(false, Ordering::AcqRel)
     }
 
-    /// Asks the broker something, when the driver says so.
+    /// Sends a request to the broker when the driver selects it.
     pub(super) async fn ask<T, F>(
         self: &Arc<Self>,
         owner: Owner,
@@ -239,14 +240,14 @@ impl Shared {
 }
 
 impl State {
-    /// A number that nothing else has.
+    /// Returns a unique number.
     pub(super) const fn number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         number
     }
 
-    /// Notes what happened, with the time since the beginning.
+    /// Adds an event to the trace, with the time since the beginning.
     pub(super) fn note(&mut self, what: &str) {
         let ms = self.now.since(FIRST_INSTANT).as_ms();
         self.trace.push(format!("{:>6}.{:03}  {what}", ms / 1_000, ms % 1_000));
@@ -257,7 +258,7 @@ impl State {
             || self.workers.get(&owner.worker).is_some_and(|worker| worker.life == owner.life)
     }
 
-    /// Whether nothing passes between it and the broker.
+    /// Returns whether the worker is disconnected from the broker.
     pub(super) fn is_cut_off(&self, owner: Owner) -> bool {
         let worker = self.workers.get(&owner.worker);
         worker.is_some_and(|worker| worker.cut_off_until.is_some())
@@ -272,7 +273,7 @@ impl State {
 }
 
 impl Asked {
-    /// Takes it to the broker.
+    /// Sends the request to the broker.
     pub(super) fn start(&mut self, way: &BrokerPort) {
         let Step::Asked(start) = std::mem::replace(&mut self.step, Step::Answered) else { return };
         match start(way) {
@@ -281,7 +282,7 @@ impl Asked {
         }
     }
 
-    /// Looks whether it is answered.
+    /// Returns whether the request is now answered.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> bool {
         if let Step::UnderWay(under_way) = &mut self.step
             && under_way.as_mut().poll(context).is_ready()
@@ -300,12 +301,12 @@ impl Asked {
         }
     }
 
-    /// Gives the answer to who has asked.
+    /// Passes the answer to the requester.
     pub(super) fn give(self) {
         self.place.give();
     }
 
-    /// Its answer is lost.
+    /// Fails the request, because its answer is lost.
     pub(super) fn lose(mut self, error: BrokerError) {
         self.step = Step::Answered;
         self.place.fail(error);

@@ -1,4 +1,4 @@
-//! A consumer of the simulated world: a process of its own, which can die and is started again.
+//! A worker of a simulated world: it stands for a separate process that can crash and restart.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,27 +13,27 @@ use super::shared::{Owner, Shared};
 use peeklock_client::{Client, Consumer, Delivery, Handler, Received, Refusal, SessionDelivery};
 
 type Starting = Pin<Box<dyn Future<Output = Result<Consumer, BrokerError>> + Send>>;
-/// Starts it, in one of its lives.
+/// Starts the consumer in one life of its worker.
 pub(super) type Start = Arc<dyn Fn(Client, Life) -> Starting + Send + Sync>;
 
-/// One consumer.
+/// State of a worker.
 pub(super) struct Worker {
     pub(super) path: Arc<str>,
-    /// How often it was started before.
+    /// Number of earlier starts.
     pub(super) life: u32,
-    /// Whether it may have several messages at once, so that they are begun in any order.
+    /// Whether it may have several messages at a time, which then start in any order.
     pub(super) any_order: bool,
     pub(super) start: Start,
-    /// Told at the end of this life.
+    /// Set at the end of this life.
     pub(super) kill: watch::Sender<bool>,
     pub(super) consumer: Option<Consumer>,
-    /// It is dead until then.
+    /// End of the time for which it is dead.
     pub(super) down_until: Option<Timestamp>,
-    /// Nothing passes between it and the broker until then.
+    /// End of the time for which it is disconnected.
     pub(super) cut_off_until: Option<Timestamp>,
 }
 
-/// What handlers of one life need to know.
+/// Data of a worker's life for its handlers.
 #[derive(Clone)]
 pub(super) struct Life {
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ pub(super) struct Life {
     killed: watch::Receiver<bool>,
 }
 
-/// Begins a life of a worker and returns what it takes to start its consumer.
+/// Begins a life of a worker. Returns the future that starts its consumer.
 pub(super) fn be_born(shared: &Arc<Shared>, worker: usize) -> Option<Starting> {
     let (client, life, start) = {
         let mut state = shared.state();
@@ -57,7 +57,7 @@ pub(super) fn be_born(shared: &Arc<Shared>, worker: usize) -> Option<Starting> {
     Some(start(client, life))
 }
 
-/// A message with what it belongs to.
+/// A delivery with its message.
 pub(super) trait Shown {
     fn received(&self) -> &Received;
 }
@@ -74,7 +74,7 @@ impl Shown for SessionDelivery {
     }
 }
 
-/// A handler is at work as long as this is there.
+/// Counts a running handler until dropped.
 struct AtWork(Arc<Shared>);
 
 impl AtWork {
@@ -90,7 +90,7 @@ impl Drop for AtWork {
     }
 }
 
-/// A handler that ends when its worker dies, wherever it is.
+/// A handler that ends at any await when its worker dies.
 pub(super) struct Mortal<H> {
     pub(super) handler: Arc<H>,
     pub(super) life: Life,

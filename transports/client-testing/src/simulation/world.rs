@@ -1,4 +1,4 @@
-//! What a scenario sees of the simulated world.
+//! The scenario's view of a simulated world.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use peeklock_client::{
     Client, ConsumerOptions, Delivery, Handler, SessionConsumerOptions, SessionDelivery,
 };
 
-/// The world of one run of a [`Simulation`](super::Simulation), as its scenario sees it. Cheap to clone.
+/// The world of a single run of a [`Simulation`](super::Simulation). Cheap to clone.
 #[derive(Clone)]
 pub struct World {
     shared: Arc<Shared>,
@@ -24,29 +24,31 @@ impl World {
         Self { shared }
     }
 
-    /// A client of the broker. It outlives restarts of the broker as one over a network does: what was asked and not
-    /// answered then fails with `CommunicationProblem`, and nobody knows whether it was done.
+    /// Returns a client of the broker. It survives restarts of the broker like a client over a
+    /// network: unanswered requests fail with `CommunicationProblem`, with an unknown result.
     ///
-    /// Mishaps happen while the world [comes to rest](World::come_to_rest) and at no other time: what the scenario asks before
-    /// and after that is answered, in any order with what else is under way.
+    /// Mishaps happen only while the world [comes to rest](World::come_to_rest). Requests of the
+    /// scenario before and after that are answered, in any order with other work.
     ///
-    /// A handler that consumes by [`Client::consume`] of this client gets messages too, but is no worker: it does not
-    /// crash and is not cut off, and whether its entity has messages still is not asked when the world comes to rest.
+    /// A handler that consumes with [`Client::consume`] of this client gets messages too, but is
+    /// not a worker: it does not crash or lose its connection, and the rest of the world does not
+    /// depend on the messages of its entity.
     #[must_use]
     pub fn client(&self) -> Client {
         let (shared, owner) = (Arc::clone(&self.shared), Owner::SCENARIO);
         Client::over(Arc::new(SimulatedPort { shared, owner }))
     }
 
-    /// What the time is in this world.
+    /// Returns the time of this world.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.shared.state().now
     }
 
-    /// Lets a handler consume, as [`Client::consume`] does, but as a worker of its own that can crash: then what its
-    /// handlers were at is dropped where they wait, their locks are released and counted, and the worker is started
-    /// again, with the same handler. What the handler has captured is what outlives a crash, like a database.
+    /// Starts a consumer as [`Client::consume`] does, as a separate worker that can crash. A crash
+    /// drops its handlers at their current awaits, and their locks are released and counted. Then
+    /// the worker restarts with the same handler. Values captured by the handler survive a crash,
+    /// like a database.
     ///
     /// # Errors
     /// As for [`Client::consume`].
@@ -65,7 +67,7 @@ impl World {
         self.begin(path, options.concurrent_max > 1, start).await
     }
 
-    /// The same by session, as [`Client::consume_sessions`] does.
+    /// Starts a consumer of sessions as a worker, as [`Client::consume_sessions`] does.
     ///
     /// # Errors
     /// As for [`Client::consume_sessions`].
@@ -110,23 +112,23 @@ impl World {
         Ok(())
     }
 
-    /// Lets everything happen: mishaps first, until there were as many as there are to be, and then whatever is left
-    /// to do, until the entities that are consumed have no message but deferred ones, no handler has one, and no
-    /// worker is down. What goes on to another entity, by forwarding or as a transfer of a transaction, has arrived then or is in
-    /// a transfer dead-letter queue, unless it is to be tried again later. A world that does not come to rest within 30 days
-    /// of its time has failed.
+    /// Runs the world: first all mishaps, and then the remaining work, until the consumed entities
+    /// have only deferred messages, no handler has a message, and no worker is down. Messages
+    /// forwarded or transferred to another entity have then arrived, or are in a transfer
+    /// dead-letter queue or waiting for a retry. A world that does not come to rest within 30 days
+    /// of its time fails.
     pub async fn come_to_rest(&self) {
         let rest = Arc::new(Notify::new());
         self.shared.state().rest = Some(Arc::clone(&rest));
         rest.notified().await;
     }
 
-    /// What must hold at all times: looked at after each step; the run fails as soon as it does not.
+    /// Adds an invariant: it is checked after each step, and a violation fails the run immediately.
     pub fn always(&self, what: impl Into<String>, holds: impl Fn() -> bool + Send + 'static) {
         self.shared.state().invariants.push((what.into(), Box::new(holds)));
     }
 
-    /// Writes a line of the scenario's or of a handler's into the trace.
+    /// Adds a line of the scenario or of a handler to the trace.
     pub fn note(&self, what: impl AsRef<str>) {
         self.shared.state().note(what.as_ref());
     }
