@@ -1,4 +1,5 @@
-//! What an operator can set.
+//! Settings of the WebSocket transport, which the program fills from `[websocket]` of its
+//! configuration.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -11,44 +12,48 @@ use peeklock_tls::Acceptor;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WebSocketConfig {
-    /// `websocket.address`: where to listen; loopback unless told otherwise.
+    /// `websocket.address`: address to listen on; loopback by default.
     pub address: SocketAddr,
-    /// `websocket.allowed_hosts`: names beside IP literals and `localhost` that an upgrade's `Host`
-    /// may have while anonymous access is on (SEC-23).
+    /// `websocket.allowed_hosts`: names that the `Host` of an upgrade may have while anonymous
+    /// access is on, besides IP literals and `localhost` (SEC-23).
     pub allowed_hosts: Vec<String>,
-    /// `websocket.allowed_origins`: origins beside the listener's own that may connect (SEC-23).
+    /// `websocket.allowed_origins`: origins that may connect, besides the listener's own (SEC-23).
     pub allowed_origins: Vec<String>,
-    /// `websocket.workers`: threads that serve connections.
+    /// `websocket.workers`: number of threads that serve connections.
     pub workers: usize,
-    /// `websocket.connection_count_max`: connections, those that may be resumed included.
+    /// `websocket.connection_count_max`: maximum number of connections, including those that may be
+    /// resumed.
     pub connection_count_max: usize,
-    /// `websocket.link_count_max`: links of one connection.
+    /// `websocket.link_count_max`: maximum number of links of one connection.
     pub link_count_max: usize,
-    /// `websocket.unsettled_count_max`: deliveries of one receiver that are not settled; beyond, it
-    /// gets nothing more.
+    /// `websocket.unsettled_count_max`: maximum number of unsettled deliveries of one receiver. At
+    /// the limit it gets no further deliveries.
     pub unsettled_count_max: u32,
-    /// `websocket.frame_bytes_max`: a frame of a client.
+    /// `websocket.frame_bytes_max`: maximum size of a client frame in bytes.
     pub frame_bytes_max: usize,
-    /// `websocket.inbound_bytes_max`: frames that have not arrived whole, all connections together;
-    /// beyond, sockets are not read, and the slowest yields.
+    /// `websocket.inbound_bytes_max`: maximum of bytes of partial frames, all connections together.
+    /// At the limit, sockets are not read, and the slowest one yields.
     pub inbound_bytes_max: u64,
-    /// `websocket.outbound_bytes_max`: deliveries of one connection that are under way. Twice as much is
-    /// kept for a client that has not confirmed it; with as much in answers its socket is not read.
+    /// `websocket.outbound_bytes_max`: maximum of bytes of deliveries under way on one connection.
+    /// Twice this is kept for a client that has not confirmed it. A socket with this many bytes of
+    /// answers is not read.
     pub outbound_bytes_max: u64,
-    /// `websocket.handshake_timeout`: time for the upgrade, and for the hello after it.
+    /// `websocket.handshake_timeout`: maximum duration of the upgrade, and of the hello after it.
     pub handshake_timeout: Duration,
-    /// `websocket.frame_timeout`: time after which a frame that has begun, and what was written, must pass
-    /// at a pace.
+    /// `websocket.frame_timeout`: time after which a partial frame, and written bytes, must make
+    /// progress at a minimum pace.
     pub frame_timeout: Duration,
-    /// `websocket.heartbeat`: the longest silence of either side.
+    /// `websocket.heartbeat`: longest silence of either side.
     pub heartbeat: Duration,
-    /// `websocket.grace`: how long a lost connection may be resumed, if its client asks for it.
+    /// `websocket.grace`: longest time that a lost connection may be resumed, if its client asks
+    /// for it.
     pub grace: Duration,
-    /// `tls.enabled`: how connections are made secure; none if they are not.
+    /// `tls.enabled`: TLS of the listener; none for plain connections.
     pub tls: Option<Acceptor>,
-    /// `websocket.proxy_protocol`: proxies that say for whom they speak (LIS-04).
+    /// `websocket.proxy_protocol`: proxies whose PROXY header gives the address of the client
+    /// (LIS-04).
     pub proxies: Proxies,
-    /// Where connections come in that another listener has accepted (LIS-01).
+    /// Entrance for connections that another listener has accepted (LIS-01).
     pub entrance: Entrance,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
@@ -80,7 +85,7 @@ impl Default for WebSocketConfig {
 }
 
 impl WebSocketConfig {
-    /// The defaults at this address.
+    /// Returns the default settings with this address.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         Self { address, ..Self::default() }

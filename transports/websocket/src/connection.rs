@@ -1,9 +1,9 @@
 //! A conversation with one client, over one socket or, if it is resumed, over several in turn.
 //! (Data path, step 1 and back.)
 //!
-//! One task reads, carries out, and writes. Commands of all frames at hand are grouped by link before
-//! they go to the entities; what comes back is written once per wake-up. While the socket takes no
-//! bytes, nothing is encoded; while there is no permit, nothing is read (DESIGN D6).
+//! One task reads, carries out, and writes. It groups the commands of all available frames by link
+//! before they go to the entities, and writes the results once per wake-up. While the socket
+//! accepts no bytes, nothing is encoded; while there is no permit, nothing is read (DESIGN D6).
 
 mod apart;
 mod inbound;
@@ -38,35 +38,37 @@ use crate::frame::{Encoding, Item, WireError};
 use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
 use crate::unwritten::Unwritten;
 
-/// What something said takes besides what it says of messages.
+/// Memory of one item (an answer or a push) besides the messages in it, in bytes.
 const ITEM_BYTES: u64 = 64;
-/// What a frame that was written takes besides its bytes: its place among those kept, of which there are up to twice as
-/// many, the blocks of the allocator, and what shares it with a socket.
+/// Memory of a written frame besides its bytes: its place among the kept frames (whose buffer may
+/// have twice as many places), the blocks of the allocator, and the state that it shares with a
+/// socket.
 const WRITTEN_BYTES: u64 = 256;
-/// Places for frames that are kept without there being any.
+/// Places for kept frames that may stay allocated while no frame is kept.
 const WRITTEN_PLACES_IDLE: usize = 16;
-/// What may be kept for a client that has not confirmed it, in windows of deliveries.
+/// Maximum of frames kept until the client confirms them, in windows of deliveries.
 const FRAMES_KEPT: u64 = 2;
-/// How long a close may take.
+/// Maximum duration of a close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Calls that others may have put.
+/// Maximum number of calls from other tasks that wait for the conversation.
 const CALLS_MAX: usize = 2;
-/// The shortest heartbeat that a client may ask for.
+/// Shortest heartbeat that a client may request.
 const HEARTBEAT_SECONDS_MIN: u32 = 1;
 
-/// Why a socket is served no more.
+/// Reason why the conversation no longer serves a socket.
 pub(crate) enum Ended {
-    /// The client closed it in order.
+    /// The client closed the socket in order.
     Orderly,
-    /// It broke, with a close to be tried all the same.
+    /// The socket broke. The close is sent if that is still possible.
     Lost(Option<Close>),
-    /// The client did what it may not do.
+    /// The client violated the protocol.
     Refused(Close),
-    /// It took nothing of what it was told while others waited for the room. That it cannot be told either.
+    /// The client accepted no bytes while others waited for the room. It gets no close either,
+    /// since it would not read it.
     Yielded,
     /// The client is back on another socket.
     Replaced(Box<Handover>),
-    /// Its place is needed.
+    /// Another connection needs the slot of this one.
     Leave,
     /// The listener is being stopped.
     Stopped,
@@ -81,13 +83,13 @@ impl From<Call> for Ended {
     }
 }
 
-/// A request on its way, with what it needs.
+/// A request under way: its id, and the permit that it holds.
 pub(crate) struct Asked {
     pub(crate) id: u32,
     pub(crate) permit: Arc<Permit>,
 }
 
-/// Why a request is not carried out.
+/// Reason why a request is not carried out.
 pub(crate) enum Refusal {
     Broker(BrokerError),
     Own(Rejection),
@@ -107,7 +109,7 @@ impl From<Rejection> for Refusal {
 
 pub(crate) type Done = Result<(), Refusal>;
 
-/// A commit that waits for operations to be answered.
+/// A commit that waits until earlier operations are answered.
 pub(crate) struct WaitingCommit {
     pub(crate) asked: Asked,
     pub(crate) id: TransactionId,
@@ -115,41 +117,42 @@ pub(crate) struct WaitingCommit {
 }
 
 impl WaitingCommit {
-    /// Whether its answer will have this id.
+    /// Whether the answer to the commit will have this id.
     pub(crate) const fn is_asked_as(&self, id: u32) -> bool {
         id != 0 && self.asked.id == id
     }
 }
 
-/// A frame that was written and that the client may still ask for.
+/// A written frame that the client may ask for again.
 struct Written {
-    /// Empty if it cannot be resumed.
+    /// Empty if the conversation cannot be resumed.
     bytes: Bytes,
-    /// What it counts for.
+    /// Bytes that it counts for in the account of the conversation.
     held_bytes: u64,
-    /// Links and the bytes of their deliveries in it.
+    /// Numbers of links, with the bytes of their deliveries in the frame.
     deliveries: Box<[(u32, u64)]>,
-    /// Messages in it that are stored nowhere any more.
+    /// Number of messages in the frame that the broker has removed from its store.
     removed_count: u64,
 }
 
-/// Frames written that the client has not confirmed, or that are not flushed.
+/// Written frames that the client has not confirmed, or that are not flushed.
 #[derive(Default)]
 struct WrittenFrames {
-    /// The last one has the number `sent`.
+    /// The last frame in it has the number `sent`.
     unconfirmed: VecDeque<Written>,
     sent: u64,
-    /// What they count for, wherever they are.
+    /// Bytes that these frames count for, whether or not they are flushed.
     kept_bytes: u64,
-    /// What the client has confirmed in all counted for.
+    /// Sum of the bytes that all confirmed frames counted for.
     confirmed_bytes: u64,
-    /// The number of the last frame of which the system has taken all, while its client was not lost since.
+    /// Number of the last frame that the system has accepted whole; 0 again after the socket is
+    /// lost.
     flushed: u64,
 }
 
 /// The signs of life on a socket.
 struct Pulse {
-    /// Looks twice in each heartbeat, and twice in the time that a frame may take.
+    /// Ticks at least twice in each heartbeat and twice in the frame timeout.
     ticks: Interval,
     read_since_tick: bool,
     written_since_tick: bool,
@@ -166,57 +169,59 @@ impl Pulse {
     }
 }
 
-/// The state of a conversation, which outlives its sockets.
+/// State of a conversation, which outlives its sockets.
 pub(crate) struct Conversation {
     pub(crate) site: Arc<Site>,
-    /// Its account has everything that is held for the client: contents, answers, frames it has not taken.
+    /// Its account covers everything that is held for the client: contents, answers, unconfirmed
+    /// frames.
     pub(crate) engine: Engine<Self>,
     place: ConversationPlace,
-    /// Whether it has shown a token that is good, as of the last look.
+    /// Whether the client had shown a valid token at the last check.
     shows_key: bool,
     pub(crate) encoding: Encoding,
     calls: mpsc::Receiver<Call>,
     resume_token: u128,
-    /// How long it may be resumed; none if the client did not ask for it.
+    /// How long the conversation may be resumed; none if the client did not ask for it.
     grace: Option<Duration>,
     heartbeat: Duration,
 
-    /// Frames of the client that were taken.
+    /// Number of frames of the client that were taken.
     seen: u64,
-    /// Commits that wait for the answers to what was asked before them.
+    /// Commits that wait for the answers to earlier requests.
     pub(crate) commits: Vec<WaitingCommit>,
 
-    /// What was collected for the next frame.
+    /// Bytes collected for the next frame.
     collected_bytes: u64,
-    /// The place of a request of which not all is handed over to its entity: nothing behind it is begun.
+    /// Slot of a request whose commands are not all with its entity yet. No later request starts
+    /// until they are.
     pub(crate) handing_over: Option<usize>,
-    /// What was begun, by the room that it takes: requests, and of wide ones what is handed over. With what is still to
-    /// be begun, or done apart, its client may hold others up.
+    /// Bytes of all started requests so far; of a request that is handed over in parts, its parts. They
+    /// measure progress: a client whose requests hold room and do not progress may have to yield.
     pub(crate) begun_bytes: u64,
     beginning: Taking,
-    /// What is to be written, and what it counts for.
+    /// Items to write, and the bytes that they count for.
     pub(crate) ready: Vec<Item>,
     ready_bytes: u64,
-    /// Messages in it that are stored nowhere any more.
+    /// Number of messages in `ready` that the broker has removed from its store.
     pub(crate) unwritten_count: u64,
-    /// Links and the bytes of the deliveries in `ready`.
+    /// Numbers of links, with the bytes of their deliveries in `ready`.
     pub(crate) delivered: Vec<(u32, u64)>,
     frames: WrittenFrames,
-    /// The socket has taken not all that was written.
+    /// Whether the socket still has bytes that it has not written.
     unflushed: bool,
-    /// What of a frame is not with the socket at all.
+    /// The pieces of a frame that were not handed to the socket yet.
     outgoing: Unwritten,
-    /// Pongs among that.
+    /// The pongs among the unwritten bytes.
     pongs: Pongs,
     pulse: Pulse,
-    /// How long its client has not taken what was written.
+    /// How long the client has not read the written bytes.
     stall: Stall,
 }
 
-/// Closes a socket and gives its peer a moment to answer.
+/// Closes a socket and gives its peer up to `CLOSE_TIMEOUT` to answer.
 async fn close(socket: &mut Socket, close: &Close) {
     tracing::debug!(code = close.code, reason = close.reason, "closing a connection");
-    // What has arrived of a frame is given up.
+    // Discards the bytes of a partial frame.
     socket.get_mut().frame_taken();
     let closing = async {
         socket.send(SocketMessage::Close(Some(close.frame()))).await.ok();
@@ -224,7 +229,7 @@ async fn close(socket: &mut Socket, close: &Close) {
             socket.get_mut().frame_taken();
         }
     };
-    // A peer that does not answer is left.
+    // A peer that does not answer in time is abandoned.
     tokio::time::timeout(CLOSE_TIMEOUT, closing).await.ok();
 }
 
@@ -237,7 +242,8 @@ impl Conversation {
                 Err(ended) => ended,
             };
             if matches!(ended, Ended::Lost(_) | Ended::Replaced(_) | Ended::Yielded) {
-                // What the system has taken may have got no farther: from here on the client's word counts alone.
+                // Bytes that the system accepted may not have reached the client. From here on,
+                // only frames that the client confirms count as delivered.
                 self.frames.flushed = 0;
             }
             match ended {
@@ -256,7 +262,7 @@ impl Conversation {
                 }
                 Ended::Yielded => {
                     tracing::debug!("a client does not read while other clients wait");
-                    // With what it has not taken.
+                    // Discards the bytes that the client has not read.
                     drop(handover);
                     break LinkEnd::Broken;
                 }
@@ -270,7 +276,7 @@ impl Conversation {
                     let elsewhere = "the connection was resumed on another socket";
                     let mut old = std::mem::replace(&mut handover, other);
                     let reason = Close::new(code::RESUMED_ELSEWHERE, elsewhere);
-                    // Perhaps half open: nobody waits for it.
+                    // The old socket may be half open, so nothing waits for its close.
                     tokio::spawn(async move { close(&mut old.socket, &reason).await });
                     resumed = true;
                 }
@@ -303,14 +309,15 @@ impl Conversation {
             && self.engine.links.unsettled.is_empty()
     }
 
-    /// Ends everything that the conversation holds (SET-21, RCV-14): links are told to deliver nothing more, and when that is
-    /// answered, everything that came before is here. What was not written is given back without count.
+    /// Ends everything that the conversation holds (SET-21, RCV-14). It asks the links to stop
+    /// delivering; after their answers, all earlier results have arrived. Unwritten deliveries go
+    /// back without a delivery count.
     async fn end(mut self: Box<Self>, end: LinkEnd) {
         self.calls.close();
-        // Commands that wait for room are not carried out: nobody was promised anything.
+        // Commands that wait for room are not carried out; no answer has promised anything.
         self.engine.cancel();
         let mut lost_count = self.lost_count();
-        // The room is others' at once.
+        // Releases the room before the links answer.
         self.ready = Vec::new();
         self.frames.unconfirmed = VecDeque::new();
         lost_count += self.engine.quiet().await;
@@ -318,8 +325,9 @@ impl Conversation {
         tracing::debug!(?end, "connection ended");
     }
 
-    /// How many messages are stored nowhere any more and not with the client (RCV-02): of what was not written, and of
-    /// frames of which the system has not taken all, or whose client was lost and has not confirmed them.
+    /// Number of messages that the broker has removed and the client may not have (RCV-02): those
+    /// in unwritten items and in frames that the system has not accepted whole. After a lost
+    /// socket, those in unconfirmed frames count too.
     fn lost_count(&self) -> u64 {
         let before = self.frames.sent - self.frames.unconfirmed.len() as u64;
         let flushed = self.frames.flushed.saturating_sub(before);

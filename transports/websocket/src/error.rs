@@ -1,52 +1,53 @@
-//! What goes wrong on a connection: frames that cannot be read, and how a connection is closed.
+//! Errors of a connection: frames that cannot be read, and closes with their codes.
 
 use peeklock_core::message::ContentError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-/// The reason in a close frame has at most 123 bytes.
+/// Maximum size of the reason in a close frame, in bytes (RFC 6455, section 5.5).
 const REASON_BYTES_MAX: usize = 123;
 
-/// Why a frame or a part of it cannot be read.
+/// Reason why a frame or a part of it cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// A length reaches beyond what surrounds it.
+    /// A length exceeds the bytes around it.
     #[error("ends inside a value")]
     Truncated,
-    /// Something is left behind the last value.
+    /// Bytes are left after the last value.
     #[error("has bytes after its last value")]
     TooLong,
-    /// A list has more elements than any may have.
+    /// A list has more elements than the limit for all lists.
     #[error("has a list of more than 4096 elements")]
     TooMany,
-    /// Requests of a frame ask for more than one frame may.
+    /// The requests of a frame exceed the limits of one frame.
     #[error(
         "the requests in a frame ask for more than 16384 commands, or for too many values; send \
          several frames"
     )]
     TooMuch,
-    /// There is no such operation or notice.
+    /// No operation or notice has this code or key.
     #[error("has an unknown code")]
     Unknown,
     /// A value is not of its type.
     #[error("has a value that is not a valid {0}")]
     BadValue(&'static str),
-    /// Bytes are not what AMQP encodes.
+    /// The bytes are not valid AMQP.
     #[error("has properties that cannot be read: {0}")]
     Content(ContentError),
-    /// JSON that is not what is expected.
+    /// The JSON does not have the expected form.
     #[error("is not the expected JSON: {0}")]
     Json(String),
 }
 
-/// How the server closes a connection; the code says whether to come back.
+/// Close by the server; the code determines whether the client may come back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Close {
     pub(crate) code: u16,
     pub(crate) reason: String,
 }
 
-/// The codes. A client comes back after 1001, 1006, 1011 to 1014 and 4100 to 4199, and after no other.
+/// Close codes. A client comes back after 1001, 1006, 1011 to 1014 and 4100 to 4199, and after no
+/// other.
 pub(crate) mod code {
     pub(crate) const NORMAL: u16 = 1_000;
     pub(crate) const GOING_AWAY: u16 = 1_001;
@@ -62,7 +63,7 @@ pub(crate) mod code {
 }
 
 impl Close {
-    /// A close with this reason, cut to what fits.
+    /// Makes a close with this reason, cut to `REASON_BYTES_MAX`.
     pub(crate) fn new(code: u16, reason: impl Into<String>) -> Self {
         let mut reason = reason.into();
         if reason.len() > REASON_BYTES_MAX {
@@ -72,7 +73,7 @@ impl Close {
         Self { code, reason }
     }
 
-    /// The frame cannot be read.
+    /// Makes the close for a frame that cannot be read.
     pub(crate) fn of_frame(error: &FrameError) -> Self {
         Self::new(code::PROTOCOL, format!("the frame {error}"))
     }

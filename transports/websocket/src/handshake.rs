@@ -1,4 +1,4 @@
-//! The upgrade: who may connect (SEC-23), and in which encoding.
+//! Judges the upgrade: which clients may connect (SEC-23), and which encoding they use.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use crate::frame::Encoding;
 use crate::site::Site;
 
-/// Judges an upgrade; answers with the encoding and the response that agrees to it.
+/// Judges an upgrade; returns the encoding, and the response that agrees to it.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 pub(crate) fn accept(
     site: &Site,

@@ -1,5 +1,5 @@
-//! The client for browsers, to be served by whoever serves the page: ES modules that import each
-//! other by name. The entry is `peeklock.js`; see `js/README.md`.
+//! The client for browsers, embedded so that any server of a page can deliver it: ES modules that
+//! import each other by name. The entry is `peeklock.js`; see `js/README.md`.
 
 /// Names and contents of all modules of the client.
 pub const MODULES: [(&str, &str); 18] = [

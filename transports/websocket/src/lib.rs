@@ -1,12 +1,14 @@
-//! WebSocket for Peeklock: pushed deliveries with credit, pipelined sends, settlement by ranges, and
-//! conversations that go on over a new socket when one is lost. (Data path, step 1.)
+//! WebSocket transport for Peeklock: pushed deliveries with credit, pipelined sends, settlement by
+//! ranges, and conversations that continue over a new socket after one is lost. (Data path, step
+//! 1.)
 //!
-//! The protocol is written down in `docs/reference/websocket.md`; `frame` is the same as types. Read
-//! in the order of the modules. [`WebSocketTransport`] listens; `handshake` judges an upgrade;
-//! `connection` is a conversation with one client; `operation` has a file for each thing that is asked for
-//! in it, with its form, what it does, and its answer.
+//! `docs/reference/websocket.md` describes the protocol, and `frame` has the same as types. Read in
+//! the order of the modules. [`WebSocketTransport`] listens; `handshake` judges an upgrade;
+//! `connection` is a conversation with one client; `operation` has a file for each group of
+//! operations, with their bodies, their work and their answers.
 //!
-//! Absent on purpose: compression, which a proxy in front provides; what any operation means.
+//! Two things are absent on purpose: compression, which a proxy in front can provide, and the
+//! meaning of operations, which belongs to the broker.
 
 mod config;
 mod error;

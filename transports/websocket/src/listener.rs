@@ -22,11 +22,11 @@ use crate::metered::Metered;
 use crate::site::{Site, Socket};
 
 const NAME: &str = "websocket";
-/// For who asks this port for something else.
+/// Answer to a request on this port that is not an upgrade.
 const INSTEAD: &str = "this port serves WebSocket; use the HTTP port, by default 5300";
-/// What is read at once from a socket, and kept for it.
+/// Size of the read buffer of a socket, in bytes; it is kept for the life of the socket.
 const READ_BUFFER_BYTES: usize = 8 << 10;
-/// After this the system is asked to take what is written so far.
+/// Number of written bytes after which the buffer is flushed to the system.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
 /// The WebSocket transport. See the crate's documentation for what it serves.
@@ -59,7 +59,7 @@ pub struct WebSocketTransport {
 }
 
 impl WebSocketTransport {
-    /// A transport with these settings, to be started by the host.
+    /// Makes a transport with these settings; the host starts it.
     #[must_use]
     pub const fn new(config: WebSocketConfig) -> Self {
         Self { config }
@@ -117,13 +117,15 @@ impl Serve for Site {
         self.places.make_room_for_socket();
     }
 
-    /// Every one that nobody else takes, so that one at another path is told where WebSocket is served.
+    /// Accepts each upgrade that no other transport takes, so that a wrong path is answered with
+    /// the path of WebSocket.
     fn takes_upgrade(&self, _: &str) -> bool {
         true
     }
 }
 
-/// A socket that agreed on an encoding. Refused and late ones end here.
+/// Upgrades a connection and agrees on an encoding. Returns none after it has refused the upgrade
+/// or it took too long.
 async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)> {
     let (seat, peer) = (site.inbound.seat(), stream.peer());
     let mut metered =
@@ -140,7 +142,8 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)
     let accepting = accept_hdr_async_with_config(&mut metered, judge, Some(config));
     let accepted = tokio::time::timeout(site.config.handshake_timeout, accepting).await;
     match accepted.map(|accepted| accepted.map(drop)) {
-        // Nothing was read beyond the request: a client that says more before it is answered is refused.
+        // No bytes after the request were read: a client that sends more before the answer is
+        // refused.
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             upgrade::turn_away(&site.broker, &mut metered, &error, INSTEAD).await;

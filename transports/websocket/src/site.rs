@@ -1,4 +1,4 @@
-//! What all connections of one listener share.
+//! State that all connections of one listener share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,56 +21,56 @@ pub(crate) type Socket = WebSocketStream<Metered>;
 pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: WebSocketConfig,
-    /// Places of conversations, and sockets whose clients have not said hello.
+    /// Slots of conversations, and of sockets whose clients have not sent a hello.
     pub(crate) places: Places,
-    /// Who was refused for where it comes from.
+    /// Clients that were refused because of their address.
     pub(crate) strangers: Strangers,
-    /// Frames that have not arrived whole.
+    /// Bytes of partial frames.
     pub(crate) inbound: Arc<Pool>,
-    /// Conversations, those that have lost their socket included.
+    /// Running conversations, including those that have lost their socket.
     pub(crate) tracker: Tracker,
     conversations: Mutex<HashMap<u64, Entry>>,
     next: AtomicU64,
     lost: AtomicU64,
 }
 
-/// A conversation as others see it.
+/// The data of a conversation that other tasks need.
 struct Entry {
     resume_token: u128,
     encoding: Encoding,
     calls: mpsc::Sender<Call>,
-    /// Its place among those that have lost their socket.
+    /// Set while the conversation has no socket.
     lost: Option<Lost>,
-    /// Its place among all.
+    /// Its slot among all connections.
     place: Place,
 }
 
 /// A conversation that has lost its socket.
 struct Lost {
-    /// In the order in which they have.
+    /// Position in the order of losses.
     at: u64,
-    /// By which its place is given to another, where it is counted by its address.
+    /// Handle to give its slot to another connection, if its address is counted.
     leaving: Option<Leaving>,
 }
 
-/// What others want of a conversation.
+/// A request of another task to a conversation.
 pub(crate) enum Call {
-    /// Its client is back, on this socket.
+    /// The client is back, on this socket.
     Resume(Box<Handover>),
-    /// Its place is needed.
+    /// Another connection needs the slot.
     Leave,
 }
 
-/// A socket whose client wants to go on with a conversation.
+/// A socket whose client wants to resume a conversation.
 pub(crate) struct Handover {
     pub(crate) socket: Box<Socket>,
     pub(crate) hello: Hello,
     pub(crate) hello_id: u32,
-    /// How many frames of the server the client has taken.
+    /// Number of frames of the server that the client has taken.
     pub(crate) received: u64,
 }
 
-/// The place of a conversation, until this is dropped.
+/// The slot of a conversation; dropping it frees the slot.
 pub(crate) struct ConversationPlace {
     site: Arc<Site>,
     key: u64,
@@ -92,8 +92,8 @@ impl Site {
         }
     }
 
-    /// A place for a new conversation; none if there are too many. One that waits for its client to
-    /// come back makes room for one that is there and no stranger, before all others.
+    /// Takes a slot for a new conversation; none if there are too many. A conversation without a
+    /// socket is evicted before all others, if the newcomer has authenticated.
     pub(crate) fn enter(
         self: &Arc<Self>,
         resume_token: u128,
@@ -107,7 +107,8 @@ impl Site {
         Some(ConversationPlace { site: Arc::clone(self), key, _tracked: self.tracker.track() })
     }
 
-    /// The place of the conversation that was lost first, which has to go, of those that were not told so otherwise.
+    /// Evicts the conversation that lost its socket first and has not been asked to leave yet;
+    /// returns its slot.
     fn place_of_lost(&self) -> Option<Place> {
         let mut conversations = self.lock();
         let lost =
@@ -117,12 +118,12 @@ impl Site {
         let goes = |lost: &Lost| lost.leaving.as_ref().is_none_or(Leaving::tell);
         let (_, key) = in_order.into_iter().find(|&(lost, _)| goes(lost))?;
         let entry = conversations.remove(&key)?;
-        // Full only if it is being resumed at this very moment; then that socket is closed.
+        // The channel is full only if a resumption is in progress; then that socket is closed.
         drop(entry.calls.try_send(Call::Leave));
         Some(entry.place)
     }
 
-    /// Hands a socket to the conversation of this token; gives it back if there is none.
+    /// Hands a socket to the conversation with this token; returns it if there is none.
     pub(crate) fn resume(
         &self,
         resume_token: u128,
@@ -149,13 +150,13 @@ impl Site {
 }
 
 impl ConversationPlace {
-    /// The conversation, which is this member, has lost its socket.
+    /// Notes that the conversation has lost its socket.
     pub(crate) fn lose(&self, member: Option<&Member>) {
         let at = self.site.lost.fetch_add(1, Ordering::Relaxed);
         self.mark(Some(Lost { at, leaving: member.map(Member::leaving) }));
     }
 
-    /// It has one again.
+    /// Notes that the conversation has a socket again.
     pub(crate) fn regain(&self) {
         self.mark(None);
     }

@@ -1,5 +1,6 @@
-//! Large frames are written in pieces (RFC 6455, section 5.4): the library keeps a buffer as large as the largest piece that
-//! it has ever written on a connection.
+//! Splits large frames into pieces (RFC 6455, section 5.4). The connection and the client write
+//! them one at a time, because the library keeps a buffer as large as the largest piece that it has
+//! ever written on a connection.
 
 use bytes::Bytes;
 use peeklock_listen::websocket::PIECE_BYTES;
@@ -13,7 +14,7 @@ use crate::frame::Encoding;
 #[derive(Default)]
 pub(crate) struct Unwritten {
     rest: Bytes,
-    /// What the next piece is.
+    /// Opcode of the next piece; none if nothing is left.
     next: Option<Data>,
 }
 
@@ -49,7 +50,8 @@ impl Iterator for Unwritten {
 mod tests {
     use super::*;
 
-    /// RFC 6455, section 5.4: the kind of a message is that of its first piece, the end that of its last.
+    /// RFC 6455, section 5.4: the first piece has the kind of the message, and the last one ends
+    /// it.
     #[test]
     fn a_frame_is_written_in_pieces() {
         let piece = PIECE_BYTES;

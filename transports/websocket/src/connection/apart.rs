@@ -1,4 +1,5 @@
-//! What takes more than one command: carried out apart, so that the conversation goes on.
+//! Work that takes more than one command. It runs next to the conversation, which goes on
+//! meanwhile.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::frame::WireError;
 use crate::operation::{Expect, ManageOperation, Notice, notice};
 
 impl Conversation {
-    /// Has something long done apart; its answer comes by mail.
+    /// Starts long work in the background; its answer arrives as mail.
     pub(crate) fn apart<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
         &mut self,
         asked: Asked,
@@ -36,8 +37,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Carries out a management operation apart. One whose answer may be large has a turn ([`Access::turn_at`]) until the
-    /// broker has room for the answer: few have a turn at a time, over all connections.
+    /// Carries out a management operation in the background. An operation with a large answer waits
+    /// for a turn ([`Access::turn_at`]) and keeps it until the broker has room for the answer; the
+    /// number of turns is small, over all connections.
     pub(crate) fn manage(&mut self, asked: Asked, operation: ManageOperation) -> Done {
         let path = operation.path().unwrap_or_default().to_owned();
         let request = operation.into_request(&self.engine.broker)?;
@@ -52,7 +54,7 @@ impl Conversation {
         self.push_apart(asked, size, Box::new(start))
     }
 
-    /// Answers a request that was carried out apart.
+    /// Answers a request that was carried out in the background.
     pub(super) fn answer_apart(&mut self, finished: Finished<Box<Notice>>) {
         self.begun_bytes += COMMAND_BYTES;
         if let Some(Pending { id, .. }) = self.engine.links.answered(finished.slot) {
@@ -64,7 +66,7 @@ impl Conversation {
     }
 }
 
-/// The answer to a request that was carried out apart.
+/// Turns the result of background work into a notice.
 fn answer(result: Result<Notice, BrokerError>) -> Box<Notice> {
     Box::new(result.unwrap_or_else(|error| Notice::Error(WireError::from(&error))))
 }

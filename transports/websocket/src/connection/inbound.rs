@@ -1,4 +1,4 @@
-//! What a client asks for: from requests to commands.
+//! Turns the requests of a client into commands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::error::FrameError;
 use crate::frame::{BadRequest, Request};
 use crate::operation::{Expect, Notice, Operation, Subject};
 
-/// Requests of a frame that was taken, and are still to be carried out.
+/// Requests of a frame that was taken and that are still to be carried out.
 pub(crate) struct Requests {
     pub(super) requests: VecDeque<Result<Request, BadRequest>>,
     pub(super) permit: Arc<Permit>,
 }
 
 impl Conversation {
-    /// Carries out what a frame asks for, in its order, as far as there is room for the answers.
+    /// Carries out the requests of a frame in order, until one has no room for its answer.
     pub(crate) async fn carry_out(&mut self, frame: Requests) {
         let Requests { mut requests, permit } = frame;
         while let Some(request) = requests.front() {
@@ -38,7 +38,8 @@ impl Conversation {
             let (id, done) = match requests.pop_front() {
                 Some(Ok(Request { id, .. })) if self.awaits(id) => {
                     let detail = format!("the id {id} is in use by an unanswered request");
-                    // Under that id it would be taken for the answer to the other request.
+                    // Under that id, the client would take the error for the answer to the other
+                    // request.
                     (0, Err((Rejection::argument(detail).into(), Subject::Connection)))
                 }
                 Some(Ok(Request { id, operation })) => {
@@ -73,7 +74,7 @@ impl Conversation {
         self.engine.links.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
     }
 
-    /// Answers at once that it is done, if an answer is asked for.
+    /// Answers `done` at once, if the client asked for an answer.
     pub(crate) fn done(&mut self, asked: &Asked) -> Done {
         if asked.id != 0 {
             self.say(asked.id, Notice::Done(Default::default()));
@@ -89,7 +90,7 @@ impl Conversation {
             .ok_or_else(|| Rejection::invalid_operation(format!("no link {number} is attached")))
     }
 
-    /// A link of the role that receives, settles and looks.
+    /// Returns the link if it is a receiver, which may receive, settle and peek.
     pub(crate) fn receiver(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
         let link = self.link(number)?;
         if link.role == peeklock_link::Role::Receiver {
@@ -98,7 +99,7 @@ impl Conversation {
         Err(Rejection::invalid_operation(format!("link {number} is a sender, not a receiver")))
     }
 
-    /// A link of the role that sends.
+    /// Returns the link if it is a sender.
     pub(crate) fn sender(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
         let link = self.link(number)?;
         if link.role == peeklock_link::Role::Sender {
@@ -107,7 +108,7 @@ impl Conversation {
         Err(Rejection::invalid_operation(format!("link {number} is a receiver, not a sender")))
     }
 
-    /// Adds a request whose answer is awaited.
+    /// Adds a request whose answer is awaited; returns its slot.
     pub(crate) fn await_answer(&mut self, asked: Asked, link: u32, expect: Expect) -> usize {
         self.engine.links.ask(link, asked.id, Some(asked.permit), expect)
     }
@@ -133,7 +134,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// How long a request may wait: as said, but not while the connection is about to end.
+    /// Returns the time that a request may wait: as requested, or zero while the connection is
+    /// about to end.
     pub(crate) fn wait_of(&self, seconds: f64) -> Result<TimeSpan, Rejection> {
         let Some(wait) = TimeSpan::from_seconds_f64(seconds) else {
             return Err(Rejection::out_of_range("waitSeconds must be 0 or more"));

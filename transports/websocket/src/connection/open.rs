@@ -1,4 +1,4 @@
-//! How a conversation begins: with a hello, anew or as one that is resumed.
+//! Start of a conversation: a hello begins a new one or resumes an old one.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -33,23 +33,23 @@ use crate::operation::{Hello, Notice, Operation, Welcome};
 use crate::site::{Call, Handover, Site, Socket};
 use crate::unwritten::Unwritten;
 
-/// Serves a socket after its upgrade, to its end.
+/// Serves a socket after its upgrade, until it ends.
 pub(crate) async fn converse(
     site: Arc<Site>,
     socket: Box<Socket>,
     encoding: Encoding,
     handshake: Handshake,
 ) {
-    // In memory of its own, which is given back when it is over: a task is as large as the largest thing that it
-    // awaits, and most of what an idle connection costs is its task.
+    // Boxed, so that its memory is released when it ends: a task is as large as the largest future
+    // that it awaits, and an idle connection costs little more than its task.
     let greeted = Box::pin(greet(&site, socket, encoding, handshake));
     if let Some((handover, handshake)) = greeted.await {
         Conversation::open(site, handover, encoding, handshake).await;
     }
 }
 
-/// Waits for the hello; none if there is no conversation to begin, because it goes on elsewhere or came to nothing.
-/// Whoever begins one has no place yet.
+/// Waits for the hello. Returns none if there is no conversation to begin, because the socket
+/// resumes another one or failed. A new conversation has no slot yet.
 async fn greet(
     site: &Arc<Site>,
     mut socket: Box<Socket>,
@@ -81,7 +81,7 @@ async fn greet(
     None
 }
 
-/// Reads the first frame, which says hello and nothing else.
+/// Reads the first frame, which must contain a hello and nothing else.
 async fn hello(
     broker: &Broker,
     socket: &mut Socket,
@@ -89,7 +89,7 @@ async fn hello(
 ) -> Result<(u32, Hello), Option<Close>> {
     let message = loop {
         match socket.next().await {
-            // The pong has to be taken before another ping is read.
+            // The pong must be written before another ping is read.
             Some(Ok(SocketMessage::Ping(_))) => {
                 socket.flush().await.map_err(|_| None)?;
                 socket.get_mut().frame_taken();
@@ -104,7 +104,7 @@ async fn hello(
     };
     socket.get_mut().frame_taken();
     let Some(bytes) = payload(message, encoding)? else { return Err(None) };
-    // As with any other frame, what it asks for is paid for before any of it is made.
+    // As with any other frame, the cost is paid before anything is decoded.
     let (commands, cost) = announced(encoding, &bytes);
     let _permit = broker.connection_budget().acquire_list(commands, cost).await;
     let frame =
@@ -121,7 +121,7 @@ async fn hello(
 }
 
 impl Conversation {
-    /// Begins a conversation and stays with it to its end.
+    /// Begins a conversation and serves it until it ends.
     pub(super) async fn open(
         site: Arc<Site>,
         mut handover: Box<Handover>,
@@ -134,7 +134,7 @@ impl Conversation {
         if !broker.allows_anonymous() && handover.hello.token.is_none() {
             drop(handshake);
             let reason = Rejection::unauthorized("the hello has no token");
-            // Counted, and told in the log.
+            // Counts and logs the refusal.
             drop(broker.refuse(reason.because("missing").of_peer(peer), ""));
             let refusal = Close::new(code::UNAUTHORIZED, "the hello has no token");
             return close(&mut handover.socket, &refusal).await;
@@ -142,7 +142,8 @@ impl Conversation {
         let resume_token = broker.random_bits();
         let (sender, calls) = mpsc::channel(CALLS_MAX);
         let access = broker.access(principal.with_token_if_any(handover.hello.token.clone()));
-        // Who guesses waits for the answer (SEC-26), and for nobody else's place meanwhile.
+        // A client that guesses tokens waits for the answer (SEC-26). Meanwhile, others that need
+        // its slot can have it.
         let asking = Box::pin(async {
             tokio::select! {
                 biased;
@@ -174,7 +175,7 @@ impl Conversation {
         let account = Account::new(&broker.outbound_pool(), FRAMES_KEPT * window_bytes);
         let (account, arrivals) = match encoding {
             Encoding::Binary => (account, Arrivals::default()),
-            // Until its text is written a message counts as the longest that it may be.
+            // Until its text is written, a message counts as its longest possible text.
             Encoding::Json => {
                 let told = move |bytes| message_in_json_max(bytes, header_bytes_max);
                 (account.with_told(IN_JSON_FACTOR), Arrivals::told_as(told))
@@ -214,19 +215,19 @@ impl Conversation {
         conversation.run(handover).await;
     }
 
-    /// Takes a socket: says welcome on it, and again what the client has not taken.
+    /// Takes a socket: sends the welcome, then all frames that the client has not confirmed.
     pub(super) async fn adopt(
         &mut self,
         handover: &mut Handover,
         resumed: bool,
     ) -> Result<(), Ended> {
         let Handover { socket, hello, hello_id, received } = handover;
-        // A frame that waited for room was not counted as taken: its client sends it again.
+        // A frame that waited for room was not counted as taken, so the client sends it again.
         if self.engine.needs_permit() {
             self.engine.phase = Phase::Open;
         }
         let principal = socket.get_ref().principal();
-        // What it said of itself is not kept beside that.
+        // The conversation keeps neither the token nor the name of the client next to its access.
         let (token, _) = (hello.token.take(), hello.client.take());
         self.engine.access.renew(principal.with_token_if_any(token)).await;
         self.mark_key();
@@ -271,11 +272,11 @@ impl Conversation {
             }
             socket.flush().await
         };
-        // What is written here was within the window before, but the peer may read nothing.
+        // These bytes fitted into the window before, but the peer may not read them.
         let (engine, taken_bytes) = (&mut self.engine, Some(self.frames.confirmed_bytes));
         let written = tokio::select! {
             biased;
-            // Its client may have given this socket up already, and come by another one.
+            // The client may have given up this socket already and come back on another one.
             Some(call) = self.calls.recv() => return Err(call.into()),
             () = poll_fn(|context| engine.poll_yield(taken_bytes, context)) => {
                 return Err(Ended::Yielded);
@@ -299,7 +300,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Waits for the client to come back, as long as it asked for; no deliveries flow meanwhile.
+    /// Waits until the client comes back, for at most the grace period; no deliveries flow
+    /// meanwhile.
     pub(super) async fn wait_for_client(&mut self) -> Result<Box<Handover>, LinkEnd> {
         let Some(grace) = self.grace else { return Err(LinkEnd::Broken) };
         if self.engine.stop_deadline().is_some() {
@@ -310,13 +312,14 @@ impl Conversation {
         self.engine.links.hand_over();
         let standing = &mut self.engine.standing;
         self.place.lose(standing.member.as_ref());
-        // It makes room as one that is lost, unless somebody has its place already.
+        // Its slot can be reclaimed as that of a lost connection, unless another connection has it
+        // already.
         if !standing.mark_idle(false, &self.site.places)
             || standing.member.as_ref().is_some_and(Member::is_told)
         {
             return Err(LinkEnd::Broken);
         }
-        // What is kept for who is away is in the way of those who are there, if others wait for room.
+        // Frames kept for an absent client must not block clients that wait for room.
         let (engine, taken_bytes) = (&mut self.engine, Some(self.frames.confirmed_bytes));
         let ended = poll_fn(|context| {
             if engine.poll_stop(context).is_ready() {

@@ -1,4 +1,4 @@
-//! What comes back: from answers and deliveries to frames.
+//! Turns answers and deliveries into frames.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::operation::{Closing, Detached, Drained, Expect, Notice, SessionAccept
 use crate::site::Socket;
 use crate::unwritten::Unwritten;
 
-/// A frame ends when it has about so many bytes.
+/// Approximate size in bytes after which a frame ends.
 const FRAME_BYTES: u64 = 256 << 10;
 
 impl Protocol for Conversation {
     type Expect = Expect;
-    /// A frame, with its costs as far as they are known.
+    /// An undecoded frame, with its costs as far as they are known.
     type Unpaid = (Bytes, Price);
     type Paid = Requests;
     type Close = Infallible;
@@ -42,7 +42,7 @@ impl Protocol for Conversation {
             self.engine.standing.has_link();
         }
         if !self.shows_key {
-            // What was asked for may have shown that it is good.
+            // A request may have shown that the token is valid.
             self.mark_key();
         }
         let is_idle = self.engine.links.is_empty()
@@ -115,7 +115,7 @@ impl Protocol for Conversation {
         let told_bytes = match (text_bytes, self.encoding) {
             (None, _) => 0,
             (Some(_), Encoding::Binary) => held_bytes,
-            // It had room for the longest that it may be.
+            // A JSON message has reserved room for its longest possible text.
             (Some(text_bytes), Encoding::Json) => text_bytes,
         };
         self.ready_bytes += told_bytes;
@@ -132,7 +132,7 @@ impl Protocol for Conversation {
 }
 
 impl Conversation {
-    /// Takes what came, and writes one frame of what is there.
+    /// Collects arrivals, and writes one frame of the available items.
     pub(super) async fn write(&mut self, socket: &mut Socket) -> Result<(), Ended> {
         self.collected_bytes = 0;
         self.collect().await;
@@ -154,7 +154,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Says something; what it holds is counted until its frame is.
+    /// Adds an item to the next frame and counts its bytes until the frame is made.
     pub(crate) fn say(&mut self, id: u32, notice: Notice) {
         let bytes = super::ITEM_BYTES + notice.weight(self.encoding);
         self.engine.account.hold(bytes);
@@ -162,14 +162,14 @@ impl Conversation {
         self.ready.push(Item { id, notice });
     }
 
-    /// The same for an answer that has its room.
+    /// Adds an answer whose room is already reserved.
     pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, room: Room) {
         self.engine.account.hold_paid(bytes, room);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });
     }
 
-    /// Answers; that something is done is told only to who asked under an id.
+    /// Answers a request. `Done` is sent only if the request has an id.
     pub(crate) fn reply(&mut self, id: u32, path: &str, answer: Result<Notice, Rejection>) {
         match answer {
             Ok(Notice::Done(_)) if id == 0 => {}
@@ -183,7 +183,7 @@ impl Conversation {
         self.say(id, Notice::Error(error));
     }
 
-    /// Encodes what is ready as one frame.
+    /// Encodes the ready items as one frame.
     fn next_frame(&mut self) -> Option<Bytes> {
         if self.ready.is_empty() {
             return None;
@@ -199,13 +199,14 @@ impl Conversation {
         let bytes: Bytes = match encoded {
             Ok(mut bytes) => {
                 if self.grace.is_some() {
-                    // It may be kept for long, and is most often far smaller than what there was room for.
+                    // The frame may be kept for long, and is usually far smaller than its reserved
+                    // room.
                     bytes.shrink_to_fit();
                 }
                 bytes.into()
             }
             Err(error) => {
-                // What could fail was read before.
+                // Everything that can fail to encode was read before.
                 tracing::error!(%error, "a frame cannot be encoded");
                 self.engine.account.release(ready_bytes);
                 count_undelivered(removed_count);
@@ -215,7 +216,7 @@ impl Conversation {
         self.frames.sent += 1;
         let held_bytes =
             bytes.len() as u64 + size_of_val(&*deliveries) as u64 + super::WRITTEN_BYTES;
-        // First, so that the frame has the room that its parts had.
+        // Held before the release, so that the frame reuses the room of its parts.
         self.engine.account.hold(held_bytes);
         self.engine.account.release(ready_bytes);
         self.frames.kept_bytes += held_bytes;
@@ -229,7 +230,8 @@ impl Conversation {
         Some(bytes)
     }
 
-    /// What was written is with the system. If nothing can be resumed, that is all there is to know.
+    /// Notes that the system has accepted all written bytes. If the conversation cannot be resumed,
+    /// this confirms them.
     pub(super) fn flushed(&mut self) {
         self.frames.flushed = self.frames.sent;
         if self.grace.is_none() {
@@ -237,7 +239,7 @@ impl Conversation {
         }
     }
 
-    /// The client has taken so many frames in all.
+    /// Notes that the client has taken `received` frames in total.
     pub(super) fn confirm(&mut self, received: u64) {
         if self.grace.is_none() {
             return;
@@ -270,13 +272,13 @@ impl Conversation {
         }
     }
 
-    /// Says that the connection will be closed.
+    /// Announces that the connection will be closed.
     pub(super) fn say_closing(&mut self, seconds: u32) {
         self.say(0, Notice::Closing(Closing { seconds }));
     }
 }
 
-/// The same deliveries, counted together where they stand together.
+/// Merges neighbouring deliveries of the same link into one entry.
 fn by_link(mut delivered: Vec<(u32, u64)>) -> Box<[(u32, u64)]> {
     delivered.dedup_by(|(number, bytes), (before, sum)| {
         let is_same = number == before;

@@ -1,5 +1,5 @@
-//! What a frame is paid for before any of it is carried out: its bytes and what is made of them, and the answers that
-//! take much before there is room for them.
+//! Price of a frame, paid before any of it is carried out: its bytes, the values decoded from them,
+//! and large answers.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::frame::json::Said;
 use crate::frame::{ClientFrame, Encoding, Run, WireError, announced};
 use crate::operation::{FailedRange, FailedSend, Notice};
 
-/// What a frame costs of the budget for commands.
+/// Cost of a frame in the budget for commands.
 #[derive(Clone, Copy)]
 pub(crate) struct Price {
     commands: u64,
-    /// Told by its bytes.
+    /// Computed from the bytes of the frame.
     made_bytes: u64,
-    /// Told only by what is made of them; none until that was looked at.
+    /// Computed from the decoded requests; 0 until the frame is decoded.
     answer_bytes: u64,
 }
 
@@ -31,9 +31,9 @@ impl Price {
 }
 
 impl Conversation {
-    /// Decodes a frame as soon as it is paid for.
+    /// Decodes a frame as soon as its price is paid.
     pub(super) async fn pay_frame(&mut self, bytes: Bytes) -> Result<(), Ended> {
-        // What it asks for is known, and paid for, before any of it is made.
+        // The price is known and paid before anything is decoded.
         let (commands, made_bytes) = announced(self.encoding, &bytes);
         let price = Price { commands, made_bytes, answer_bytes: 0 };
         let Some(permit) = self.engine.budget.try_acquire_list(commands, price.bytes()) else {
@@ -43,8 +43,9 @@ impl Conversation {
         self.decode(bytes, permit, price).await
     }
 
-    /// Decodes a frame for which there is room, and carries it out. If it asks to look at so much that this is not paid
-    /// for yet, what was made of it is dropped and made anew when that is: most frames ask for nothing of the kind.
+    /// Decodes a frame that has a permit, and carries it out. If its peeks cost more than the
+    /// permit covers, the decoded requests are dropped, and the frame is decoded again under a
+    /// larger permit. Most frames have no such peeks.
     pub(super) async fn decode(
         &mut self,
         bytes: Bytes,
@@ -53,11 +54,11 @@ impl Conversation {
     ) -> Result<(), Ended> {
         let frame = ClientFrame::decode(self.encoding, &bytes)
             .map_err(|error| Ended::Refused(Close::of_frame(&error)))?;
-        // Whether the rest has to wait or not: what is confirmed makes room.
+        // Confirmed even if the frame has to wait, since confirmed frames release room.
         self.confirm(frame.seen);
         let whole = Price { answer_bytes: frame.answer_bytes(), ..price };
         let permit = if whole.answer_bytes > price.answer_bytes {
-            // Who waits for room holds none of it.
+            // A frame that waits for room holds none of it.
             drop(permit);
             let Some(permit) = self.engine.budget.try_acquire_list(whole.commands, whole.bytes())
             else {
@@ -68,24 +69,24 @@ impl Conversation {
         } else {
             permit
         };
-        // From now on it is taken: a client that comes back does not send it again.
+        // From here on the frame counts as taken: a client that comes back does not send it again.
         self.seen += 1;
         let (requests, permit) = (frame.requests.into(), Arc::new(permit));
         self.carry_out(Requests { requests, permit }).await;
         Ok(())
     }
 
-    /// Waits for the room of a frame; nothing is read behind it.
+    /// Makes a frame wait for its room; nothing is read until it has it.
     fn postpone(&mut self, bytes: Bytes, price: Price) {
         self.engine.hold((bytes, price), price.commands, price.bytes());
     }
 }
 
 impl Notice {
-    /// What it takes in memory, about; not what it has of the contents of messages, which are counted
+    /// Approximate memory of a notice in bytes. Contents of messages are excluded: they are counted
     /// where they are fetched.
     pub(crate) fn weight(&self, encoding: Encoding) -> u64 {
-        /// What an error takes beside its texts.
+        /// Memory of an error besides its texts, in bytes.
         const ERROR_BYTES: u64 = 160;
 
         let error = |WireError { detail, entity, .. }: &WireError| match encoding {
@@ -126,7 +127,7 @@ impl Notice {
             | Self::Transaction(_)
             | Self::Heartbeat(_)
             | Self::Closing(_) => 0,
-            // Descriptions: what they take when they are written, twice since they are made of parts.
+            // Descriptions: twice their written size, since they consist of parts.
             Self::Queue(_)
             | Self::Queues(_)
             | Self::Sessions(_)
@@ -140,7 +141,8 @@ impl Notice {
             | Self::Policies(_)
             | Self::PolicyKeys(_)
             | Self::Explained(_) => 2 * written(),
-            // Likewise, and counted without being written: they may be the largest of all.
+            // Also twice their size, but computed without writing them: they may be the largest of
+            // all notices.
             Self::Plan(it) => 2 * size_in_json(it) as u64,
             Self::CarriedOut(it) => 2 * size_in_json(it) as u64,
         }
@@ -154,8 +156,9 @@ mod tests {
 
     use super::*;
 
-    /// PEK-08, DESIGN D6: beside its commands a frame pays for what its peeks are answered with, of a session too; what
-    /// fits into what a command pays, and anything else, costs nothing more.
+    /// PEK-08, DESIGN D6: a frame pays for the answers to its peeks, also those of a session,
+    /// besides its commands. An answer that fits into the price of a command, and any other
+    /// operation, costs nothing more.
     #[test]
     fn a_frame_pays_for_what_it_looks_at() {
         let answers = |requests: &[String]| {

@@ -1,4 +1,4 @@
-//! The turns of a conversation: what is read, what waits for room, what the clock asks for.
+//! The turns of a conversation: frames to read, requests that wait for room, and timers.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,30 +16,31 @@ use crate::frame::{BadRequest, Encoding, LIST_COUNT_MAX, Request};
 use crate::operation::{Notice, Operation};
 use crate::site::{Call, Socket};
 
-/// Frames that are read in one go before what they ask for is handed over.
+/// Maximum number of frames read in one turn before their commands go to the entities.
 const FRAMES_PER_TURN: usize = 16;
-/// A turn ends when so much was read.
+/// Number of bytes read after which a turn ends.
 const BYTES_PER_TURN: usize = 256 << 10;
-/// Holding no more than this for what it asks for, a client is not in the way of others: all there may be hold little.
+/// A client whose requests hold at most this many bytes never has to yield: all such clients
+/// together hold little.
 const ASKED_BYTES_FREE: u64 = 16 << 10;
-/// Why a frame has to be given up.
+/// Reason of the close when a partial frame has to be given up.
 const YIELDS: &str = "a frame arrives slowly while other clients wait";
-/// Why one who has asked for much has to give it up.
+/// Reason of the close when a client with many requests has to give them up.
 const ASKS_MUCH: &str = "requests in one frame take long while other clients wait";
 
-/// A turn of WebSocket.
+/// A turn that only this transport has.
 pub(crate) enum SocketTurn {
-    /// The socket has given something, or has ended.
+    /// The socket has returned a frame or an error, or has ended.
     Frame(Option<Result<SocketMessage, SocketError>>),
-    /// The socket has taken all that was written.
+    /// The socket has written all bytes.
     Flushed,
-    /// Another task wants something of this one.
+    /// Another task calls this conversation.
     Call(Call),
 }
 
 impl Conversation {
-    /// Ends a connection without a token when everybody has to have one (SEC-17), and it was told all that it
-    /// waits for: who has made the first policy is told that, too.
+    /// Ends a connection without a token once every client must have one (SEC-17), after all its
+    /// answers are sent: a client that creates the first policy still gets the answer.
     fn welcome(&self) -> Result<(), Ended> {
         let is_told =
             self.engine.links.pending_count() == 0 && self.ready.is_empty() && !self.unflushed;
@@ -53,9 +54,10 @@ impl Conversation {
         Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
     }
 
-    /// Whether another frame may be read: there is room for what it asks for, and the client takes what it
-    /// is answered. Where nothing is written until it has confirmed what it took, only a frame says so; what that asks
-    /// for waits, and nothing is read behind it.
+    /// Whether another frame may be read: there is room for its requests, and the client takes its
+    /// answers. While the server writes nothing until the client confirms, frames are read in spite
+    /// of missing room, since only a frame carries the confirmation; its requests wait then, and
+    /// nothing is read after it.
     fn may_read(&self) -> bool {
         self.engine.is_open()
             && self.handing_over.is_none()
@@ -64,25 +66,25 @@ impl Conversation {
             && self.pongs.may_read()
     }
 
-    /// Whether there is room for answers: little is here that was not written.
+    /// Whether there is room for answers: few bytes are unwritten.
     pub(super) fn may_answer(&self) -> bool {
         self.unwritten_bytes() < self.site.config.outbound_bytes_max
     }
 
-    /// What is here and was not written.
+    /// Bytes held for the client that are not written yet.
     fn unwritten_bytes(&self) -> u64 {
         self.engine.account.held_bytes().saturating_sub(self.frames.kept_bytes)
     }
 
-    /// What there is room for among answers.
+    /// Room for answers, in bytes.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.site.config.outbound_bytes_max.saturating_sub(self.unwritten_bytes())
     }
 
-    /// Whether a request may be carried out: there is room for its answer, and what was asked before it is with its
-    /// entity. What takes messages for good
-    /// is asked for only as far as they can be told soon; a client that keeps what was written to be
-    /// asked for again loses nothing by it.
+    /// Whether a request may be carried out: there is room for its answer, and all earlier requests
+    /// are with their entities. Requests that may remove messages permanently also wait until their
+    /// messages can be sent soon. A conversation that keeps frames until the client confirms them
+    /// loses no messages, so it need not wait.
     pub(super) fn may_ask(&self, request: &Result<Request, BadRequest>) -> bool {
         if !self.may_answer() || self.handing_over.is_some() {
             return false;
@@ -103,12 +105,12 @@ impl Conversation {
         }
     }
 
-    /// What a receive by so many numbers is taken to bring.
+    /// Upper bound for the messages that a receive by `count` sequence numbers returns, in bytes.
     pub(crate) fn numbered_bytes(&self, count: usize) -> u64 {
         numbered_bytes(count, self.engine.broker.settings().limits.deferred_bytes_max)
     }
 
-    /// Whether anything may be written: the client has confirmed enough of what went before.
+    /// Whether frames may be written: the client has confirmed enough of the earlier ones.
     pub(super) fn may_write(&self) -> bool {
         self.grace.is_none() || self.frames.kept_bytes < 2 * self.site.config.outbound_bytes_max
     }
@@ -117,7 +119,7 @@ impl Conversation {
         self.engine.broker.settings().limits.connection_inbound_count_max
     }
 
-    /// Takes a frame, and those that are there already behind it.
+    /// Takes a frame, and the further frames that are already available.
     async fn read(
         &mut self,
         socket: &mut Socket,
@@ -130,7 +132,7 @@ impl Conversation {
             self.take_frame(socket, next).await?;
             count += 1;
             if bytes >= BYTES_PER_TURN {
-                // What is large takes long to read: now the others of this thread.
+                // Reading many bytes takes long, so other tasks of this thread get a turn.
                 tokio::task::yield_now().await;
                 break;
             }
@@ -148,7 +150,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes what the socket gave; a frame of data is decoded as soon as it is paid for.
+    /// Takes one message of the socket; a data frame is decoded as soon as it is paid for.
     async fn take_frame(
         &mut self,
         socket: &mut Socket,
@@ -171,7 +173,7 @@ impl Conversation {
             SocketMessage::Pong(_) => return Ok(()),
             SocketMessage::Close(frame) => {
                 let code = frame.as_ref().map(|frame| u16::from(frame.code));
-                // The library has put the answer into its buffer; a close of its own it would refuse.
+                // The library has put its answer into the buffer and would refuse another close.
                 tokio::time::timeout(CLOSE_TIMEOUT, socket.flush()).await.ok();
                 return Err(match code {
                     Some(code::NORMAL) => Ended::Orderly,
@@ -188,20 +190,21 @@ impl Conversation {
         self.pay_frame(bytes).await
     }
 
-    /// Time has passed: says that the server is there, and looks whether the client is.
+    /// Handles a tick: sends a heartbeat if nothing was written, and checks the signs of life of
+    /// the client.
     fn tick(&mut self, socket: &mut Socket) -> Result<(), Ended> {
         let may_write = self.may_write() && !self.unflushed;
         if !std::mem::take(&mut self.pulse.written_since_tick) && may_write {
             self.say(0, Notice::Heartbeat(Default::default()));
         }
-        // Locks that have ended make room although the client says nothing.
+        // Expired locks make room even if the client sends nothing.
         self.engine.links.forget_ended(self.engine.broker.now());
-        // Told while it was not read.
+        // The notice to yield may have come while the socket was not read.
         if socket.get_mut().must_yield() {
             return Err(Ended::Lost(Some(Close::new(code::SLOW, YIELDS))));
         }
         if !self.may_read() {
-            // It is not the client who is slow.
+            // The client is not slow: the server does not read.
             socket.get_mut().begin_anew();
         } else if socket.get_mut().is_late() {
             let reason = "a frame has begun but did not arrive in time";
@@ -211,7 +214,8 @@ impl Conversation {
             self.pulse.silent_ticks = 0;
             return Ok(());
         }
-        // While there is no room the client cannot be heard, unless it is itself who takes nothing.
+        // A client that is not read because of missing room cannot show signs of life. It is still
+        // checked if it accepts no bytes itself.
         if self.may_read() || !may_write {
             self.pulse.silent_ticks += 1;
         }
@@ -228,7 +232,7 @@ impl Serve<Socket> for Conversation {
     type End = Ended;
 
     async fn advance(&mut self) -> Result<(), Ended> {
-        // Bytes that were written have made room for answers.
+        // Written bytes have made room for answers.
         self.start_apart();
         self.engine.links.hand_over();
         if self.may_end() { Err(Ended::Stopped) } else { Ok(()) }
@@ -260,7 +264,7 @@ impl Serve<Socket> for Conversation {
         if may_write && !self.ready.is_empty() {
             return true;
         }
-        // Answers give their room back although the client has not taken what went before.
+        // Answers release their room even if the client has not read the earlier ones.
         let may_answer = self.may_answer() && self.ready.len() < LIST_COUNT_MAX;
         if !may_write && !may_answer {
             return false;
@@ -268,7 +272,8 @@ impl Serve<Socket> for Conversation {
         self.engine.has_mail(context)
     }
 
-    /// The client takes less than its pace for `websocket.frame_timeout`; or it holds up room for which others wait.
+    /// Ready if the client takes less than its pace for `websocket.frame_timeout`, or must yield
+    /// room for which others wait.
     fn poll_slow(&mut self, socket: &mut Socket, context: &mut Context<'_>) -> Poll<Ended> {
         let written_bytes = socket.get_ref().written_bytes();
         if !self.unflushed && self.may_write() {
@@ -278,13 +283,14 @@ impl Serve<Socket> for Conversation {
             let reason = "the client does not read";
             return Poll::Ready(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
-        // It does not take the bytes that are written, or does not confirm them.
+        // The client does not read the written bytes, or does not confirm them.
         let is_held_up = self.unflushed || self.frames.kept_bytes > FREE_BYTES;
         let taken_bytes = is_held_up.then_some(written_bytes + self.frames.confirmed_bytes);
         if self.engine.poll_yield(taken_bytes, context).is_ready() {
             return Poll::Ready(Ended::Yielded);
         }
-        // Or many of its requests wait for their turn, and all of them keep their room meanwhile.
+        // Many requests of the client may wait for their turn, and all of them keep their room
+        // meanwhile.
         let held_bytes = self.engine.budget.held_bytes();
         let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));
         let is_asked = (is_waiting || self.engine.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
@@ -325,7 +331,7 @@ impl Serve<Socket> for Conversation {
     async fn take(&mut self, turn: Turn<Self, Socket>, socket: &mut Socket) -> Result<(), Ended> {
         match turn {
             Turn::Own(SocketTurn::Frame(frame)) => self.read(socket, frame).await,
-            // As where its end is read: frames that stand before it are not.
+            // Frames before the disconnect are not read, as at the end of the stream.
             Turn::Disconnected => Err(Ended::Lost(None)),
             Turn::Permit((bytes, price), permit) => self.decode(bytes, permit, price).await,
             Turn::Room(requests) => {
@@ -356,13 +362,13 @@ impl Serve<Socket> for Conversation {
                 self.engine.stop_flows();
                 Ok(())
             }
-            // The next turn finds that it may end.
+            // The next turn finds that the conversation may end.
             Turn::Deadline => Ok(()),
         }
     }
 }
 
-/// The bytes of a data frame; none if the client closes.
+/// Returns the bytes of a data frame; none if the client closes.
 pub(super) fn payload(
     message: SocketMessage,
     encoding: Encoding,
@@ -380,7 +386,7 @@ pub(super) fn payload(
     }
 }
 
-/// How a socket ended that gave this error.
+/// Maps an error of the socket to the reason why the socket ended.
 pub(super) fn lost(error: &SocketError) -> Ended {
     match error {
         SocketError::Capacity(_) => {

@@ -1,4 +1,4 @@
-//! Whether a client takes what was written at its pace.
+//! Detects a client that reads more slowly than its minimum pace.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// A client that takes fewer bytes a second than this, while more waits, is slow.
+/// Minimum pace in bytes per second. A client is slow if it reads less while more bytes wait.
 const PACE_BYTES: u64 = 4 << 10;
 
-/// The time since when a client has not taken all that was written.
+/// Time since which a client has not read all written bytes.
 #[derive(Default)]
 pub(super) struct Stall {
-    /// When it ends, and the bytes that were taken in all when it began.
+    /// The end of the window, and the total of read bytes at its start.
     window: Option<(Instant, u64)>,
-    /// Made when it is first needed: most clients are never waited for.
+    /// Created on first use: most clients never keep the server waiting.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stall {
-    /// Nothing waits for the client.
+    /// Notes that no bytes wait for the client.
     pub(super) const fn rest(&mut self) {
         self.window = None;
     }
 
-    /// Ready if the client has taken less than its pace for `patience`, while something waited all that time.
-    /// `taken_bytes` counts from the begin of its socket.
+    /// Ready if the client has read less than its pace for `patience`, while bytes waited all that
+    /// time. `taken_bytes` is the total since the start of its socket.
     pub(super) fn poll(
         &mut self,
         taken_bytes: u64,
@@ -52,7 +52,7 @@ impl Stall {
     }
 }
 
-/// The bytes that a client has to take in this time.
+/// Bytes that a client has to read in this time.
 fn pace_bytes(time: Duration) -> u64 {
     let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     PACE_BYTES.saturating_mul(ms) / 1_000
@@ -66,7 +66,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Waits for the end of patience while this many bytes are taken each second; how long that took.
+    /// Reads `bytes_a_second` until the stall ends; returns the time until then, at most 120 s.
     async fn stalled(bytes_a_second: u64) -> Option<Duration> {
         let (begun, mut stall) = (Instant::now(), Stall::default());
         for second in 0..120 {
@@ -78,7 +78,8 @@ mod tests {
         None
     }
 
-    /// DESIGN D6: a client that takes nothing is given up after its patience, and not at a later look at the clock.
+    /// DESIGN D6: a client that reads nothing is given up exactly after its patience, not at a
+    /// later tick.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_too_little_is_given_up_in_time() {
         assert_eq!(stalled(0).await, Some(PATIENCE));
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(stalled(2 * PACE_BYTES).await, None);
     }
 
-    /// DESIGN D6: one that has taken all has its time again.
+    /// DESIGN D6: the patience starts again after a client has read everything.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_took_all_has_its_time_again() {
         let mut stall = Stall::default();
