@@ -1,14 +1,15 @@
-//! The client: the handles of every transport, over a connection. Code moves between this and a broker in
-//! process by changing the line that makes the client.
+//! The client: the handles that every transport offers, over a WebSocket connection. An application
+//! moves between this client and a broker in its own process by changing the line that makes the
+//! client.
 //!
-//! [`connect`] opens a connection that is made anew when it is lost, with pauses that grow
-//! and vary. Within the grace period it goes on where it was: calls in flight are answered as if
-//! nothing had happened, and locks are kept. Later, calls that were in flight fail with
-//! `CommunicationProblem`, whose outcome is open (ERR-06); calls that had not been sent go out.
+//! [`connect`] opens a connection, which is reopened after a loss, with pauses that grow and vary.
+//! Within the grace period the conversation is resumed: calls in flight are answered and locks are
+//! kept. After that, calls in flight fail with `CommunicationProblem`, which leaves their outcome
+//! open (ERR-06); calls that were not sent yet are sent.
 //!
-//! [`connect_by`] takes a connection string, as `peeklock connection-string` prints it: with it a client finds its
-//! broker, and signs the tokens that it shows, each before the one before it ends. Over `wss://` the broker's
-//! certificate is verified ([`ClientTls`]); there is no way to do without.
+//! [`connect_by`] takes a connection string, as `peeklock connection-string` prints it. From it the
+//! client takes the address of the broker and the key to sign tokens, each before its predecessor
+//! expires. Over `wss://` the certificate of the broker is always verified ([`ClientTls`]).
 
 mod backoff;
 mod connection;
@@ -48,23 +49,23 @@ pub use self::text::{
     session_state_to_json, subscription_to_json, topic_to_json,
 };
 
-/// What a connection is made over.
+/// A byte stream to the broker.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Opens the streams of a client in place of TCP and TLS, for instance through a tunnel. Asked for each connection, within
-/// its time.
+/// Opens the streams of a client in place of TCP and TLS, for instance through a tunnel. The client
+/// calls it for each connection; the time counts towards [`ClientOptions::connect_timeout`].
 #[async_trait]
 pub trait Connector: fmt::Debug + Send + Sync {
-    /// A stream to the broker, on which nothing was said yet.
+    /// Returns a stream to the broker on which nothing was sent yet.
     ///
     /// # Errors
-    /// When there is none now; the client tries again later.
+    /// Fails if there is no stream now; the client tries again later.
     async fn connect(&self) -> io::Result<Box<dyn Stream>>;
 }
 
-/// How a client connects.
+/// Options of a client.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_websocket as websocket; }
@@ -72,7 +73,7 @@ pub trait Connector: fmt::Debug + Send + Sync {
 ///
 /// use peeklock::websocket::client::ClientOptions;
 ///
-/// // It is non-exhaustive: what is to be otherwise is set on the defaults.
+/// It is non-exhaustive: change fields of the defaults.
 /// let mut options = ClientOptions::default();
 /// options.name = Some("order service".into());
 /// options.give_up_after = Some(Duration::from_secs(60));
@@ -81,36 +82,38 @@ pub trait Connector: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// The encoding; binary unless told otherwise.
+    /// Encoding of frames; binary by default.
     pub encoding: Encoding,
-    /// The token, as the broker's authorizer expects it.
+    /// Token in the form that the authorizer of the broker expects.
     pub token: Option<Arc<str>>,
-    /// In place of a token: what tokens are signed with, whenever one is due. Restricts the client to its
-    /// `EntityPath` (SEC-20).
+    /// Connection string that signs tokens, used in place of [`Self::token`]. It restricts the
+    /// client to its `EntityPath` (SEC-20).
     pub connection_string: Option<Arc<ConnectionString>>,
-    /// How long a token is good that is signed so, one second at least; a newer one is shown when a quarter of
-    /// it is left.
+    /// Lifetime of each signed token, at least one second. The client sends a new token when a
+    /// quarter of it is left.
     pub token_time: Duration,
-    /// Whom to trust over `wss://`, and who the client is there.
+    /// Trusted authorities and client certificate for `wss://`.
     pub tls: ClientTls,
-    /// What the client calls itself in the broker's log.
+    /// Name of the client in the log of the broker.
     pub name: Option<Arc<str>>,
-    /// How long the broker is asked to keep locks when the connection is lost; zero for not at all.
+    /// Time for which the broker keeps the locks of a lost connection, if it allows that; zero for
+    /// not at all.
     pub grace: Duration,
-    /// The first pause before a connection is made anew; later ones are longer.
+    /// First pause before a lost connection is reopened; later pauses are longer.
     pub pause_min: Duration,
-    /// The longest pause.
+    /// Longest pause.
     pub pause_max: Duration,
-    /// After how long without a connection the client ends and its calls fail with
-    /// `CommunicationProblem`; never, unless said.
+    /// Time without a connection after which the client ends and its calls fail with
+    /// `CommunicationProblem`; without limit by default.
     pub give_up_after: Option<Duration>,
-    /// How long a connection may take.
+    /// Maximum duration of opening a connection.
     pub connect_timeout: Duration,
-    /// The largest frame of the broker that is read, in bytes. A larger one ends the connection. By default as much as the
-    /// answer to a peek, a receive or a large message may have; a broker that is not trusted can make the client hold this
-    /// for each connection.
+    /// Maximum size of a frame of the broker, in bytes. A larger frame ends the connection. The
+    /// default covers the largest answer to a peek or receive, and the largest message. A broker
+    /// can make the client hold this many bytes for each connection, so lower it for brokers that
+    /// you do not trust.
     pub frame_bytes_max: usize,
-    /// Opens streams in place of TCP, and of TLS if the URL begins with `wss://`.
+    /// Opens the streams in place of TCP, and of TLS if the URL begins with `wss://`.
     pub connector: Option<Arc<dyn Connector>>,
 }
 
@@ -134,8 +137,9 @@ impl Default for ClientOptions {
     }
 }
 
-/// Connects to `ws://HOST:PORT`, or `wss://HOST:PORT` for TLS. To be called inside a tokio runtime, whose task it uses. The connection is
-/// closed in order by [`Client::close`], or when the last handle is gone.
+/// Connects to `ws://HOST:PORT`, or to `wss://HOST:PORT` for TLS. Must be called inside a tokio
+/// runtime, on which it starts a task. [`Client::close`], or dropping the last handle, closes the
+/// connection in order.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_core::*; pub use peeklock_websocket as websocket; }
@@ -161,12 +165,12 @@ impl Default for ClientOptions {
 /// ```
 ///
 /// # Errors
-/// `ArgumentError` for another URL, `CommunicationProblem` if nobody answers, `Unauthorized`.
+/// `ArgumentError` for an invalid URL, `CommunicationProblem` if no broker answers, `Unauthorized`.
 pub async fn connect(url: &str) -> Result<Client, BrokerError> {
     connect_with(url, ClientOptions::default()).await
 }
 
-/// Connects in a way of the caller's.
+/// Connects with the given options; otherwise like [`connect`].
 ///
 /// ```no_run
 /// # mod peeklock { pub use peeklock_websocket as websocket; }
@@ -182,23 +186,25 @@ pub async fn connect(url: &str) -> Result<Client, BrokerError> {
 /// ```
 ///
 /// # Errors
-/// As for [`connect`].
+/// Same as [`connect`].
 pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Client, BrokerError> {
     let only = options.connection_string.clone();
     let core = driver::start(url, options).await?;
     Ok(Client::over(Arc::new(Connection { core, only })))
 }
 
-/// Connects with a connection string: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`, or with
-/// `SharedAccessSignature=…`; the port is that of [`url_of`] if there is none. TLS is spoken unless it says
-/// `UseDevelopmentEmulator=true` (SEC-21), and other entities than its `EntityPath` are refused (SEC-20).
+/// Connects with a connection string:
+/// `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`, or with
+/// `SharedAccessSignature=…`. [`url_of`] gives the default port. TLS is used unless the string has
+/// `UseDevelopmentEmulator=true` (SEC-21), and entities other than its `EntityPath` are refused
+/// (SEC-20).
 ///
 /// ```no_run
 /// # mod peeklock { pub use peeklock_websocket as websocket; }
 /// use peeklock::websocket::client::{ClientOptions, connect_by};
 ///
 /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
-/// // As `peeklock connection-string` prints it.
+/// As `peeklock connection-string` prints it.
 /// let string = std::env::var("PEEKLOCK_CONNECTION_STRING")?;
 /// let client = connect_by(&string, ClientOptions::default()).await?;
 /// # client.close().await;
@@ -207,7 +213,7 @@ pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Client, B
 /// ```
 ///
 /// # Errors
-/// As for [`connect`]; `ArgumentError` for a connection string that is none.
+/// Same as [`connect`]; `ArgumentError` for an invalid connection string.
 pub async fn connect_by(
     connection_string: &str,
     mut options: ClientOptions,
@@ -219,8 +225,8 @@ pub async fn connect_by(
     connect_with(&url, options).await
 }
 
-/// Where the broker of a connection string is: `wss://HOST:PORT`, or `ws://` if it says
-/// `UseDevelopmentEmulator=true`; port 5301 if it names none.
+/// Returns the URL of the broker in a connection string: `wss://HOST:PORT`, or `ws://HOST:PORT`
+/// with `UseDevelopmentEmulator=true`; port 5301 if the string has none.
 #[must_use]
 pub fn url_of(string: &ConnectionString) -> String {
     let scheme = if string.use_development_emulator { "ws" } else { "wss" };

@@ -1,8 +1,9 @@
-//! What is said over a connection, once for both encodings: `docs/reference/websocket.md` as types.
+//! Frames of the protocol as types, once for both encodings; `docs/reference/websocket.md`
+//! describes them.
 //!
-//! A struct has its JSON form from serde and its binary form from the order of its fields; an
-//! operation, an answer, a push has a key in JSON and a code in the binary form, side by side in
-//! `operation`. Absent on purpose: what any of it means.
+//! A struct has its JSON form from serde and its binary form from the order of its fields. Each
+//! operation, answer and push has a key in JSON and a code in the binary form, side by side in
+//! `operation`. The meaning of operations is absent on purpose.
 
 pub(crate) mod announce;
 pub(crate) mod binary;
@@ -27,28 +28,28 @@ use crate::operation::{Notice, Operation};
 /// One frame of a client.
 #[derive(Debug)]
 pub(crate) struct ClientFrame {
-    /// How many frames of the server the client has taken.
+    /// Number of frames of the server that the client has taken.
     pub(crate) seen: u64,
     pub(crate) requests: Vec<Result<Request, BadRequest>>,
 }
 
 impl ClientFrame {
-    /// What the answers to its requests take before there is room for them, beyond what every command pays.
+    /// Bytes of answers to reserve in advance, beyond the price of each command.
     pub(crate) fn answer_bytes(&self) -> u64 {
         let requests = self.requests.iter().filter_map(|request| request.as_ref().ok());
         requests.map(|request| request.operation.answer_bytes()).fold(0, u64::saturating_add)
     }
 }
 
-/// One thing asked for.
+/// One request in a frame of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Names the answer; 0 asks for none unless it fails.
+    /// Id that the answer repeats; 0 asks for an answer only on failure.
     pub(crate) id: u32,
     pub(crate) operation: Operation,
 }
 
-/// A request that cannot be read, with its id as far as that can.
+/// A request that cannot be read, with its id, or 0 if the id cannot be read either.
 #[derive(Clone, Debug)]
 pub(crate) struct BadRequest {
     pub(crate) id: u32,
@@ -58,19 +59,20 @@ pub(crate) struct BadRequest {
 /// One frame of the server.
 #[derive(Debug)]
 pub(crate) struct ServerFrame {
-    /// How many frames of the client the server has taken.
+    /// Number of frames of the client that the server has taken.
     pub(crate) seen: u64,
     pub(crate) items: Vec<Item>,
 }
 
-/// One thing the server says: the answer to a request, or a push with the id 0.
+/// One item in a frame of the server: the answer to a request, or a push with the id 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) id: u32,
     pub(crate) notice: Notice,
 }
 
-/// Declares an enum with a code and a key for each variant, and optionally a variant with those of another enum.
+/// Declares an enum with a code and a key for each variant, and optionally a variant with those of
+/// another enum.
 macro_rules! schema {
     ($(#[$meta:meta])* enum $name:ident {
         $($(#[$doc:meta])* $code:literal $key:literal $variant:ident($body:ty),)*
@@ -91,7 +93,7 @@ macro_rules! schema {
                 }
             }
 
-            /// The body alone, in the binary form.
+            /// Writes the body without code and key, in the binary form.
             pub(crate) fn write_body(&self, out: &mut Vec<u8>) {
                 match self {
                     $(Self::$variant(body) => $crate::frame::wire::Wire::write(body, out),)*
@@ -112,7 +114,7 @@ macro_rules! schema {
                 }
             }
 
-            /// Notes what a body asks for, without reading it.
+            /// Adds the cost of a body to `announced`, without decoding the body.
             pub(crate) fn skim_body(
                 code: u8,
                 reader: &mut $crate::frame::wire::Reader<'_>,
@@ -138,7 +140,7 @@ macro_rules! schema {
                 }
             }
 
-            /// Reads the body behind a key; none if the key is not one of these.
+            /// Reads the body that belongs to a key; none if the key is not in this schema.
             pub(crate) fn deserialize_value<'de, A: serde::de::MapAccess<'de>>(
                 key: &str,
                 map: &mut A,
@@ -160,7 +162,7 @@ macro_rules! schema {
                 matches!(code, $($code)|*)
             }
 
-            /// Every code with its key.
+            /// Returns each code with its key.
             pub(crate) fn names() -> impl Iterator<Item = (u8, &'static str)> {
                 let names = [$(($code, $key)),*].into_iter();
                 $(let names = names.chain(<$inner>::names());)?
@@ -179,7 +181,7 @@ impl Item {
 }
 
 impl ClientFrame {
-    /// Reads a frame. A request that cannot be read does not harm its neighbours.
+    /// Reads a frame. A request that cannot be read does not affect its neighbours.
     ///
     /// # Errors
     /// When the frame itself cannot be read.
@@ -192,10 +194,10 @@ impl ClientFrame {
 }
 
 impl ServerFrame {
-    /// Writes a frame, which has about so many bytes: room for them is made once.
+    /// Writes a frame; `about` is its approximate size in bytes, which is allocated at once.
     ///
     /// # Errors
-    /// When a message of it is no content.
+    /// Fails if the content of a message in it is not valid.
     pub(crate) fn encode(&self, encoding: Encoding, about: usize) -> Result<Vec<u8>, FrameError> {
         match encoding {
             Encoding::Json => json::write_server_frame(self, about),
@@ -204,7 +206,7 @@ impl ServerFrame {
     }
 }
 
-/// What the client does with frames.
+/// Frame functions of the client.
 #[cfg(any(test, feature = "client"))]
 pub(crate) mod of_client {
     use super::{Bytes, Encoding, FrameError, Request, ServerFrame, binary, json};
@@ -212,7 +214,7 @@ pub(crate) mod of_client {
     /// Writes a frame of a client.
     ///
     /// # Errors
-    /// When a message of it is no content.
+    /// Fails if the content of a message in it is not valid.
     pub(crate) fn encode(
         encoding: Encoding,
         seen: u64,
@@ -227,7 +229,7 @@ pub(crate) mod of_client {
     /// Reads a frame of the server.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the frame cannot be read.
     pub(crate) fn decode(encoding: Encoding, bytes: &Bytes) -> Result<ServerFrame, FrameError> {
         match encoding {
             Encoding::Json => json::read_server_frame(bytes),

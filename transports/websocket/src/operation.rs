@@ -1,9 +1,10 @@
-//! Requests of a client and notices of the server: one row each. A file below has the body, the work and the answer of
-//! operations that belong together. All of management is in `manage.rs`, as a table.
+//! The table of requests of a client and notices of the server: one row each. Each file below has
+//! the bodies, the work and the answers of related operations. All management operations are in
+//! `manage.rs`, as a table.
 //!
-//! A new one is a row, an arm in [`Conversation::operate`] and one in [`Operation::subject`] here, and its part of a file; a
-//! new notice has an arm in [`Notice::weight`]. The binary form of a body is never changed: an operation with more
-//! fields is another operation.
+//! A new operation is a row, an arm in [`Conversation::operate`] and one in [`Operation::subject`]
+//! here, and its part of a file; a new notice has an arm in [`Notice::weight`]. The binary form of
+//! a body never changes: an operation with more fields is another operation.
 
 mod attach;
 mod authenticate;
@@ -38,9 +39,9 @@ use crate::connection::{Asked, Conversation, Done};
 use crate::frame::{Empty, WireError, schema};
 
 schema! {
-    /// What a client asks for.
+    /// Request of a client.
     enum Operation {
-        /// The first request of a connection.
+        /// First request of a connection.
         1 "hello" Hello(Hello),
         /// Replaces the token.
         2 "authenticate" Authenticate(Authenticate),
@@ -48,17 +49,17 @@ schema! {
         3 "attach" Attach(Attach),
         /// Ends a link in order.
         4 "detach" Detach(Detach),
-        /// Sets how far a receiver may be sent.
+        /// Sets the highest delivery number that a receiver may be sent.
         5 "credit" Credit(Credit),
-        /// Gives back credit that cannot be used at once.
+        /// Returns credit that cannot be used at once.
         6 "drain" Drain(LinkOnly),
-        /// Sends messages, each by itself.
+        /// Sends messages independently of each other.
         7 "send" Send(Send),
         /// Sends messages, all or none.
         8 "sendBatch" SendBatch(Send),
         /// Cancels scheduled messages, all or none.
         9 "cancelScheduled" CancelScheduled(Numbered),
-        /// Receives what is available, or waits for it.
+        /// Receives available messages, or waits for them.
         10 "receive" Receive(Receive),
         /// Ends a receive that waits.
         11 "withdraw" Withdraw(Withdraw),
@@ -68,7 +69,7 @@ schema! {
         13 "settle" Settle(Settle),
         /// Prolongs locks.
         14 "renew" Renew(Renew),
-        /// Looks at messages.
+        /// Peeks at messages.
         15 "peek" Peek(Peek),
         /// Deletes available messages.
         16 "deleteBatch" DeleteBatch(DeleteBatch),
@@ -76,7 +77,7 @@ schema! {
         17 "purge" Purge(Purge),
         /// Deletes one deferred message.
         18 "deleteDeferred" DeleteDeferred(DeleteDeferred),
-        /// Says that the client is there.
+        /// Shows that the client is there.
         24 "heartbeat" Heartbeat(Empty),
         /// Locks a session and opens a link to it, or waits for one that can be locked.
         25 "acceptSession" AcceptSession(AcceptSession),
@@ -86,17 +87,17 @@ schema! {
         27 "getSessionState" GetSessionState(LinkOnly),
         /// Replaces the state of a session, or clears it.
         28 "setSessionState" SetSessionState(SetSessionState),
-        /// Looks at the messages of a session.
+        /// Peeks at the messages of a session.
         29 "peekSession" PeekSession(PeekSession),
-        /// Names the sessions of a queue or subscription.
+        /// Lists the sessions of a queue or subscription.
         30 "listSessions" ListSessions(ListSessions),
-        /// Deletes available messages of all sessions that nobody holds.
+        /// Deletes available messages of all unlocked sessions.
         31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
-        /// Abandons messages for a time.
+        /// Abandons messages with a delay.
         32 "settleDelayed" SettleDelayed(SettleDelayed),
-        /// Hands messages over that another broker forwards.
+        /// Hands over messages that another broker forwards.
         60 "forward" Forward(Forward),
-        /// Opens a link that sends to one queue or topic by way of another.
+        /// Opens a link that sends to one queue or topic through another.
         61 "attachVia" AttachVia(AttachVia),
         /// Begins a transaction.
         70 "beginTransaction" BeginTransaction(BeginTransaction),
@@ -106,9 +107,9 @@ schema! {
         72 "settleIn" SettleIn(SettleIn),
         /// Prolongs locks in a transaction.
         73 "renewIn" RenewIn(RenewIn),
-        /// Carries a transaction out, or none of it.
+        /// Commits a transaction, whole or not at all.
         74 "commit" Commit(CommitTransaction),
-        /// Forgets a transaction.
+        /// Rolls a transaction back.
         75 "rollBack" RollBack(TransactionOnly),
         /// Cancels scheduled messages in a transaction, all or none.
         76 "cancelScheduledIn" CancelScheduledIn(CancelScheduledIn),
@@ -121,31 +122,31 @@ schema! {
 }
 
 schema! {
-    /// What the server says.
+    /// Notice of the server.
     enum Notice {
-        /// It is done.
+        /// Request carried out.
         1 "done" Done(Empty),
-        /// It failed.
+        /// Request failed.
         2 "error" Error(WireError),
-        /// Answers the hello.
+        /// Answer to the hello.
         3 "welcome" Welcome(Box<Welcome>),
-        /// The numbers of sent messages.
+        /// Sequence numbers of sent messages.
         4 "accepted" Accepted(Accepted),
-        /// Messages are settled.
+        /// Outcome of a settlement.
         5 "settled" Settled(Settled),
-        /// Locks are prolonged.
+        /// Outcome of a renewal.
         6 "renewed" Renewed(Renewed),
         /// Received or peeked messages.
         7 "received" Received(Messages),
-        /// What is left of the credit.
+        /// Remaining credit.
         8 "drained" Drained(Drained),
-        /// How many messages were deleted.
+        /// Number of deleted messages.
         9 "deleted" Deleted(Deleted),
         /// A queue.
         10 "queue" Queue(Box<QueueView>),
         /// Queues.
         11 "queues" Queues(QueueList),
-        /// A session is locked.
+        /// Lock on a session.
         12 "sessionAccepted" SessionAccepted(SessionAccepted),
         /// The state of a session.
         13 "sessionState" SessionState(SessionState),
@@ -163,7 +164,7 @@ schema! {
         20 "rule" Rule(Box<RuleForm>),
         /// Rules of a subscription.
         21 "rules" Rules(RuleList),
-        /// What each rule of a subscription makes of a message.
+        /// Effect of each rule of a subscription on a message.
         22 "explained" Explained(Explained),
         /// A policy.
         23 "policy" Policy(Box<PolicyView>),
@@ -173,55 +174,55 @@ schema! {
         25 "policyKeys" PolicyKeys(Box<PolicyKeysView>),
         /// The steps of a declaration.
         26 "plan" Plan(Box<PlanView>),
-        /// What became of steps of a declaration.
+        /// Outcome of the steps of a declaration.
         27 "carriedOut" CarriedOut(Box<CarriedOutView>),
-        /// What became of forwarded messages.
+        /// Outcome of forwarded messages.
         28 "forwarded" Forwarded(Forwarded),
-        /// A transaction was begun.
+        /// Start of a transaction.
         29 "transaction" Transaction(TransactionOnly),
-        /// A transaction was carried out.
+        /// Commit of a transaction.
         30 "committed" Committed(Committed),
         /// Messages for a receiver with credit.
         32 "deliveries" Deliveries(Deliveries),
-        /// A receiver gets nothing more until it is given credit anew.
+        /// End of deliveries to a receiver, until it is given credit again.
         33 "detached" Detached(Detached),
-        /// The server is there.
+        /// Sign that the server is there.
         34 "heartbeat" Heartbeat(Empty),
-        /// The server will close the connection soon.
+        /// Announcement that the server will close the connection.
         35 "closing" Closing(Closing),
     }
 }
 
-/// What an operation is about, for errors.
+/// Link or path that an operation concerns, for errors.
 pub(crate) enum Subject {
     Link(u32),
     Path(String),
     Connection,
 }
 
-/// What is awaited, and what of it has come.
+/// Pending answer to a request, with the results that have arrived.
 pub(crate) enum Expect {
-    /// The outcome of one command, of which the answer is made.
+    /// Outcome of one command, and the function that makes the answer.
     One(Read),
-    /// The numbers of messages sent each by itself.
+    /// Sequence numbers of messages sent independently of each other.
     Sent(Sent),
-    /// That messages are settled.
+    /// Outcome of settlements.
     Settled(Keyed),
-    /// The ends of prolonged locks.
+    /// New ends of renewed locks.
     Renewed(Keyed),
-    /// That operations would be carried out, for a transaction.
+    /// Checks of operations that join a transaction.
     Joined(Joining),
-    /// That a transaction is carried out.
+    /// Outcome of a commit.
     Committed(Committing),
-    /// The answer that the transport itself makes.
+    /// Answer that the transport itself makes.
     Own,
 }
 
-/// Makes the answer of an outcome, given the link and the path that were asked.
+/// Makes the answer from an outcome, with the link and the path of the request.
 pub(crate) type Read = fn(&mut Conversation, u32, Outcome, &str) -> Result<Notice, Rejection>;
 
 impl Expect {
-    /// That it is done, and nothing else.
+    /// Expects only that the command is done.
     pub(crate) const DONE: Self = Self::One(Self::done);
 
     fn done(_: &mut Conversation, _: u32, _: Outcome, _: &str) -> Result<Notice, Rejection> {
@@ -280,7 +281,7 @@ impl Conversation {
         }
     }
 
-    /// Takes the answer to one of the commands of an operation.
+    /// Takes the result of one of the commands of an operation.
     pub(crate) fn answer(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
         match self.engine.links.asked_mut(slot) {
             Some((_, _, Expect::Sent(_))) => self.sent(slot, index, result),
@@ -308,7 +309,7 @@ impl Conversation {
         self.reply(id, &path, answer);
     }
 
-    /// The path of what an operation is about, as far as there is one.
+    /// Returns the path of a subject; empty if it has none.
     pub(crate) fn path_of(&self, subject: Subject) -> Arc<str> {
         match subject {
             Subject::Link(link) => self.engine.links.get(link).map(|link| Arc::clone(&link.path)),
@@ -320,7 +321,7 @@ impl Conversation {
 }
 
 impl Operation {
-    /// What its answer takes before there is room for it, beyond what every command pays.
+    /// Bytes of the answer to reserve in advance, beyond the price of each command.
     pub(crate) fn answer_bytes(&self) -> u64 {
         match self {
             Self::Peek(Peek { max_count, .. })
@@ -331,7 +332,7 @@ impl Operation {
         }
     }
 
-    /// What it is about, for errors.
+    /// Returns the link or path that the operation concerns, for errors.
     pub(crate) fn subject(&self) -> Subject {
         match self {
             Self::Detach(Detach { link, .. })

@@ -1,10 +1,10 @@
-//! Pauses between attempts: they double up to a bound, and each is a random part of its length, so
-//! that many clients do not come back at once.
+//! Pauses between attempts to connect. They double up to a bound, and each has a random length, so
+//! that many clients do not come back at the same time.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// The pauses of one loss.
+/// The pauses after one loss.
 pub(super) struct Backoff {
     next: Duration,
     max: Duration,
@@ -15,7 +15,7 @@ impl Backoff {
         Self { next: min, max }
     }
 
-    /// The next pause: from half of its length to all of it.
+    /// Returns the next pause: a random length between half of its nominal length and all of it.
     pub(super) fn pause(&mut self) -> Duration {
         let length = self.next.min(self.max);
         self.next = length.saturating_mul(2);
@@ -24,7 +24,7 @@ impl Backoff {
     }
 }
 
-/// Bits that differ from client to client; each hasher of the standard library has keys of its own.
+/// Returns bits that differ between clients: each hasher of the standard library has random keys.
 pub(super) fn random_bits() -> u32 {
     let bits = RandomState::new().build_hasher().finish();
     u32::try_from(bits >> 32).unwrap_or(0)

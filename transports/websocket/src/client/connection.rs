@@ -1,4 +1,4 @@
-//! A connection as the port of a client.
+//! Implements the port of a client over a connection.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::operation::{
     BeginTransaction, CommitTransaction, CommittedPart, Notice, Operation, Role, TransactionOnly,
 };
 
-/// What all handles of one client share.
+/// State that all handles of one client share.
 pub(super) struct Connection {
     pub(super) core: Arc<Lifeline>,
-    /// The connection string that its entities have to be of (SEC-20).
+    /// Connection string whose `EntityPath` limits the entities (SEC-20).
     pub(super) only: Option<Arc<ConnectionString>>,
 }
 
@@ -141,8 +141,8 @@ impl Port for Connection {
 }
 
 impl Connection {
-    /// Refuses another entity than that of the connection string (SEC-20); what is asked of the namespace is for the
-    /// broker to judge.
+    /// Refuses an entity outside of the connection string (SEC-20). The broker judges requests
+    /// about the namespace.
     fn check(&self, path: &str) -> Result<(), BrokerError> {
         match &self.only {
             Some(string) if !path.is_empty() => {
@@ -157,7 +157,7 @@ impl Connection {
     }
 }
 
-/// What became of one operation. A batch of one message is not told from a message.
+/// Converts the result of one operation. A batch of one message looks like a single message.
 fn outcome(part: CommittedPart) -> PartOutcome {
     let numbers = |runs: &[Run]| -> Vec<SequenceNumber> {
         Run::expand(runs, LIST_COUNT_MAX).into_iter().map(SequenceNumber).collect()

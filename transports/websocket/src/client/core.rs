@@ -1,4 +1,4 @@
-//! What all handles of one client share: the calls that wait for the driver, and the links.
+//! State that all handles of one client share: calls that wait for the driver, and links.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
@@ -21,10 +21,10 @@ use crate::operation::{
     AcceptSession, Attach, AttachVia, Credit, Detach, Notice, Operation, Role, SessionAccepted,
 };
 
-/// The answer to a call.
+/// Sends the answer to a call.
 pub(super) type AnswerSender = oneshot::Sender<Result<Notice, BrokerError>>;
 
-/// Something that a handle wants.
+/// A request of a handle to the driver.
 pub(super) enum Ask {
     /// One operation.
     Operation {
@@ -33,35 +33,35 @@ pub(super) enum Ask {
         operation: Box<Operation>,
         answer: Option<AnswerSender>,
     },
-    /// One message of many that may go together.
+    /// One send, which may share a frame with others.
     Send { link: u32, message: Outgoing, answer: oneshot::Sender<Result<u64, BrokerError>> },
-    /// One completion of many that may go together.
+    /// One completion, which may share a frame with others.
     Complete { link: u32, token: Token, answer: oneshot::Sender<Result<(), BrokerError>> },
-    /// A session, and with it the link that this names.
+    /// Acceptance of a session, with the number of its link.
     Accept { key: u64, accept: Box<AcceptSession>, answer: AnswerSender },
-    /// The call is of no interest any more.
+    /// The caller has dropped the call.
     Withdraw { key: u64 },
-    /// The link is not needed any more.
+    /// The handle of the link was dropped.
     Forget { link: u32, release: bool },
 }
 
-/// A link as the client keeps it, over all connections.
+/// Client state of a link, which outlives connections.
 pub(super) struct LinkState {
-    /// How it is attached again on a new connection; none if it is bound to a session, whose lock is
-    /// gone then.
+    /// Operation that attaches the link on a new connection; none if the link is bound to a
+    /// session, since its lock does not survive the connection.
     pub(super) attach: Option<Operation>,
-    /// Where pushed deliveries go.
+    /// Receiver of pushed deliveries.
     pub(super) pushed: Option<mpsc::UnboundedSender<Pushed>>,
 }
 
 impl LinkState {
-    /// Whether somebody takes what is pushed over it.
+    /// Whether a consumer takes pushed deliveries of this link.
     pub(super) fn is_pushed(&self) -> bool {
         self.pushed.as_ref().is_some_and(|pushed| !pushed.is_closed())
     }
 
-    /// How it is attached on a new connection: without credit where nobody takes what is pushed any more, and something else
-    /// is asked over it.
+    /// Returns the operation that attaches the link on a new connection. Without a consumer for
+    /// pushed deliveries it gives no credit.
     pub(super) fn attach_again(&self) -> Option<Operation> {
         let mut attach = self.attach.clone()?;
         if let Operation::Attach(attach) = &mut attach
@@ -73,23 +73,24 @@ impl LinkState {
     }
 }
 
-/// What a consumer gets pushed.
+/// An event for a consumer of pushed deliveries.
 pub(super) enum Pushed {
     /// A message.
     Message(Box<ReceivedMessage>),
-    /// The link was attached anew: numbers start again, and locks are gone.
+    /// The link was attached to a new session of the connection: delivery numbers start again, and
+    /// locks are lost.
     Fresh,
-    /// The entity delivers no more.
+    /// The entity no longer delivers to the link.
     Detached(BrokerError),
 }
 
-/// The shared part.
+/// The part of a client that handles and driver share.
 pub(super) struct Core {
     state: Mutex<State>,
     pub(super) waker: AtomicWaker,
     next_link: AtomicU32,
     next_key: AtomicU64,
-    /// How far the broker's clock is ahead, in ticks.
+    /// Lead of the broker's clock over the local clock, in ticks.
     ahead: AtomicI64,
     is_connected: watch::Sender<bool>,
 }
@@ -98,27 +99,27 @@ pub(super) struct Core {
 struct State {
     asked: VecDeque<Ask>,
     links: BTreeMap<u32, LinkState>,
-    /// Whether there is a link with deliveries that the driver has not seen.
+    /// Whether there is a link with pushed deliveries that the driver has not seen.
     has_new_link: bool,
-    /// Why nothing is carried out any more.
+    /// Reason why the client no longer carries out calls.
     closed: Option<Rejection>,
     closing: bool,
     closed_waiters: Vec<oneshot::Sender<()>>,
 }
 
-/// What every handle holds: when the last one is gone, the connection is closed in order.
+/// Shared by all handles; dropping the last one closes the connection in order.
 pub(super) struct Lifeline {
     pub(super) core: Arc<Core>,
 }
 
-/// A handle's link; detached when it is dropped.
+/// The link of a handle; dropping it detaches the link.
 pub(super) struct Link {
     pub(super) core: Arc<Lifeline>,
     pub(super) number: u32,
     pub(super) path: Arc<str>,
     pub(super) sub_queue: SubQueue,
     pub(super) mode: ReceiveMode,
-    /// Whether dropping it releases its locks, counted (SET-23).
+    /// Whether dropping it releases its locks and increments the delivery counts (SET-23).
     release_on_drop: AtomicBool,
 }
 
@@ -134,14 +135,15 @@ impl Core {
         }
     }
 
-    /// A rejection with an identity of this client's, for what the broker did not say.
+    /// Makes an error with a tracking id of this client, for failures that the broker did not
+    /// report.
     pub(super) fn refuse(&self, rejection: Rejection, entity: &str) -> BrokerError {
         let part = || u128::from(random_bits());
         let id = part() << 96 | part() << 64 | part() << 32 | part();
         BrokerError::new(rejection, TrackingId(id), entity, self.now())
     }
 
-    /// The broker's clock, as far as it is known.
+    /// Returns the time of the broker's clock, as far as it is known.
     pub(super) fn now(&self) -> Timestamp {
         let ticks = local_now().ticks().saturating_add(self.ahead.load(Ordering::Relaxed));
         Timestamp::from_ticks(ticks)
@@ -155,10 +157,10 @@ impl Core {
         self.is_connected.send_replace(is_connected);
     }
 
-    /// Waits for a connection, or for its end.
+    /// Waits until the client is connected, or until it is not.
     pub(super) async fn until(&self, is_connected: bool) {
         let mut told = self.is_connected.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`, so this cannot fail.
         let _told = told.wait_for(|is| *is == is_connected).await;
     }
 
@@ -166,7 +168,7 @@ impl Core {
         self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Hands something to the driver.
+    /// Hands a request to the driver.
     pub(super) fn ask(&self, ask: Ask) {
         let mut state = self.lock();
         if let Some(rejection) = state.closed.clone() {
@@ -179,7 +181,7 @@ impl Core {
         self.waker.wake();
     }
 
-    /// Asks for one operation and waits for the answer.
+    /// Sends one operation and waits for the answer.
     pub(super) async fn call(
         self: &Arc<Self>,
         link: Option<u32>,
@@ -196,7 +198,8 @@ impl Core {
         answer
     }
 
-    /// As [`Core::call`], withdrawn when `stop` completes; what it had got by then is the answer.
+    /// Same as [`Core::call`], but withdraws the call when `stop` completes. The answer is then the
+    /// messages that the call has received so far.
     pub(super) async fn call_until(
         self: &Arc<Self>,
         link: Option<u32>,
@@ -234,14 +237,14 @@ impl Core {
         }
     }
 
-    /// Takes what was asked for.
+    /// Moves the requests of handles to the driver.
     pub(super) fn take(&self, into: &mut VecDeque<Ask>) {
         let mut state = self.lock();
         state.has_new_link = false;
         into.append(&mut state.asked);
     }
 
-    /// Whether there is something to do that the driver does not know of.
+    /// Whether there are requests that the driver has not taken.
     pub(super) fn has_asked(&self, is_told_to_close: bool) -> bool {
         let state = self.lock();
         !state.asked.is_empty() || state.has_new_link || (state.closing && !is_told_to_close)
@@ -251,7 +254,7 @@ impl Core {
         self.lock().closing
     }
 
-    /// Whether nothing is carried out any more.
+    /// Whether the client no longer carries out calls.
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed.is_some()
     }
@@ -260,7 +263,7 @@ impl Core {
         look(&mut self.lock().links)
     }
 
-    /// Closes in order.
+    /// Closes the connection in order and waits until it is closed.
     pub(super) async fn close(&self) {
         let (sender, closed) = oneshot::channel();
         {
@@ -275,13 +278,13 @@ impl Core {
         closed.await.ok();
     }
 
-    /// Closes in order without waiting.
+    /// Closes the connection in order without waiting.
     pub(super) fn begin_close(&self) {
         self.lock().closing = true;
         self.waker.wake();
     }
 
-    /// Nothing is carried out any more, for this reason.
+    /// Ends the client; all calls fail with this rejection.
     pub(super) fn end(&self, rejection: &Rejection) {
         let (asked, waiters) = {
             let mut state = self.lock();
@@ -297,7 +300,7 @@ impl Core {
         }
     }
 
-    /// Tells a call that it failed.
+    /// Fails a call with this rejection.
     pub(super) fn fail(&self, ask: Ask, rejection: &Rejection) {
         let error = || self.refuse(rejection.clone(), "");
         match ask {
@@ -315,7 +318,7 @@ impl Core {
 }
 
 impl Lifeline {
-    /// A new link.
+    /// Makes a link.
     pub(super) fn attach(
         self: &Arc<Self>,
         path: &str,
@@ -325,7 +328,7 @@ impl Lifeline {
         self.attach_pushed(path, role, mode, None)
     }
 
-    /// A new link with credit, whose deliveries go there.
+    /// Makes a link with credit whose deliveries go to `pushed`.
     pub(super) fn attach_pushed(
         self: &Arc<Self>,
         path: &str,
@@ -341,7 +344,7 @@ impl Lifeline {
         Ok(self.link(number, path, mode, role == Role::Receiver))
     }
 
-    /// A new link that sends to one entity by way of another (VIA-01).
+    /// Makes a link that sends to one entity through another (VIA-01).
     pub(super) fn attach_via(
         self: &Arc<Self>,
         destination: &str,
@@ -408,7 +411,7 @@ impl Lifeline {
             wait_seconds: Some(wait.as_seconds_f64()),
             credit: None,
         };
-        // Made before, so that whatever is granted is given back if nobody takes it.
+        // Made in advance, so that dropping the future releases a granted session.
         let link = self.link(number, path, mode, true);
         self.links(|links| links.insert(number, LinkState { attach: None, pushed: None }));
         let key = self.key();
@@ -443,18 +446,18 @@ impl Link {
         self.core.call(Some(self.number), &self.path, operation).await
     }
 
-    /// Lets the link be sent deliveries up to this number.
+    /// Sets the highest delivery number that the link may be sent.
     pub(super) fn credit(&self, up_to: u32) {
         self.tell(Operation::Credit(Credit { link: self.number, up_to }));
     }
 
-    /// Asks for something without waiting for the answer.
+    /// Sends an operation without waiting for the answer.
     pub(super) fn tell(&self, operation: Operation) {
         let (key, operation) = (self.core.key(), Box::new(operation));
         self.core.ask(Ask::Operation { key, link: Some(self.number), operation, answer: None });
     }
 
-    /// Detaches it in order and waits until that is done.
+    /// Detaches the link in order and waits until that is done.
     pub(super) async fn end(&self) -> Result<(), BrokerError> {
         self.release_on_drop.store(false, Ordering::Relaxed);
         let detach = Operation::Detach(Detach { link: self.number, release: false });
@@ -473,7 +476,7 @@ impl Drop for Link {
     }
 }
 
-/// Withdraws a call whose future is dropped before its answer has come (RCV-14).
+/// Withdraws a call whose future is dropped before its answer (RCV-14).
 struct Withdrawal {
     core: Arc<Core>,
     key: Option<u64>,
@@ -493,7 +496,7 @@ impl Drop for Withdrawal {
     }
 }
 
-/// The connection was lost, and what became of a call is open.
+/// Error of a call that was in flight when the connection was lost; its outcome is open.
 pub(super) fn lost(detail: &str) -> Rejection {
     Rejection::new(Condition::CommunicationProblem, detail)
 }

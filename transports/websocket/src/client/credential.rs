@@ -1,5 +1,5 @@
-//! What a client shows of itself: a token that it was given, or tokens that it signs with the key of a connection
-//! string, each before the one before it ends (TLS-08).
+//! Credential of a client: a fixed token, or tokens that it signs with the key of a connection
+//! string, each before its predecessor expires (TLS-08).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use peeklock_sas::ConnectionString;
 
 use super::ClientOptions;
 
-/// How often it is looked whether a newer token is due.
+/// Longest and shortest interval of checks whether a new token is due.
 const LOOK_EACH_MAX: Duration = Duration::from_secs(30);
 const LOOK_EACH_MIN: Duration = Duration::from_millis(50);
 
-/// What a client shows.
+/// Source of the tokens of a client.
 pub(super) struct Credential {
     given: Option<Arc<str>>,
     string: Option<Arc<ConnectionString>>,
     time: TimeSpan,
-    /// When a newer token is due, by the broker's clock.
+    /// Time at which a new token is due, by the broker's clock.
     renew_at: Option<Timestamp>,
 }
 
@@ -28,13 +28,13 @@ impl Credential {
         Self {
             given: options.token.clone(),
             string: options.connection_string.clone(),
-            // A token ends at a whole second.
+            // The expiry of a token has whole seconds.
             time: TimeSpan::from_ms(ms.max(1_000)),
             renew_at: None,
         }
     }
 
-    /// A token that is good from now on.
+    /// Returns a token that is valid from now on.
     pub(super) fn token(&mut self, now: Timestamp) -> Option<String> {
         let Some(string) = &self.string else { return self.given.as_deref().map(str::to_owned) };
         let three_quarters = TimeSpan::from_ticks(self.time.ticks() / 4 * 3);
@@ -42,13 +42,13 @@ impl Credential {
         Some(string.token(now.plus(self.time)))
     }
 
-    /// Whether another one is due. So it is as well when the last one turns out to be good for too long, since it was
+    /// Whether a new token is due. That includes a last token that expires too late, because it was
     /// signed before the broker's clock was known.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.renew_at.is_some_and(|at| now >= at || at > now.plus(self.time))
     }
 
-    /// How often to look whether another one is due; never, if none will be.
+    /// Returns how often to check whether a new token is due; none if the token is never renewed.
     pub(super) fn look_each(&self) -> Option<Duration> {
         self.string.as_ref().filter(|string| string.renews())?;
         Some((self.time.to_std() / 16).clamp(LOOK_EACH_MIN, LOOK_EACH_MAX))
@@ -65,7 +65,8 @@ mod tests {
         Credential::of(&ClientOptions { connection_string, token_time, ..ClientOptions::default() })
     }
 
-    /// TLS-08: a token is renewed when a quarter of its time is left, and when the broker's clock was not known.
+    /// TLS-08: a new token is due when a quarter of the lifetime is left, or when the broker's
+    /// clock was unknown before.
     #[test]
     fn a_newer_token_is_due_before_the_last_one_ends() {
         let mut credential =
@@ -81,7 +82,7 @@ mod tests {
         assert!(!credential.is_due(at(2_700)));
     }
 
-    /// TLS-08: a token that somebody else has signed is shown as it is.
+    /// TLS-08: a token that the connection string contains is sent unchanged.
     #[test]
     fn a_token_that_was_given_is_not_renewed() {
         let signed = "SharedAccessSignature sr=a&sig=b&se=1&skn=c";

@@ -1,5 +1,5 @@
-//! What a link gets pushed, and the credit that comes back with settlements. Over a new connection the
-//! numbers of deliveries start again.
+//! Pushed deliveries of a link, and the credit that settlements restore. Delivery numbers start
+//! again on a new connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::operation::{Credit, Operation, Role};
 /// A link with credit.
 pub(super) struct PushedLink {
     link: Arc<Link>,
-    /// The same, for who asks over it.
+    /// The same link, for callers that send requests over it.
     shared: Arc<dyn port::Link>,
     arrivals: mpsc::UnboundedReceiver<Pushed>,
     settling: FuturesUnordered<Waiting<'static, (u64, Result<(), BrokerError>)>>,
     unsettled_max: u32,
-    /// Whether each delivery of this connection is unsettled, from the tag `first` on.
+    /// For each delivery of this connection from the tag `first` on, whether it is unsettled.
     unsettled: VecDeque<bool>,
     first: u64,
-    /// Settled of those of this connection.
+    /// Number of settled deliveries of this connection.
     settled: u32,
     granted: u32,
     is_stopped: bool,
-    /// The entity has closed it: told anything of credit, the broker would open it again.
+    /// Whether the entity has closed the link. Any credit would make the broker open it again.
     is_closed: bool,
 }
 
@@ -40,12 +40,12 @@ impl PushedLink {
         path: &str,
         unsettled_max: u32,
     ) -> Result<Self, BrokerError> {
-        // Bounded by the credit.
+        // Unbounded, but the credit limits the number of deliveries in it.
         let (pushed, arrivals) = mpsc::unbounded_channel();
         let pushed = Some((unsettled_max, pushed));
         let mode = ReceiveMode::PeekLock;
         let link = Arc::new(core.attach_pushed(path, Role::Receiver, mode, pushed)?);
-        // What it has already: the answer tells whether the link is there.
+        // The link has this credit already; the answer shows whether it was attached.
         let credit = Credit { link: link.number, up_to: unsettled_max };
         link.call(Operation::Credit(credit)).await?;
         Ok(Self {
@@ -63,8 +63,8 @@ impl PushedLink {
         })
     }
 
-    /// Makes room for another one where one was settled, once, however often that is tried; told in steps: each costs
-    /// a command.
+    /// Restores the credit of a settled delivery, once per delivery, even after several attempts.
+    /// Credit is sent in steps, since each update costs a command.
     fn is_settled(&mut self, tag: u64) {
         let place = tag.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let is_unsettled = place.and_then(|place| self.unsettled.get_mut(place));
@@ -124,7 +124,7 @@ impl Deliveries for PushedLink {
         for Verdict { tag, token, settlement } in group {
             let link = Arc::clone(&self.link);
             self.settling.push(if settlement == Settlement::Complete {
-                // Under way at once, so that those of a group share a frame.
+                // Started at once, so that completions of a group share a frame.
                 let begun = link.begin_complete(token);
                 Box::pin(async move { (tag, link.completed(begun).await) })
             } else {
@@ -143,7 +143,7 @@ impl Deliveries for PushedLink {
     }
 
     fn retire(&mut self) {
-        // Over a new connection it is not attached again to deliver, and it is told nothing of credit.
+        // On a new connection the link gets no credit, and no credit is sent for it now.
         self.is_stopped = true;
         self.arrivals.close();
     }

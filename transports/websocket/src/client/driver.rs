@@ -1,5 +1,5 @@
-//! The task that owns the connection: sends what handles ask for, gives out what comes, and makes the
-//! connection anew when it is lost.
+//! The task that owns the connection. It sends the requests of handles, hands out answers and
+//! deliveries, and reopens the connection after a loss.
 
 mod open;
 mod read;
@@ -35,20 +35,21 @@ use crate::unwritten::Unwritten;
 
 type Socket = WebSocketStream<BrokerStream>;
 
-/// A frame ends when it has about so many bytes.
+/// Approximate size in bytes after which a frame ends.
 const FRAME_BYTES: usize = 256 << 10;
-/// How long the close of a connection may take.
+/// Maximum duration of closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a client that is being closed waits for what is under way.
+/// Maximum time that a closing client waits for calls under way.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a broker may take to read again what was sent before the connection was lost.
+/// Maximum time until a resumed connection has written again all unconfirmed frames.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(30);
-/// Frames that the broker has not confirmed, beyond which no more are sent: this much, or a few times what it may answer at
-/// once, which is little where it is not trusted.
+/// Maximum of bytes of unconfirmed frames; beyond that, no more are sent. The limit is lower,
+/// `KEPT_ANSWERS` times the largest frame of the broker, if that is small because the broker is not
+/// trusted.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 const KEPT_ANSWERS: usize = 16;
 
-/// Somebody who waits for an answer.
+/// A caller that waits for an answer.
 enum Waiting {
     One {
         key: u64,
@@ -57,9 +58,9 @@ enum Waiting {
     },
     Sends(Vec<oneshot::Sender<Result<u64, BrokerError>>>),
     Completes(Vec<oneshot::Sender<Result<(), BrokerError>>>),
-    /// The attachment of a link.
+    /// Attachment of a link.
     Attach(u32),
-    /// A session for a link.
+    /// Session for a link.
     Accept {
         key: u64,
         link: u32,
@@ -67,19 +68,19 @@ enum Waiting {
     },
 }
 
-/// How far a link is attached on this connection.
+/// State of a link on this connection.
 enum Attached {
     Asked { held: VecDeque<Ask> },
     Done,
 }
 
-/// Why a connection is served no more.
+/// Reason why the driver no longer serves a connection.
 enum Ended {
     /// The client is closed.
     Closed,
-    /// It was lost and may be made anew.
+    /// The connection was lost and may be reopened.
     Lost,
-    /// It makes no sense to try again.
+    /// Another attempt would fail as well.
     Futile(Rejection),
 }
 
@@ -88,27 +89,27 @@ enum Turn {
     Asked,
     Flushed,
     Tick,
-    /// To look whether a newer token is due.
+    /// Time to check whether a new token is due.
     Look,
-    /// The client is being closed, and the broker does not answer.
+    /// The client is closing, and the broker does not answer.
     Unanswered,
 }
 
-/// What comes by itself.
+/// Timers of a connection.
 struct Timers {
     ticks: Interval,
     looks: Option<Interval>,
-    /// Until when what is under way is waited for, from the close of the client on.
+    /// Deadline for calls under way, once the client is closing.
     closing: Option<Pin<Box<Sleep>>>,
 }
 
-/// A connection that was opened, and what the broker said.
+/// An open connection and its welcome.
 struct Opened {
     socket: Socket,
     welcome: Box<Welcome>,
 }
 
-/// Connects and starts the task.
+/// Connects and starts the task of the driver.
 pub(super) async fn start(url: &str, options: ClientOptions) -> Result<Arc<Lifeline>, BrokerError> {
     let core = Arc::new(Core::new());
     let Some(address) = Address::parse(url) else {
@@ -123,7 +124,7 @@ pub(super) async fn start(url: &str, options: ClientOptions) -> Result<Arc<Lifel
     Ok(Arc::new(Lifeline { core }))
 }
 
-/// Where a broker is.
+/// Address of a broker.
 struct Address {
     /// Host and port.
     host: String,
@@ -143,7 +144,7 @@ impl Address {
         is_host.then_some(Self { host, is_secure })
     }
 
-    /// The host alone.
+    /// Returns the host without the port.
     fn name(&self) -> &str {
         split_host(&self.host).map_or(&self.host, |(name, _)| name)
     }
@@ -163,26 +164,26 @@ struct Driver {
     next_id: u32,
     attached: BTreeMap<u32, Attached>,
 
-    /// Frames of the broker that were taken, and how many of them it knows of.
+    /// Number of frames of the broker that were taken, and how many of them are confirmed.
     seen: u64,
     confirmed: u64,
     unconfirmed_bytes: usize,
-    /// Frames sent that the broker has not confirmed; the last one has the number `sent`.
+    /// Sent frames that the broker has not confirmed; the last one has the number `sent`.
     kept: VecDeque<Bytes>,
     kept_bytes: usize,
     kept_bytes_max: usize,
     sent: u64,
     unflushed: bool,
-    /// What of a frame is not with the socket.
+    /// The pieces of a frame that were not handed to the socket yet.
     outgoing: Unwritten,
-    /// Pongs that the broker has not taken.
+    /// Pongs that the broker has not read.
     pongs: Pongs,
-    /// Deliveries among what was asked that go back because nobody takes them.
+    /// Number of requests in `asked` that give back a delivery because no caller takes it.
     given_back_count: usize,
     read_since_tick: bool,
     written_since_tick: bool,
     silent_ticks: u32,
-    /// Whether the task knows that the client is being closed.
+    /// Whether the driver knows that the client is closing.
     is_told_to_close: bool,
 }
 
@@ -249,10 +250,11 @@ impl Driver {
         }
     }
 
-    /// Makes the connection anew, with pauses, until that succeeds or makes no sense.
+    /// Reopens the connection, with pauses, until an attempt succeeds or further ones are
+    /// pointless.
     async fn reopen(&mut self) -> Result<Opened, Rejection> {
         let mut backoff = Backoff::new(self.options.pause_min, self.options.pause_max);
-        // The first attempt is at once: most losses are of one connection, not of the broker.
+        // The first attempt is at once: most losses affect one connection, not the broker.
         let mut pause = Duration::ZERO;
         let lost_at = Instant::now();
         loop {
@@ -281,7 +283,7 @@ impl Driver {
         }
     }
 
-    /// Takes a connection: goes on where the last one was, or begins anew.
+    /// Takes a connection: resumes the conversation, or begins a new one.
     async fn adopt(&mut self, socket: &mut Socket, welcome: &Welcome) -> Result<(), Ended> {
         let core = Arc::clone(&self.core);
         core.learn_clock(welcome.now_utc.0);
@@ -307,7 +309,7 @@ impl Driver {
                 Ok(Err(_)) | Err(_) => Err(Ended::Lost),
             };
         }
-        // What was under way has an open end; links are attached again as they are needed.
+        // Calls in flight have an open outcome; links are attached again on demand.
         let reason =
             lost("the connection was lost; it is unknown whether the operation took effect");
         for (_, waiting) in std::mem::take(&mut self.waiting) {
@@ -337,7 +339,7 @@ impl Driver {
             looks: self.credential.look_each().map(interval),
             closing: None,
         };
-        // The token of the hello was signed before the broker's clock was known.
+        // The token of the hello may have been signed before the broker's clock was known.
         self.look();
         loop {
             if let Some(ended) = self.write(socket).await {
@@ -406,7 +408,7 @@ impl Driver {
         timers.ticks.poll_tick(context).map(|_| Turn::Tick)
     }
 
-    /// Shows a newer token when one is due (TLS-08), before anything else that is asked for.
+    /// Sends a new token if one is due (TLS-08), before all other requests.
     fn look(&mut self) {
         let now = self.core.now();
         if !self.credential.is_due(now) {
@@ -418,7 +420,8 @@ impl Driver {
         }
     }
 
-    /// Time has passed: says that the client is there, and looks whether the broker is.
+    /// Handles a tick: sends a heartbeat if nothing was written, and checks the signs of life of
+    /// the broker.
     fn tick(&mut self) -> Result<(), Ended> {
         if !std::mem::take(&mut self.written_since_tick) {
             let operation = Box::new(Operation::Heartbeat(Default::default()));
@@ -448,7 +451,7 @@ impl Driver {
     }
 }
 
-/// Comes every so often, for the first time after so long.
+/// Returns an interval with this period, which ticks first after one period.
 fn interval(each: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + each, each);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

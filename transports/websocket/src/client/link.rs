@@ -1,4 +1,4 @@
-//! A link of the protocol as handles know links: requests become operations, notices answers.
+//! Implements the link of the port: turns requests into operations and notices into answers.
 
 use peeklock_client::port::{self, Answer, Answering, Request, Settlement, Waiting};
 use peeklock_core::command::{RETRY_DELAY_PROPERTY, ReceiveMode, ReceivedMessage};
@@ -21,7 +21,7 @@ use crate::operation::{
     SetSessionStateIn, Settle, SettleDelayed, SettleIn,
 };
 
-/// Locks that one request of many names: few enough for any broker (`commandCountMax`).
+/// Number of locks in one request; fewer than `commandCountMax` of any broker.
 const PART_COUNT: usize = 512;
 
 impl port::Link for Link {
@@ -43,7 +43,7 @@ impl port::Link for Link {
 
     fn ask(&self, request: Request) -> Answering<'_, Answer> {
         match request {
-            // Sends that are under way at once share a frame, and completions do.
+            // Sends that are under way together share a frame, as do completions.
             Request::Send(message) => {
                 let begun = self.begin_send(*message);
                 Box::pin(async move { self.sent(begun).await.map(Answer::Accepted) })
@@ -110,7 +110,7 @@ impl port::Link for Link {
             let operation = self.operation(request);
             match self.core.call_until(Some(self.number), &self.path, operation, stop).await {
                 Ok(answer) => self.answer(answer, 0),
-                // It had not been sent.
+                // The receive was withdrawn before it was sent.
                 Err(error) if error.condition() == Condition::OperationCancelled => {
                     Ok(Answer::Received(Vec::new()))
                 }
@@ -177,7 +177,7 @@ impl Link {
         message: Message,
     ) -> oneshot::Receiver<Result<u64, BrokerError>> {
         let (answer, answered) = oneshot::channel();
-        // Encoded here, in the caller's task.
+        // Encoded here, so that the work is done in the task of the caller.
         let message = Outgoing::Content(message.encode().as_bytes().clone());
         self.core.ask(Ask::Send { link: self.number, message, answer });
         answered
@@ -206,7 +206,7 @@ impl Link {
         self.core.answered(begun, &self.path).await
     }
 
-    /// The operation that asks for it.
+    /// Returns the operation that corresponds to a request.
     fn operation(&self, request: Request) -> Operation {
         let link = self.number;
         let numbers = |sequences: Vec<SequenceNumber>| {
@@ -312,7 +312,7 @@ impl Link {
         let renew = Operation::Renew(Renew { link, ranges, lock_tokens });
         match self.call(renew).await? {
             Notice::Renewed(renewed) => {
-                // The earliest of all; without one, each has failed.
+                // This is the earliest end of all; if it is absent, each renewal has failed.
                 let until = renewed.locked_until_utc.map_or(Timestamp::NONE, |Instant(at)| at);
                 Ok(each(tokens.len(), until, &renewed.failed))
             }
@@ -346,7 +346,7 @@ impl Link {
     }
 }
 
-/// A delivery as the broker's own handles have it.
+/// Converts a delivery to the type of the in-process handles.
 pub(super) fn received(delivered: Delivered) -> ReceivedMessage {
     let (content, overlays) = match delivered.carried {
         Carried::Stored { content, overlays } => (content, overlays),
@@ -367,7 +367,7 @@ fn wire_tokens(tokens: &[LockToken]) -> Vec<Token> {
     tokens.iter().copied().map(Token).collect()
 }
 
-/// Gives each of a list its result: that of those that failed, or this one.
+/// Returns a result for each of `count` elements: the error of its range if it failed, else `done`.
 fn each<T: Copy>(count: usize, done: T, failed: &[FailedRange]) -> Vec<Result<T, BrokerError>> {
     let mut results: Vec<_> = (0..count).map(|_| Ok(done)).collect();
     for FailedRange { from, to, error } in failed {
@@ -380,7 +380,7 @@ fn each<T: Copy>(count: usize, done: T, failed: &[FailedRange]) -> Vec<Result<T,
     results
 }
 
-/// A settlement with a delay is an operation of its own (RTY-26).
+/// Returns the operation of a settlement; one with a delay has its own operation (RTY-26).
 fn settling(mut settle: Settle) -> Operation {
     let Delay(delay) = std::mem::take(&mut settle.delay_milliseconds);
     match delay.and_then(|delay| u64::try_from(delay).ok()) {
@@ -391,7 +391,7 @@ fn settling(mut settle: Settle) -> Operation {
     }
 }
 
-/// In a transaction a delay is said among the properties (RTY-28).
+/// Moves the delay to a property, as transactions require (RTY-28).
 fn said_by_property(delayed: SettleDelayed) -> Settle {
     let SettleDelayed { delay_milliseconds, mut settle } = delayed;
     let Properties(mut properties) = settle.properties.take().unwrap_or(Properties(Vec::new()));

@@ -1,5 +1,5 @@
-//! Management over the protocol: requests that are one operation, and those that need more. A subscription is named by
-//! its path, `<topic>/Subscriptions/<name>`.
+//! Management over the protocol: requests that map to one operation, and requests that need
+//! several. A subscription is named by its path, `<topic>/Subscriptions/<name>`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) async fn manage(
     Ok(if are_paths { paths(managed) } else { managed })
 }
 
-/// The paths of a list of entities.
+/// Reduces a list of entities to their paths.
 fn paths(managed: Managed) -> Managed {
     match managed {
         Managed::Queues(queues) => {

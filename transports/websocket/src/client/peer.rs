@@ -1,5 +1,5 @@
-//! Forwarding for another broker: lists of messages, each of which is stored once however often it is
-//! handed over.
+//! Forwards messages to another broker in lists. Each message is stored once, even if it is handed
+//! over several times.
 
 use std::sync::Arc;
 
@@ -20,24 +20,24 @@ use crate::operation::{
     FailedSend, Forward, ForwardSource, ForwardedMessage, Forwarding, Notice, Operation, Role,
 };
 
-/// A message on its way from broker to broker.
+/// A message that one broker forwards to another.
 #[derive(Clone, Debug)]
 pub struct PeerMessage {
-    /// Its number at its source.
+    /// Sequence number at its source.
     pub sequence: SequenceNumber,
-    /// The number it was first given (MSG-15).
+    /// Sequence number that it first had (MSG-15).
     pub enqueued_sequence: SequenceNumber,
-    /// When it was enqueued at its source.
+    /// Enqueue time at its source.
     pub enqueued_at: Timestamp,
-    /// Transfers so far, this one included (FWD-13).
+    /// Number of transfers until now, including this one (FWD-13).
     pub hops: u8,
-    /// Of the copies that it may become over all its hops, those that are not its own to make (FWD-33).
+    /// Part of the limit of copies over all hops that is used by other copies (FWD-33).
     pub copies_spent: u16,
-    /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
+    /// Entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
-    /// Whether it is never a duplicate: a broker made its id (DUP-14).
+    /// Whether it is never a duplicate, because a broker made its message id (DUP-14).
     pub never_duplicate: bool,
-    /// What was sent, with all changes since.
+    /// The sent content with all later changes.
     pub content: Content,
 }
 
@@ -48,11 +48,11 @@ pub struct PeerSender {
 }
 
 impl PeerSender {
-    /// Connects, to hand messages of a source of another broker over to a queue, each once (FWD-13). To be
-    /// called inside a tokio runtime, whose task it uses.
+    /// Connects in order to hand messages of a source over to a queue of another broker, each once
+    /// (FWD-13). Must be called inside a tokio runtime, on which it starts a task.
     ///
     /// # Errors
-    /// As for [`connect`](super::connect).
+    /// Same as [`connect`](super::connect).
     pub async fn connect(
         url: &str,
         options: ClientOptions,
@@ -64,15 +64,17 @@ impl PeerSender {
         Ok(Self { link, source })
     }
 
-    /// Hands a list over and waits until it is judged: a result for each message from the first on, as
-    /// far as the broker came. It ends with the first that is not taken. A message that was taken
-    /// before is not stored again, and counts as taken.
+    /// Hands a list over and waits for the outcome: one result per message, up to and including the
+    /// first message that is refused. A message that an earlier call handed over is not stored
+    /// again, and counts as taken.
     ///
-    /// One list at a time keeps the order, and is what the broker remembers.
+    /// Hand over one list at a time: that keeps the order, and the broker remembers only the last
+    /// list.
     ///
     /// # Errors
-    /// When the whole list was refused, such as `EntityNotFound` and `Unauthorized`, or it is not known
-    /// whether it was taken (`CommunicationProblem`): then hand it over again.
+    /// Fails if the whole list was refused, for instance with `EntityNotFound` or `Unauthorized`,
+    /// or if it is unknown whether it was taken (`CommunicationProblem`). In the latter case, hand
+    /// it over again.
     pub async fn forward(
         &self,
         messages: Vec<PeerMessage>,

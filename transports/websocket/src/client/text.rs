@@ -1,5 +1,5 @@
-//! Messages, entities and rules as JSON text, in the form of the protocol (`docs/reference/websocket.md`,
-//! sections 5 and 8): what tools print, store and read again.
+//! Messages, entities and rules as JSON text in the form of the protocol
+//! (`docs/reference/websocket.md`, sections 5 and 8), for tools that print, store and read them.
 
 use bytes::Bytes;
 use peeklock_client::Received;
@@ -15,30 +15,30 @@ use crate::operation::{
     SubscriptionView, TopicView,
 };
 
-/// Why a text is no message, or no rule.
+/// Error of a text that is not a valid message or rule.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MessageTextError(#[from] serde_json::Error);
 
-/// A received message as one line of JSON, with everything that the broker says of it. Reading it with
-/// [`message_from_json`] gives the message that its sender sent; a body of another AMQP kind than
-/// data becomes data, and an id that is no text becomes one.
+/// Formats a received message as one line of JSON, including all facts that the broker adds.
+/// [`message_from_json`] reads it as the message that was sent, except that a body that is not AMQP
+/// data becomes data, and a message id that is not text becomes text.
 #[must_use]
 pub fn received_to_json(received: &Received) -> String {
     written(&ReceivedView::new(received.message(), received.facts(), received.dead_letter_source()))
 }
 
-/// A message as one line of JSON.
+/// Formats a message as one line of JSON.
 #[must_use]
 pub fn message_to_json(message: &Message) -> String {
     written(&Outgoing::Typed(Box::new(message.clone())))
 }
 
-/// Reads a message. What a broker says of a message is ignored (MSG-11), an unknown property is
-/// refused.
+/// Reads a message. It ignores the facts that a broker adds (MSG-11) and refuses unknown
+/// properties.
 ///
 /// # Errors
-/// When it is no JSON, or none of a message.
+/// Fails if the text is not JSON, or not the JSON of a message.
 pub fn message_from_json(text: &str) -> Result<Message, MessageTextError> {
     match serde_json::from_str(text)? {
         Outgoing::Typed(message) => Ok(*message),
@@ -48,14 +48,14 @@ pub fn message_from_json(text: &str) -> Result<Message, MessageTextError> {
     }
 }
 
-/// A queue as one line of JSON.
+/// Formats a queue as one line of JSON.
 #[must_use]
 pub fn queue_to_json(described: &Described) -> String {
     written(&QueueView::from(described.clone()))
 }
 
-/// The state of a session as one line of JSON: `state` if it is text, `stateBase64` if not, neither if
-/// there is none.
+/// Formats the state of a session as one line of JSON: `state` if it is text, `stateBase64` if it
+/// is not; neither if there is no state.
 #[must_use]
 pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String {
     #[derive(serde::Serialize)]
@@ -68,53 +68,53 @@ pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String 
     written(&Of { session_id, state: SessionState { state: state.cloned() } })
 }
 
-/// A topic as one line of JSON.
+/// Formats a topic as one line of JSON.
 #[must_use]
 pub fn topic_to_json(described: &DescribedTopic) -> String {
     written(&TopicView::from(described.clone()))
 }
 
-/// A policy as one line of JSON.
+/// Formats a policy as one line of JSON.
 #[must_use]
 pub fn policy_to_json(policy: &PolicyDescription) -> String {
     written(&PolicyView::from(policy))
 }
 
-/// A policy with its keys as one line of JSON.
+/// Formats a policy with its keys as one line of JSON.
 #[must_use]
 pub fn policy_keys_to_json(keys: &PolicyKeys) -> String {
     written(&PolicyKeysView::from(keys))
 }
 
-/// A subscription as one line of JSON.
+/// Formats a subscription as one line of JSON.
 #[must_use]
 pub fn subscription_to_json(described: &DescribedSubscription) -> String {
     written(&SubscriptionView::from(described.clone()))
 }
 
-/// A rule as one line of JSON.
+/// Formats a rule as one line of JSON.
 #[must_use]
 pub fn rule_to_json(rule: &RuleDescription) -> String {
     written(&RuleForm::from(rule))
 }
 
-/// Reads a rule, which the broker judges when it is created.
+/// Reads a rule; the broker validates it when the rule is created.
 ///
 /// # Errors
-/// When it is no JSON, or none of a rule.
+/// Fails if the text is not JSON, or not the JSON of a rule.
 pub fn rule_from_json(text: &str) -> Result<RuleDescription, MessageTextError> {
     let form: RuleForm = serde_json::from_str(text)?;
     form.to_description()
         .map_err(|rejection| MessageTextError(serde::de::Error::custom(rejection.detail())))
 }
 
-/// What a rule makes of a message, as one line of JSON.
+/// Formats the effect of a rule on a message as one line of JSON.
 #[must_use]
 pub fn explanation_to_json(explanation: &Explanation) -> String {
     written(&ExplanationView::from(explanation))
 }
 
-/// Text, numbers and maps with text keys can always be written.
+/// Formats a value. Text, numbers and maps with text keys can always be written.
 fn written(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

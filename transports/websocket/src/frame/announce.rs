@@ -1,5 +1,5 @@
-//! What a frame asks for, told from its bytes before any of it is made: how many commands, and how much
-//! memory. A small frame must not become much more than it paid for.
+//! Estimates the cost of a frame from its bytes, before anything is decoded: the number of
+//! commands, and memory. A small frame must not become much larger than the room that it paid for.
 
 use bytes::Bytes;
 use peeklock_core::permits::COMMAND_BYTES;
@@ -9,16 +9,18 @@ use serde_json::value::RawValue;
 use super::wire::{Announced, Reader};
 use super::{Encoding, LIST_COUNT_MAX, Operation, binary};
 
-/// What a byte of a section or text inside a binary frame becomes when it is made, at most.
+/// Upper bound of the memory that one byte of a section or text inside a binary frame becomes, in
+/// bytes.
 pub(crate) const MADE_BYTES: u64 = 16;
-/// What an element of a list in such a section becomes, however short it is.
+/// Upper bound of the memory that an element of a list in such a section becomes, however short it
+/// is.
 const ELEMENT_BYTES: u64 = 1_664;
-/// How many commands the requests of one frame may be, so that lists of full length find their neighbours.
+/// Maximum number of commands in one frame: several lists of full length fit.
 const COMMANDS_MAX: u64 = 4 * LIST_COUNT_MAX as u64;
-/// What may be made of the requests of one frame beside its commands.
+/// Maximum of memory that the requests of one frame may become besides their commands, in bytes.
 const MADE_BYTES_MAX: u64 = COMMAND_BYTES * LIST_COUNT_MAX as u64;
 
-/// What is left for the requests of a frame.
+/// The commands and bytes that the rest of the requests of a frame may use.
 pub(crate) struct Allowance {
     commands: u64,
     made_bytes: u64,
@@ -29,7 +31,7 @@ impl Allowance {
         Self { commands: COMMANDS_MAX, made_bytes: MADE_BYTES_MAX }
     }
 
-    /// Whether there is enough left for a request.
+    /// Deducts the cost of a request; returns false if not enough is left.
     pub(crate) const fn take(&mut self, announced: Announced) -> bool {
         let commands = self.commands.checked_sub(announced.commands());
         let made_bytes = self.made_bytes.checked_sub(announced.made_bytes);
@@ -39,8 +41,8 @@ impl Allowance {
     }
 }
 
-/// What a frame costs of a budget: its commands, and its bytes, or the room that its requests need if that is
-/// more.
+/// Returns the price of a frame: its number of commands, and its size in bytes, or the memory that
+/// its requests need if that is more.
 pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
     let (mut commands, mut room) = (0_u64, 0_u64);
     let mut add = |announced: Announced| {
@@ -49,7 +51,7 @@ pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
     };
     match encoding {
         Encoding::Binary => {
-            // What cannot be read is refused when it is decoded.
+            // A frame that cannot be read is refused by the decoder.
             binary::parts(bytes, |part| {
                 add(of_part(part));
                 Ok(())
@@ -61,7 +63,7 @@ pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
     (commands.max(1), room.max(bytes.len() as u64))
 }
 
-/// What one request of a binary frame asks for.
+/// Returns the cost of one request of a binary frame.
 pub(crate) fn of_part(part: &Reader<'_>) -> Announced {
     use super::wire::Wire as _;
 
@@ -70,21 +72,21 @@ pub(crate) fn of_part(part: &Reader<'_>) -> Announced {
     if let Ok(code) = u8::read(&mut reader)
         && u32::read(&mut reader).is_ok()
     {
-        // A list that ends too early is refused before much of it is made.
+        // A list that ends too early is refused before much of it is allocated.
         Operation::skim_body(code, &mut reader, &mut announced).ok();
     }
     announced
 }
 
-/// What one request of a text frame asks for.
+/// Returns the cost of one request of a text frame.
 pub(crate) fn of_text(raw: &RawValue) -> Announced {
     let mut announced = Announced::default();
     Scan::new(1).run(raw.get().as_bytes(), |it| announced = it);
     announced
 }
 
-/// What a section of JSON inside a binary frame becomes: by its length, or by the elements of its lists if those are many
-/// and short.
+/// Returns the memory that a JSON section inside a binary frame becomes, in bytes: by its length,
+/// or by the elements of its lists if they are many and short.
 pub(crate) fn made_of_json(section: &[u8]) -> u64 {
     let (mut brackets, mut elements) = (Brackets::default(), 0_u64);
     for mark in Marks::of(section) {
@@ -102,16 +104,16 @@ pub(crate) fn made_of_json(section: &[u8]) -> u64 {
 }
 
 fn requests_of(bytes: &Bytes, add: impl FnMut(Announced)) {
-    // The frame is an object, its requests a list in it.
+    // The frame is an object that contains the list of requests.
     Scan::new(3).run(bytes, add);
 }
 
-/// The brackets that are open where a walk through marks is, and which of them are those of lists. In as much memory
-/// however deep they lie.
+/// The open brackets at a position in the text, with a flag for brackets of lists. The size does
+/// not depend on the depth.
 #[derive(Default)]
 struct Brackets {
     depth: usize,
-    /// By depth, of the outermost 127: deeper the parser does not go.
+    /// One bit per depth, for the outermost 127 levels; the parser rejects deeper ones.
     lists: u128,
 }
 
@@ -126,20 +128,21 @@ impl Brackets {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    /// Whether what was opened at that depth, which is no larger than that of now, is a list.
+    /// Whether the bracket at that depth, which must not exceed the current depth, belongs to a
+    /// list.
     fn is_list(&self, depth: usize) -> bool {
         self.lists & Self::bit(depth) != 0
     }
 
-    /// None where there are no more.
+    /// Bit of a depth; zero beyond the last level.
     fn bit(depth: usize) -> u128 {
         u32::try_from(depth).ok().and_then(|depth| 1_u128.checked_shl(depth)).unwrap_or(0)
     }
 }
 
-/// Walks through the marks of a text and counts.
+/// Walks through the marks of a text and counts parts and elements.
 struct Scan {
-    /// How deep a request lies: 1 if the text is one.
+    /// Depth of a request: 1 if the text is a single request.
     request_depth: usize,
     brackets: Brackets,
     parts: u64,
@@ -157,7 +160,7 @@ impl Scan {
                 b'{' => self.open(false),
                 b'[' => {
                     self.open(true);
-                    // An empty list counts as one of one, which makes no difference.
+                    // An empty list counts as a list of one element, which costs the same.
                     self.elements += u64::from(self.is_in_list());
                 }
                 b',' => {
@@ -168,7 +171,7 @@ impl Scan {
                     self.brackets.close();
                     if self.brackets.depth + 1 == self.request_depth {
                         let (elements, parts) = (self.elements, self.parts);
-                        // Every element brings room for a good many parts.
+                        // The price of each element covers many parts.
                         let made_bytes =
                             (parts * PART_BYTES).saturating_sub(elements.max(1) * COMMAND_BYTES);
                         add(Announced { elements, made_bytes });
@@ -185,8 +188,8 @@ impl Scan {
         self.brackets.open(is_list);
     }
 
-    /// Whether what stands here is an element of a list of the request, or of what is inside its body, and
-    /// not of a list within a list.
+    /// Whether the position is in a list of the request or of an object in its body, but not in a
+    /// nested list.
     fn is_in_list(&self) -> bool {
         let depth = self.brackets.depth;
         let below = depth.wrapping_sub(self.request_depth);
@@ -200,8 +203,9 @@ impl Scan {
 mod tests {
     use super::*;
 
-    /// DESIGN D6: which brackets are those of lists is known of the outermost 127, whatever was open at their depth before;
-    /// what lies deeper counts for no list, and what is closed too often for nothing.
+    /// DESIGN D6: lists are recognised in the outermost 127 levels, even after other brackets were
+    /// open at their depth. Deeper brackets count as no list, and surplus closing brackets count as
+    /// nothing.
     #[test]
     fn brackets_are_told_apart_as_deep_as_the_parser_goes() {
         let mut open = Brackets::default();
@@ -223,8 +227,9 @@ mod tests {
         }
     }
 
-    /// DESIGN D6: of a section of JSON the objects that are elements of a list cost what they become, if that is more than
-    /// what its bytes do; those that stand under a name, and those in the names and texts, are in the bytes.
+    /// DESIGN D6: objects in lists of a JSON section cost their memory if that is more than the
+    /// price of its bytes. Objects under a name, and brackets in names and texts, are covered by
+    /// the bytes.
     #[test]
     fn a_section_costs_its_bytes_or_the_objects_in_its_lists() {
         let bytes = |section: &str| MADE_BYTES * section.len() as u64;
@@ -245,8 +250,8 @@ mod tests {
         assert_eq!(made_of_json(deep(128).as_bytes()), bytes(&deep(128)));
     }
 
-    /// DESIGN D6: the elements of a request of text are those of the lists in its body and in what that is about, and not of
-    /// the lists in these.
+    /// DESIGN D6: a text request counts the elements of lists in its body and in the objects of its
+    /// body, but not of nested lists.
     #[test]
     fn a_request_of_text_counts_the_elements_of_its_lists() {
         for (request, elements) in [

@@ -49,7 +49,7 @@ pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError
     Ok(ClientFrame { seen, requests })
 }
 
-/// Goes through the parts of a frame; returns its `seen`.
+/// Calls `take` for each part of a frame; returns its `seen`.
 pub(super) fn parts(
     bytes: &Bytes,
     mut take: impl FnMut(&mut Reader<'_>) -> Result<(), FrameError>,

@@ -1,4 +1,5 @@
-//! Parts of which bodies of operations and notices are made, and the declaration of bodies in both encodings.
+//! Common parts of the bodies of operations and notices, and the macros that declare bodies in both
+//! encodings.
 
 use peeklock_core::error::BrokerError;
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use super::text::{Guid, Instant};
 use super::wire::{Reader, Wire, wire};
 use crate::error::FrameError;
 
-/// How frames are written.
+/// Encoding of the frames of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Encoding {
     /// Text frames, `peeklock.v1.json`.
@@ -17,10 +18,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Both, the preferred first.
+    /// Both encodings, the preferred one first.
     pub const ALL: [Self; 2] = [Self::Binary, Self::Json];
 
-    /// The name of the subprotocol.
+    /// Returns the name of the subprotocol.
     #[must_use]
     pub const fn subprotocol(self) -> &'static str {
         match self {
@@ -29,7 +30,7 @@ impl Encoding {
         }
     }
 
-    /// The encoding of a subprotocol of that name.
+    /// Returns the encoding of a subprotocol; none for another name.
     #[must_use]
     pub fn of_subprotocol(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|encoding| encoding.subprotocol() == name)
@@ -51,7 +52,7 @@ macro_rules! bodies {
     )*};
 }
 
-/// An enum without values: its place in a list, in the binary form.
+/// Declares the binary form of an enum without values: its index in a list.
 macro_rules! wire_choice {
     ($name:ident, $what:literal, [$($variant:ident),*]) => {
         impl Wire for $name {
@@ -74,7 +75,7 @@ macro_rules! wire_choice {
 
 pub(crate) use {bodies, wire_choice};
 
-/// Nothing to say.
+/// A body without fields.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Empty {}
@@ -86,7 +87,7 @@ bodies! {
         condition: String,
         retryable: bool,
         tracking_id: Guid,
-        /// What was wrong; not stable.
+        /// Description of the error; its text may change between versions.
         detail: String,
         entity: String,
         timestamp: Instant,
@@ -108,8 +109,8 @@ impl From<&BrokerError> for WireError {
 
 #[cfg(feature = "client")]
 impl WireError {
-    /// The error as a client of the library sees it. A condition that this version does not know is
-    /// an internal error.
+    /// Converts to the error that users of the client get. A condition that this version does not
+    /// know becomes an internal error.
     pub(crate) fn into_error(self) -> BrokerError {
         use peeklock_core::condition::Condition;
         use peeklock_core::error::Rejection;
@@ -121,7 +122,7 @@ impl WireError {
     }
 }
 
-/// First number and count.
+/// A run of consecutive numbers: the first number and the count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Run(pub(crate) u64, pub(crate) u32);
 
@@ -151,7 +152,7 @@ impl Run {
         runs.push(Self(number, 1));
     }
 
-    /// The numbers of a list of runs, at most so many.
+    /// Returns the numbers of a list of runs, at most `count_max`.
     #[cfg_attr(not(feature = "client"), expect(dead_code, reason = "the client reads"))]
     pub(crate) fn expand(runs: &[Self], count_max: usize) -> Vec<u64> {
         runs.iter()

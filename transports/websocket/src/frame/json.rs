@@ -20,7 +20,7 @@ use super::{
 };
 use crate::error::FrameError;
 
-/// Text of the parser about a client's text is cut after so many characters.
+/// Maximum length of a parser error in characters; the rest is cut off.
 const PARSER_TEXT_CHARS_MAX: usize = 300;
 
 #[derive(Deserialize)]
@@ -38,13 +38,13 @@ struct ServerObject<'a> {
     items: &'a [Item],
 }
 
-/// An id and one thing said under it.
+/// An id, and the body under its key.
 struct Named<T> {
     id: u32,
     body: T,
 }
 
-/// What stands behind a key.
+/// A body that is found by its key.
 trait Keyed: Sized {
     fn read<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Self>, A::Error>;
 }
@@ -99,7 +99,7 @@ impl<'de, T: Keyed> Deserialize<'de> for Named<T> {
     }
 }
 
-/// The id alone of a request that cannot be read.
+/// The id of a request that cannot be read otherwise.
 #[derive(Default)]
 struct IdOnly(u32);
 
@@ -131,7 +131,8 @@ impl<'de> Deserialize<'de> for IdOnly {
     }
 }
 
-/// Something written as an object with its properties; a list of the values in their order is none.
+/// A value that must be an object with named properties. Serde would also accept an array of the
+/// values in their order.
 pub(crate) struct Object<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -154,7 +155,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list of bounded length.
+/// Reads a list of at most `LIST_COUNT_MAX` elements.
 pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -184,7 +185,8 @@ pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_seq(ListVisitor(std::marker::PhantomData))
 }
 
-/// What the parser says, which may quote as much as there is in the frame, as far as it is told.
+/// Converts a parser error, which may quote the whole frame; the text is cut to
+/// `PARSER_TEXT_CHARS_MAX`.
 fn parser(error: &serde_json::Error) -> FrameError {
     struct Clipped {
         text: String,
@@ -202,7 +204,7 @@ fn parser(error: &serde_json::Error) -> FrameError {
     }
 
     let mut clipped = Clipped { text: String::new(), chars_left: PARSER_TEXT_CHARS_MAX };
-    // It ends where nothing more is told.
+    // Formatting stops with an error at the limit, which is intended.
     fmt::write(&mut clipped, format_args!("{error}")).ok();
     FrameError::Json(clipped.text)
 }
@@ -242,7 +244,7 @@ impl Serialize for Item {
     }
 }
 
-/// One thing said, without an id.
+/// One notice without an id.
 pub(crate) struct Said<'a>(pub(crate) &'a Notice);
 
 impl Serialize for Said<'_> {

@@ -1,6 +1,6 @@
-//! Messages in both forms: AMQP sections in the binary one, an object in JSON.
+//! Messages in both forms: AMQP sections in the binary form, an object in JSON.
 //!
-//! The binary form passes content on as it is stored; nothing is decoded on the way out.
+//! The binary form passes content on as it is stored; nothing is decoded for a delivery.
 
 use std::borrow::Cow;
 
@@ -21,30 +21,30 @@ use super::text::{Instant, Span, Token};
 use super::wire::{Announced, Reader, Wire, skim_bytes};
 use crate::error::FrameError;
 
-/// A message on its way to the broker.
+/// A message that a client sends.
 #[derive(Clone, Debug)]
 pub(crate) enum Outgoing {
-    /// In AMQP section encoding, not yet checked.
+    /// AMQP sections, not validated yet.
     Content(Bytes),
-    /// As its properties.
+    /// A message given by its properties.
     Typed(Box<Message>),
 }
 
-/// A message on its way to a client.
+/// A message that the broker delivers.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivered {
     pub(crate) facts: MessageFacts,
     pub(crate) carried: Carried,
-    /// All of it in JSON, where that is written already; nothing is carried beside it.
+    /// The whole message as JSON text, if it is already written; `carried` is empty then.
     pub(crate) text: Option<Box<RawValue>>,
 }
 
-/// The message itself.
+/// The content of a delivered message.
 #[derive(Clone, Debug)]
 pub(crate) enum Carried {
     /// Content and property overlays, as they are stored.
     Stored { content: Bytes, overlays: Vec<Bytes> },
-    /// Read, overlays applied.
+    /// Decoded, with the overlays applied.
     Typed { message: Box<Message>, dead_letter_source: Option<String> },
 }
 
@@ -53,10 +53,10 @@ pub(crate) enum Carried {
 pub(crate) struct Properties(pub(crate) Vec<(String, Value)>);
 
 impl Outgoing {
-    /// The typed view.
+    /// Returns the decoded message.
     ///
     /// # Errors
-    /// When the bytes are no content.
+    /// Fails if the bytes are not valid content.
     pub(crate) fn message(&self) -> Result<Message, ContentError> {
         match self {
             Self::Content(bytes) => Content::parse(bytes.clone())?.decode(),
@@ -66,11 +66,11 @@ impl Outgoing {
 }
 
 impl Carried {
-    /// The message with what settlements have set, and where it was dead-lettered before it was forwarded
-    /// (FWD-26).
+    /// Returns the message with the properties that settlements have set, and the entity that
+    /// dead-lettered it before it was forwarded (FWD-26).
     ///
     /// # Errors
-    /// When the bytes are no content.
+    /// Fails if the bytes are not valid content.
     pub(crate) fn read(&self) -> Result<(Cow<'_, Message>, Option<Cow<'_, str>>), ContentError> {
         match self {
             Self::Stored { content, overlays } => {
@@ -85,18 +85,18 @@ impl Carried {
 }
 
 impl Delivered {
-    /// The same as its text in JSON, of which the length is known, and nothing else: what a message is read into may be
-    /// many times as large.
+    /// Replaces the content by its JSON text, whose length is known. The decoded message may take
+    /// many times as much memory.
     ///
     /// # Errors
-    /// When the bytes are no content.
+    /// Fails if the bytes are not valid content.
     pub(crate) fn into_text(self) -> serde_json::Result<Self> {
         let text = Some(serde_json::value::to_raw_value(&self)?);
         let carried = Carried::Stored { content: Bytes::new(), overlays: Vec::new() };
         Ok(Self { facts: self.facts, carried, text })
     }
 
-    /// What it takes once its text is written.
+    /// Returns the memory of the message once its text is written, in bytes.
     pub(crate) fn text_bytes(&self) -> u64 {
         let bytes = self.text.as_ref().map_or(0, |text| text.get().len());
         (bytes + size_of::<Self>()) as u64
@@ -169,14 +169,14 @@ impl Wire for Outgoing {
     }
 }
 
-/// Which parts of the facts follow.
+/// Flags for the optional parts of the facts.
 mod flag {
     pub(super) const LOCK: u8 = 1;
     pub(super) const EXPIRES_AT: u8 = 2;
     pub(super) const TIME_TO_LIVE: u8 = 4;
 }
 
-/// Until when one of the last state is Delayed follows (RTY-12).
+/// States by their codes. For the last one, Delayed, the end of the delay follows (RTY-12).
 const STATES: [MessageState; 4] =
     [MessageState::Active, MessageState::Deferred, MessageState::Scheduled, MessageState::Delayed];
 

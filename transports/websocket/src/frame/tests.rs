@@ -1,4 +1,5 @@
-//! Frames of both encodings: golden ones, every truncation, random mutations, random round trips.
+//! Tests of frames in both encodings: golden frames, every truncation, random mutations, random
+//! round trips.
 
 mod costs;
 mod declarations;
@@ -101,7 +102,8 @@ fn bytes_of(hexadecimal: &str) -> Bytes {
     digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// A golden frame of each of these, as it would be written now; what one encoding says, the other says too.
+/// Returns golden frames of these operations and notices as they are written now; asserts that both
+/// encodings agree.
 fn golden_of(operations: Vec<Operation>, notices: Vec<Notice>) -> String {
     let mut text = String::new();
     let mut add = |json: &Bytes, binary: &Bytes| {
@@ -114,7 +116,7 @@ fn golden_of(operations: Vec<Operation>, notices: Vec<Notice>) -> String {
         let requests = [Request { id, operation }];
         let [json, binary] =
             [Encoding::Json, Encoding::Binary].map(|it| client_frame(it, 3, &requests));
-        // What one encoding says, the other says too.
+        // Both encodings must decode to the same request.
         for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
             let (seen, requests) = read_client(encoding, bytes);
             assert_eq!(client_frame(Encoding::Binary, seen, &requests), binary, "{json:?}");
@@ -133,7 +135,7 @@ fn golden_of(operations: Vec<Operation>, notices: Vec<Notice>) -> String {
     text
 }
 
-/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+/// Asserts that no part of a truncated frame is carried out.
 fn assert_no_part_is_carried_out(operations: &[Operation]) {
     for encoding in Encoding::ALL {
         for (id, operation) in (1..).zip(operations) {
@@ -151,7 +153,7 @@ fn assert_no_part_is_carried_out(operations: &[Operation]) {
     }
 }
 
-/// Every golden frame, as it would be written now.
+/// Returns every golden frame as it is written now.
 fn golden_now() -> String {
     let mut text = String::new();
     let mut add = |json: Bytes, binary: Bytes| {
@@ -175,7 +177,7 @@ fn golden_now() -> String {
     text
 }
 
-/// The frames are those that were released.
+/// Frames must not differ from the released ones.
 #[test]
 fn frames_are_written_as_the_golden_ones() {
     for (now, golden) in golden_now().lines().zip(GOLDEN.lines()) {
@@ -184,7 +186,7 @@ fn frames_are_written_as_the_golden_ones() {
     assert_eq!(golden_now().lines().count(), GOLDEN.lines().count());
 }
 
-/// What one encoding says, the other says too.
+/// Both encodings of a golden frame decode to the same values.
 #[test]
 fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
     let mut lines = GOLDEN.lines();
@@ -206,7 +208,7 @@ fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
     }
 }
 
-/// Every kind has a golden frame.
+/// Every operation and notice has a golden frame.
 #[test]
 fn no_kind_is_forgotten() {
     let all = operations().into_iter().chain(topics::operations());
@@ -220,7 +222,7 @@ fn no_kind_is_forgotten() {
     assert!(Notice::names().all(|(code, _)| codes.contains(&code)));
 }
 
-/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+/// A truncated frame yields no request that was incomplete.
 #[test]
 fn every_truncation_is_an_error() {
     for encoding in Encoding::ALL {
@@ -245,7 +247,7 @@ fn every_truncation_is_an_error() {
     }
 }
 
-/// Bytes changed at random are read or refused, and what is read can be written again.
+/// Random changes are decoded or refused, and decoded requests can be encoded again.
 #[test]
 fn mutations_do_no_harm() {
     let mut random = Random::new(1);
@@ -285,7 +287,7 @@ fn mutations_do_no_harm() {
             let bytes = Bytes::from(bytes);
             if let Ok(frame) = ClientFrame::decode(encoding, &bytes) {
                 let requests: Vec<Request> = frame.requests.into_iter().flatten().collect();
-                // Content is not judged before it is used.
+                // Content is validated only when it is used, so this may fail.
                 of_client::encode(encoding, frame.seen, &requests).ok();
             }
             of_client::decode(encoding, &bytes).ok();
@@ -293,13 +295,13 @@ fn mutations_do_no_harm() {
     }
 }
 
-/// A count or length that is only claimed allocates nothing.
+/// A count or length without the bytes for it allocates nothing.
 #[test]
 fn claimed_lengths_are_not_believed() {
     for claimed in ["00000000000000000fffffff", "0000000000000000ffffffff"] {
         assert!(ClientFrame::decode(Encoding::Binary, &bytes_of(claimed)).is_err());
     }
-    // seen, 1 request, its length, code 9, id, link, a list of as many numbers as can be said
+    // seen, 1 request, its length, code 9, id, link, a list with the largest allowed count
     let request = "0000000000000000000000010000000d09000000010000000100001000";
     let frame = ClientFrame::decode(Encoding::Binary, &bytes_of(request)).unwrap();
     assert_eq!(frame.requests[0].as_ref().unwrap_err().error, FrameError::Truncated);
@@ -321,7 +323,7 @@ fn lists_are_bounded_in_json_too() {
     assert!(ClientFrame::decode(Encoding::Json, &frame).is_err());
 }
 
-/// One request that cannot be read leaves its neighbours alone, and is answered under its id.
+/// A request that cannot be read does not affect its neighbours, and the error has its id.
 #[test]
 fn a_bad_request_does_not_harm_its_neighbours() {
     let frame = r#"{"requests":[{"id":1,"heartbeat":{}},{"id":2,"send":{"link":true}},
@@ -336,7 +338,7 @@ fn a_bad_request_does_not_harm_its_neighbours() {
     assert_eq!(read, [Ok(1), Err(2), Err(3), Err(4), Err(5), Err(6), Ok(7)]);
 }
 
-/// Properties that are no application-properties section are refused as such.
+/// Bytes that are not an application-properties section are refused.
 #[test]
 fn properties_are_a_section_and_nothing_else() {
     let content = message().encode();
@@ -348,7 +350,7 @@ fn properties_are_a_section_and_nothing_else() {
     }
 }
 
-/// A small message keeps no large frame in memory.
+/// A small message does not keep a large frame in memory.
 #[test]
 fn small_parts_of_large_frames_are_copied() {
     let messages = [vec![0; 16], vec![0; 100_000]].map(|body| outgoing(&Message::new(body)));
@@ -363,14 +365,14 @@ fn small_parts_of_large_frames_are_copied() {
     assert_eq!(send.messages.iter().map(inside).collect::<Vec<_>>(), [false, true]);
 }
 
-/// Durations beyond the longest are unlimited in both forms.
+/// Durations beyond the longest one are unlimited in both forms.
 #[test]
 fn unlimited_durations_stay_unlimited() {
     let json = serde_json::to_string(&Span(TimeSpan::MAX)).unwrap();
     assert!(serde_json::from_str::<Span>(&json).unwrap().0.is_unlimited());
 }
 
-/// Every JSON block of the protocol's document is a frame that can be read.
+/// Every JSON block in the reference page is a frame that can be read.
 #[test]
 fn the_document_shows_frames_as_they_are() {
     let document = include_str!("../../websocket-protocol.md");

@@ -1,5 +1,6 @@
-//! Values that are text in JSON and numbers in the binary form: an instant is ticks of 100 ns since year 1,
-//! a duration ticks (the largest is "unlimited"), a lock token and any other GUID 16 bytes.
+//! Values that are text in JSON and numbers in the binary form: an instant is ticks of 100 ns since
+//! year 1, a duration is ticks (the largest value means "unlimited"), and a lock token or any other
+//! GUID is 16 bytes.
 
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};

@@ -1,22 +1,22 @@
 //! The binary form of values: fields in the order of their declaration, numbers in network order.
 //!
-//! Reading takes untrusted bytes: every length is bounded by what is there, nothing is allocated for
-//! a length that was only claimed.
+//! The reader gets untrusted bytes: each length is bounded by the remaining bytes, and a claimed
+//! length allocates nothing.
 
 use bytes::Bytes;
 use peeklock_core::permits::COMMAND_BYTES;
 
 use crate::error::FrameError;
 
-/// Elements of one list, so that a small frame cannot ask for a large allocation.
+/// Maximum number of elements in one list, so that a small frame cannot cause a large allocation.
 pub(crate) const LIST_COUNT_MAX: usize = 4_096;
 
-/// What requests ask for.
+/// Cost of requests, computed before they are decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Announced {
-    /// Elements of lists, which are commands each.
+    /// Number of list elements; each is a command.
     pub(crate) elements: u64,
-    /// Bytes that are made of what is no list.
+    /// Memory that values outside of lists become, in bytes.
     pub(crate) made_bytes: u64,
 }
 
@@ -25,34 +25,34 @@ impl Announced {
         if self.elements == 0 { 1 } else { self.elements }
     }
 
-    /// The room that a request needs.
+    /// Room that a request needs, in bytes.
     pub(super) const fn room(self) -> u64 {
         COMMAND_BYTES.saturating_mul(self.commands()).saturating_add(self.made_bytes)
     }
 }
 
-/// What has a binary form.
+/// A value that has a binary form.
 pub(crate) trait Wire: Sized {
-    /// The fewest bytes that a value takes; bounds what a claimed count may allocate.
+    /// Minimum size of a value in bytes; bounds the allocation for a claimed count.
     const BYTES_MIN: usize;
 
     fn write(&self, out: &mut Vec<u8>);
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError>;
 
-    /// Passes over a value without making it, and notes what it would take.
+    /// Skips a value without decoding it, and adds its cost to `announced`.
     fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
         _ = announced;
         Self::read(reader).map(drop)
     }
 }
 
-/// Passes over bytes behind their length.
+/// Skips a byte string after its length; returns the length.
 pub(crate) fn skim_bytes(reader: &mut Reader<'_>) -> Result<usize, FrameError> {
     let length = reader.length()?;
     reader.take(length).map(<[u8]>::len)
 }
 
-/// Bytes that are read from the front.
+/// Reads bytes from the front.
 #[derive(Clone)]
 pub(crate) struct Reader<'a> {
     whole: &'a Bytes,
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         self.end - self.at
     }
 
-    /// The next bytes.
+    /// Returns the next bytes.
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
         if count > self.remaining() {
             return Err(FrameError::Truncated);
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         self.whole.get(from..self.at).ok_or(FrameError::Truncated)
     }
 
-    /// A reader of the next bytes alone.
+    /// Returns a reader that is limited to the next `count` bytes.
     pub(crate) fn part(&mut self, count: usize) -> Result<Self, FrameError> {
         if count > self.remaining() {
             return Err(FrameError::Truncated);
@@ -89,8 +89,8 @@ impl<'a> Reader<'a> {
         Ok(Self { whole: self.whole, at: from, end: self.at })
     }
 
-    /// The next bytes as a value of their own. Small parts of large frames are copied, so that a
-    /// stored message does not keep a frame in memory.
+    /// Returns the next bytes as a separate value. Small parts of large frames are copied, so that
+    /// a stored message does not keep a frame in memory.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<Bytes, FrameError> {
         let from = self.at;
         let part = self.take(count)?;
@@ -100,12 +100,12 @@ impl<'a> Reader<'a> {
         Ok(Bytes::copy_from_slice(part))
     }
 
-    /// A length or count.
+    /// Reads a length or count.
     pub(crate) fn length(&mut self) -> Result<usize, FrameError> {
         usize::try_from(u32::read(self)?).map_err(|_| FrameError::Truncated)
     }
 
-    /// Everything was read.
+    /// Fails if bytes are left.
     pub(crate) const fn end(&self) -> Result<(), FrameError> {
         if self.remaining() == 0 { Ok(()) } else { Err(FrameError::TooLong) }
     }
@@ -227,7 +227,7 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
         let count = reader.length()?;
-        // It is refused for that, and none of it is made.
+        // Decoding refuses such a list as well, and decodes none of it.
         if count > LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
             return Err(FrameError::TooMany);
         }
@@ -260,12 +260,13 @@ pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A length of four bytes. What does not fit is refused for its size long before it is written.
+/// Writes a length of four bytes. Larger values are refused because of their size long before they
+/// are written.
 pub(crate) fn write_length(out: &mut Vec<u8>, length: usize) {
     u32::try_from(length).unwrap_or(u32::MAX).write(out);
 }
 
-/// Writes something behind its length.
+/// Writes a part after its length.
 pub(crate) fn write_part(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);

@@ -1,4 +1,5 @@
-//! Opens links, also those whose messages are moved on to another entity by the broker (VIA-01), and ends them in order.
+//! Opens links, including links that send to one entity through another (VIA-01), and ends them in
+//! order.
 
 use peeklock_core::command::{LinkEnd, ReceiveMode};
 use peeklock_core::contract::Action;
@@ -11,7 +12,7 @@ use crate::error::FrameError;
 use crate::frame::wire::{Reader, Wire};
 use crate::frame::{bodies, wire_choice};
 
-/// What a link is for.
+/// Direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Role {
@@ -19,7 +20,7 @@ pub(crate) enum Role {
     Receiver,
 }
 
-/// How received messages leave the queue.
+/// Mode of a receiver: how received messages leave the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Mode {
@@ -60,14 +61,14 @@ impl From<ReceiveMode> for Mode {
 
 bodies! {
     struct Attach {
-        /// Chosen by the client, not in use.
+        /// Chosen by the client; must not be in use.
         link: u32,
         path: String,
         role: Role,
-        /// Of a receiver.
+        /// Only for a receiver.
         #[serde(default)]
         mode: Mode,
-        /// The first credit of a receiver; without it, it gets nothing pushed.
+        /// First credit of a receiver; without it, nothing is pushed.
         #[serde(skip_serializing_if = "Option::is_none")]
         credit: Option<u32>,
     }
@@ -97,7 +98,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// A new link needs a number that is free, and a place.
+    /// Checks that the number of a new link is free, and that the connection may have another link.
     pub(super) fn refuse_link(&self, number: u32) -> Result<(), Rejection> {
         if self.engine.links.get(number).is_some() {
             let detail = format!("link {number} is already attached");
@@ -116,17 +117,17 @@ impl Conversation {
 
 bodies! {
     struct AttachVia {
-        /// Chosen by the client, not in use.
+        /// Chosen by the client; must not be in use.
         link: u32,
-        /// The queue or topic on the way.
+        /// Queue or topic that messages pass.
         path: String,
-        /// The queue or topic that messages are for.
+        /// Queue or topic that receives the messages.
         destination: String,
     }
 }
 
 impl Conversation {
-    /// Takes the Send right on both; either that is not there is told now (VIA-02).
+    /// Requires the Send right on both entities, and fails at once if it is missing (VIA-02).
     pub(super) async fn attach_via(&mut self, asked: Asked, attach: AttachVia) -> Done {
         let AttachVia { link: number, path, destination } = attach;
         self.refuse_link(number)?;
@@ -143,7 +144,8 @@ impl Conversation {
 bodies! {
     struct Detach {
         link: u32,
-        /// Releases the locks at once and counts them, as the loss of the connection does.
+        /// Releases the locks at once and increments the delivery counts, like the loss of the
+        /// connection.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         release: bool,
     }

@@ -1,4 +1,4 @@
-//! Deletes messages that nobody has received.
+//! Deletes messages that no receiver has locked.
 
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
@@ -26,7 +26,7 @@ impl Conversation {
     }
 }
 
-/// Removes available messages of what a link receives from (DEL-01, DEL-07).
+/// Makes the command that removes available messages from the source of a link (DEL-01, DEL-07).
 const fn delete_batch(
     link: &Link<Entity>,
     count_max: u32,
@@ -105,7 +105,7 @@ bodies! {
 }
 
 impl Conversation {
-    /// Deletes available messages of all sessions that nobody holds (DEL-07).
+    /// Deletes available messages of all unlocked sessions (DEL-07).
     pub(super) async fn delete_unlocked(&mut self, asked: Asked, delete: DeleteUnlocked) -> Done {
         let entity = self.engine.access.entity(&delete.path, Action::DeleteUnlocked).await?;
         let command = Command::DeleteBatchUnlocked {

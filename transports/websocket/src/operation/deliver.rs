@@ -13,12 +13,12 @@ use crate::frame::{Encoding, Item, LIST_COUNT_MAX, WireError, bodies};
 bodies! {
     struct Credit {
         link: u32,
-        /// The highest delivery number that may be sent.
+        /// Highest delivery number that may be sent.
         up_to: u32,
     }
 }
 
-/// The number of a delivery on the wire: no credit reaches further than its numbers do.
+/// Returns the number of a delivery on the wire. Credit never exceeds the largest number.
 pub(super) fn on_the_wire(delivery: u64) -> u32 {
     u32::try_from(delivery).unwrap_or(u32::MAX)
 }
@@ -51,7 +51,7 @@ impl Conversation {
 bodies! {
     struct Deliveries {
         link: u32,
-        /// The number of the first message; the others follow.
+        /// Number of the first message; the others follow.
         first: u32,
         messages: Vec<Delivered>,
     }
@@ -63,7 +63,8 @@ bodies! {
 }
 
 impl Conversation {
-    /// Says a message that was delivered under this number, if it can be read, and what its text takes.
+    /// Adds a delivery under its number to the next frame; returns the bytes of its JSON text.
+    /// Returns none if the message cannot be read.
     pub(crate) fn deliver(
         &mut self,
         number: u32,
@@ -103,12 +104,12 @@ impl Conversation {
     }
 }
 
-/// Why a message is told to nobody.
+/// Error for a message whose content cannot be read.
 pub(super) fn unreadable() -> Rejection {
     Rejection::internal("the content of a message cannot be read")
 }
 
-/// A message as it is sent, in JSON as the text that it will be there; none if it cannot be read.
+/// Returns the message as it is sent, in JSON with its text; none if it cannot be read.
 pub(super) fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<Delivered> {
     let content = message.content.loaded()?.clone();
     let overlays = message

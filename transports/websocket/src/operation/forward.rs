@@ -1,4 +1,4 @@
-//! What another broker forwards.
+//! Takes over messages that another broker forwards.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::frame::text::{Guid, Instant};
 use crate::frame::wire::{Announced, Reader, Wire};
 use crate::frame::{bodies, json, wire_choice};
 
-/// Which messages of an entity are forwarded.
+/// Kind of forwarding that the messages come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Forwarding {
@@ -37,17 +37,17 @@ bodies! {
     }
 
     struct ForwardSource {
-        /// The id of the broker.
+        /// Id of the forwarding broker.
         broker: Guid,
-        /// The id of the entity there.
+        /// Id of the source entity there.
         entity: u64,
         forwarding: Forwarding,
     }
 
     struct Forwarded {
-        /// Of so many, from the first on, it is said what became; those behind were not looked at.
+        /// Number of messages that were tried, from the first on; later ones were not looked at.
         tried: u32,
-        /// All others of them are stored, or were before.
+        /// Failed messages; all other tried messages are stored, now or by an earlier request.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         failed: Vec<FailedSend>,
     }
@@ -56,21 +56,21 @@ bodies! {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ForwardedMessage {
-    /// Its number at the source.
+    /// Sequence number at the source.
     pub(crate) sequence_number: u64,
-    /// Its number where it was first sent to.
+    /// Sequence number at the entity to which it was first sent.
     pub(crate) enqueued_sequence_number: u64,
-    /// When it was enqueued at the source.
+    /// Enqueue time at the source.
     pub(crate) enqueued_time_utc: Instant,
-    /// Transfers so far, this one included.
+    /// Number of transfers so far, including this one.
     pub(crate) hops: u8,
-    /// The entity in which it was dead-lettered.
+    /// Entity in which it was dead-lettered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dead_letter_source: Option<String>,
-    /// Whether a broker made its message id.
+    /// Whether a broker has made its message id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) never_duplicate: bool,
-    /// Of the copies that it may become over all its hops, those that are not its own to make (FWD-33).
+    /// Part of the limit of copies over all hops that is used by other copies (FWD-33).
     #[serde(default, skip_serializing_if = "is_none_spent")]
     pub(crate) copies_spent: u32,
     pub(crate) message: Outgoing,
@@ -80,12 +80,12 @@ const fn is_none_spent(copies: &u32) -> bool {
     *copies == 0
 }
 
-/// In the byte that says what is special about a message: it is never a duplicate.
+/// Flag: the message is never a duplicate.
 const NEVER_DUPLICATE: u8 = 1;
-/// In the same byte: the count of copies follows.
+/// Flag: the count of used copies follows.
 const COPIES_FOLLOW: u8 = 2;
 
-/// What goes before the message itself, and all that it takes to pass over it.
+/// Reads the flags and the count before the message; skipping a message needs no more.
 fn read_special(reader: &mut Reader<'_>) -> Result<(bool, u32), FrameError> {
     let special = u8::read(reader)?;
     if special > NEVER_DUPLICATE | COPIES_FOLLOW {
@@ -93,7 +93,7 @@ fn read_special(reader: &mut Reader<'_>) -> Result<(bool, u32), FrameError> {
     }
     let copies_spent = match special & COPIES_FOLLOW {
         0 => 0,
-        // One message has one form: none is said by the byte alone.
+        // Each message has exactly one form: a count of zero is expressed by the flags only.
         _ => match u32::read(reader)? {
             0 => return Err(FrameError::BadValue("copiesSpent")),
             copies => copies,
@@ -150,8 +150,8 @@ impl Wire for ForwardedMessage {
 }
 
 impl Conversation {
-    /// Takes messages over from another broker. Who says how many hops they made must have the Manage
-    /// right (FWD-13).
+    /// Takes messages over from another broker. The client needs the Manage right, since it asserts
+    /// the number of hops (FWD-13).
     pub(super) fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
         if self.sender(forward.link)?.destination.is_some() {
             let detail = "a forwarded message cannot be sent via another entity";
@@ -179,7 +179,7 @@ impl Conversation {
                 enqueued_at: one.enqueued_time_utc.0,
                 enqueued_sequence: SequenceNumber(one.enqueued_sequence_number),
                 hops: one.hops,
-                // What does not fit is more than any broker allows.
+                // A value that does not fit exceeds the limit of every broker.
                 copies_spent: u16::try_from(one.copies_spent).unwrap_or(u16::MAX),
                 dead_letter_source: one.dead_letter_source.map(Arc::from),
             })

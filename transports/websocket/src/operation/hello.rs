@@ -1,4 +1,4 @@
-//! What is said when a connection begins and before it ends.
+//! Hello and welcome at the start of a connection, and the announcement of its end.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ pub(crate) struct Hello {
     /// Never logged (SEC-22).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
-    /// What the client calls itself, for the log.
+    /// Name of the client for the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) heartbeat_seconds: Option<u32>,
-    /// How long the connection may be resumed after it was lost.
+    /// Time for which a lost connection may be resumed, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grace_seconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,32 +38,32 @@ impl std::fmt::Debug for Hello {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Resume {
     pub(crate) resume_token: Guid,
-    /// How many frames of the server the client has taken in all.
+    /// Total number of frames of the server that the client has taken.
     pub(crate) received: u64,
 }
 wire!(Resume { resume_token: Guid, received: u64 });
 
 bodies! {
     struct Welcome {
-        /// Whether the connection goes on where it was; if not, it is a new one.
+        /// Whether the earlier connection continues; otherwise this is a new one.
         resumed: bool,
-        /// How many frames of the client the server has taken in all.
+        /// Total number of frames of the client that the server has taken.
         received: u64,
-        /// Resumes the connection; absent if it cannot be.
+        /// Resumes the connection; absent if it cannot be resumed.
         #[serde(skip_serializing_if = "Option::is_none")]
         resume_token: Option<Guid>,
         grace_seconds: u32,
         heartbeat_seconds: u32,
-        /// The broker's clock.
+        /// Clock of the broker.
         now_utc: Instant,
         namespace: String,
         server: String,
-        /// Bytes of one frame of the client.
+        /// Maximum size of a client frame in bytes.
         frame_bytes_max: u64,
-        /// Messages, settlements and other commands under way at once.
+        /// Maximum number of messages, settlements and other commands under way at once.
         command_count_max: u32,
         link_count_max: u32,
-        /// Deliveries of one receiver that are not settled.
+        /// Maximum number of unsettled deliveries of one receiver.
         unsettled_count_max: u32,
     }
 

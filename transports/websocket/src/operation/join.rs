@@ -1,4 +1,4 @@
-//! Operations that become part of a transaction (TXN-02).
+//! Operations that join a transaction (TXN-02).
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use super::{Expect, Notice, Numbered, Renew, SetSessionState, Settle, Settled};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 
-/// Operations of one request that are to become part of a transaction.
+/// Operations of one request that are to join a transaction.
 pub(crate) struct Joining {
     keyed: Keyed,
-    /// By their index; those that the entity has answered are gone.
+    /// By index; none after the entity has answered.
     issued: Vec<Option<Issued>>,
     /// Whether they are one operation, such as a send, which fails as a whole.
     is_whole: bool,
 }
 
 impl Conversation {
-    /// The same is to be asked of each lock.
+    /// Joins one operation for each lock.
     async fn join_each(
         &mut self,
         asked: Asked,
@@ -37,7 +37,7 @@ impl Conversation {
         self.join(asked, id, keyed, commands, false).await
     }
 
-    /// The same of one operation, which fails as a whole.
+    /// Joins one operation, which fails as a whole.
     async fn join_whole(
         &mut self,
         asked: Asked,
@@ -49,9 +49,9 @@ impl Conversation {
         self.join(asked, id, keyed, std::iter::once(command), true).await
     }
 
-    /// Has the entity check operations, one by one; those that it would carry out become part of the
-    /// transaction. What is for another entity is asked of that by way of which it goes (TXN-09); it takes
-    /// the Send right there, too (VIA-02).
+    /// Has the entity check operations one by one; those that it would carry out join the
+    /// transaction. Operations for another entity are checked by the entity that they pass
+    /// (TXN-09), which requires the Send right there too (VIA-02).
     async fn join(
         &mut self,
         asked: Asked,
@@ -83,8 +83,8 @@ impl Conversation {
             }
         }
         keyed.left = checks.len();
-        // The room of the transaction is for what is kept of it: of what goes beyond its frame one is checked at a
-        // time.
+        // The frame has paid for its elements, and the transaction only for the operations that it
+        // keeps. If there are more checks than elements, they run one at a time.
         let is_wide = checks.len() > keyed.elements.max(1);
         let slot =
             self.await_answer(asked, number, Expect::Joined(Joining { keyed, issued, is_whole }));
@@ -103,12 +103,12 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes the answer to a check; answers when all are here.
+    /// Takes the result of a check; answers after the last one.
     pub(super) fn joined(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
         let Some((_, path, Expect::Joined(joining))) = self.engine.links.asked_mut(slot) else {
             return;
         };
-        // What is wide does not stand still, although nothing behind it is begun.
+        // Counts as progress, although no later request starts.
         self.begun_bytes += COMMAND_BYTES;
         let issued = joining.issued.get_mut(index).and_then(Option::take);
         let keyed = &mut joining.keyed;
@@ -116,7 +116,7 @@ impl Conversation {
         match (result, issued) {
             (Ok(outcome), Some(issued)) => issued.confirm(&outcome),
             (Ok(_), None) => {}
-            // What was issued is dropped, and with it left out.
+            // The issued part is dropped, which leaves the operation out.
             (Err(rejection), _) => keyed.fail(index, &rejection, |rejection| {
                 (&self.engine.broker.refuse(rejection.clone(), &path)).into()
             }),
@@ -145,7 +145,7 @@ impl Conversation {
 bodies! {
     struct SendIn {
         transaction: u64,
-        /// Several messages are a batch, with its limit.
+        /// Several messages are a batch, with its limits.
         send: super::Send,
     }
 }

@@ -1,10 +1,12 @@
-//! What settlements and renewals name, which is handed over in parts: as many commands at a time as there is room for.
+//! Settlements and renewals, which are handed over in parts: as many commands at a time as there is
+//! room for.
 //!
-//! A range is one element of a frame, and may name thousands of deliveries, each of which is a command. Its frame has
-//! paid for as many commands as it has elements. What goes beyond takes room of its own, as much as there is at once:
-//! who waited for more would keep what the frame has meanwhile, and two who wait would wait for each other. The next
-//! part goes when the one before is answered, and nothing that the client asks for behind it is begun before all of it
-//! has gone, so that what it says is carried out in its order.
+//! A range is one element of a frame and may name thousands of deliveries, each of which is a
+//! command. The frame has paid for as many commands as it has elements. Further commands take
+//! additional room, as much as is available at once. They do not wait for more: the frame would
+//! keep its room meanwhile, and two such frames would wait for each other. The next part follows
+//! when the last one is answered. No later request of the client starts before all parts are handed
+//! over, so that requests are carried out in their order.
 
 use std::sync::Arc;
 
@@ -23,39 +25,39 @@ use crate::connection::{Asked, Conversation, Done, Refusal};
 use crate::frame::WireError;
 use crate::frame::text::Token;
 
-/// What a settlement or renewal names, and what of the answers has come.
+/// Deliveries that a settlement or renewal names, and the results so far.
 pub(crate) struct Keyed {
     pub(super) link: u32,
-    /// Ranges or tokens in which it was said, which its frame has paid for.
+    /// Number of ranges or tokens in the request, for which its frame has paid.
     pub(super) elements: usize,
-    /// Delivery numbers, or places in the list of tokens.
+    /// Delivery numbers, or indexes in the list of tokens.
     pub(super) keys: Vec<u32>,
     pub(super) tokens: Vec<LockToken>,
-    /// How many of them are not answered.
+    /// Number of keys without a result.
     pub(super) left: usize,
     pub(super) failed: Vec<FailedRange>,
-    /// The earliest end of prolonged locks.
+    /// Earliest end of the renewed locks.
     pub(super) until: Option<Timestamp>,
-    /// How it is handed over, if it is more than its frame has paid for.
+    /// State of the parts, if there are more commands than the frame has paid for.
     pub(super) parts: Option<Box<Parts>>,
-    /// Where to, then: its link may be gone before the last of it.
+    /// Entity for the parts: the link may be gone before the last part.
     pub(super) entity: Option<Entity>,
 }
 
-/// What is asked of each lock.
+/// Command for each lock.
 pub(super) enum OfLock {
     Settle(Settlement),
     Renew,
 }
 
-/// How much of a request is handed over.
+/// Progress of a request that is handed over in parts.
 pub(super) struct Parts {
     of_lock: OfLock,
-    /// So many commands at a time need no room beside that of the frame.
+    /// Number of commands at a time that need no room besides that of the frame.
     paid: usize,
-    /// The first that is not handed over.
+    /// Index of the first command that is not handed over.
     next: usize,
-    /// What those need that are under way, beside that.
+    /// Additional room of the commands under way.
     room: Option<Permit>,
 }
 
@@ -67,7 +69,7 @@ impl OfLock {
         }
     }
 
-    /// What one of its commands takes.
+    /// Returns the room of one command in bytes.
     fn bytes(&self) -> u64 {
         match self {
             Self::Settle(settlement) => settlement.bytes().max(COMMAND_BYTES),
@@ -75,7 +77,7 @@ impl OfLock {
         }
     }
 
-    /// How many of its commands so many elements of a frame have paid for.
+    /// Returns the number of commands for which this many elements of a frame have paid.
     fn paid_by(&self, elements: usize) -> usize {
         let paid = (elements as u64).saturating_mul(COMMAND_BYTES) / self.bytes();
         usize::try_from(paid).unwrap_or(usize::MAX).max(1)
@@ -97,7 +99,7 @@ impl Keyed {
         }
     }
 
-    /// Notes a failure; neighbours that failed alike are told together.
+    /// Records a failure; neighbours with the same error are merged into one range.
     pub(super) fn fail(
         &mut self,
         index: usize,
@@ -115,7 +117,7 @@ impl Keyed {
         self.failed.push(FailedRange { from: key, to: key, error: make(rejection) });
     }
 
-    /// Whether there is more to be handed over, and all that was is answered.
+    /// Whether another part is left and all earlier ones are answered.
     pub(super) fn wants_next(&self) -> bool {
         self.parts.as_ref().is_some_and(|parts| {
             parts.next < self.tokens.len() && self.left + parts.next == self.tokens.len()
@@ -126,11 +128,11 @@ impl Keyed {
         self.parts.as_ref().is_some_and(|parts| parts.next < self.tokens.len())
     }
 
-    /// The commands of the next part, with the index of the first. What they take beside what the frame has paid for is
-    /// held until they are answered.
+    /// Returns the commands of the next part, with the index of the first. Room beyond the price of
+    /// the frame is held until they are answered.
     fn next_part(&mut self, budget: &Budget) -> (usize, Vec<Command>) {
         let Some(parts) = &mut self.parts else { return (0, Vec::new()) };
-        // What the part before had goes back first.
+        // The room of the last part is released first.
         parts.room = None;
         let first = parts.next;
         let rest = self.tokens.get(first..).unwrap_or_default();
@@ -141,7 +143,8 @@ impl Keyed {
     }
 }
 
-/// How many of so many commands there is room for at once, of which some are paid for, and the room of the others.
+/// Returns how many of `all` commands may go at once, of which `paid` are paid for, and the room of
+/// the others.
 fn within(budget: &Budget, all: usize, paid: usize, bytes: u64) -> (usize, Option<Permit>) {
     let mut count = all;
     while count > paid {
@@ -156,7 +159,7 @@ fn within(budget: &Budget, all: usize, paid: usize, bytes: u64) -> (usize, Optio
 }
 
 impl Conversation {
-    /// Asks the same of each lock.
+    /// Issues the same command for each lock.
     pub(super) fn ask_each(
         &mut self,
         asked: Asked,
@@ -187,22 +190,22 @@ impl Conversation {
         Ok(())
     }
 
-    /// Hands over as much of a request as there is room for, when what went before of it is answered.
+    /// Hands over the next part of a request, after the last part is answered.
     pub(super) fn hand_over_part(&mut self, slot: usize) {
         let asked = self.engine.links.asked_mut(slot);
         let Some((_, _, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else { return };
         let Some(entity) = keyed.entity.clone() else { return };
         let (first, commands) = keyed.next_part(&self.engine.budget);
         self.handing_over = keyed.has_more().then_some(slot);
-        // It does not stand still, although nothing behind it is begun.
+        // Counts as progress, although no later request starts.
         let bytes = keyed.parts.as_ref().map_or(0, |parts| parts.of_lock.bytes());
         self.begun_bytes += bytes.saturating_mul(commands.len() as u64);
         let correlations = (first..).map(|index| correlation(slot, index));
         self.engine.links.submit_all_to(&entity, correlations.zip(commands).collect());
     }
 
-    /// What delivery numbers or tokens name. Numbers of no unsettled delivery of this link fail in
-    /// ranges, however many they are.
+    /// Resolves delivery numbers or tokens. Numbers without an unsettled delivery of this link fail
+    /// in ranges, so their count does not matter.
     pub(super) fn keyed(
         &mut self,
         number: u32,
@@ -226,14 +229,15 @@ impl Conversation {
         let count_max = self.command_count_max();
         let link = self.link(number)?;
         let path = Arc::clone(&link.path);
-        // With a session its deliveries are gone too, and are not known for long (SES-15).
+        // A lost session takes its deliveries with it, and the broker remembers them only briefly
+        // (SES-15).
         let condition = match link.has_lost_session() {
             true => Condition::SessionLockLost,
             false => Condition::MessageLockLost,
         };
         let numbers = ranges.iter().map(|Range(from, to)| (u64::from(*from), u64::from(*to)));
         let Some(found) = self.engine.links.unsettled.named(number, numbers, count_max) else {
-            // So many were looked at.
+            // The search has visited this many deliveries.
             self.engine.steps.add(count_max);
             let detail = format!("the ranges name more than {count_max} deliveries");
             return Err(Rejection::out_of_range(detail).into());
@@ -260,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// Deliveries that were said in so many ranges, to be settled so.
+    /// Makes a request in parts for `count` deliveries that a frame names in `elements` ranges.
     fn wide(count: usize, elements: usize, of_lock: OfLock) -> Keyed {
         let tokens: Vec<LockToken> = (0..count).map(|token| LockToken(token as u128)).collect();
         let (paid, left) = (of_lock.paid_by(elements), count);
@@ -275,9 +279,9 @@ mod tests {
         })
     }
 
-    /// DESIGN D6: of what ranges name no more is under way than there is room for, whoever else has it: the room is
-    /// held as long as that is not answered, and where there is none at all what the frame has paid for goes on alone.
-    /// Each is handed over once, in its order.
+    /// DESIGN D6: commands of ranges never exceed the available room, even while others hold it.
+    /// The room is held until they are answered; without any room, only the paid commands go. Each
+    /// command is handed over once, in order.
     #[test]
     fn what_ranges_name_is_handed_over_as_there_is_room() {
         const ROOM: u64 = 100;
@@ -306,7 +310,7 @@ mod tests {
                 keyed.left -= 1;
             }
             assert_eq!(keyed.wants_next(), keyed.has_more());
-            // Somebody else comes and takes all that there is, and goes again.
+            // Another client takes all the room, and releases it later.
             others = match handed_over.len() {
                 400..500 => {
                     keyed.parts.as_mut().unwrap().room = None;
@@ -318,7 +322,7 @@ mod tests {
         assert!(handed_over.into_iter().eq(0..1_000));
     }
 
-    /// DESIGN D6: what is set on each counts as often as it is set, and not once for its frame.
+    /// DESIGN D6: properties of a settlement count once per message, not once per frame.
     #[test]
     fn large_settlements_are_handed_over_by_their_bytes() {
         const BYTES: usize = 60_000;
@@ -331,7 +335,7 @@ mod tests {
         assert_eq!(settlement().paid_by(1), 1);
         assert_eq!(settlement().paid_by(150), 10);
         let (_, commands) = wide(4_096, 1, settlement()).next_part(&budget);
-        // All of the room at most, and one.
+        // At most all of the room, plus one command.
         let most = 4_096 * usize::try_from(COMMAND_BYTES).unwrap() / BYTES + 1;
         assert!((32..=most).contains(&commands.len()), "{} of {most}", commands.len());
     }

@@ -1,4 +1,4 @@
-//! Naming the sessions of a queue (SES-29).
+//! Lists the sessions of a queue or subscription (SES-29).
 
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;
@@ -12,10 +12,10 @@ use crate::frame::text::Instant;
 bodies! {
     struct ListSessions {
         path: String,
-        /// Only those that have active messages.
+        /// Only sessions with active messages.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         with_active_messages: bool,
-        /// Only those whose state was set after this instant.
+        /// Only sessions whose state was set after this instant.
         #[serde(skip_serializing_if = "Option::is_none")]
         state_set_after_utc: Option<Instant>,
         #[serde(default)]
@@ -30,7 +30,7 @@ bodies! {
 }
 
 impl Conversation {
-    /// Names sessions in ascending order (SES-29).
+    /// Lists sessions in ascending order (SES-29).
     pub(super) async fn list_sessions(&mut self, asked: Asked, list: ListSessions) -> Done {
         let which = match (list.with_active_messages, list.state_set_after_utc) {
             (true, Some(_)) => {

@@ -258,7 +258,7 @@ fn wide(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// The same mapping for the client.
+/// The mapping in the other direction, for the client.
 #[cfg(feature = "client")]
 mod of_client {
     use std::sync::Arc;

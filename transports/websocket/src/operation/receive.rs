@@ -1,5 +1,5 @@
-//! Receives messages, available or deferred, and looks at them; with the answer of all operations that bring messages when
-//! they are asked to.
+//! Receives messages, available or deferred, and peeks at them; makes the answer of all operations
+//! that return messages.
 
 use peeklock_core::command::{Command, ReceivedMessage, SessionCommand};
 use peeklock_core::error::Rejection;
@@ -43,9 +43,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers with messages, and what their texts take, or gives them back if one cannot be read. What was removed is
-    /// nowhere else: then it is answered without those that cannot be read, unless that is all. Others of its thread
-    /// have their turn between them.
+    /// Answers with messages and accounts for their texts. If a message cannot be read, all messages
+    /// are given back, unless the broker has already removed them: then the answer contains the
+    /// readable ones, or an error if there are none. The task yields between messages.
     pub(crate) async fn received(
         &mut self,
         id: u32,
@@ -114,7 +114,7 @@ impl Conversation {
 
 bodies! {
     struct Withdraw {
-        /// The id of the receive.
+        /// Id of the receive.
         request: u32,
     }
 }
@@ -155,7 +155,7 @@ bodies! {
 }
 
 impl Conversation {
-    /// Looks at the messages of any session, whoever holds it (PEK-07).
+    /// Peeks at the messages of any session, even if it is locked (PEK-07).
     pub(super) fn peek_session(&mut self, asked: Asked, peek: PeekSession) -> Done {
         self.receiver(peek.link)?;
         let command = Command::PeekSession {

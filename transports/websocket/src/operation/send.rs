@@ -1,4 +1,4 @@
-//! Sends messages, each by itself or all or none, and cancels scheduled ones.
+//! Sends messages, independently of each other or all or none, and cancels scheduled messages.
 
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, InboundMessage, Outcome};
@@ -21,21 +21,21 @@ bodies! {
     }
 
     struct Accepted {
-        /// First number and count: the numbers of the messages in their order. A first number of 0
-        /// stands for so many zeros.
+        /// Sequence numbers of the messages in their order, as first number and count. With the
+        /// first number 0, all numbers of the run are 0.
         sequence_numbers: Vec<Run>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         failed: Vec<FailedSend>,
     }
 
     struct FailedSend {
-        /// The place in `messages`, from 0.
+        /// Index in `messages`, from 0.
         index: u32,
         error: WireError,
     }
 }
 
-/// The answers of messages sent by one request.
+/// Results of the messages of one request.
 pub(crate) struct Sent {
     numbers: Vec<u64>,
     left: usize,
@@ -73,7 +73,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// What a transaction sends: several messages are a batch.
+    /// Makes the command of a send in a transaction: several messages are a batch.
     pub(super) fn send_command(&self, send: Send) -> Result<Command, Rejection> {
         let link = self.sender(send.link)?;
         let mut messages = self.all_inbound(send.messages)?;
@@ -86,7 +86,7 @@ impl Conversation {
         })
     }
 
-    /// Takes the number of one of the messages; answers when all are here.
+    /// Takes the result of one of the messages; answers after the last one.
     pub(super) fn sent(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
         let Some((_, path, Expect::Sent(sent))) = self.engine.links.asked_mut(slot) else { return };
         sent.left = sent.left.saturating_sub(1);
@@ -94,7 +94,7 @@ impl Conversation {
             Ok(outcome) => {
                 let number = match outcome {
                     Outcome::Accepted(number) => Some(number),
-                    // By way of another entity each is a batch of one.
+                    // Through another entity, each message is a batch of one.
                     Outcome::AcceptedBatch(numbers) => numbers.first().copied(),
                     _ => None,
                 };
@@ -126,7 +126,7 @@ impl Conversation {
     }
 }
 
-/// Makes a message ready for the broker.
+/// Prepares a message for the broker.
 pub(super) fn inbound(broker: &Broker, message: Outgoing) -> Result<InboundMessage, Rejection> {
     match message {
         Outgoing::Content(bytes) => Ok(broker.inbound_content(Content::from_sender(bytes)?)),
@@ -134,7 +134,8 @@ pub(super) fn inbound(broker: &Broker, message: Outgoing) -> Result<InboundMessa
     }
 }
 
-/// The place of a message as its client is told. A frame has far fewer messages than such numbers.
+/// Returns the index of a message on the wire. A frame has far fewer messages than the largest
+/// number.
 fn told(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
@@ -161,7 +162,7 @@ impl Conversation {
 }
 
 bodies! {
-    /// Messages by their numbers.
+    /// Messages given by their sequence numbers.
     struct Numbered {
         link: u32,
         #[serde(deserialize_with = "json::bounded")]
@@ -170,7 +171,7 @@ bodies! {
 }
 
 impl Numbered {
-    /// How many numbers it has.
+    /// Returns the number of sequence numbers.
     pub(crate) const fn count(&self) -> usize {
         self.sequence_numbers.len()
     }

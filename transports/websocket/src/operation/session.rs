@@ -1,5 +1,5 @@
-//! Accepts a session, which opens a link to it (SES-05 to SES-08), and carries out requests of its holder: its lock, its state
-//! (SES-14, SES-15, SES-24 to SES-28).
+//! Accepts a session, which opens a link to it (SES-05 to SES-08), and carries out requests of its
+//! holder: its lock and its state (SES-14, SES-15, SES-24 to SES-28).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,23 +17,23 @@ use crate::frame::bodies;
 use crate::frame::text::Instant;
 use crate::frame::wire::wire;
 
-/// How long an accept waits for the next session if it does not say (SES-08).
+/// Default wait of an accept for the next session, in seconds (SES-08).
 const WAIT_SECONDS: f64 = 60.0;
 
 bodies! {
     struct AcceptSession {
-        /// Chosen by the client, not in use.
+        /// Chosen by the client; must not be in use.
         link: u32,
         path: String,
-        /// This session; without it, the next one that can be had.
+        /// Id of the session; without it, the next available one.
         #[serde(skip_serializing_if = "Option::is_none")]
         session_id: Option<String>,
         #[serde(default)]
         mode: Mode,
-        /// How long to wait for the next one; 60 s if not said.
+        /// Time to wait for the next session; 60 s by default.
         #[serde(skip_serializing_if = "Option::is_none")]
         wait_seconds: Option<f64>,
-        /// The first credit; without it, nothing is pushed.
+        /// First credit; without it, nothing is pushed.
         #[serde(skip_serializing_if = "Option::is_none")]
         credit: Option<u32>,
     }
@@ -86,7 +86,7 @@ fn bytes_of(state: Option<String>, base64: Option<String>) -> Result<Option<Byte
     }
 }
 
-/// Text if it is one for JSON, else base64.
+/// Returns a state as text if JSON can contain it unchanged, else as base64.
 fn text_of(state: Option<&Bytes>) -> (Option<String>, Option<String>) {
     let Some(bytes) = state else { return (None, None) };
     match as_text(bytes) {
@@ -96,7 +96,7 @@ fn text_of(state: Option<&Bytes>) -> (Option<String>, Option<String>) {
 }
 
 impl Conversation {
-    /// Carries out what the holder of a link's session asks.
+    /// Carries out a request of the holder of a session.
     fn ask_session(
         &mut self,
         asked: Asked,
@@ -108,7 +108,7 @@ impl Conversation {
         self.command(asked, number, command, Expect::One(read))
     }
 
-    /// What the holder of a link's session asks, as a command for its entity.
+    /// Returns a request of the holder of a session as a command for its entity.
     pub(super) fn session_command(
         &mut self,
         number: u32,
@@ -141,7 +141,7 @@ impl Conversation {
     }
 }
 
-/// The state of a session, if it has one.
+/// State of a session; none if it has no state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "StateObject", into = "StateObject")]
 pub(crate) struct SessionState {
@@ -149,7 +149,7 @@ pub(crate) struct SessionState {
 }
 wire!(SessionState { state: Option<Bytes> });
 
-/// A state in JSON: text, or any bytes, or neither.
+/// State in JSON: text or base64, or neither.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct StateObject {
@@ -186,7 +186,7 @@ impl Conversation {
         _: &str,
     ) -> Result<Notice, Rejection> {
         let Outcome::SessionState(state) = outcome else { return Err(unexpected()) };
-        // It was fetched.
+        // The content was loaded before the answer.
         let read = state.map(|content| {
             let missing = || Rejection::internal("the state of a session cannot be read");
             content.loaded().cloned().ok_or_else(missing)
@@ -204,7 +204,7 @@ pub(crate) struct SetSessionState {
 }
 wire!(SetSessionState { link: u32, state: Option<Bytes> });
 
-/// A state in JSON with the link that it is for: text, or any bytes, or neither.
+/// State in JSON with its link: text or base64, or neither.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SetStateObject {

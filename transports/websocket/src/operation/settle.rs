@@ -1,4 +1,4 @@
-//! Settlement, by delivery number or by lock token, and renewal of locks.
+//! Settlement by delivery number or by lock token, and renewal of locks.
 
 use peeklock_core::command::{Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;
@@ -17,7 +17,7 @@ use crate::frame::text::{Instant, Token};
 use crate::frame::wire::{Reader, Wire};
 use crate::frame::{WireError, bodies, json, wire_choice};
 
-/// What becomes of messages.
+/// Kind of settlement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Decision {
@@ -53,7 +53,7 @@ bodies! {
         reason: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<String>,
-        /// For how long nobody gets what is abandoned.
+        /// Delay in milliseconds before an abandoned message is delivered again.
         #[serde(default, skip_serializing_if = "Delay::is_none")]
         delay_milliseconds: Delay,
     }
@@ -64,20 +64,21 @@ bodies! {
     }
 
     struct FailedRange {
-        /// Delivery numbers, or places in `lockTokens` from 0; both included.
+        /// Delivery numbers, or indexes in `lockTokens` from 0; both included.
         from: u32,
         to: u32,
         error: WireError,
     }
 }
 
-/// The delay of an abandon where it is written in JSON; the binary form of it is another operation (RTY-26).
+/// Delay of an abandon in JSON; in the binary form, an abandon with a delay is another operation
+/// (RTY-26).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Delay(pub(crate) Option<i64>);
 
 impl Delay {
-    /// No delay is said.
+    /// No delay.
     pub(crate) const NONE: Self = Self(None);
 
     const fn is_none(&self) -> bool {
@@ -120,7 +121,7 @@ impl Conversation {
         self.ask_each(asked, keyed, OfLock::Settle(settlement), Expect::Settled)
     }
 
-    /// Takes what became of one lock; answers when all are here.
+    /// Takes the result of one lock; answers after the last one.
     pub(super) fn settled(
         &mut self,
         slot: usize,
@@ -147,7 +148,7 @@ impl Conversation {
         let settled = token.and_then(|token| self.settled_by(result, token)).unwrap_or(link);
         if is_done {
             self.answer_keyed(slot);
-            // There may be room for more unsettled deliveries.
+            // The receiver may now have more unsettled deliveries.
             self.engine.links.limit(settled);
         } else if wants_next {
             self.hand_over_part(slot);
@@ -169,8 +170,8 @@ impl Conversation {
         }
     }
 
-    /// What the answer to a settlement or renewal says of its delivery; returns the link that had it, if it
-    /// is over.
+    /// Applies the result of a settlement or renewal to its delivery; returns the link of the
+    /// delivery if it is no longer unsettled.
     fn settled_by(&mut self, result: &Result<Outcome, Rejection>, token: LockToken) -> Option<u32> {
         let is_over = match result {
             Ok(Outcome::Renewed(until)) => {
@@ -186,7 +187,7 @@ impl Conversation {
         if is_over { self.engine.links.settled(token).map(|held| held.link) } else { None }
     }
 
-    /// The decision in the broker's words.
+    /// Converts the decision to a settlement of the broker.
     pub(super) fn settlement(&self, settle: &Settle) -> Result<Settlement, Rejection> {
         let properties = settle.properties.as_ref();
         let has_reason = settle.reason.is_some() || settle.description.is_some();
@@ -227,7 +228,7 @@ impl Conversation {
 }
 
 bodies! {
-    /// An abandon with a delay, which the binary form of a settlement has no place for.
+    /// An abandon with a delay, for which the binary form of a settlement has no field.
     struct SettleDelayed {
         delay_milliseconds: u64,
         settle: Settle,
@@ -261,7 +262,7 @@ bodies! {
     }
 
     struct Renewed {
-        /// The earliest end of the locks; absent if all failed.
+        /// Earliest end of the locks; absent if all failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         locked_until_utc: Option<Instant>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,5 +1,6 @@
-//! Begins transactions, carries them out, or forgets them (file 15). They belong to the conversation: they outlive a socket that
-//! is lost and resumed, and are rolled back with the conversation (TXN-12).
+//! Begins transactions, commits them, or rolls them back (file 15 of the specification). They
+//! belong to the conversation: they outlive a socket that is lost and resumed, and are rolled back
+//! with the conversation (TXN-12).
 
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
@@ -22,7 +23,8 @@ bodies! {
 
 bodies! {
     struct BeginTransaction {
-        /// Whether it also sends to other entities than the first one that it uses, by way of that one.
+        /// Whether it also sends to other entities than the first one that it uses, through that
+        /// one.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cross_entity: bool,
     }
@@ -41,31 +43,32 @@ impl Conversation {
 bodies! {
     struct CommitTransaction {
         transaction: u64,
-        /// How many operations it has to have: messages of one request count as one, each settlement
-        /// and renewal as one. With another number it is rolled back.
+        /// Expected number of operations: the messages of one request count as one, each settlement
+        /// and each renewal as one. With another number, the transaction is rolled back.
         #[serde(skip_serializing_if = "Option::is_none")]
         operations: Option<u32>,
     }
 
     struct Committed {
-        /// What became of each operation, in their order.
+        /// Results of the operations, in their order.
         parts: Vec<CommittedPart>,
     }
 
     struct CommittedPart {
-        /// Of messages that were sent: first number and count, as in `accepted`.
+        /// For sent messages: first number and count, as in `accepted`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sequence_numbers: Vec<Run>,
-        /// Of messages for another entity: under which they wait for their transfer, likewise.
+        /// For messages to another entity: the numbers under which they wait for their transfer, in
+        /// the same form.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pending_numbers: Vec<Run>,
-        /// Of a renewal: the new end of the lock.
+        /// For a renewal: the new end of the lock.
         #[serde(skip_serializing_if = "Option::is_none")]
         locked_until_utc: Option<Instant>,
     }
 }
 
-/// A commit on its way.
+/// A commit under way.
 pub(crate) struct Committing {
     /// Locks that it settles or renews, by part.
     locks: Vec<Option<LockToken>>,
@@ -77,14 +80,14 @@ impl Conversation {
         let CommitTransaction { transaction, operations } = *commit;
         let id = TransactionId(transaction);
         if self.engine.transactions.is_unanswered(id) {
-            // What was asked before it is answered before it.
+            // Requests before the commit are answered before it.
             self.commits.push(WaitingCommit { asked, id, operations });
             return Ok(());
         }
         self.commit_now(asked, id, operations).map_err(Into::into)
     }
 
-    /// Carries out commits that have waited long enough.
+    /// Carries out commits whose earlier requests are now answered.
     pub(super) fn commit_answered(&mut self) {
         for commit in std::mem::take(&mut self.commits) {
             if self.engine.transactions.is_unanswered(commit.id) {
@@ -133,7 +136,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// What a commit has done: deliveries that it settled are settled for their links, too.
+    /// Applies a commit: its settled deliveries are settled for their links too.
     pub(super) fn committed(
         &mut self,
         committing: Committing,
@@ -169,14 +172,14 @@ impl Conversation {
     }
 
     fn settled_in(&mut self, lock: Option<LockToken>) {
-        // There may be room for more unsettled deliveries.
+        // The receiver may now have more unsettled deliveries.
         if let Some(held) = lock.and_then(|lock| self.engine.links.settled(lock)) {
             self.engine.links.limit(held.link);
         }
     }
 }
 
-/// The lock that an operation is for.
+/// Returns the lock that an operation settles or renews.
 const fn lock(operation: &Operation) -> Option<LockToken> {
     match operation {
         Operation::Settle { token, .. } | Operation::RenewLock { token } => Some(*token),

@@ -1,4 +1,4 @@
-//! Opening a connection: the upgrade, the hello, and what a refusal means.
+//! Opens a connection: the upgrade, the hello, and the meaning of a refusal.
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -18,15 +18,16 @@ use crate::frame::text::Guid;
 use crate::frame::{Encoding, Request, of_client};
 use crate::operation::{Hello, Notice, Operation, Resume};
 
-/// What is read at once, and kept for the connection.
+/// Size of the read buffer of a connection, in bytes; it is kept for the life of the connection.
 const READ_BUFFER_BYTES: usize = 128 << 10;
-/// After this the system is asked to take what is written so far.
+/// Number of written bytes after which the buffer is flushed to the system.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
-/// So much of what an answer without an upgrade says is told.
+/// Maximum length of the quoted text of an answer without an upgrade, in characters.
 const REFUSAL_CHARS_MAX: usize = 300;
 
 impl Driver {
-    /// Opens a connection and says hello. On failure tells whether another attempt makes sense.
+    /// Opens a connection and sends the hello. On failure it also returns whether another attempt
+    /// makes sense.
     pub(super) async fn open(&mut self) -> Result<Opened, (Rejection, bool)> {
         match tokio::time::timeout(self.options.connect_timeout, self.try_open()).await {
             Ok(opened) => opened,
@@ -109,7 +110,8 @@ impl Driver {
 }
 
 impl Driver {
-    /// What is wrong with a stream that was secure: TLS 1.3 tells a client only then that it wants a certificate.
+    /// Formats an error on an open stream. With TLS 1.3, a missing client certificate is reported
+    /// only here.
     fn explain(&self, error: SocketError) -> String {
         match error {
             SocketError::Io(error) => ClientTls::explain(self.address.name(), error).to_string(),
@@ -117,7 +119,7 @@ impl Driver {
         }
     }
 
-    /// A socket to the broker, with TLS if its URL says so.
+    /// Opens a socket to the broker, with TLS if the URL asks for it.
     async fn stream(&self) -> Result<Box<dyn Connected>, (Rejection, bool)> {
         let socket = TcpStream::connect(&self.address.host)
             .await
@@ -126,14 +128,14 @@ impl Driver {
         if !self.address.is_secure {
             return Ok(Box::new(socket));
         }
-        // A certificate may be replaced while the client goes on trying.
+        // A certificate may be replaced while the client keeps trying, so this is not final.
         let secure = self.options.tls.connect(self.address.name(), socket).await;
         let secure = secure.map_err(|error| (lost(&error.to_string()), true))?;
         Ok(Box::new(secure))
     }
 }
 
-/// Why an upgrade was answered with something else, and whether another attempt makes sense.
+/// Error for an upgrade with another answer, and whether another attempt makes sense.
 fn no_upgrade(status: StatusCode, body: &[u8]) -> (Rejection, bool) {
     let text = String::from_utf8_lossy(body);
     let text: String = text.trim().chars().take(REFUSAL_CHARS_MAX).collect();
@@ -141,7 +143,7 @@ fn no_upgrade(status: StatusCode, body: &[u8]) -> (Rejection, bool) {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             (Rejection::unauthorized(format!("{status}: {text}")), false)
         }
-        // What a listener of this protocol says.
+        // Answers of a WebSocket listener of the broker.
         StatusCode::BAD_REQUEST | StatusCode::MISDIRECTED_REQUEST => {
             (lost(&format!("{status}: {text}")), false)
         }
@@ -156,12 +158,12 @@ fn no_upgrade(status: StatusCode, body: &[u8]) -> (Rejection, bool) {
     }
 }
 
-/// Whether a close says to come back.
+/// Whether the client may come back after this close code.
 pub(super) const fn may_come_back(code: u16) -> bool {
     matches!(code, 0 | 1_001 | 1_006 | 1_011..=1_014 | 4_100..=4_199)
 }
 
-/// What a close means for calls.
+/// Error of calls after this close.
 pub(super) fn refused(code: u16, reason: &str) -> Rejection {
     let detail = format!("the broker closed the connection ({code}): {reason}");
     match code {
@@ -174,7 +176,7 @@ pub(super) fn refused(code: u16, reason: &str) -> Rejection {
 pub(super) fn message(encoding: Encoding, bytes: Bytes) -> SocketMessage {
     match encoding {
         Encoding::Binary => SocketMessage::Binary(bytes),
-        // What was encoded as JSON is text.
+        // Encoded JSON is always valid text.
         Encoding::Json => SocketMessage::Text(bytes.try_into().unwrap_or_default()),
     }
 }

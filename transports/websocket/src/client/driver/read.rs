@@ -1,4 +1,4 @@
-//! What comes in: answers for those who wait, deliveries for those who want them.
+//! Reads frames: hands answers to callers and deliveries to consumers.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use crate::frame::text::Token;
 use crate::frame::{Item, Run, of_client};
 use crate::operation::{Decision, FailedRange, FailedSend, Messages, Notice, Operation};
 
-/// Deliveries that wait to be given back.
+/// Maximum number of deliveries that wait to be given back.
 const GIVEN_BACK_COUNT_MAX: usize = 16_384;
 
 impl Driver {
@@ -89,7 +89,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The broker has taken so many frames in all.
+    /// Notes that the broker has taken `received` frames in total.
     pub(super) fn confirm(&mut self, received: u64) {
         let before = self.sent - self.kept.len() as u64;
         for _ in before..received.min(self.sent) {
@@ -127,7 +127,7 @@ impl Driver {
         }
     }
 
-    /// Takes out a call that waits for the attachment of its link.
+    /// Removes a call that waits for the attachment of its link.
     pub(super) fn take_held(&mut self, key: u64) -> Option<Ask> {
         self.attached.values_mut().find_map(|attached| {
             let Attached::Asked { held } = attached else { return None };
@@ -137,8 +137,8 @@ impl Driver {
         })
     }
 
-    /// Releases a message that nobody takes (RCV-14). Beyond a bound its lock ends by itself: a broker delivers no more
-    /// than it was asked for.
+    /// Releases a message that no caller takes (RCV-14). Beyond `GIVEN_BACK_COUNT_MAX` its lock
+    /// expires instead; a broker that keeps to the credit does not reach the limit.
     fn give_back(&mut self, link: u32, token: LockToken) {
         if self.given_back_count >= GIVEN_BACK_COUNT_MAX {
             return;
@@ -157,12 +157,12 @@ impl Driver {
             (Waiting::Accept { link, answer, .. }, notice) => {
                 self.attached.insert(link, Attached::Done);
                 if answer.send(Ok(notice)).is_err() {
-                    // Its future is gone: so is what it was granted (SES-08).
+                    // The future was dropped, so the granted session is released (SES-08).
                     self.asked.push_back(Ask::Forget { link, release: false });
                 }
             }
             (Waiting::One { link, answer: Some(answer), .. }, notice) => {
-                // A receive whose future is gone: what it got goes back.
+                // The future of a receive was dropped, so its messages are given back.
                 if let Err(Ok(Notice::Received(Messages { messages }))) = answer.send(Ok(notice))
                     && let Some(link) = link
                 {
@@ -203,7 +203,7 @@ impl Driver {
 
     fn attached_answer(&mut self, core: &Arc<Core>, link: u32, notice: Notice) {
         let Some(Attached::Asked { held }) = self.attached.remove(&link) else {
-            // It was forgotten meanwhile, and detached in the same order.
+            // The link was dropped meanwhile, and its detach follows the attach.
             return;
         };
         match notice {
@@ -230,7 +230,7 @@ impl Driver {
                 }
                 let pushed = core.links(|links| {
                     let pushed = links.get(&link)?.pushed.clone();
-                    // A consumer is told once; its link is not attached again.
+                    // A consumer gets the error once; its link is not attached again.
                     if let (Some(link), true) = (links.get_mut(&link), pushed.is_some()) {
                         link.pushed = None;
                     }

@@ -1,4 +1,4 @@
-//! The stream below a connection, of which little is read before the broker has said welcome.
+//! The stream below a connection. It limits the bytes that are read before the welcome.
 
 use std::io;
 use std::pin::Pin;
@@ -8,23 +8,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Connected;
 
-/// Bytes of an upgrade and a welcome, with the pings around them.
+/// Maximum of bytes of an upgrade and a welcome, including pings.
 const UNWELCOME_BYTES_MAX: usize = 64 << 10;
 
 /// A stream to a broker.
 pub(super) struct BrokerStream {
     stream: Box<dyn Connected>,
-    /// How much may still be read before the welcome; none behind it.
+    /// Bytes that may still be read before the welcome; none after it.
     left_bytes: Option<usize>,
 }
 
 impl BrokerStream {
-    /// A stream on which nothing was said yet.
+    /// Makes the stream of a new connection.
     pub(super) const fn new(stream: Box<dyn Connected>) -> Self {
         Self { stream, left_bytes: Some(UNWELCOME_BYTES_MAX) }
     }
 
-    /// The broker has said welcome.
+    /// Notes that the broker has sent its welcome.
     pub(super) const fn welcomed(&mut self) {
         self.left_bytes = None;
     }

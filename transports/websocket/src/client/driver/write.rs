@@ -1,4 +1,4 @@
-//! What goes out: from what handles ask for to the requests of a frame.
+//! Turns the requests of handles into frames and writes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::operation::{
 };
 use crate::unwritten::Unwritten;
 
-/// Frames of the broker after which it is told that they were taken, if nothing else is sent.
+/// Number of frames of the broker after which they are confirmed if nothing else is sent.
 const CONFIRM_FRAMES: u64 = 16;
-/// The same in bytes.
+/// Number of bytes of the broker after which they are confirmed if nothing else is sent.
 const CONFIRM_BYTES: usize = 256 << 10;
-/// Requests of one frame.
+/// Maximum number of requests in a frame.
 const REQUESTS_MAX: usize = 512;
-/// Room in a frame for what surrounds messages.
+/// Room in a frame for everything except messages, in bytes.
 const FRAME_OVERHEAD: usize = 8 << 10;
-/// What surrounds a forwarded message, at most.
+/// Upper bound of the fields around a forwarded message, in bytes.
 const FORWARDED_OVERHEAD: usize = 256;
 
-/// Why something is not sent for which no frame is large enough.
+/// Error of a request that exceeds every frame.
 fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
     let what = match ask {
         Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
@@ -46,7 +46,7 @@ fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
     Rejection::message_size_exceeded(what, size, most)
 }
 
-/// The declaration that an operation plans or carries out.
+/// Returns the declaration that an operation plans or carries out.
 fn declaration(operation: &Operation) -> Option<&DeclarationForm> {
     let Operation::Manage(operation) = operation else { return None };
     match &**operation {
@@ -59,12 +59,12 @@ fn declaration(operation: &Operation) -> Option<&DeclarationForm> {
 }
 
 impl Driver {
-    /// Whether more may be asked for; what is not confirmed is kept in memory.
+    /// Whether further requests may be sent; unanswered ones take memory.
     pub(super) fn may_send(&self) -> bool {
         self.waiting.len() < LIST_COUNT_MAX
     }
 
-    /// Sends what was asked for, or says what was taken.
+    /// Sends requests, or a confirmation of frames if there are no requests.
     pub(super) async fn write(&mut self, socket: &mut Socket) -> Option<Ended> {
         if self.unflushed {
             return None;
@@ -101,13 +101,13 @@ impl Driver {
     /// Writes the next piece of a frame.
     pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
         let Some(piece) = self.outgoing.next() else { return Ok(()) };
-        // Nothing else is buffered but pongs, so this does not wait.
+        // Only pongs may be buffered as well, so this does not wait.
         socket.feed(piece).await.map_err(|_| Ended::Lost)?;
         self.unflushed = true;
         Ok(())
     }
 
-    /// The requests of the next frame. Sends and completions of one link go together.
+    /// Makes the requests of the next frame. Sends on one link are merged, and so are completions.
     fn requests(&mut self, core: &Arc<Core>) -> Vec<Request> {
         let mut requests: Vec<Request> = Vec::new();
         let mut bytes = 0;
@@ -125,14 +125,14 @@ impl Driver {
                 continue;
             }
             if !requests.is_empty() && bytes + size + FRAME_OVERHEAD > self.frame_bytes_max {
-                // It goes into a frame of its own.
+                // It goes into the next frame.
                 self.asked.push_front(ask);
                 break;
             }
             let Some(ask) = self.attach_first(core, ask, &mut requests) else { continue };
             bytes += self.request(core, ask, &mut requests).max(size);
         }
-        // A consumer's link is attached although nothing is asked of it.
+        // The link of a consumer is attached even if there are no requests for it.
         let pushed: Vec<u32> = core.links(|links| {
             let wanted = |(number, _): &(&u32, _)| !self.attached.contains_key(number);
             links
@@ -148,7 +148,8 @@ impl Driver {
         requests
     }
 
-    /// The bytes of messages, a state or a declaration to be sent, at least; nothing else is large.
+    /// Returns the minimum size of the messages, state or declaration in a request, in bytes; other
+    /// requests are small.
     fn size(&self, ask: &Ask) -> usize {
         let content = |message: &Outgoing| match message {
             Outgoing::Content(bytes) => self.size_of(bytes),
@@ -174,7 +175,7 @@ impl Driver {
         }
     }
 
-    /// What text takes more in JSON than its bytes.
+    /// Returns the additional bytes that the escapes of a text need in JSON.
     fn escapes_of(&self, bytes: &Bytes) -> usize {
         match self.options.encoding {
             Encoding::Binary => 0,
@@ -193,7 +194,7 @@ impl Driver {
         }
     }
 
-    /// Attaches the link of an ask if it is not; the ask waits meanwhile.
+    /// Attaches the link of a request if necessary; the request waits until it is attached.
     fn attach_first(&mut self, core: &Core, ask: Ask, requests: &mut Vec<Request>) -> Option<Ask> {
         let number = match &ask {
             Ask::Operation { link: Some(link), .. }
@@ -231,7 +232,7 @@ impl Driver {
         requests.push(Request { id, operation: attach });
     }
 
-    /// Adds an ask to the requests; returns its bytes, about.
+    /// Adds a request to the frame; returns its approximate size in bytes.
     fn request(&mut self, core: &Core, ask: Ask, requests: &mut Vec<Request>) -> usize {
         const OTHER_BYTES: usize = 64;
         match ask {
@@ -240,7 +241,7 @@ impl Driver {
                     return 0;
                 }
                 if let Operation::Detach(Detach { link, .. }) = &*operation {
-                    // Nothing more is asked over it, nor when its handle is dropped.
+                    // No request follows on this link, even when its handle is dropped.
                     core.links(|links| links.remove(link));
                     self.attached.remove(link);
                 }
@@ -321,7 +322,7 @@ impl Driver {
         }
     }
 
-    /// A name for a request that is not in use.
+    /// Takes a free request id for a caller that waits.
     fn wait(&mut self, waiting: Waiting) -> u32 {
         loop {
             let id = self.next_id;

@@ -27,7 +27,7 @@ bodies! {
     }
 
     struct ListOf {
-        /// The path of the topic, or of the subscription whose rules are asked for.
+        /// Path of the topic, or of the subscription that has the rules.
         path: String,
         #[serde(default)]
         skip: u32,
@@ -45,7 +45,7 @@ bodies! {
         path: String,
         #[serde(default)]
         properties: QueueProperties,
-        /// The `updatedAt` of the version to be changed.
+        /// The `updatedAt` of the version to change.
         #[serde(skip_serializing_if = "Option::is_none")]
         version: Option<Instant>,
     }
@@ -60,18 +60,18 @@ bodies! {
         path: String,
         #[serde(default)]
         properties: TopicProperties,
-        /// The `updatedAt` of the version to be changed.
+        /// The `updatedAt` of the version to change.
         #[serde(skip_serializing_if = "Option::is_none")]
         version: Option<Instant>,
     }
 
     struct CreateSubscription {
-        /// The path of the topic.
+        /// Path of the topic.
         topic: String,
         name: String,
         #[serde(default)]
         properties: SubscriptionProperties,
-        /// Its rules; without any it gets `$Default`, which selects every message.
+        /// Rules of the subscription; without any it gets `$Default`, which selects every message.
         #[serde(
             default,
             skip_serializing_if = "Vec::is_empty",
@@ -84,31 +84,31 @@ bodies! {
         path: String,
         #[serde(default)]
         properties: SubscriptionProperties,
-        /// The `updatedAt` of the version to be changed.
+        /// The `updatedAt` of the version to change.
         #[serde(skip_serializing_if = "Option::is_none")]
         version: Option<Instant>,
     }
 
     struct SetRule {
-        /// The path of the subscription.
+        /// Path of the subscription.
         path: String,
         rule: RuleForm,
     }
 
     struct NamedRule {
-        /// The path of the subscription.
+        /// Path of the subscription.
         path: String,
         name: String,
     }
 
     struct Explain {
-        /// The path of the subscription.
+        /// Path of the subscription.
         path: String,
         message: Outgoing,
     }
 
     struct SetPolicy {
-        /// The path of a queue or topic, or empty for the namespace.
+        /// Path of a queue or topic; empty for the namespace.
         path: String,
         name: String,
         #[serde(default)]
@@ -124,7 +124,7 @@ bodies! {
         path: String,
         name: String,
         key: KeyName,
-        /// The new key; made if it is left out.
+        /// The new key; generated if absent.
         #[serde(skip_serializing_if = "Option::is_none")]
         value: Option<KeyForm>,
     }
@@ -173,7 +173,8 @@ pub(crate) struct Explained {
     pub(crate) rules: Vec<ExplanationView>,
 }
 
-/// Management is rare: in the binary form it is the same JSON, behind its length.
+/// Gives management bodies their binary form. Management is rare, so that form is the same JSON
+/// after its length.
 macro_rules! json_inside {
     ($($name:ident),* $(,)?) => {$(
         impl Wire for $name {
