@@ -1,15 +1,14 @@
-// One connection to the broker, over as many sockets as it takes (docs/reference/websocket.md): its state, its sessions and
-// its links. `sockets.js` has the sockets, `frames.js` what is said again over the next one, `requests.js` what is asked.
+// One connection to the broker, over several sockets in turn (docs/reference/websocket.md): its state, its sessions and its
+// links. `sockets.js` has the sockets, `frames.js` the frames to repeat over the next socket, `requests.js` the requests.
 //
 //   connecting --> open --> lost --> open ...          closed is final
 //
-// While `lost`, requests wait. If the broker resumes the connection, both sides repeat the frames
-// that the other has not taken: no answer and no delivery is lost or doubled. If it does not, a new
-// session begins: what was sent and not answered fails with CommunicationProblem, links are attached
-// again, and what was not yet sent goes out.
+// While `lost`, requests wait. If the broker resumes the connection, both sides repeat the unconfirmed frames: no answer and
+// no delivery is lost or doubled. If it does not, a new session begins: sent requests without an answer fail with
+// CommunicationProblem, links are attached again, and waiting requests are sent.
 //
-// What waits is bounded in number and bytes; beyond that a request is refused with ServerBusy before
-// anything of it was sent.
+// Waiting requests are bounded in number and bytes; beyond that a request is refused with ServerBusy before any part of it
+// is sent.
 
 import { ConnectionString, Credential, isConnectionString } from "./credential.js";
 import { Declarations } from "./declarations.js";
@@ -57,7 +56,7 @@ export async function connect(url, options = {}) {
   return connection;
 }
 
-/** See the head of this file. Events: `state`, `closing`, `problem`; their `detail` says more. */
+/** See the head of this file. Events are `state`, `closing` and `problem`; their `detail` has the data. */
 export class Connection extends EventTarget {
   #url;
   #options;
@@ -104,7 +103,7 @@ export class Connection extends EventTarget {
         this.#end(new PeeklockError("ArgumentError", `no WebSocket can be opened to ${this.#url}`, { cause }));
       },
     });
-    /** Resolves when the broker has said welcome for the first time. */
+    /** Resolves at the first welcome of the broker. */
     this.ready = new Promise((resolve, reject) => {
       this.#settleReady = { resolve, reject };
     });
@@ -113,7 +112,7 @@ export class Connection extends EventTarget {
     this.queues = new Queues(this);
     /** The topics of the broker, with their subscriptions and rules. */
     this.topics = new Topics(this);
-    /** What shall be there, made so. */
+    /** Creates and changes entities as a declaration describes them. */
     this.declarations = new Declarations(this);
     this.#tickTimer = setInterval(() => this.#tick(), TICK_MS);
     this.#sockets.open();
@@ -124,17 +123,17 @@ export class Connection extends EventTarget {
     return this.#state;
   }
 
-  /** Why it is closed, if the caller did not close it. */
+  /** Reason of the close, unless the caller closed the connection. */
   get error() {
     return this.#error;
   }
 
-  /** What the broker said in its last welcome. */
+  /** The last welcome of the broker. */
   get welcome() {
     return this.#welcome;
   }
 
-  /** Counts the times that the broker began anew; locks of an earlier session are gone. */
+  /** Number of sessions until now. Each starts without the locks of its predecessor. */
   get session() {
     return this.#session;
   }
@@ -144,37 +143,37 @@ export class Connection extends EventTarget {
     return Date.now() + this.#clockOffsetMs;
   }
 
-  /** Sends to a queue. Attaches with the first message. */
+  /** Makes a sender to a queue or topic. Its link is attached with the first message. */
   sender(path, options) {
     this.checkEntity(path);
     this.checkEntity(options?.via ?? "");
     return new Sender(this, path, options);
   }
 
-  /** Receives from a queue or sub-queue such as `orders/$deadletterqueue`. */
+  /** Makes a receiver of a queue or of a sub-queue such as `orders/$deadletterqueue`. */
   receiver(path, options) {
     this.checkEntity(path);
     return new Receiver(this, path, options);
   }
 
-  /** Locks a session of a queue, also one that has no message yet (SES-05). */
+  /** Locks a session of a queue, even one without messages (SES-05). */
   async acceptSession(path, sessionId, options) {
     this.checkEntity(path);
     return acceptSession(this, path, { sessionId: String(sessionId) }, options);
   }
 
-  /** Locks the session with the oldest available message; waits for one up to `waitSeconds` (SES-07, SES-08). */
+  /** Locks the session with the oldest available message; waits for one for at most `waitSeconds` (SES-07, SES-08). */
   async acceptNextSession(path, { waitSeconds = 60, ...options } = {}) {
     this.checkEntity(path);
     return acceptSession(this, path, { waitSeconds }, options);
   }
 
-  /** Begins a transaction; with `crossEntity` it also sends to other entities than the first one it uses (TXN-09). */
+  /** Begins a transaction; with `crossEntity` it can send to other entities than the first one it uses (TXN-09). */
   beginTransaction(options) {
     return beginTransaction(this, options);
   }
 
-  /** Replaces the token, here and at every later hello. */
+  /** Replaces the token, now and for each later hello. */
   async authenticate(token) {
     this.#credential = new Credential(token, this.#options.tokenSeconds);
     await this.#show();
@@ -197,13 +196,13 @@ export class Connection extends EventTarget {
     if (this.#state === "open") {
       await this.#sockets.close();
     }
-    // Also one that was about to be made anew, or did not answer.
+    // Also ends a connection that is being reopened or whose broker does not answer.
     this.#end(undefined);
   }
 
-  // What senders, receivers and queues use. It is no part of the interface of the package.
+  // For senders, receivers and queues; not part of the interface of the package.
 
-  /** Asks the broker for something that belongs to no link. */
+  /** Sends a request that belongs to no link; resolves to the answer. */
   async request(name, properties) {
     this.checkEntity(properties.path ?? properties.topic ?? "");
     const text = JSON.stringify(properties);
@@ -217,12 +216,12 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** Throws for another entity than that of the connection string (SEC-20). */
+  /** Throws for an entity outside of the connection string (SEC-20). */
   checkEntity(path) {
     this.#string?.checkEntity(path);
   }
 
-  /** Counts a request and its size until it is released; throws if too much waits already. */
+  /** Counts a request and its size until the returned function is called; throws if too many requests wait. */
   hold(size) {
     const refusal = this.#refusal();
     if (refusal) {
@@ -232,8 +231,8 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Puts a request into the outbox. `write` gives its properties in JSON when the frame is made, or
-   * undefined if there is nothing to say any more; without `resolve` no answer is asked for.
+   * Puts a request into the outbox. `write` returns its properties in JSON when the frame is made, or undefined to drop the
+   * request. Without `resolve` the broker is asked for no answer.
    */
   post(entry) {
     const refusal = this.#refusal();
@@ -245,7 +244,7 @@ export class Connection extends EventTarget {
     this.flushSoon();
   }
 
-  /** Takes a request back that was not yet sent; false if it was. */
+  /** Takes back a request from the outbox; returns false if it was sent already. */
   retract(entry) {
     return this.#requests.retract(entry);
   }
@@ -265,18 +264,18 @@ export class Connection extends EventTarget {
     return number;
   }
 
-  /** The number of a link is used no more. */
+  /** Removes the link with this number. */
   forget(number) {
     this.#links.delete(number);
   }
 
-  /** Calls `check` now and then; it returns false to be called no more. */
+  /** Calls `check` at each tick until it returns false; ticks are at most `TICK_MS` apart. */
   onTick(check) {
     this.#ticks.add(check);
     return () => this.#ticks.delete(check);
   }
 
-  /** Sends what waits, with all that is asked for in the present turn. */
+  /** Sends the waiting requests, with all requests of the current turn of the event loop. */
   flushSoon() {
     if (!this.#isFlushPlanned) {
       this.#isFlushPlanned = true;
@@ -287,14 +286,14 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** Something went wrong that no caller waits for. */
+  /** Reports a failure that no caller waits for. */
   tellProblem(error) {
     this.#dispatch("problem", error);
   }
 
-  // What comes of the sockets.
+  // Events of the sockets.
 
-  /** Takes what the broker says; returns whether it has said welcome. */
+  /** Handles a frame of the broker; returns whether the broker has sent its welcome. */
   #heard(data, isWelcome) {
     try {
       if (!isWelcome) {
@@ -302,7 +301,7 @@ export class Connection extends EventTarget {
       }
       this.#take(data);
     } catch (cause) {
-      // Neither lost nor doubled can be promised any more.
+      // After an unreadable frame, frames may be lost or doubled.
       const detail = `a frame of the broker cannot be read: ${cause.message}`;
       this.#end(new PeeklockError("CommunicationProblem", detail, { retryable: false, cause }));
     }
@@ -327,7 +326,7 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** Reads the first frame; false if it was no welcome. */
+  /** Reads the first frame; returns false if it is not a welcome. */
   #greet(data) {
     const [item] = parse(data).items;
     if (item.error) {
@@ -341,7 +340,7 @@ export class Connection extends EventTarget {
     }
     const { welcome } = item;
     this.#welcome = welcome;
-    // It was said after the hello. As if at once: a lock is rather thought to end early than late.
+    // The broker sent it after the hello. Assumes an immediate answer, so that locks seem to end early rather than late.
     const wayMs = performance.now() - this.#sockets.lastSent + 1;
     this.#clockOffsetMs = Date.parse(welcome.nowUtc) + wayMs - Date.now();
     if (welcome.resumed) {
@@ -359,19 +358,19 @@ export class Connection extends EventTarget {
     for (const link of this.#links.values()) {
       link.opened();
     }
-    // The token was signed before the broker's clock was known.
+    // The token may have been signed before the broker's clock was known.
     this.#renew();
     this.#flush();
     return true;
   }
 
-  /** Shows the token, a newer one if there is one. */
+  /** Sends the token, a new one if available. */
   async #show() {
     const token = await this.#credential.token(this.brokerNow());
     await this.request("authenticate", { token });
   }
 
-  /** Shows a newer token when one is due; if there is none now, it is asked for again. */
+  /** Sends a new token when one is due; if none is available now, tries again later. */
   async #renew() {
     if (this.#isRenewing || !this.#credential.isDue(this.brokerNow())) {
       return;
@@ -386,7 +385,7 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** The broker knows nothing of what was before. */
+  /** Begins a new session of the broker, without any earlier state. */
   #begin() {
     this.#session += 1;
     this.#frames.begin();
@@ -470,7 +469,7 @@ export class Connection extends EventTarget {
     } else if (this.#requests.isWaiting) {
       this.flushSoon();
     }
-    // Timers of a hidden page are slowed down; what the broker says is not.
+    // Browsers slow down the timers of hidden pages, but not incoming frames.
     this.#tick();
   }
 
@@ -499,13 +498,13 @@ export class Connection extends EventTarget {
 
   #send(requests) {
     if (this.#frames.asks()) {
-      // Its answer says what the broker has taken.
+      // The answer confirms frames.
       requests.push(this.#requests.heartbeat());
     }
     this.#sockets.write(this.#frames.make(requests, this.#resumeToken !== undefined));
   }
 
-  // Time.
+  // Timers.
 
   #tick() {
     const now = performance.now();

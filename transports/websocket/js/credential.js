@@ -1,15 +1,15 @@
-// What a client shows of itself: a token that it was given, one that a function gives, or one that is signed here with
-// the key of a connection string. The last two are asked for again before the token ends, so a connection lasts as long
-// as its key (SEC-10, SEC-11, SEC-15).
+// Credential of a client: a fixed token, a function that returns tokens, or a connection string with the key to sign them
+// here. A function or key gives new tokens before the last one expires, so the connection lasts as long as the key (SEC-10,
+// SEC-11, SEC-15).
 
 import { argument, PeeklockError } from "./error.js";
 
 const STRING_CHARS_MAX = 16 << 10;
-/** Where a broker listens for WebSocket unless it is told otherwise. */
+/** Default port of the broker for WebSocket. */
 const PORT = 5301;
-/** A token is renewed when so much of its time is left. */
+/** A token is renewed when this part of its lifetime is left. */
 const LEFT = 0.25;
-/** How long after one that was no better another token is asked for. */
+/** Pause in milliseconds after a function returned a token that expires no later than the last one. */
 const AGAIN_MS = 30_000;
 const KEYS = [
   "endpoint",
@@ -22,10 +22,10 @@ const KEYS = [
 
 const encoder = new TextEncoder();
 
-/** Whether a text says where a broker is and who somebody is there, and is no URL. */
+/** Whether a text is a connection string and not a URL. */
 export const isConnectionString = (text) => /^\s*(endpoint|shared\w+|entitypath|usedevelopmentemulator)\s*=/i.test(text);
 
-/** A connection string (SEC-18 to SEC-21). Nothing that it says of one that is wrong has a secret. */
+/** A connection string (SEC-18 to SEC-21). Errors about an invalid one contain no secret. */
 export class ConnectionString {
   #key;
   #token;
@@ -74,18 +74,18 @@ export class ConnectionString {
     /** Host and port. */
     this.authority = authority[2] ? authority[1] : `${authority[1]}:${PORT}`;
     this.policy = policy;
-    /** The entity that it is restricted to. */
+    /** Entity to which the connection string is restricted. */
     this.entityPath = entityPath || undefined;
-    /** Without TLS only if it says so. */
+    /** Without TLS only with `UseDevelopmentEmulator=true`. */
     this.url = `${emulator?.toLowerCase() === "true" ? "ws" : "wss"}://${this.authority}/`;
   }
 
-  /** Whether it can sign another token when one has ended. */
+  /** Whether it can sign another token after one has expired. */
   get renews() {
     return this.#key !== undefined;
   }
 
-  /** Throws for another entity than its own (SEC-20). */
+  /** Throws for an entity outside of `entityPath` (SEC-20). */
   checkEntity(path) {
     const only = this.entityPath?.toLowerCase();
     const asked = String(path).replace(/^\/+|\/+$/g, "").toLowerCase();
@@ -94,7 +94,7 @@ export class ConnectionString {
     }
   }
 
-  /** A token that is good until an instant in milliseconds since 1970. */
+  /** Resolves to a token that expires at an instant in milliseconds since 1970. */
   async token(untilMs) {
     if (this.#token !== undefined) {
       return this.#token;
@@ -115,20 +115,20 @@ export class ConnectionString {
   }
 }
 
-/** What to show, and when to show a newer one. */
+/** Provides tokens, and decides when a new one is due. */
 export class Credential {
   #source;
   #spanMs;
   #expiresMs;
   #notBefore = 0;
 
-  /** `source`: a token, a function that gives one, or a connection string; `tokenSeconds`: how long what is signed is good. */
+  /** `source`: a token, a function that returns one, or a connection string; `tokenSeconds`: lifetime of signed tokens. */
   constructor(source, tokenSeconds) {
     this.#source = source;
     this.#spanMs = tokenSeconds * 1000;
   }
 
-  /** A token that is good from now on, by the broker's clock. */
+  /** Resolves to a token that is valid from now on, by the broker's clock. */
   async token(nowMs) {
     const source = this.#source;
     const isSigned = source instanceof ConnectionString;
@@ -139,14 +139,14 @@ export class Credential {
     const expiresMs = isSigned && !source.renews ? undefined : expiryOf(token);
     if (!isSigned && expiresMs !== undefined) {
       this.#spanMs = Math.max(0, expiresMs - nowMs);
-      // A function that gives the same token again is not asked all the time.
+      // A function that returns the same token again is called only after a pause.
       this.#notBefore = this.#expiresMs !== undefined && expiresMs <= this.#expiresMs ? nowMs + AGAIN_MS : 0;
     }
     this.#expiresMs = expiresMs;
     return token;
   }
 
-  /** Whether a newer one is due; also where the last one turns out to be good for too long, as the broker's clock says. */
+  /** Whether a new token is due, also if the last one expires too late by the broker's clock. */
   isDue(nowMs) {
     if (this.#expiresMs === undefined || nowMs < this.#notBefore) {
       return false;
@@ -157,7 +157,7 @@ export class Credential {
   }
 }
 
-/** When a token ends, if it says so, in milliseconds since 1970. */
+/** Expiry of a token in milliseconds since 1970; undefined if the token has none. */
 function expiryOf(token) {
   const found = /[ &]se=([0-9]+)/.exec(String(token));
   return found ? Number(found[1]) * 1000 : undefined;

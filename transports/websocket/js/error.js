@@ -1,7 +1,7 @@
-// The one error of this client. A program branches on `condition` (docs/spec/19-errors.md) and on
-// `retryable`; the text is for people.
+// The only error class of this client. A program branches on `condition` (docs/spec/19-errors.md) and on `retryable`; the
+// text is for people.
 
-/** What was refused or what broke, by a name of the error catalogue (SND-03 to SND-05, ERR-02). */
+/** A refusal or failure, with a name of the error catalogue (SND-03 to SND-05, ERR-02). */
 export class PeeklockError extends Error {
   constructor(condition, detail, { retryable = false, trackingId, entity, timestamp, closeCode, cause } = {}) {
     const place = trackingId ? ` TrackingId:${trackingId}, Entity:${entity ?? ""}, Timestamp:${timestamp}` : "";
@@ -16,15 +16,15 @@ export class PeeklockError extends Error {
     this.closeCode = closeCode;
   }
 
-  /** As the broker said it. */
+  /** Makes an error from the form of the protocol. */
   static of({ condition, detail, ...rest }) {
     return new PeeklockError(condition, detail, rest);
   }
 }
 
 /**
- * The same error, with a stack that names the code that awaits it: answers of the broker come from the event loop, where
- * no caller is known. Call it in the `catch` of an async function.
+ * Returns the error with a stack that names the awaiting code: answers of the broker arrive in the event loop, which has no
+ * caller. Call it in the `catch` of an async function.
  */
 export const traced = (error) => {
   if (error instanceof PeeklockError) {
@@ -33,11 +33,11 @@ export const traced = (error) => {
   return error;
 };
 
-/** A value that cannot be sent; nothing was. */
+/** Error of an invalid value; nothing was sent. */
 export const argument = (detail) => new PeeklockError("ArgumentError", detail);
 
-/** The connection is gone, and with it the knowledge whether something was carried out (ERR-06). */
+/** Error of a lost connection; whether the request was carried out is unknown (ERR-06). */
 export const lost = (detail, more) => new PeeklockError("CommunicationProblem", detail, { retryable: true, ...more });
 
-/** The caller ended it. */
+/** Error of a request that the caller has cancelled. */
 export const cancelled = (detail) => new PeeklockError("OperationCancelled", detail, { retryable: true });

@@ -1,10 +1,10 @@
-// The frames of one session in both directions: what was sent and the broker has not taken is kept, so that it can be
-// repeated over the next socket, and what was taken is confirmed (sections 3 and 7 of docs/reference/websocket.md).
+// Frames of one session in both directions: unconfirmed sent frames are kept in order to repeat them over the next socket,
+// and received frames are confirmed (sections 3 and 7 of docs/reference/websocket.md).
 
-/** Frames of the broker are confirmed when so many, or so many bytes, have not been. */
+/** Number, and bytes, of unconfirmed frames of the broker after which they are confirmed. */
 const CONFIRM_COUNT = 64;
 const CONFIRM_BYTES = 256 << 10;
-/** Frames kept until the broker has taken them; beyond the first it is asked, beyond the second nothing is sent. */
+/** Number of kept frames after which the client asks for a confirmation, and the maximum, at which it sends nothing. */
 const KEPT_ASK_COUNT = 256;
 const KEPT_COUNT_MAX = 4096;
 
@@ -16,33 +16,33 @@ export class Frames {
   #unsaidBytes = 0;
   #isAsked = false;
 
-  /** How many of the broker's were taken. */
+  /** Number of frames of the broker that were taken. */
   get takenCount() {
     return this.#takenCount;
   }
 
-  /** Whether the broker has to take some before more may be sent. */
+  /** Whether the broker has to confirm frames before further ones may be sent. */
   get isFull() {
     return this.#kept.length >= KEPT_COUNT_MAX;
   }
 
-  /** Whether the broker was not told of one that was taken. */
+  /** Whether a taken frame is not confirmed yet. */
   get isUnsaid() {
     return this.#takenCount > this.#saidCount;
   }
 
-  /** Whether it is time to tell it. */
+  /** Whether it is time to confirm frames. */
   get isDue() {
     return this.#takenCount - this.#saidCount >= CONFIRM_COUNT || this.#unsaidBytes >= CONFIRM_BYTES;
   }
 
-  /** One of the broker's was taken. */
+  /** Notes that a frame of the broker was taken. */
   took(size) {
     this.#takenCount += 1;
     this.#unsaidBytes += size;
   }
 
-  /** What the broker has taken is kept no more. */
+  /** Drops the frames that the broker has confirmed. */
   drop(taken) {
     if (taken > this.#sentCount) {
       throw new Error(`it has taken ${taken} frames and ${this.#sentCount} were sent`);
@@ -58,21 +58,21 @@ export class Frames {
     }
   }
 
-  /** The broker knows nothing of what was before. */
+  /** Begins a new session of the broker, without any earlier state. */
   begin() {
     this.#kept = [];
     this.#sentCount = 0;
     this.#takenCount = 0;
   }
 
-  /** There is another socket, whose hello has told what was taken. Returns what is to be said again. */
+  /** Notes that a new socket has sent its hello with a confirmation; returns the texts to repeat. */
   again() {
     this.#told();
     this.#isAsked = false;
     return this.#kept.map(({ text }) => text);
   }
 
-  /** Whether the broker is to be asked now what it has taken; says so once. */
+  /** Whether to ask the broker for a confirmation now; true once. */
   asks() {
     if (this.#kept.length < KEPT_ASK_COUNT || this.#isAsked) {
       return false;
@@ -81,7 +81,7 @@ export class Frames {
     return true;
   }
 
-  /** The text of a frame with these requests, which is kept if it may have to be said again. */
+  /** Makes the text of a frame with these requests; keeps it if it may have to be repeated. */
   make(requests, isKept) {
     const text = `{"seen":${this.#takenCount},"requests":[${requests.join(",")}]}`;
     this.#told();
@@ -92,7 +92,7 @@ export class Frames {
     return text;
   }
 
-  /** Nothing will be said again. */
+  /** Drops all kept frames; none will be repeated. */
   forget() {
     this.#kept = [];
   }

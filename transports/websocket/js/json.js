@@ -1,14 +1,14 @@
-// JSON with whole numbers of 64 bits: `JSON.parse` would round what is above 2^53.
+// JSON with 64-bit integers: `JSON.parse` would round integers above 2^53.
 
 const LONG = /\d{16}/;
 const WHOLE = /(?<![\d.eE+-])-?\d{16,}(?![\d.eE])/g;
 
-/** Parses a frame; a whole number that a `number` cannot hold comes as a `bigint`. */
+/** Parses a frame; an integer that does not fit into a `number` becomes a `bigint`. */
 export function parse(text) {
   if (!LONG.test(text)) {
     return JSON.parse(text);
   }
-  // No value of the protocol is a list that begins with null, so this cannot be taken for another.
+  // No value of the protocol is a list that begins with null, so the mark is unambiguous.
   const marked = outside(text, (part) => part.replace(WHOLE, (number) => `[null,"${number}"]`));
   return JSON.parse(marked, (_, value) => {
     if (!Array.isArray(value) || value.length !== 2 || value[0] !== null || typeof value[1] !== "string") {
@@ -19,7 +19,7 @@ export function parse(text) {
   });
 }
 
-/** Changes what stands outside of strings. */
+/** Applies `change` to the text outside of strings. */
 function outside(text, change) {
   const parts = [];
   let place = 0;
@@ -35,7 +35,7 @@ function outside(text, change) {
   }
 }
 
-/** The place after the string that begins at `start`. */
+/** Returns the index after the string that begins at `start`. */
 function endOfString(text, start) {
   for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
     let slashes = 0;

@@ -1,5 +1,5 @@
-// What senders and receivers have in common: a number that stands for a queue, in the present session
-// of the connection (section 4 of docs/reference/websocket.md).
+// Base of senders and receivers: a number that stands for an entity in the current session of the connection (section 4 of
+// docs/reference/websocket.md).
 
 import { cancelled, traced } from "./error.js";
 
@@ -15,12 +15,12 @@ export class Link {
     this.isClosed = false;
   }
 
-  /** The path of the queue or sub-queue. */
+  /** The path of the entity or sub-queue. */
   get path() {
     return this.#path;
   }
 
-  /** The request that must come before any other of this link, if it is still to be made. */
+  /** Returns the request that attaches the link, if that is still to be sent. */
   attachment() {
     if (this.#isAttached) {
       return undefined;
@@ -49,12 +49,12 @@ export class Link {
     return "attach";
   }
 
-  /** The broker knows this number, though not by an attachment. */
+  /** Notes that the broker knows the number without an attachment. */
   wasAttached() {
     this.#isAttached = true;
   }
 
-  /** Asks for something over this link; `write` gives its properties in JSON for a number. */
+  /** Sends a request over this link; `write` returns its properties in JSON for a link number. */
   async ask(name, write, started = () => {}) {
     if (this.isClosed) {
       throw cancelled(`the link to \`${this.#path}\` is closed`);
@@ -71,7 +71,7 @@ export class Link {
         started(entry);
       });
     } catch (error) {
-      // Answers come in any order: that the link was refused explains all that followed.
+      // Answers come in any order, and a refused attachment explains the errors of later requests.
       const refusal = number === undefined ? undefined : await this.#attached;
       if (error.condition === "EntityNotFound" && number === this.number && !this.isClosed) {
         this.attachAnew();
@@ -80,12 +80,12 @@ export class Link {
     }
   }
 
-  /** Asks for something whose size counts until the answer is there. */
+  /** Sends a request whose size counts until the answer. */
   askFor(name, properties) {
     return this.#askCounted(name, properties, (body) => body);
   }
 
-  /** Makes the same part of a transaction. */
+  /** Sends the same request as part of a transaction. */
   askIn(transaction, name, properties) {
     const write = (body) => `{"transaction":${transaction},"${name}":${body}}`;
     return this.#askCounted(`${name}In`, properties, write);
@@ -101,7 +101,7 @@ export class Link {
     }
   }
 
-  /** Takes another number: a link belongs to the queue that it found, and that one is gone. */
+  /** Takes a new number, since a link stays bound to the entity that it was attached to, which no longer exists. */
   attachAnew() {
     const { number } = this;
     this.connection.forget(number);
@@ -113,25 +113,25 @@ export class Link {
     this.begin();
   }
 
-  /** A new session of the connection has no links. */
+  /** Begins a new session of the connection, which has no links. */
   begin() {
     this.#isAttached = false;
   }
 
-  /** The connection can be used. */
+  /** Called when the connection is usable. */
   opened() {}
 
   attachFailed() {}
 
-  /** Nothing comes or goes over it: what was granted is over. Whoever asks for something is told. */
+  /** Called when the broker has detached the link: its credit is void, and further requests fail. */
   detached() {}
 
-  /** The connection has ended. */
+  /** Called when the connection has ended. */
   fail() {
     this.isClosed = true;
   }
 
-  /** Gives the number back. */
+  /** Detaches the link and frees its number. */
   async detach() {
     this.isClosed = true;
     const { number } = this;

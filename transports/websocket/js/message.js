@@ -1,4 +1,4 @@
-// Messages between JavaScript and the protocol (section 5 of docs/reference/websocket.md).
+// Converts messages between JavaScript and the protocol (section 5 of docs/reference/websocket.md).
 
 import { argument, PeeklockError } from "./error.js";
 import { decodeProperties, duration, encodeProperties, fromBase64, instant, isBytes, toBase64 } from "./value.js";
@@ -10,7 +10,7 @@ const TEXTS = [
 const OTHERS = ["body", "timeToLive", "scheduledEnqueueTimeUtc", "forcePersistence", "applicationProperties"];
 const SENT = new Set([...TEXTS, ...OTHERS]);
 
-/** A message for a request: an object, or only its body. What is misspelled is refused, not ignored. */
+/** Encodes a message, given as an object or as its body. Unknown properties are refused, not ignored. */
 export function encodeMessage(message) {
   if (typeof message === "string" || isBytes(message)) {
     return encodeBody(message);
@@ -41,7 +41,7 @@ export function encodeMessage(message) {
   if (message.applicationProperties !== undefined) {
     encoded.applicationProperties = encodeProperties(message.applicationProperties);
   }
-  // A message that was received may be sent on; the broker gives what only it gives anew (MSG-11).
+  // A received message may be sent on; the broker assigns its own properties again (MSG-11).
   const unknown =
     message instanceof ReceivedMessage ? undefined : Object.keys(message).find((name) => !SENT.has(name));
   if (unknown !== undefined) {
@@ -63,7 +63,7 @@ function encodeBody(body) {
   throw argument("a body must be text or bytes; use JSON.stringify for an object");
 }
 
-/** A message that was received or looked at; under a lock it can be settled. */
+/** A received or peeked message; under a lock it can be settled. */
 export class ReceivedMessage {
   #receiver;
 
@@ -93,7 +93,7 @@ export class ReceivedMessage {
     Object.defineProperty(this, "delivery", { value: delivery });
   }
 
-  /** The body as text, or undefined if it is no UTF-8. */
+  /** The body as text, or undefined if it is not UTF-8. */
   get text() {
     return typeof this.body === "string" ? this.body : undefined;
   }
@@ -103,30 +103,30 @@ export class ReceivedMessage {
     return typeof this.body === "string" ? new TextEncoder().encode(this.body) : this.body;
   }
 
-  /** What the body says in JSON. */
+  /** Parses the body as JSON. */
   json() {
     return JSON.parse(this.text ?? "");
   }
 
-  /** Milliseconds until the lock ends by the broker's clock; 0 without one. */
+  /** Milliseconds until the lock ends by the broker's clock; 0 without a lock. */
   get lockRemainingMs() {
     return this.lockedUntilUtc ? Math.max(0, this.lockedUntilUtc.getTime() - this.#receiver.brokerNow()) : 0;
   }
 
-  /** Ends the lock and removes the message for good (SET-01). */
+  /** Ends the lock and removes the message permanently (SET-01). */
   complete() {
     return this.#settle("complete", {});
   }
 
   /**
-   * Gives it back, at once or after `delayMilliseconds`; without that, when the retry policy of the entity says
-   * (SET-03, RTY-01). Counts as a failed delivery.
+   * Returns the message to the queue, at once or after `delayMilliseconds`; by default according to the retry policy of the
+   * entity (SET-03, RTY-01). Counts as a failed delivery.
    */
   abandon(options = {}) {
     return this.#settle("abandon", options);
   }
 
-  /** Sets it aside: it is received by its sequence number only (SET-07). */
+  /** Defers the message: it can be received only by its sequence number (SET-07). */
   defer(options = {}) {
     return this.#settle("defer", options);
   }
@@ -136,7 +136,7 @@ export class ReceivedMessage {
     return this.#settle("deadLetter", options);
   }
 
-  /** Gives it back without counting (SET-32). */
+  /** Returns the message to the queue without counting a failed delivery (SET-32). */
   release() {
     return this.#settle("release", {});
   }
@@ -151,14 +151,14 @@ export class ReceivedMessage {
   }
 
   /**
-   * Renews the lock as often as needed until the function that it returns is called, or the message
-   * is settled. `onLost` is told when the lock was lost in spite of it.
+   * Renews the lock as often as necessary until the returned function is called or the message is settled. Calls `onLost` if
+   * the lock is lost nevertheless.
    */
   keepLocked({ maxSeconds = 300, onLost } = {}) {
     return this.#receiver.keepLocked(this, maxSeconds, onLost);
   }
 
-  /** Makes a settlement or renewal of it part of a transaction. It is no part of the interface of the package. */
+  /** Makes a settlement or renewal of this message part of a transaction. Not part of the interface of the package. */
   takePart(transaction, name, extras) {
     return this.#receiver.takePart(transaction, name, extras, this);
   }
@@ -171,7 +171,7 @@ export class ReceivedMessage {
   }
 }
 
-/** A message without a lock cannot be settled. */
+/** Throws for a message without a lock, which cannot be settled. */
 export function requireLock(message) {
   if (!(message instanceof ReceivedMessage)) {
     throw argument("only a received message can be settled");

@@ -1,53 +1,58 @@
-// Types of the client of Peeklock; see README.md beside this file.
+// Types of the client of Peeklock; see README.md in this folder.
 
 /** Options of a connection. */
 export interface ConnectOptions {
-  /** The token, or what gives one: at each connect, and before the last one ends if it has a field `se`. */
+  /**
+   * The token, or a function that returns one. It is called for each connect, and before a token with the field `se`
+   * expires.
+   */
   token?: string | (() => string | Promise<string>);
-  /** In place of a token: what tokens are signed with, where the broker is reached by another URL than it says. */
+  /**
+   * Connection string that signs tokens, in place of `token`, if the broker is reached by another URL than the string has.
+   */
   connectionString?: string;
-  /** How long a token is good that is signed with a connection string. Default: 3600. */
+  /** Lifetime in seconds of tokens signed with a connection string. Default: 3600. */
   tokenSeconds?: number;
-  /** A name for the broker's log. */
+  /** Name of the client in the broker's log. */
   client?: string;
   /** Seconds for which the broker keeps a lost connection, at most its setting `websocket.grace`; 0: none. Default: 30. */
   graceSeconds?: number;
-  /** A shorter heartbeat than the broker's. */
+  /** Heartbeat in seconds, if it is to be shorter than the broker's. */
   heartbeatSeconds?: number;
   /**
-   * The first attempt that fails after this time rejects `connect`. Default: 15. If each attempt fails at once, that is after
-   * 15 to 35 s with the default pauses; an attempt without an answer fails after at most 10 s.
+   * Time in seconds after which a failed attempt rejects `connect`. Default: 15. If each attempt fails at once, it rejects
+   * after 15 to 35 s with the default pauses; an attempt without an answer fails after at most 10 s.
    */
   connectSeconds?: number;
-  /** How long requests wait for a lost connection. Default: 60; not less than graceSeconds. */
+  /** Seconds for which requests wait for a lost connection. Default: 60; not less than graceSeconds. */
   offlineSeconds?: number;
-  /** The first pause between attempts, and the longest; a random half of each is left out. Default: 200, 20000. */
+  /** First and longest pause between attempts; each is shortened at random, by half at most. Default: 200, 20000. */
   reconnectMs?: number;
   reconnectMaxMs?: number;
-  /** Requests that may wait for their answers; further ones are refused with ServerBusy. Default: 16384. */
+  /** Maximum number of requests that wait for answers; further ones are refused with ServerBusy. Default: 16384. */
   requestCountMax?: number;
-  /** Characters of all of them. Default: 16777216. */
+  /** Maximum number of characters in them. Default: 16777216. */
   bufferSizeMax?: number;
-  /** A constructor like the WebSocket of browsers, where there is none. */
+  /** A constructor like the WebSocket of browsers, for environments without one. */
   WebSocket?: WebSocketConstructor;
 }
 
-/** A connection string, as `peeklock connection-string` prints it. Throws ArgumentError for what is none. */
+/** A connection string, as `peeklock connection-string` prints it. The constructor throws ArgumentError for invalid text. */
 export class ConnectionString {
   constructor(text: string);
-  /** Where the broker is: `wss://HOST:PORT/`, or `ws://` with `UseDevelopmentEmulator=true`; port 5301 unless said. */
+  /** URL of the broker: `wss://HOST:PORT/`, or `ws://` with `UseDevelopmentEmulator=true`; port 5301 by default. */
   readonly url: string;
   readonly policy: string | undefined;
   readonly entityPath: string | undefined;
-  /** Whether it can sign another token when one has ended. */
+  /** Whether it can sign another token after one has expired. */
   readonly renews: boolean;
-  /** A token that is good until an instant in milliseconds since 1970. */
+  /** Resolves to a token that expires at an instant in milliseconds since 1970. */
   token(untilMs: number): Promise<string>;
-  /** Throws ArgumentError for another entity than its own. */
+  /** Throws ArgumentError for an entity outside of `entityPath`. */
   checkEntity(path: string): void;
 }
 
-/** What is used of a WebSocket. */
+/** The part of a WebSocket that the client uses. */
 export type WebSocketConstructor = new (url: string, protocols: string[]) => {
   readonly readyState: number;
   send(text: string): void;
@@ -57,27 +62,27 @@ export type WebSocketConstructor = new (url: string, protocols: string[]) => {
 /** `connecting` before the first welcome, `lost` while the client connects again, `closed` at the end. */
 export type ConnectionState = "connecting" | "open" | "lost" | "closed";
 
-/** Of the event `state`. */
+/** Detail of the event `state`. */
 export interface StateDetail {
   readonly state: ConnectionState;
-  /** Of `open`: whether everything goes on, or a new session has begun. */
+  /** For `open`: whether the session was resumed; otherwise a new one has begun. */
   readonly resumed?: boolean;
-  /** Of `lost`: the close code and its reason. */
+  /** For `lost`: the close code and its reason. */
   readonly code?: number;
   readonly reason?: string;
-  /** Of `closed`: why, if the caller did not close it. */
+  /** For `closed`: the reason, unless the caller closed the connection. */
   readonly error?: PeeklockError;
 }
 
 export interface ConnectionEvents {
   state: CustomEvent<StateDetail>;
-  /** The broker is being stopped; what is in hand can be settled for so long. */
+  /** The broker is stopping; messages in hand can be settled for `seconds`. */
   closing: CustomEvent<{ readonly seconds: number }>;
-  /** Something went wrong that no caller waits for. */
+  /** A failure that no caller waits for. */
   problem: CustomEvent<PeeklockError>;
 }
 
-/** What the broker said. */
+/** The welcome of the broker. */
 export interface Welcome {
   readonly resumed: boolean;
   readonly graceSeconds: number;
@@ -94,16 +99,16 @@ export interface Welcome {
 /** Opens a connection; rejects with the first attempt that fails after `connectSeconds`, or at once if the broker refuses. */
 export function connect(url: string | URL, options?: ConnectOptions): Promise<Connection>;
 
-/** One connection to the broker, over as many sockets as it takes. */
+/** One connection to the broker, over several sockets in turn. */
 export class Connection {
   constructor(url: string | URL, options?: ConnectOptions);
   /** Resolves at the first welcome. */
   readonly ready: Promise<Connection>;
   readonly state: ConnectionState;
-  /** Why it is closed, if the caller did not close it. */
+  /** Reason of the close, unless the caller closed the connection. */
   readonly error: PeeklockError | undefined;
   readonly welcome: Welcome | undefined;
-  /** Counts the times that the broker began anew; locks of an earlier session are gone. */
+  /** Number of sessions until now. Each starts without the locks of its predecessor. */
   readonly session: number;
   readonly queues: Queues;
   readonly topics: Topics;
@@ -111,14 +116,14 @@ export class Connection {
   sender(path: string, options?: SenderOptions): Sender;
   /** `path` may be a sub-queue: `orders/$deadletterqueue`. */
   receiver(path: string, options?: ReceiverOptions): Receiver;
-  /** Locks a session of a queue, also one that has no message yet. */
+  /** Locks a session of a queue, even one without messages. */
   acceptSession(path: string, sessionId: string, options?: AcceptOptions): Promise<SessionReceiver>;
   /** Locks the session with the oldest available message, or waits for one: `waitSeconds`, by default 60. */
   acceptNextSession(path: string, options?: AcceptOptions & { waitSeconds?: number }): Promise<SessionReceiver>;
   /** Sends and settlements that take effect together or not at all. */
   beginTransaction(options?: TransactionOptions): Promise<Transaction>;
   authenticate(token: string | (() => string | Promise<string>)): Promise<void>;
-  /** The broker's clock in milliseconds since 1970. */
+  /** Returns the time of the broker's clock in milliseconds since 1970. */
   brokerNow(): number;
   /**
    * Closes the receivers, waits for answers, and ends the connection cleanly. Waits at most `seconds` (default: 5) for each.
@@ -156,7 +161,7 @@ export class PeeklockError extends Error {
   readonly detail: string;
   /** Whether the same request can succeed later. */
   readonly retryable: boolean;
-  /** Under which the broker has logged it; absent if this client raised it. */
+  /** Id under which the broker has logged it; absent if this client raised the error. */
   readonly trackingId: string | undefined;
   readonly entity: string | undefined;
   readonly timestamp: string | undefined;
@@ -196,7 +201,7 @@ export type PropertyType =
   | "null" | "bool" | "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "f32" | "f64"
   | "decimal128" | "char" | "string" | "uuid" | "timestamp" | "binary" | "uri" | "dateTimeOffset" | "timeSpan";
 
-/** A value with its type by name, where JavaScript has no type of its own for it. */
+/** A value with the name of its type, for types that JavaScript does not have. */
 export class TypedValue {
   constructor(type: PropertyType, value: string | number | bigint | boolean | null);
   readonly type: PropertyType;
@@ -207,14 +212,14 @@ export class TypedValue {
 export function typed(type: PropertyType, value: string | number | bigint | boolean | null): TypedValue;
 
 /**
- * number: whole and safe is i64, else f64; bigint: i64, or u64 above it; Date: timestamp; Uint8Array: binary.
- * A received i64 beyond 2^53 is a bigint; what has no type in JavaScript is a TypedValue.
+ * number: a safe integer is i64, else f64; bigint: i64, or u64 above it; Date: timestamp; Uint8Array: binary. A received i64
+ * beyond 2^53 is a bigint; values of other types are TypedValues.
  */
 export type PropertyValue = string | boolean | null | number | bigint | Date | Uint8Array | TypedValue;
 export type Properties = { readonly [name: string]: PropertyValue };
 export type Bytes = ArrayBufferView | ArrayBuffer;
 
-/** A message to be sent. */
+/** A message to send. */
 export interface Message {
   body?: string | Bytes;
   messageId?: string;
@@ -237,7 +242,7 @@ export interface Message {
 /** A message, or only its body. A received one may be sent on. */
 export type Sendable = string | Bytes | Message | ReceivedMessage;
 
-/** A message that was received or looked at. */
+/** A received or peeked message. */
 export class ReceivedMessage {
   private constructor();
   /** Text if it is UTF-8, else bytes. */
@@ -259,7 +264,7 @@ export class ReceivedMessage {
   /** ISO 8601. */
   readonly timeToLive: string | undefined;
   readonly scheduledEnqueueTimeUtc: Date | undefined;
-  /** Without prototype, whatever the names are. */
+  /** Has no prototype, so that any name is safe. */
   readonly applicationProperties: Properties;
   readonly sequenceNumber: number;
   readonly enqueuedSequenceNumber: number;
@@ -267,7 +272,7 @@ export class ReceivedMessage {
   readonly expiresAtUtc: Date | undefined;
   readonly deliveryCount: number;
   readonly state: "Active" | "Deferred" | "Scheduled" | "Delayed";
-  /** Until when nobody gets it, if it is delayed. */
+  /** End of the delay, if the message is delayed. */
   readonly delayedUntilUtc?: Date;
   readonly size: number;
   /** The queue or subscription in which it was dead-lettered before it was forwarded here. */
@@ -284,11 +289,11 @@ export class ReceivedMessage {
   abandon(options?: AbandonOptions): Promise<void>;
   defer(options?: ModifyOptions): Promise<void>;
   deadLetter(options?: SettleOptions): Promise<void>;
-  /** Gives it back without counting a failed delivery. */
+  /** Returns the message to the queue without counting a failed delivery. */
   release(): Promise<void>;
   /** Resolves to the new end of the lock. */
   renew(): Promise<Date>;
-  /** Renews as often as needed until the function that it returns is called, or the message is settled. */
+  /** Renews the lock as often as necessary until the returned function is called or the message is settled. */
   keepLocked(options?: { maxSeconds?: number; onLost?: (error: PeeklockError) => void }): () => void;
 }
 
@@ -300,7 +305,7 @@ export interface ModifyOptions {
 }
 
 export interface AbandonOptions extends ModifyOptions {
-  /** For how long nobody gets it, at most 7 days; 0 for not at all, and by default as the retry policy says. */
+  /** Delay before the next delivery in milliseconds, at most 7 days; 0 for none. Default: according to the retry policy. */
   delayMilliseconds?: number;
 }
 
@@ -311,21 +316,21 @@ export interface SettleOptions extends ModifyOptions {
 }
 
 export interface SenderOptions {
-  /** Requests under way at once; further ones wait for their turn. Default: 1024. */
+  /** Maximum number of requests under way at once; further ones wait. Default: 1024. */
   inFlightMax?: number;
 }
 
-/** Sends to one queue. Every promise must be looked at: a send without an answer is not known to be stored. */
+/** Sends to one queue or topic. Await each promise: without an answer, it is unknown whether the message is stored. */
 export class Sender {
   private constructor();
   readonly path: string;
-  /** Resolves to the sequence number; 0 for a duplicate that was dropped. */
+  /** Resolves to the sequence number, or to 0 for a discarded duplicate. */
   send(message: Sendable): Promise<number>;
-  /** Each by itself. */
+  /** Sends messages independently of each other. */
   sendEach(messages: Iterable<Sendable>): Promise<SendOutcome[]>;
   /** All or none. */
   sendBatch(messages: Iterable<Sendable>): Promise<number[]>;
-  /** Resolves to the number that serves to cancel it. */
+  /** Resolves to the sequence number, which serves to cancel it. */
   schedule(message: Sendable, at: Date | string): Promise<number>;
   /** All or none. */
   cancelScheduled(...sequenceNumbers: (number | number[])[]): Promise<void>;
@@ -337,7 +342,7 @@ export type SendOutcome =
   | { readonly sequenceNumber?: undefined; readonly error: PeeklockError };
 
 export interface AcceptOptions extends ReceiverOptions {
-  /** Ends an accept that waits; what was granted in spite of it is given back. */
+  /** Cancels a waiting accept; a session that is granted nevertheless is released. */
   signal?: AbortSignal;
 }
 
@@ -349,20 +354,20 @@ export interface ReceiverOptions {
 }
 
 export interface SubscribeOptions {
-  /** Handlers at once. Default: 1. */
+  /** Maximum number of concurrent handlers. Default: 1. */
   concurrency?: number;
   /** Complete when the handler returns. Default: true. */
   autoComplete?: boolean;
   /** Renew locks while handlers run, for at most `maxRenewSeconds` each. Default: true, 300. */
   autoRenew?: boolean;
   maxRenewSeconds?: number;
-  /** What handlers throw, what settling them refuses; without a message: the end of the subscription. */
+  /** Gets errors of handlers and of their settlements; without a message, the error that ends the subscription. */
   onError?: (error: unknown, message: ReceivedMessage | undefined) => void;
 }
 
-/** Handlers at work on one receiver. */
+/** Running handlers of one receiver. */
 export interface Consumer {
-  /** Takes no more and waits for the handlers. */
+  /** Takes no further messages and waits for the handlers. */
   stop(): Promise<void>;
   /** Resolves after stop; rejects when the queue delivers no more. */
   readonly done: Promise<void>;
@@ -374,17 +379,20 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
   readonly path: string;
   readonly mode: "peekLock" | "receiveAndDelete";
   [Symbol.asyncIterator](): AsyncGenerator<ReceivedMessage, void, void>;
-  /** Messages as they come. */
+  /** Yields messages as they arrive. */
   messages(options?: { signal?: AbortSignal }): AsyncGenerator<ReceivedMessage, void, void>;
   /** Calls a handler for each message. */
   subscribe(handler: (message: ReceivedMessage) => unknown, options?: SubscribeOptions): Consumer;
-  /** What is there, or comes within `waitSeconds` (default 60), at most `maxCount` (default 1). */
+  /**
+   * Resolves to available messages, or to those that arrive within `waitSeconds` (default 60); at most `maxCount` (default
+   * 1).
+   */
   receive(options?: { maxCount?: number; waitSeconds?: number; signal?: AbortSignal }): Promise<ReceivedMessage[]>;
-  /** Deferred messages by sequence number, all or none. */
+  /** Receives deferred messages by sequence number, all or none. */
   receiveDeferred(...sequenceNumbers: (number | number[])[]): Promise<ReceivedMessage[]>;
-  /** Messages without locks, from `from` or after the last peeked one; at most `maxCount` (default 100). */
+  /** Peeks at messages without locking them, from `from` or after the last peeked one; at most `maxCount` (default 100). */
   peek(options?: { from?: number; maxCount?: number }): Promise<ReceivedMessage[]>;
-  /** Each by itself: undefined or the error at the place of each. */
+  /** Settles messages independently; resolves to a list with undefined or the error for each. */
   settle(
     messages: Iterable<ReceivedMessage>,
     decision: Decision,
@@ -397,45 +405,45 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
   purge(options?: { enqueuedBefore?: Date | string }): Promise<number>;
   /** Deletes a deferred message; needs the right Manage. */
   deleteDeferred(sequenceNumber: number): Promise<void>;
-  /** Ends loops and subscriptions, and releases prefetched messages, also those on their way. */
+  /** Ends loops and subscriptions, and releases prefetched messages, including those under way. */
   close(): Promise<void>;
 }
 
 /**
- * Holds one session: its messages come in order, under one lock. When that has ended, or a new session of
- * the connection has begun, everything fails with SessionLockLost.
+ * Holds one session: its messages come in order, under one lock. After that lock has ended, or a new session of the
+ * connection has begun, all calls fail with SessionLockLost.
  */
 export class SessionReceiver extends Receiver {
   readonly sessionId: string;
-  /** Follows renewals, and so does that of the messages. */
+  /** End of the session lock, and thereby of the locks of its messages; follows renewals. */
   readonly lockedUntilUtc: Date;
   /** By the broker's clock. */
   readonly lockRemainingMs: number;
   /** Resolves to the new end of the session lock. */
   renewSession(): Promise<Date>;
-  /** Renews as often as needed until the function that it returns is called, or the session is closed. */
+  /** Renews the session lock as often as necessary until the returned function is called or the session is closed. */
   keepSession(options?: { onLost?: (error: PeeklockError) => void }): () => void;
-  /** Text if it is UTF-8, else bytes; undefined if there is none. */
+  /** Resolves to text if the state is UTF-8, else to bytes; to undefined if there is none. */
   getState(): Promise<string | Uint8Array | undefined>;
-  /** null clears it. It stays for the next holder. */
+  /** Replaces the state; null clears it. It stays for the next holder. */
   setState(state: string | Bytes | null): Promise<void>;
-  /** Gives the session back; what is not settled does not count as delivered. */
+  /** Releases the session; unsettled messages do not count as delivered. */
   close(): Promise<void>;
 }
 
 export interface TransactionOptions {
-  /** Send also to other queues and topics than the first one used, by way of that one. Default: false. */
+  /** Allows sends to other queues and topics than the first one used, through that one. Default: false. */
   crossEntity?: boolean;
 }
 
 /**
- * Operations of one queue with its dead-letter queues, or of a topic with one of its subscriptions. One that is refused
- * rejects and is left out. Two minutes after the first it is rolled back (TransactionTimedOut), and so it is at the end
- * of the connection.
+ * Operations on one queue and its dead-letter queues, or on a topic and one of its subscriptions. A refused operation
+ * rejects and is left out. The transaction is rolled back two minutes after the first operation (TransactionTimedOut), or
+ * when the connection ends.
  */
 export class Transaction {
   private constructor();
-  /** The commit tells its number. */
+  /** Sends at the commit, whose result has the sequence number. */
   send(sender: Sender, message: Sendable): Promise<void>;
   sendBatch(sender: Sender, messages: Iterable<Sendable>): Promise<void>;
   schedule(sender: Sender, message: Sendable, at: Date | string): Promise<void>;
@@ -443,44 +451,47 @@ export class Transaction {
   abandon(message: ReceivedMessage, options?: AbandonOptions): Promise<void>;
   defer(message: ReceivedMessage, options?: ModifyOptions): Promise<void>;
   deadLetter(message: ReceivedMessage, options?: SettleOptions): Promise<void>;
-  /** Extends the lock from the commit on; `message.renew()` does it at once. */
+  /** Extends the lock from the commit on; `message.renew()` extends it at once. */
   renew(message: ReceivedMessage): Promise<void>;
   /** All or none. */
   cancelScheduled(sender: Sender, ...sequenceNumbers: (number | number[])[]): Promise<void>;
-  /** null clears it. */
+  /** Replaces the state; null clears it. */
   setState(session: SessionReceiver, state: string | Bytes | null): Promise<void>;
-  /** Carries everything out as one; when it rejects with another condition than CommunicationProblem or InternalError, nothing was done. */
+  /**
+   * Commits all operations as one. If it rejects with a condition other than CommunicationProblem or InternalError, nothing
+   * was done.
+   */
   commit(): Promise<Committed>;
-  /** Ends it as if nothing of it had been; does nothing if it has ended. */
+  /** Rolls back all operations; does nothing if the transaction has ended. */
   rollBack(): Promise<void>;
 }
 
-/** What a commit has done. */
+/** Results of a commit. */
 export interface Committed {
-  /** For each operation, in their order. */
+  /** One for each operation, in their order. */
   readonly parts: CommittedPart[];
-  /** Of all messages that were sent, without those for other entities. */
+  /** Numbers of all sent messages, except those for other entities. */
   readonly sequenceNumbers: number[];
 }
 
 export interface CommittedPart {
   readonly sequenceNumbers: number[];
-  /** Under which messages wait to be transferred to another entity. */
+  /** Numbers under which messages wait to be transferred to another entity. */
   readonly pendingNumbers: number[];
-  /** Of a lock that was renewed. */
+  /** New end of a renewed lock. */
   readonly lockedUntilUtc: Date | undefined;
 }
 
-/** After which delay a message comes again whose delivery has failed; durations are ISO 8601 such as `PT30S`. */
+/** Delay before a message is delivered again after a failed delivery; durations are ISO 8601 such as `PT30S`. */
 export interface RetryPolicy {
   kind: "fixed" | "linear" | "exponential";
   delay: string;
   delayMax?: string;
-  /** By which part of it a delay is shortened at random, at most: 0 to 1. */
+  /** Maximum part by which a delay is shortened at random: 0 to 1. */
   jitter?: number;
 }
 
-/** What can be set; durations are ISO 8601 such as `PT30S`. */
+/** Properties that can be set; durations are ISO 8601 such as `PT30S`. */
 export interface QueueProperties {
   lockDuration?: string;
   maxSizeInMegabytes?: number;
@@ -506,15 +517,15 @@ export interface QueueProperties {
 
 /** A queue with its counts. */
 export interface Queue extends Required<Omit<QueueProperties, "retryPolicy" | "sessionRetryOrder">> {
-  /** Left out if there is none. */
+  /** Absent if there is none. */
   retryPolicy?: RetryPolicy;
-  /** Left out if it is `hold`. */
+  /** Absent if it is `hold`. */
   sessionRetryOrder?: "pass";
   path: string;
   runtime: {
-    /** Locked ones included. */
+    /** Includes locked messages. */
     activeMessageCount: number;
-    /** Of the active ones, those that are delayed; left out if there are none. */
+    /** Number of active messages that are delayed; absent if there are none. */
     delayedMessageCount?: number;
     deferredMessageCount: number;
     scheduledMessageCount: number;
@@ -523,7 +534,7 @@ export interface Queue extends Required<Omit<QueueProperties, "retryPolicy" | "s
     transferDeadLetterMessageCount: number;
     totalMessageCount: number;
     sizeInBytes: number;
-    /** Of a queue that requires sessions: those that exist, and those that a receiver holds. */
+    /** For a queue that requires sessions: number of sessions, and of locked ones. */
     sessionCount?: number;
     lockedSessionCount?: number;
     createdAt: string;
@@ -538,18 +549,18 @@ export class Queues {
   create(path: string, properties?: QueueProperties): Promise<Queue>;
   get(path: string): Promise<Queue>;
   exists(path: string): Promise<boolean>;
-  /** `version`: the `updatedAt` it is based on; a later one gives UpdateConflict. */
+  /** `version`: the `updatedAt` of the version that was read; fails with UpdateConflict after any other change. */
   update(path: string, properties: QueueProperties, options?: { version?: string }): Promise<Queue>;
-  /** With all its messages. */
+  /** Deletes the queue with all its messages. */
   delete(path: string): Promise<void>;
-  /** A page of them: ask on with `skip` until none come. */
+  /** Lists a page of queues; repeat with a larger `skip` until the list is empty. */
   list(options?: { skip?: number; top?: number }): Promise<Queue[]>;
-  /** Ids of sessions in ascending order; one of `withActiveMessages` and `stateSetAfter`, or neither. */
+  /** Lists ids of sessions in ascending order; give at most one of `withActiveMessages` and `stateSetAfter`. */
   sessions(
     path: string,
     options?: { withActiveMessages?: boolean; stateSetAfter?: Date | string; skip?: number; top?: number },
   ): Promise<string[]>;
-  /** Removes available messages of all sessions that nobody holds. */
+  /** Removes available messages of all unlocked sessions; resolves to their number. */
   deleteUnlocked(path: string, options?: { maxCount?: number; enqueuedBefore?: Date | string }): Promise<number>;
 }
 
@@ -573,14 +584,14 @@ export interface Topic extends Required<TopicProperties> {
   path: string;
   runtime: {
     subscriptionCount: number;
-    /** Rules of its subscriptions whose filter is in SQL. */
+    /** Number of rules of its subscriptions with an SQL filter. */
     sqlFilterCount: number;
-    /** Their other rules. */
+    /** Number of its other rules. */
     correlationFilterCount: number;
     scheduledMessageCount: number;
-    /** Sent by way of the topic, and not at their destination yet. */
+    /** Messages sent through the topic that have not reached their destination yet. */
     transferMessageCount: number;
-    /** Sent by way of the topic, and cannot go on. */
+    /** Messages sent through the topic that cannot reach their destination. */
     transferDeadLetterMessageCount: number;
     sizeInBytes: number;
     lastSequenceNumber: number;
@@ -590,7 +601,10 @@ export interface Topic extends Required<TopicProperties> {
   };
 }
 
-/** On update an absent property keeps its value; `null` clears the two of forwarding, `userMetadata` and `retryPolicy`. */
+/**
+ * On update an absent property keeps its value; `null` clears the two forwarding properties, `userMetadata` and
+ * `retryPolicy`.
+ */
 export interface SubscriptionProperties {
   lockDuration?: string;
   requiresSession?: boolean;
@@ -604,7 +618,7 @@ export interface SubscriptionProperties {
   forwardDeadLetteredMessagesTo?: string | null;
   autoDeleteOnIdle?: string;
   userMetadata?: string | null;
-  /** Gets only those messages that no other subscription of its topic selects. */
+  /** Whether it gets only messages that no other subscription of its topic selects. */
   catchAll?: boolean;
   retryPolicy?: RetryPolicy | null;
   /** Whether a session waits for its delayed messages. */
@@ -613,18 +627,18 @@ export interface SubscriptionProperties {
 
 export interface Subscription
   extends Required<Omit<SubscriptionProperties, "catchAll" | "retryPolicy" | "sessionRetryOrder">> {
-  /** Left out if there is none. */
+  /** Absent if there is none. */
   retryPolicy?: RetryPolicy;
-  /** Left out if it is `hold`. */
+  /** Absent if it is `hold`. */
   sessionRetryOrder?: "pass";
-  /** Left out if it is none. */
+  /** Absent if it is not a catch-all. */
   catchAll?: boolean;
   path: string;
   topic: string;
   name: string;
   runtime: {
     activeMessageCount: number;
-    /** Of the active ones, those that are delayed; left out if there are none. */
+    /** Number of active messages that are delayed; absent if there are none. */
     delayedMessageCount?: number;
     deferredMessageCount: number;
     deadLetterMessageCount: number;
@@ -633,7 +647,7 @@ export interface Subscription
     totalMessageCount: number;
     sizeInBytes: number;
     lastSequenceNumber: number;
-    /** Of a subscription that requires sessions. */
+    /** For a subscription that requires sessions. */
     sessionCount?: number;
     lockedSessionCount?: number;
     createdAt: string;
@@ -642,13 +656,13 @@ export interface Subscription
   };
 }
 
-/** An SQL text with the values of its parameters, `@` before their names or not. */
+/** SQL text with the values of its parameters; the names may begin with `@`. */
 export interface SqlText {
   sql: string;
   parameters?: Record<string, PropertyValue>;
 }
 
-/** What a rule selects. */
+/** Condition of a rule. */
 export type Filter =
   | { type: "true" }
   | { type: "false" }
@@ -669,9 +683,9 @@ export type Filter =
 
 export interface NewRule {
   name: string;
-  /** Without it, every message is selected. */
+  /** Default: selects each message. */
   filter?: Filter;
-  /** Changes what is selected. */
+  /** Changes the selected messages. */
   action?: SqlText;
 }
 
@@ -680,20 +694,20 @@ export interface Rule extends NewRule {
   createdAt: string;
 }
 
-/** What a rule would make of a message, and why. */
+/** Effect of a rule on a message, and its reason. */
 export interface Explanation {
   rule: string;
   verdict: "matches" | "doesNotMatch" | "unknown" | "filterFailed" | "actionFailed" | "notAsked";
   error?: string;
-  /** With `notAsked`: the subscription that selects the message, for which a catch-all was not asked. */
+  /** With `notAsked`: the subscription that selects the message, so that the catch-all was not evaluated. */
   selectedBy?: string;
-  /** `null` is unknown: something is not there. */
+  /** `null` means unknown, because a property is missing. */
   tests: { text: string; operands: string[]; result: boolean | null }[];
   reads: { name: string; value: string | null }[];
   changes: string[];
 }
 
-/** The path from which a subscription is received. */
+/** Returns the path from which a subscription is received. */
 export function subscriptionPath(topic: string, name: string): string;
 
 /** Management of topics, subscriptions and rules. Subscriptions are named by their path. */
@@ -703,11 +717,11 @@ export class Topics {
   get(path: string): Promise<Topic>;
   exists(path: string): Promise<boolean>;
   update(path: string, properties: TopicProperties, options?: { version?: string }): Promise<Topic>;
-  /** With its subscriptions and all their messages. */
+  /** Deletes the topic with its subscriptions and all their messages. */
   delete(path: string): Promise<void>;
-  /** A page of them: ask on with `skip` until none come. */
+  /** Lists a page of topics; repeat with a larger `skip` until the list is empty. */
   list(options?: { skip?: number; top?: number }): Promise<Topic[]>;
-  /** Without rules it gets every message; if one is invalid, nothing is created. */
+  /** Without rules the subscription gets each message. If a rule is invalid, nothing is created. */
   createSubscription(
     topic: string,
     name: string,
@@ -721,7 +735,7 @@ export class Topics {
     options?: { version?: string },
   ): Promise<Subscription>;
   deleteSubscription(path: string): Promise<void>;
-  /** A page of them: ask on with `skip` until none come. */
+  /** Lists a page of subscriptions; repeat with a larger `skip` until the list is empty. */
   listSubscriptions(topic: string, options?: { skip?: number; top?: number }): Promise<Subscription[]>;
   createRule(path: string, rule: NewRule): Promise<Rule>;
   getRule(path: string, name: string): Promise<Rule>;
@@ -731,7 +745,7 @@ export class Topics {
   explain(path: string, message: Sendable): Promise<Explanation[]>;
 }
 
-/** Entities as they shall be. What it does not name stays as it is. */
+/** Entities in their desired form. Other entities stay unchanged. */
 export interface Declaration {
   queues?: { path: string; properties?: QueueProperties }[];
   topics?: {
@@ -740,13 +754,16 @@ export interface Declaration {
     subscriptions?: {
       name: string;
       properties?: SubscriptionProperties;
-      /** With these it has exactly these; without, one that selects all when it is created, and later those it has. */
+      /**
+       * Exact rules of the subscription. Without them, a new subscription selects each message, and an existing one keeps
+       * its rules.
+       */
       rules?: NewRule[];
-      /** Whether other rules stay, but for `$Default`. */
+      /** Whether other rules stay, except `$Default`. */
       keepOtherRules?: boolean;
     }[];
   }[];
-  /** Whether entities that are there and differ are left as they are. */
+  /** Whether existing entities that differ stay unchanged. */
   keepExisting?: boolean;
 }
 
@@ -759,28 +776,30 @@ export interface DeclarationStep {
 
 export interface DeclarationPlan {
   readonly steps: DeclarationStep[];
-  /** What would be steps without `keepExisting`. */
+  /** Steps that `keepExisting` has suppressed. */
   readonly kept?: DeclarationStep[];
-  /** How many of the entities named need no step. */
+  /** Number of named entities that need no step. */
   readonly unchangedCount: number;
   readonly digest: string;
 }
 
 export interface CarriedOut {
-  /** So many of the first steps are done. */
+  /** Number of steps that are done. */
   readonly done: number;
   readonly rest: DeclarationPlan;
-  /** Why the first of the rest failed, if it was tried. */
+  /** Error of the first remaining step, if it was tried. */
   readonly failure?: PeeklockError;
 }
 
 /** Plans a declaration and carries it out. */
 export class Declarations {
   private constructor();
-  /** Changes nothing. */
+  /** Returns the plan; changes nothing. */
   plan(declaration: Declaration): Promise<DeclarationPlan>;
-  /** At most 100 steps at once. `UpdateConflict`, and nothing is done, if the steps of the digest are others by now. */
+  /**
+   * Carries out at most 100 steps. Fails with UpdateConflict, without any change, if the plan has changed since the digest.
+   */
   carryOut(declaration: Declaration, digest: string, options?: { stepsMax?: number }): Promise<CarriedOut>;
-  /** All of it. Rejects with what ends it: steps before that stay done. */
+  /** Plans and carries out all steps. On failure it rejects, and earlier steps stay done. */
   declare(declaration: Declaration): Promise<DeclarationPlan>;
 }

@@ -1,4 +1,4 @@
-// The client of Peeklock for browsers and Node; see README.md beside this file.
+// The client of Peeklock for browsers and Node; see README.md in this folder.
 
 export { connect, Connection } from "./connection.js";
 export { ConnectionString } from "./credential.js";

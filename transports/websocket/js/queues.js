@@ -10,17 +10,17 @@ export class Queues {
     this.#connection = connection;
   }
 
-  /** Creates a queue; what is left out has its default. */
+  /** Creates a queue; absent properties get their defaults. */
   async create(path, properties = {}) {
     return (await this.#connection.request("createQueue", { path, properties })).queue;
   }
 
-  /** A queue with its properties, and its counts in `runtime`. */
+  /** Reads a queue with its properties, and its counts in `runtime`. */
   async get(path) {
     return (await this.#connection.request("getQueue", { path })).queue;
   }
 
-  /** Whether there is such a queue. */
+  /** Whether the queue exists. */
   async exists(path) {
     try {
       await this.get(path);
@@ -33,7 +33,7 @@ export class Queues {
     }
   }
 
-  /** Changes properties; with `version`, the `updatedAt` it is based on, only if nobody did meanwhile. */
+  /** Changes properties. With `version`, the `updatedAt` of the version that was read, it fails after any other change. */
   async update(path, properties, { version } = {}) {
     return (await this.#connection.request("updateQueue", { path, properties, version })).queue;
   }
@@ -43,20 +43,20 @@ export class Queues {
     await this.#connection.request("deleteQueue", { path });
   }
 
-  /** Ids of sessions of a queue in ascending order (SES-29). */
+  /** Lists ids of sessions of a queue in ascending order (SES-29). */
   async sessions(path, { withActiveMessages, stateSetAfter, skip, top } = {}) {
     const stateSetAfterUtc = stateSetAfter && instant(stateSetAfter);
     const asked = { path, withActiveMessages, stateSetAfterUtc, skip, top };
     return (await this.#connection.request("listSessions", asked)).sessions.sessionIds;
   }
 
-  /** Removes available messages of all sessions that nobody holds; resolves to their number (DEL-07). */
+  /** Removes available messages of all unlocked sessions; resolves to their number (DEL-07). */
   async deleteUnlocked(path, { maxCount, enqueuedBefore } = {}) {
     const enqueuedBeforeUtc = enqueuedBefore && instant(enqueuedBefore);
     return (await this.#connection.request("deleteUnlocked", { path, maxCount, enqueuedBeforeUtc })).deleted.count;
   }
 
-  /** Queues in the order of their paths. */
+  /** Lists queues in the order of their paths. */
   async list({ skip, top } = {}) {
     return (await this.#connection.request("listQueues", { skip, top })).queues.queues;
   }

@@ -1,8 +1,8 @@
 // Receiving and settling (section 6 of docs/reference/websocket.md).
 //
-// Credit is given for those who wait for a message, and for `prefetch` more. So nothing is locked
-// before somebody wants it, unless prefetch says so (RCV-19 to RCV-21). What was pushed and is wanted
-// by nobody any more is given back without counting.
+// The receiver gives credit for callers that wait for a message, and for `prefetch` more. Without prefetch, no message is
+// locked before a caller waits for it (RCV-19 to RCV-21). Pushed messages that no caller wants any more are released without
+// counting a failed delivery.
 
 import { argument, cancelled, PeeklockError } from "./error.js";
 import { Link } from "./link.js";
@@ -11,7 +11,7 @@ import { encodeProperties, instant } from "./value.js";
 
 const SETTLE_COUNT_MAX = 4096;
 const CONCURRENCY_MAX = 1024;
-/** A link can have no more deliveries. */
+/** Largest number of a delivery on one link. */
 const DELIVERY_MAX = 0xffff_ffff;
 const RETRY_MS = 1000;
 const RETRY_MAX_MS = 30_000;
@@ -21,14 +21,14 @@ export class Receiver extends Link {
   #mode;
   #prefetch;
 
-  // Pushed deliveries of the present session: the highest number, and the highest that is allowed.
+  // Pushed deliveries of the current session: the number of the last one, and the highest allowed number.
   #delivered = 0;
   #allowed = 0;
   #isCreditPosted = false;
-  /** Whether deliveries may be on their way: credit was given, and no drain was answered since. */
+  /** Whether deliveries may be under way: credit was given, and no drain was answered since. */
   #isFlowing = false;
   #buffer = [];
-  /** How many of the buffer are of the present session. */
+  /** Number of messages in the buffer that belong to the current session. */
   #lying = 0;
   #waiting = new Set();
   #consumers = 0;
@@ -39,7 +39,7 @@ export class Receiver extends Link {
   #groups = new Map();
   #settling = new WeakSet();
   #stops = new Set();
-  /** Releases that are not answered yet. */
+  /** Releases without an answer. */
   #releases = new Set();
   #isClosing = false;
   #closed;
@@ -62,13 +62,13 @@ export class Receiver extends Link {
     return this.#mode;
   }
 
-  // Pushed.
+  // Pushed deliveries.
 
   [Symbol.asyncIterator]() {
     return this.messages();
   }
 
-  /** Messages as they come, until the loop is left, `signal` ends it or the receiver is closed. */
+  /** Yields messages as they arrive, until the loop is left, `signal` aborts or the receiver is closed. */
   async *messages({ signal } = {}) {
     const leave = this.#consume();
     try {
@@ -85,8 +85,8 @@ export class Receiver extends Link {
   }
 
   /**
-   * Calls a handler for each message, `concurrency` of them at once. When it returns, the message is
-   * completed; when it throws, it is abandoned. Its lock is renewed meanwhile.
+   * Calls a handler for each message, for up to `concurrency` messages at once. If it returns, the message is completed; if
+   * it throws, the message is abandoned. The lock is renewed meanwhile.
    */
   subscribe(handler, options = {}) {
     const { concurrency = 1, autoComplete = true, autoRenew = true, maxRenewSeconds = 300 } = options;
@@ -161,7 +161,7 @@ export class Receiver extends Link {
     };
   }
 
-  /** The next message; undefined when the caller or the receiver has ended. */
+  /** Resolves to the next message; to undefined when the caller or the receiver has ended. */
   #take(signal) {
     if (signal?.aborted || this.isClosed || this.#isClosing) {
       return Promise.resolve(undefined);
@@ -172,7 +172,7 @@ export class Receiver extends Link {
     while (this.#buffer.length > 0) {
       const message = this.#buffer.shift();
       this.#lying -= this.#isOfNow(message) ? 1 : 0;
-      // Its lock has ended while it lay here: it comes again.
+      // A message whose lock has expired in the buffer is delivered again.
       if (message.lockToken === undefined || message.lockRemainingMs > 0) {
         this.#updateCredit();
         return Promise.resolve(message);
@@ -200,7 +200,7 @@ export class Receiver extends Link {
     });
   }
 
-  /** The highest number that may be delivered. */
+  /** Returns the highest number that may be delivered. */
   #wanted() {
     if (this.#consumers === 0 || this.isClosed || this.#isClosing) {
       return Math.min(this.#allowed, this.#delivered);
@@ -245,7 +245,7 @@ export class Receiver extends Link {
     this.#stopFlow(error);
   }
 
-  /** A push: the broker delivers no more. What is in hand can still be settled. */
+  /** Handles the push that ends deliveries. Messages in hand can still be settled. */
   detached(error) {
     this.#stopFlow(error);
   }
@@ -270,7 +270,7 @@ export class Receiver extends Link {
     }
   }
 
-  /** A push of deliveries. */
+  /** Handles a push of deliveries. */
   deliver({ first, messages }) {
     if (first !== this.#delivered + 1) {
       throw new Error(`delivery ${first} of link ${this.number} came after ${this.#delivered}`);
@@ -309,13 +309,13 @@ export class Receiver extends Link {
     }
   }
 
-  /** Lowers the credit first: while there is credit, the broker delivers released messages again. */
+  /** Lowers the credit first: with credit, the broker would deliver the released messages again. */
   #releaseBuffer() {
     this.#updateCredit();
     this.#giveBack(this.#empty());
   }
 
-  /** Takes out of the buffer what can be given back. */
+  /** Removes the messages that can be released from the buffer. */
   #empty() {
     if (this.#mode !== "peekLock") {
       return [];
@@ -333,7 +333,7 @@ export class Receiver extends Link {
     this.#delivered = 0;
     this.#allowed = 0;
     this.#isFlowing = false;
-    // Under lock: released by the broker, and delivered again. Else it is here and nowhere else.
+    // Locked messages are released by the broker and delivered again. Removed ones exist only here and stay.
     this.#empty();
     this.#lying = 0;
   }
@@ -342,9 +342,11 @@ export class Receiver extends Link {
     this.#updateCredit();
   }
 
-  // Asked for.
+  // Requested messages.
 
-  /** Up to `maxCount` messages: what is there, or what comes within `waitSeconds`; else none. */
+  /**
+   * Resolves to up to `maxCount` messages: available ones, or those that arrive within `waitSeconds`; else to an empty list.
+   */
   async receive({ maxCount = 1, waitSeconds = 60, signal } = {}) {
     if (signal?.aborted) {
       return [];
@@ -353,7 +355,7 @@ export class Receiver extends Link {
     const release = this.connection.hold(properties.length);
     let withdraw;
     const started = (entry) => {
-      // What came in spite of it is not lost: the answer has it.
+      // Messages that arrive in spite of the withdrawal are in the answer.
       withdraw = () => {
         if (this.connection.retract(entry)) {
           entry.resolve({ received: { messages: [] } });
@@ -374,12 +376,12 @@ export class Receiver extends Link {
     }
   }
 
-  /** Deferred messages by their sequence numbers, all or none (DEF-03). */
+  /** Receives deferred messages by their sequence numbers, all or none (DEF-03). */
   async receiveDeferred(...sequenceNumbers) {
     return this.#received(await this.askFor("receiveDeferred", { sequenceNumbers: sequenceNumbers.flat() }));
   }
 
-  /** Looks at messages without locking them; goes on behind the last one if `from` is not given (PEK-04). */
+  /** Peeks at messages without locking them; continues after the last one if `from` is absent (PEK-04). */
   async peek({ from, maxCount = 100 } = {}) {
     const messages = this.#received(await this.askFor("peek", { from: from ?? this.#peeked, maxCount }));
     this.#peeked = messages.length > 0 ? messages[messages.length - 1].sequenceNumber + 1 : this.#peeked;
@@ -392,7 +394,7 @@ export class Receiver extends Link {
     return (await this.askFor("deleteBatch", { maxCount, enqueuedBeforeUtc })).deleted.count;
   }
 
-  /** Removes all of them (DEL-06). */
+  /** Removes all available messages; resolves to their number (DEL-06). */
   async purge({ enqueuedBefore } = {}) {
     return (await this.askFor("purge", { enqueuedBeforeUtc: enqueuedBefore && instant(enqueuedBefore) })).deleted.count;
   }
@@ -406,16 +408,16 @@ export class Receiver extends Link {
     return received.messages.map((wire) => this.messageOf(wire, undefined));
   }
 
-  /** A message that came over this receiver. */
+  /** Makes the message for a delivery over this receiver. */
   messageOf(wire, delivery) {
     return new ReceivedMessage(wire, this, delivery);
   }
 
-  // Settling.
+  // Settlement.
 
   /**
-   * Settles messages, each by itself; resolves to a list with undefined, or the error, for each (SET-14).
-   * What is settled in one turn goes in one request.
+   * Settles messages independently; resolves to a list with undefined or the error for each (SET-14). Messages settled in
+   * one turn of the event loop share a request.
    */
   settle(messages, decision, { properties, reason, description, delayMilliseconds } = {}) {
     const extras = { decision, reason, description, delayMilliseconds };
@@ -425,14 +427,14 @@ export class Receiver extends Link {
     });
   }
 
-  /** Extends the locks of messages; resolves to a list with undefined, or the error, for each. */
+  /** Extends the locks of messages; resolves to a list with undefined or the error for each. */
   renew(messages) {
     return this.#group("renew", {}, Array.from(messages), (message, { renewed }) => {
       message.lockedUntilUtc = new Date(renewed.lockedUntilUtc);
     });
   }
 
-  /** Makes a settlement or renewal of a message part of a transaction; rejects if it cannot be. */
+  /** Makes a settlement or renewal of a message part of a transaction; rejects if that is not possible. */
   async takePart(transaction, name, extras, message) {
     const release = this.connection.hold(JSON.stringify(extras).length);
     try {
@@ -469,7 +471,7 @@ export class Receiver extends Link {
     }
   }
 
-  /** Joins the request of this kind that is not yet written, or makes one. */
+  /** Joins a request of this kind that is not written yet, or makes one. */
   async #join(name, extras, messages, max, done) {
     const key = JSON.stringify([name, extras]);
     let group = this.#groups.get(key);
@@ -517,7 +519,7 @@ export class Receiver extends Link {
     }
   }
 
-  /** Names messages by delivery number if all have one here and now, else by their lock tokens. */
+  /** Names messages by delivery number if all have one in the current session, else by their lock tokens. */
   #naming(messages) {
     if (!messages.every((message) => this.#isOfNow(message) && message.delivery.receiver === this)) {
       const isNamed = (place, from, to) => place >= from && place <= to;
@@ -576,11 +578,9 @@ export class Receiver extends Link {
     });
   }
 
-  // The end.
+  // Close.
 
-  /**
-   * Ends loops and subscriptions, waits for running handlers, and releases all messages in the buffer and on their way.
-   */
+  /** Ends loops and subscriptions, waits for running handlers, and releases all messages in the buffer and under way. */
   async close() {
     if (!this.isClosed) {
       this.#isClosing = true;
@@ -601,8 +601,8 @@ export class Receiver extends Link {
   }
 
   /**
-   * Waits until no delivery is on its way: a detach would leave it locked. The credit is lowered already, so the drain
-   * delivers nothing, and its answer comes after all earlier deliveries.
+   * Waits until no delivery is under way, since a detach would leave it locked. The credit is lowered already, so the drain
+   * delivers nothing, and its answer arrives after all earlier deliveries.
    */
   async #drain() {
     if (this.#isFlowing && this.#mode === "peekLock") {

@@ -1,11 +1,11 @@
-// Requests of one connection from the call to the answer: those that wait, bounded in number and bytes, and those that were
-// sent under an id. What was sent and not answered when a session is lost fails; what was not sent waits for the next.
+// Requests of one connection from the call to the answer: waiting ones, bounded in number and bytes, and sent ones with an
+// id. If a session is lost, sent requests without an answer fail, and waiting ones are sent in the next session.
 
 import { lost, PeeklockError } from "./error.js";
 
-/** A frame is closed when it has so many bytes, so that answers to its first requests come early. */
+/** Size after which a frame is closed, so that answers to its first requests arrive early. */
 const FRAME_BYTES = 256 << 10;
-/** What a request takes besides its properties, with its share of the frame around it. */
+/** Size of a request without its properties, including its share of the frame. */
 const REQUEST_HEAD_BYTES = 128;
 const REQUEST_COUNT_MAX = 4096;
 
@@ -26,19 +26,19 @@ export class Requests {
     this.#sizeMax = bufferSizeMax;
   }
 
-  /** Whether there is something to be sent. */
+  /** Whether requests wait to be sent. */
   get isWaiting() {
     return this.#outbox.length > 0;
   }
 
-  /** Resolves when no request is held any more. */
+  /** Resolves when no request is held. */
   async idle() {
     if (this.#heldCount > 0) {
       await new Promise((resolve) => this.#whenIdle.push(resolve));
     }
   }
 
-  /** Counts a request and its size until it is released; throws if too much waits already. */
+  /** Counts a request and its size until the returned function is called; throws if too many requests wait. */
   hold(size) {
     const refusal = this.#excess(size);
     if (refusal) {
@@ -69,12 +69,12 @@ export class Requests {
     return undefined;
   }
 
-  /** Adds one to those that wait. */
+  /** Adds a waiting request. */
   add(entry) {
     this.#outbox.push(entry);
   }
 
-  /** Takes one back that was not yet sent; false if it was. */
+  /** Takes back a waiting request; returns false if it was sent already. */
   retract(entry) {
     const place = this.#outbox.indexOf(entry);
     if (place >= 0) {
@@ -83,7 +83,7 @@ export class Requests {
     return place >= 0;
   }
 
-  /** Makes the lists of requests that frames are made of, and has them sent, while the broker takes more and `mayGoOn`. */
+  /** Forms the lists of requests for frames and sends them, while the broker accepts more and `mayGoOn` allows it. */
   send({ frameBytesMax, commandCountMax }, mayGoOn, send) {
     const queue = this.#outbox;
     let list = [];
@@ -125,12 +125,12 @@ export class Requests {
     close();
   }
 
-  /** A heartbeat that is answered, to nobody. */
+  /** Makes a heartbeat that is answered; no caller waits for the answer. */
   heartbeat() {
     return this.#address({ name: "heartbeat", resolve: () => {}, reject: () => {} }, "{}");
   }
 
-  /** Hands an answer to who waits for it. */
+  /** Hands an answer to its caller. */
   answer(item) {
     const entry = this.#unanswered.get(item.id);
     if (!entry) {
@@ -144,7 +144,7 @@ export class Requests {
     }
   }
 
-  /** No answer will come to what was sent. */
+  /** Rejects all sent requests; their answers are lost. */
   loseUnanswered() {
     const unanswered = [...this.#unanswered.values()];
     this.#unanswered.clear();
@@ -153,7 +153,7 @@ export class Requests {
     }
   }
 
-  /** Nothing will be sent or answered any more. */
+  /** Rejects all requests; none will be sent or answered. */
   rejectAll(reason) {
     const entries = [...this.#unanswered.values(), ...this.#outbox];
     this.#unanswered.clear();
@@ -163,7 +163,7 @@ export class Requests {
     }
   }
 
-  /** A request in JSON, under an id if it is to be answered. */
+  /** Formats a request in JSON, with an id if it expects an answer. */
   #address(entry, properties) {
     if (!entry.resolve) {
       return `{"${entry.name}":${properties}}`;
@@ -183,7 +183,7 @@ export class Requests {
 
 const busy = (detail) => new PeeklockError("ServerBusy", `${detail}; nothing was sent`, { retryable: true });
 
-/** Bytes of a text in UTF-8: exact where it matters, else at least as many. */
+/** Returns the bytes of a text in UTF-8: the exact number near the limit, else an upper bound. */
 function bytesAtMost(text, limit) {
   const most = text.length * 3;
   return most <= limit && most <= FRAME_BYTES ? most : encoder.encode(text).length;

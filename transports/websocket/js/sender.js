@@ -1,5 +1,5 @@
-// Sending (section 5 of docs/reference/websocket.md). A promise resolves when the broker has stored
-// the message durably, or rejects with what it said; never forget one.
+// Sending (section 5 of docs/reference/websocket.md). A promise resolves when the broker has stored the message durably, or
+// rejects with its error; always await it.
 
 import { argument, cancelled, PeeklockError } from "./error.js";
 import { Link } from "./link.js";
@@ -10,8 +10,8 @@ const LIST_COUNT_MAX = 4096;
 const PART_CHARS = 128 << 10;
 
 /**
- * Sends to one queue or topic; messages are numbered in the order of the calls. With `via` they are stored at
- * that queue or topic first and moved on by the broker (VIA-01); their numbers are those given there.
+ * Sends to one queue or topic; messages are numbered in the order of the calls. With `via` the broker stores them in that
+ * queue or topic first and then moves them on (VIA-01); their numbers are those assigned there.
  */
 export class Sender extends Link {
   #inFlightMax;
@@ -19,7 +19,7 @@ export class Sender extends Link {
   #waiting = [];
   #destination;
 
-  /** `inFlightMax`: so many requests are under way at once, further ones wait for their turn (SND-13). */
+  /** `inFlightMax`: maximum number of requests under way at once; further ones wait (SND-13). */
   constructor(connection, path, { inFlightMax = 1024, via } = {}) {
     super(connection, via ?? path);
     this.#destination = via === undefined ? undefined : path;
@@ -37,7 +37,7 @@ export class Sender extends Link {
     return this.#destination === undefined ? { role: "sender" } : { destination: this.#destination };
   }
 
-  /** Sends a message; resolves to its sequence number, 0 for a duplicate that was dropped (DUP-02). */
+  /** Sends a message; resolves to its sequence number, or 0 for a discarded duplicate (DUP-02). */
   async send(message) {
     const [outcome] = await this.#sendPart("send", [JSON.stringify(encodeMessage(message))]);
     if (outcome.error) {
@@ -46,7 +46,7 @@ export class Sender extends Link {
     return outcome.sequenceNumber;
   }
 
-  /** Sends messages, each by itself: resolves to a list of `{sequenceNumber}` or `{error}`. */
+  /** Sends messages independently; resolves to a list of `{sequenceNumber}` or `{error}`. */
   async sendEach(messages) {
     const texts = Array.from(messages, (message) => JSON.stringify(encodeMessage(message)));
     const parts = [];
@@ -84,7 +84,7 @@ export class Sender extends Link {
     return outcomes.map(({ sequenceNumber }) => sequenceNumber);
   }
 
-  /** Stores a message that can be received from an instant on; its number serves to cancel it (SCH-02). */
+  /** Schedules a message for an instant; its number serves to cancel it (SCH-02). */
   async schedule(message, at) {
     const encoded = { ...encodeMessage(message), scheduledEnqueueTimeUtc: instant(at) };
     const [outcome] = await this.#sendPart("send", [JSON.stringify(encoded)]);
@@ -104,7 +104,7 @@ export class Sender extends Link {
     await this.askIn(transaction, "cancelScheduled", { sequenceNumbers });
   }
 
-  /** Makes messages in JSON part of a transaction, which sends them at its commit. They wait for no turn. */
+  /** Makes messages in JSON part of a transaction, which sends them at its commit. They do not count for `inFlightMax`. */
   async sendIn(transaction, texts) {
     if (texts.length > LIST_COUNT_MAX) {
       throw new PeeklockError("ArgumentOutOfRange", `a batch has at most ${LIST_COUNT_MAX} messages`);
@@ -119,7 +119,7 @@ export class Sender extends Link {
     }
   }
 
-  /** Waits for what is under way, and gives the link up. */
+  /** Waits for requests under way, and detaches the link. */
   async close() {
     if (this.isClosed) {
       return;
@@ -137,7 +137,7 @@ export class Sender extends Link {
     }
   }
 
-  /** One request; `texts` are messages in JSON. */
+  /** Sends one request; `texts` are messages in JSON. */
   async #sendPart(name, texts) {
     const messages = `[${texts.join(",")}]`;
     // It counts from now on, also while it waits for its turn (SND-14).
@@ -161,7 +161,7 @@ export class Sender extends Link {
     }
   }
 
-  /** Waits for a place among the requests under way; `all`: until there are none. */
+  /** Waits for a slot among the requests under way; with `all`, until there are none. */
   #take(resolve, reject, all) {
     this.#waiting.push({ resolve, reject, all });
     this.#next();
@@ -185,7 +185,7 @@ export class Sender extends Link {
   }
 }
 
-/** What became of each message. */
+/** Converts an answer to one outcome per message. */
 function outcomes(count, { sequenceNumbers, failed = [] }) {
   const outcomes = [];
   for (const [first, length] of sequenceNumbers) {

@@ -2,15 +2,15 @@
 //
 //   accepting --> held --> lost, closed
 //
-// A session receiver is a receiver over a link that only the accept makes. What it receives is locked
-// with its session: there is one lock, and renewing it prolongs all (SES-14). When that lock has ended,
-// or the connection began anew, everything here fails with SessionLockLost; accept the session again.
+// A session receiver is a receiver over a link that only the accept creates. Its messages are locked with the session: there
+// is one lock, and renewing it extends the lock of all messages (SES-14). After that lock has ended, or a new session of the
+// connection has begun, all calls fail with SessionLockLost; accept the session again.
 
 import { argument, cancelled, PeeklockError, traced } from "./error.js";
 import { Receiver } from "./receiver.js";
 import { fromBase64, isBytes, toBase64 } from "./value.js";
 
-/** Locks a session, by its id or whichever can be had; rejects if there is none in time. */
+/** Locks a session, by its id or the next available one; rejects if there is none in time. */
 export async function acceptSession(connection, path, asked, { signal, ...options } = {}) {
   if (signal?.aborted) {
     throw cancelled("the accept was cancelled before it was sent");
@@ -37,7 +37,7 @@ export class SessionReceiver extends Receiver {
   #withdraw;
   #renewal;
 
-  /** What was asked for with the accept; resolves when the session is locked. */
+  /** Sends the accept; resolves when the session is locked. */
   async accept(text, signal) {
     const answer = new Promise((resolve, reject) => {
       const entry = { name: "acceptSession", write: () => text, resolve, reject };
@@ -73,7 +73,7 @@ export class SessionReceiver extends Receiver {
     return this.#sessionId;
   }
 
-  /** When the session lock ends; follows renewals. */
+  /** End of the session lock; follows renewals. */
   get lockedUntilUtc() {
     return this.#lockedUntilUtc;
   }
@@ -83,7 +83,7 @@ export class SessionReceiver extends Receiver {
     return this.#lost ? 0 : Math.max(0, this.#lockedUntilUtc.getTime() - this.brokerNow());
   }
 
-  /** Extends the session lock, and with it those of all messages in hand; resolves to its new end (SES-12). */
+  /** Extends the session lock, and thereby the lock of all messages in hand; resolves to its new end (SES-12). */
   renewSession() {
     this.#renewal ??= this.askFor("renewSession", {})
       .then(({ renewed }) => {
@@ -96,7 +96,7 @@ export class SessionReceiver extends Receiver {
     return this.#renewal;
   }
 
-  /** Renews as often as needed until the function that it returns is called, or the session is closed. */
+  /** Renews as often as necessary until the returned function is called or the session is closed. */
   keepSession({ onLost } = {}) {
     let isStopped = false;
     let isRenewing = false;
@@ -128,7 +128,7 @@ export class SessionReceiver extends Receiver {
     };
   }
 
-  /** The state: text if it is UTF-8, else bytes; undefined if there is none (SES-24). */
+  /** Reads the state: text if it is UTF-8, else bytes; undefined if there is none (SES-24). */
   async getState() {
     const { state, stateBase64 } = (await this.askFor("getSessionState", {})).sessionState;
     return stateBase64 === undefined ? state : fromBase64(stateBase64);
@@ -144,7 +144,7 @@ export class SessionReceiver extends Receiver {
     await this.askIn(transaction, "setSessionState", encodeState(state));
   }
 
-  /** Extends the session lock; messages of a session have no other. */
+  /** Extends the session lock; messages of a session have no other lock. */
   async renew(messages) {
     const list = Array.from(messages);
     try {
@@ -165,7 +165,7 @@ export class SessionReceiver extends Receiver {
     return super.subscribe(handler, options);
   }
 
-  /** Gives the session back; what is not settled is there again at once and does not count (SES-31). */
+  /** Releases the session; unsettled messages are available again at once, without counting a failed delivery (SES-31). */
   async close() {
     this.#withdraw?.();
     await super.close();
@@ -195,7 +195,7 @@ export class SessionReceiver extends Receiver {
     return super.ask(name, write, started);
   }
 
-  /** Only the accept makes this link. */
+  /** Returns nothing, since only the accept creates this link. */
   attachment() {
     return undefined;
   }
@@ -212,7 +212,7 @@ export class SessionReceiver extends Receiver {
 
   begin() {
     super.begin();
-    // While it is being accepted, the accept itself fails.
+    // While the session is being accepted, the accept itself fails.
     if (this.#sessionId !== undefined) {
       const detail = `the lock of session ${this.#sessionId} ended with its connection`;
       this.#lose(new PeeklockError("SessionLockLost", detail, { entity: this.path }));

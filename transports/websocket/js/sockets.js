@@ -1,13 +1,13 @@
-// The sockets of one connection, one after the other: opening, the wait for a welcome, giving one up, trying again
-// (sections 2 and 8 of docs/reference/websocket.md). What is said over them is none of their business.
+// The sockets of one connection, one after the other: opening, the wait for a welcome, giving up, retrying (sections 2 and 8
+// of docs/reference/websocket.md). The content of frames is left to others.
 
 const SUBPROTOCOL = "peeklock.v1.json";
-/** The code of a socket that is given up. It must be no 1000, which would end the connection in order. */
+/** Close code of an abandoned socket. It must not be 1000, which would end the connection in order. */
 const GIVEN_UP = 4000;
 
 /**
- * `on` is told what happens: `opened(isCurrent)`, `heard(data, isWelcome)`, which returns whether the broker has said welcome
- * over this one, `closed(code, reason)`, `lost(code, reason)`, and `unopenable(cause)`.
+ * Calls `on` for each event: `opened(isCurrent)`; `heard(data, isWelcome)`, which returns whether the broker has sent its
+ * welcome on this socket; `closed(code, reason)`; `lost(code, reason)`; and `unopenable(cause)`.
  */
 export class Sockets {
   #url;
@@ -29,22 +29,22 @@ export class Sockets {
     this.#on = on;
   }
 
-  /** When something was written last. */
+  /** Time of the last write. */
   get lastSent() {
     return this.#lastSent;
   }
 
-  /** When the broker was heard last. */
+  /** Time of the last frame of the broker. */
   get lastHeard() {
     return this.#lastHeard;
   }
 
-  /** For how long there has been no welcome. */
+  /** Seconds since the last welcomed socket was lost. */
   get secondsLost() {
     return this.#lostAt === undefined ? 0 : (performance.now() - this.#lostAt) / 1000;
   }
 
-  /** Opens the next one. */
+  /** Opens the next socket. */
   open() {
     let socket;
     try {
@@ -69,14 +69,14 @@ export class Sockets {
     socket.onclose = ({ code, reason }) => isCurrent() && this.#on.closed(code, reason);
   }
 
-  /** The broker has said welcome. */
+  /** Notes the welcome of the broker. */
   greeted() {
     clearTimeout(this.#handshakeTimer);
     this.#attempt = 0;
     this.#lostAt = undefined;
   }
 
-  /** Writes, if there is one that takes it: what is kept goes over the next one. */
+  /** Writes to an open socket; otherwise does nothing, since kept frames are repeated over the next socket. */
   write(text) {
     this.#lastSent = performance.now();
     if (this.#socket?.readyState === 1) {
@@ -84,14 +84,14 @@ export class Sockets {
     }
   }
 
-  /** Uses this one no more. */
+  /** Abandons the current socket. */
   giveUp(why) {
     const socket = this.#socket;
     this.lose(1006, why);
     release(socket);
   }
 
-  /** This one is gone. */
+  /** Notes the loss of the current socket. */
   lose(code, reason) {
     clearTimeout(this.#handshakeTimer);
     this.#socket = undefined;
@@ -99,7 +99,7 @@ export class Sockets {
     this.#on.lost(code, reason);
   }
 
-  /** Opens the next one after a while, longer each time. */
+  /** Opens the next socket after a pause, which grows with each attempt. */
   openLater() {
     const ceiling = Math.min(this.#options.reconnectMs * 2 ** this.#attempt, this.#options.reconnectMaxMs);
     const delayMs = ceiling / 2 + (Math.random() * ceiling) / 2;
@@ -108,7 +108,7 @@ export class Sockets {
     this.#retryTimer = setTimeout(() => this.open(), delayMs);
   }
 
-  /** Ends the one that there is in order, and waits for the broker to do so. */
+  /** Closes the current socket in order, and waits for the broker to close it. */
   async close() {
     const socket = this.#socket;
     if (!socket) {
@@ -122,7 +122,7 @@ export class Sockets {
     await within(1, closed);
   }
 
-  /** There will be no other. Returns how the last one is let go of. */
+  /** Ends permanently. Returns a function that releases the last socket. */
   end() {
     const socket = this.#socket;
     this.#socket = undefined;
@@ -132,7 +132,7 @@ export class Sockets {
   }
 }
 
-/** Waits for a promise, and not longer than so many seconds. */
+/** Waits for a promise, for at most `seconds`. */
 export async function within(seconds, promise) {
   let timer;
   const end = new Promise((resolve) => {
@@ -142,14 +142,14 @@ export async function within(seconds, promise) {
   clearTimeout(timer);
 }
 
-/** Lets go of a socket that is used no more. */
+/** Releases an abandoned socket. */
 function release(socket) {
   if (socket) {
     socket.onopen = socket.onmessage = socket.onclose = null;
     try {
       socket.close(GIVEN_UP);
     } catch {
-      // It was closed already.
+      // The socket was closed already.
     }
   }
 }

@@ -3,12 +3,12 @@
 import { encodeMessage } from "./message.js";
 import { decodeProperties, encodeProperties } from "./value.js";
 
-/** The path from which a subscription is received. */
+/** Returns the path from which a subscription is received. */
 export const subscriptionPath = (topic, name) => `${topic}/Subscriptions/${name}`;
 
 /**
- * Creates, reads, changes and deletes topics, subscriptions and rules. A message is sent to the path of the
- * topic, and received from that of a subscription. Durations and instants are text, as on the wire.
+ * Creates, reads, changes and deletes topics, subscriptions and rules. Messages are sent to the path of the topic, and
+ * received from the path of a subscription. Durations and instants are text, as on the wire.
  */
 export class Topics {
   #connection;
@@ -17,22 +17,22 @@ export class Topics {
     this.#connection = connection;
   }
 
-  /** Creates a topic; what is left out has its default. */
+  /** Creates a topic; absent properties get their defaults. */
   async create(path, properties = {}) {
     return (await this.#connection.request("createTopic", { path, properties })).topic;
   }
 
-  /** A topic with its properties, and its counts in `runtime`. */
+  /** Reads a topic with its properties, and its counts in `runtime`. */
   async get(path) {
     return (await this.#connection.request("getTopic", { path })).topic;
   }
 
-  /** Whether there is such a topic. */
+  /** Whether the topic exists. */
   async exists(path) {
     return exists(this.get(path));
   }
 
-  /** Changes properties; with `version`, the `updatedAt` it is based on, only if nobody did meanwhile. */
+  /** Changes properties. With `version`, the `updatedAt` of the version that was read, it fails after any other change. */
   async update(path, properties, { version } = {}) {
     return (await this.#connection.request("updateTopic", { path, properties, version })).topic;
   }
@@ -42,28 +42,28 @@ export class Topics {
     await this.#connection.request("deleteTopic", { path });
   }
 
-  /** Topics in the order of their paths. */
+  /** Lists topics in the order of their paths. */
   async list({ skip, top } = {}) {
     return (await this.#connection.request("listTopics", { skip, top })).topics.topics;
   }
 
-  /** Creates a subscription, with `rules` in place of the one that selects every message. */
+  /** Creates a subscription, with `rules` in place of the default rule that selects every message. */
   async createSubscription(topic, name, { properties = {}, rules = [] } = {}) {
     const asked = { topic, name, properties, rules: rules.map(encodeRule) };
     return (await this.#connection.request("createSubscription", asked)).subscription;
   }
 
-  /** A subscription by its path, with its properties, and its counts in `runtime`. */
+  /** Reads a subscription by its path, with its properties, and its counts in `runtime`. */
   async getSubscription(path) {
     return (await this.#connection.request("getSubscription", { path })).subscription;
   }
 
-  /** Whether there is such a subscription. */
+  /** Whether the subscription exists. */
   async subscriptionExists(path) {
     return exists(this.getSubscription(path));
   }
 
-  /** Changes properties; with `version`, the `updatedAt` it is based on, only if nobody did meanwhile. */
+  /** Changes properties. With `version`, the `updatedAt` of the version that was read, it fails after any other change. */
   async updateSubscription(path, properties, { version } = {}) {
     return (await this.#connection.request("updateSubscription", { path, properties, version })).subscription;
   }
@@ -73,23 +73,23 @@ export class Topics {
     await this.#connection.request("deleteSubscription", { path });
   }
 
-  /** The subscriptions of a topic in the order of their names. */
+  /** Lists the subscriptions of a topic in the order of their names. */
   async listSubscriptions(topic, { skip, top } = {}) {
     const { subscriptions } = await this.#connection.request("listSubscriptions", { path: topic, skip, top });
     return subscriptions.subscriptions;
   }
 
-  /** Adds a rule to a subscription, for what is sent from now on. */
+  /** Adds a rule to a subscription; it applies to messages sent from now on. */
   async createRule(path, rule) {
     return decodeRule((await this.#connection.request("createRule", { path, rule: encodeRule(rule) })).rule);
   }
 
-  /** A rule by its name. */
+  /** Reads a rule by its name. */
   async getRule(path, name) {
     return decodeRule((await this.#connection.request("getRule", { path, name })).rule);
   }
 
-  /** Replaces filter and action of a rule, as a whole. */
+  /** Replaces filter and action of a rule as a whole. */
   async updateRule(path, rule) {
     return decodeRule((await this.#connection.request("updateRule", { path, rule: encodeRule(rule) })).rule);
   }
@@ -99,12 +99,12 @@ export class Topics {
     await this.#connection.request("deleteRule", { path, name });
   }
 
-  /** The rules of a subscription in the order of their names. */
+  /** Lists the rules of a subscription in the order of their names. */
   async listRules(path, { skip, top } = {}) {
     return (await this.#connection.request("listRules", { path, skip, top })).rules.rules.map(decodeRule);
   }
 
-  /** What each rule of a subscription would make of a message, and why; nothing is sent. */
+  /** Explains the effect of each rule of a subscription on a message; nothing is sent. */
   async explain(path, message) {
     return (await this.#connection.request("explain", { path, message: encodeMessage(message) })).explained.rules;
   }
@@ -122,7 +122,7 @@ async function exists(found) {
   }
 }
 
-/** A rule with its values as the protocol has them. */
+/** Converts the values of a rule to the form of the protocol. */
 export function encodeRule({ name, filter, action }) {
   return { name, filter: filter && withValues(filter, encodeProperties), action: action && withValues(action, encodeProperties) };
 }
@@ -132,7 +132,7 @@ function decodeRule(rule) {
   return { ...rule, filter: withValues(filter, decodeProperties), action: action && withValues(action, decodeProperties) };
 }
 
-/** A filter or an action with its values taken from JavaScript to the protocol, or back. */
+/** Converts the values of a filter or an action with `change`. */
 function withValues(part, change) {
   const changed = { ...part };
   for (const name of ["parameters", "properties"]) {

@@ -1,9 +1,9 @@
-// Transactions: several operations of which all take effect, or none ("Transactions" in section 6 of
+// Transactions: several operations that take effect together or not at all ("Transactions" in section 6 of
 // docs/reference/websocket.md).
 //
-// The broker checks an operation when it is asked for and carries it out with the commit. What is asked for in
-// one turn goes in one frame, the commit with it: it says how many operations there have to be, so that none is
-// committed without one that was refused meanwhile. A transaction belongs to its session of the connection.
+// The broker checks an operation when it is requested and carries it out with the commit. Requests of one turn of the event
+// loop share a frame, including the commit. The commit has the expected number of operations, so that the broker rolls back
+// if one was refused meanwhile. A transaction belongs to its session of the connection.
 
 import { PeeklockError } from "./error.js";
 import { encodeMessage, requireLock } from "./message.js";
@@ -19,7 +19,7 @@ export async function beginTransaction(connection, { crossEntity = false } = {})
 export class Transaction {
   #connection;
   #number;
-  /** What is part of it, or may be: those that were refused are gone. */
+  /** Operations that are part of the transaction or may become so; refused ones are removed. */
   #operations = [];
   #isEnded = false;
 
@@ -28,7 +28,7 @@ export class Transaction {
     this.#number = number;
   }
 
-  /** Sends a message at the commit, which tells its number (TXN-13). */
+  /** Sends a message at the commit, whose result has the sequence number (TXN-13). */
   send(sender, message) {
     return this.#add(async () => sender.sendIn(this.#number, [JSON.stringify(encodeMessage(message))]));
   }
@@ -41,7 +41,7 @@ export class Transaction {
     });
   }
 
-  /** Sends a message at the commit that can be received from an instant on (SCH-13). */
+  /** Schedules a message for an instant, at the commit (SCH-13). */
   schedule(sender, message, at) {
     return this.#add(async () => {
       const encoded = { ...encodeMessage(message), scheduledEnqueueTimeUtc: instant(at) };
@@ -54,12 +54,12 @@ export class Transaction {
     return this.#settle(message, "complete", {});
   }
 
-  /** Gives a message back at the commit; counts as a failed delivery. */
+  /** Returns a message to the queue at the commit; counts as a failed delivery. */
   abandon(message, options = {}) {
     return this.#settle(message, "abandon", options);
   }
 
-  /** Sets a message aside at the commit. */
+  /** Defers a message at the commit. */
   defer(message, options = {}) {
     return this.#settle(message, "defer", options);
   }
@@ -69,7 +69,7 @@ export class Transaction {
     return this.#settle(message, "deadLetter", options);
   }
 
-  /** Extends a lock at the commit, counted from then; `message.renew()` does it at once. */
+  /** Extends a lock at the commit, from then on; `message.renew()` extends it at once. */
   renew(message) {
     return this.#add(
       async () => {
@@ -93,8 +93,8 @@ export class Transaction {
   }
 
   /**
-   * Carries everything out as one, durably. Rejects with what the first part that failed was refused with; then
-   * nothing was done and the transaction has ended (TXN-07).
+   * Commits all operations durably as one. Rejects with the error of the first operation that failed; then no operation was
+   * carried out, and the transaction has ended (TXN-07).
    */
   async commit() {
     this.#end();
@@ -109,7 +109,7 @@ export class Transaction {
     return { parts, sequenceNumbers: parts.flatMap(({ sequenceNumbers }) => sequenceNumbers) };
   }
 
-  /** Ends it as if nothing of it had been (TXN-04); does nothing if it has ended. */
+  /** Rolls back all operations (TXN-04); does nothing if the transaction has ended. */
   async rollBack() {
     if (!this.#isEnded) {
       this.#isEnded = true;
@@ -137,8 +137,8 @@ export class Transaction {
   }
 
   /**
-   * Asks for an operation at once. It counts until it is refused: the transaction goes on without it (TXN-07).
-   * `ask` is async, so that what cannot even be asked for counts for a commit of the same turn.
+   * Requests an operation at once. It counts until it is refused, after which the transaction goes on without it (TXN-07).
+   * `ask` is async, so that an operation that fails before it is sent still counts for a commit of the same turn.
    */
   async #add(ask, done) {
     this.#check();
@@ -147,7 +147,7 @@ export class Transaction {
     try {
       await ask();
     } catch (error) {
-      // One that a commit was asked for with is known to that.
+      // A commit that has been requested counts this operation.
       if (!this.#isEnded) {
         this.#operations.splice(this.#operations.indexOf(operation), 1);
       }

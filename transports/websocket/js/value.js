@@ -1,14 +1,14 @@
-// Application properties between JavaScript and the protocol (MSG-20), and bytes in base64.
+// Converts application properties between JavaScript and the protocol (MSG-20), and bytes to base64.
 //
-//   string, boolean, null   as they are
-//   number                  whole and safe: i64; any other: f64
+//   string, boolean, null   unchanged
+//   number                  a safe integer: i64; any other: f64
 //   bigint                  i64, or u64 above that
 //   Date                    timestamp
 //   Uint8Array              binary
 //   TypedValue              any type by its name, for instance typed("i32", 5)
 //
-// What comes from the broker takes the same way back. One thing is lost: an f64 without a fraction
-// comes as a number, and a whole number is sent as i64; say typed("f64", 1) to send one.
+// Values of the broker are converted back the same way, with one loss: an f64 without a fraction becomes a number, and an
+// integer is sent as i64. Use typed("f64", 1) to send an f64.
 
 import { argument, PeeklockError } from "./error.js";
 
@@ -16,11 +16,11 @@ const I64_MIN = -(2n ** 63n);
 const I64_MAX = 2n ** 63n - 1n;
 const U64_MAX = 2n ** 64n - 1n;
 
-/** The numbers that pairs of first number and count stand for; so many zeros, if the first is 0. */
+/** Expands pairs of first number and count; a first number of 0 stands for `count` zeros. */
 export const runs = (pairs) =>
   pairs.flatMap(([first, count]) => Array.from({ length: count }, (_, place) => (first === 0 ? 0 : first + place)));
 
-/** A value with its type by name. */
+/** A value with the name of its type. */
 export class TypedValue {
   constructor(type, value) {
     this.type = type;
@@ -29,10 +29,10 @@ export class TypedValue {
   }
 }
 
-/** Names the type of a value, where JavaScript has none for it. */
+/** Makes a value of a type that JavaScript does not have. */
 export const typed = (type, value) => new TypedValue(type, value);
 
-/** Properties for a request. */
+/** Encodes properties for a request. */
 export function encodeProperties(properties) {
   const encoded = Object.create(null);
   const entries = properties instanceof Map ? properties : Object.entries(properties);
@@ -77,7 +77,7 @@ function encodeValue(name, value) {
   throw argument(`application property \`${name}\` has an unsupported type`);
 }
 
-/** The JSON of a value whose type is named beside it. */
+/** Returns the JSON of a value whose type is named separately. */
 function plain(value) {
   if (typeof value === "bigint") {
     return String(value);
@@ -91,7 +91,7 @@ function plain(value) {
   return isBytes(value) ? toBase64(value) : value;
 }
 
-/** Properties of a message; the object has no prototype, whatever their names are. */
+/** Decodes the properties of a message; the object has no prototype, so that any name is safe. */
 export function decodeProperties(properties) {
   const decoded = Object.create(null);
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -118,7 +118,7 @@ function decodeValue(value) {
   }
 }
 
-/** An instant as the protocol writes it. */
+/** Formats an instant for the protocol. */
 export function instant(value) {
   if (typeof value === "string") {
     return value;
@@ -129,7 +129,7 @@ export function instant(value) {
   throw argument("an instant must be a valid Date, or text such as 2026-05-01T12:00:00Z");
 }
 
-/** A duration as the protocol writes it: text as it is, a number in seconds. */
+/** Formats a duration for the protocol: text is unchanged, a number is in seconds. */
 export function duration(value) {
   if (typeof value === "string") {
     return value;
@@ -150,7 +150,7 @@ const asBytes = (value) =>
 export function toBase64(value) {
   const bytes = asBytes(value);
   let text = "";
-  // A call takes so many arguments and not many more.
+  // A call takes a limited number of arguments.
   for (let place = 0; place < bytes.length; place += 0x8000) {
     text += String.fromCharCode(...bytes.subarray(place, place + 0x8000));
   }

@@ -1,5 +1,5 @@
-//! What a frame costs before it is decoded is what decoding it takes, by the allocator: for each request there is,
-//! however long its lists and texts are, in both encodings (DESIGN D6).
+//! The announced cost of a frame covers the memory that decoding takes, as the allocator measures
+//! it: for each kind of request and any length of lists and texts, in both encodings (DESIGN D6).
 
 use allocation_counter::measure;
 use peeklock_core::permits::COMMAND_BYTES;
@@ -8,10 +8,10 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 const ROUNDS: usize = 20;
-/// A list or text is made about so long at most.
+/// Approximate maximum size of a grown list or text, in bytes.
 const GROWN_BYTES: u64 = 300_000;
 
-/// One request of each kind, as its frame in JSON has it.
+/// Returns one request of each kind, as it stands in a JSON frame.
 fn each() -> Vec<Json> {
     let all = operations().into_iter().chain(topics::operations());
     let all = all.chain(policies::operations()).chain(retry::operations());
@@ -41,7 +41,8 @@ fn grow(value: &mut Json, random: &mut Random) {
     }
 }
 
-/// How many elements the lists of a request have, which are in its body or in what that is about; one if it has none.
+/// Returns the number of elements in the lists of a request's body and of the objects in it; one if
+/// it has none.
 fn elements(request: &Json) -> u64 {
     fn lists(value: &Json, depth: usize) -> u64 {
         match value {
@@ -55,15 +56,16 @@ fn elements(request: &Json) -> u64 {
     lists(request, 3).max(1)
 }
 
-/// The commands that a frame was said to be, once it was decoded within what it was said to cost.
+/// Decodes a frame and asserts that it stays within its announced cost; returns its announced
+/// number of commands.
 fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
     let (commands, cost) = announced(encoding, bytes);
     let mut decoded = None;
     let paid = measure(|| decoded = Some(ClientFrame::decode(encoding, bytes)));
     let is_refused =
         decoded.and_then(Result::ok).is_none_or(|frame| frame.requests.iter().any(Result::is_err));
-    // The parser quotes what it does not know, and copies it while it does. That is gone before the next frame is decoded, so
-    // there is no more of it than threads that decode.
+    // The parser quotes unknown text and copies it meanwhile. The copy is freed before the thread
+    // decodes another frame, so there is at most one copy per decoding thread.
     let quoted = if is_refused { 5 * bytes.len() as u64 } else { 0 };
     let (paid_bytes, held_bytes) = (paid.bytes_max, paid.bytes_current.unsigned_abs());
     assert!(
@@ -71,7 +73,7 @@ fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
         "{held_bytes} bytes are held for {commands} commands, of {cost} in {encoding:?}: {:.300}",
         String::from_utf8_lossy(bytes)
     );
-    // What a frame is beside its requests has room for one command.
+    // The frame without its requests fits into the price of one command.
     assert!(
         paid_bytes <= cost + COMMAND_BYTES + quoted,
         "{paid_bytes} bytes for {commands} commands, of {cost} in {encoding:?}: {:.300}",
@@ -93,7 +95,8 @@ fn what_is_announced_is_what_is_taken() {
             let frame = json!({ "seen": 0, "requests": [request] });
             let text = Bytes::from(frame.to_string());
             assert_eq!(commands(Encoding::Json, &text), elements(&request), "{request:.300}");
-            // What cannot be read has cost nothing more, and has no other form.
+            // A request that cannot be read has stayed within the cost as well, and has no binary
+            // form.
             let decoded = ClientFrame::decode(Encoding::Json, &text).unwrap();
             if let Some(Ok(decoded)) = decoded.requests.into_iter().next() {
                 read += 1;
@@ -106,7 +109,7 @@ fn what_is_announced_is_what_is_taken() {
     assert!(read > 300 && grown > 100, "{read} were read, {grown} of them large");
 }
 
-/// The same of a declaration of many queues with short names and nothing else, of which most is made.
+/// A declaration of many queues with only short names, which becomes much larger than its bytes.
 #[test]
 fn a_declaration_of_short_names_costs_what_is_made_of_it() {
     fn shorten(value: &mut Json) -> bool {
@@ -131,7 +134,7 @@ fn a_declaration_of_short_names_costs_what_is_made_of_it() {
     assert!(tried > 0);
 }
 
-/// Many requests in one frame, and what is made of each of them.
+/// Many requests in one frame, each with decoded values.
 #[test]
 fn frames_of_many_requests_cost_as_much() {
     let mut random = Random::new(12);
@@ -148,7 +151,7 @@ fn frames_of_many_requests_cost_as_much() {
     }
 }
 
-/// What the requests of one frame may be together has a bound: those beyond it are refused, each by itself.
+/// The requests of one frame have a common limit: each request beyond it is refused.
 #[test]
 fn too_much_for_one_frame_is_refused_before_it_is_made() {
     let too_much = |encoding, bytes: &Bytes| {
@@ -172,7 +175,8 @@ fn too_much_for_one_frame_is_refused_before_it_is_made() {
     for encoding in Encoding::ALL {
         assert_eq!(too_much(encoding, &client_frame(encoding, 0, &sends)), [5, 6], "{encoding:?}");
     }
-    // Lists within lists, which nothing has, are no commands, and cost what they are made of.
+    // No request has lists within lists. They count as no commands, and cost the memory of their
+    // parts.
     let parts = vec!["{}"; 200_000].join(",");
     let text = format!(r#"{{"requests":[{{"id":7,"heartbeat":{{"x":[[{parts}]]}}}}]}}"#);
     let text = Bytes::from(text);

@@ -1,15 +1,15 @@
-//! The frames of declarations.
+//! Frames of declarations.
 
 use super::*;
 
-/// As `golden.txt`, of these kinds.
+/// Like `golden.txt`, for declarations.
 const GOLDEN: &str = include_str!("../golden_declarations.txt");
 
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).unwrap()
 }
 
-/// One request of each kind.
+/// Returns one request of each kind.
 pub(super) fn operations() -> Vec<Operation> {
     let declaration: DeclarationForm = read(
         r#"{"queues":[{"path":"orders","properties":{"maxDeliveryCount":5,"forwardTo":null}}],
@@ -33,7 +33,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations.map(|it| Operation::Manage(Box::new(it))).into()
 }
 
-/// One notice of each kind.
+/// Returns one notice of each kind.
 pub(super) fn notices() -> Vec<Notice> {
     const PLAN: &str = r#"{"steps":[{"kind":"update","entity":"queue","path":"orders","changes":
         [{"property":"max_delivery_count","before":"10","after":"5"}]}],"unchangedCount":2,
@@ -50,7 +50,7 @@ pub(super) fn notices() -> Vec<Notice> {
     ]
 }
 
-/// The frames are those that were released.
+/// Frames must not differ from the released ones.
 #[test]
 fn frames_of_declarations_are_written_as_the_golden_ones() {
     let now = golden_of(operations(), notices());
@@ -60,7 +60,7 @@ fn frames_of_declarations_are_written_as_the_golden_ones() {
     assert_eq!(now.lines().count(), GOLDEN.lines().count(), "{now}");
 }
 
-/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+/// A truncated frame yields no request that was incomplete.
 #[test]
 fn every_truncation_of_a_frame_of_declarations_is_an_error() {
     assert_no_part_is_carried_out(&operations());

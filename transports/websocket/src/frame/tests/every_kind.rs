@@ -20,7 +20,7 @@ fn queue_properties() -> QueueProperties {
     .unwrap()
 }
 
-/// One request of each kind.
+/// Returns one request of each kind.
 pub(super) fn operations() -> Vec<Operation> {
     let token = Token(LockToken::new(SequenceNumber(7), 1));
     let path = || "orders".to_owned();
@@ -186,7 +186,7 @@ fn queue_view() -> QueueView {
     .unwrap()
 }
 
-/// One notice of each kind.
+/// Returns one notice of each kind.
 pub(super) fn notices() -> Vec<Notice> {
     vec![
         Notice::Done(Empty {}),

@@ -1,8 +1,8 @@
-//! Messages that one broker forwards to another, with their count of copies.
+//! Messages that one broker forwards to another, with their count of used copies.
 
 use super::*;
 
-/// As `golden.txt`, of messages that bring their count along: with a mark of their own, and without.
+/// Like `golden.txt`, for messages with a count: with the flag "never a duplicate", and without it.
 const GOLDEN: &str = include_str!("../golden_forwarded.txt");
 
 fn requests() -> Vec<Request> {
@@ -20,8 +20,8 @@ fn requests() -> Vec<Request> {
     (1..).zip(operations).map(|(id, operation)| Request { id, operation }).collect()
 }
 
-/// FWD-33: a message with a count says so; one without is written as before there were any, which
-/// `golden.txt` holds.
+/// FWD-33: a message with a count carries it; without a count it has the older form, which
+/// `golden.txt` contains.
 #[test]
 fn a_count_of_copies_is_written_as_the_golden_ones() {
     let mut now = String::new();
@@ -54,7 +54,7 @@ fn a_count_of_copies_is_read_from_both_encodings() {
     }
 }
 
-/// What is neither a mark nor a count is refused, and so is a count of none.
+/// Unknown flags are refused, and so is a count of zero.
 #[test]
 fn another_mark_is_refused() {
     let good = GOLDEN.lines().nth(1).unwrap();

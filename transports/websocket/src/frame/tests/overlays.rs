@@ -1,13 +1,13 @@
-//! What settlements, rules and forwarding have set on a message, as a client of either encoding is told.
+//! Changes by settlements, rules and forwarding on a delivered message, in both encodings.
 
 use peeklock_core::message::{MessageId, PropertyChange, SettableProperty, ValueRef};
 
 use super::*;
 
-/// As `golden.txt`: a delivery with overlays of each kind.
+/// Like `golden.txt`: a delivery with overlays of each kind.
 const GOLDEN: &str = include_str!("../golden_overlays.txt");
 
-/// `order-1` as a rule has changed it, dead-lettered in `events/Subscriptions/eu` and forwarded.
+/// Returns `order-1` changed by a rule, dead-lettered in `events/Subscriptions/eu` and forwarded.
 fn forwarded() -> Delivered {
     let mut delivered = delivered();
     let changes = [
@@ -34,8 +34,8 @@ fn frame() -> Vec<Item> {
     vec![Item::push(Notice::Deliveries(Deliveries { link: 1, first: 17, messages }))]
 }
 
-/// FWD-26, ACT-02, ACT-07: broker properties that were set or unset, application properties that were set or
-/// removed, and where it was dead-lettered.
+/// FWD-26, ACT-02, ACT-07: a delivery contains set and unset broker properties, set and removed
+/// application properties, and the dead-letter source.
 #[test]
 fn a_delivery_says_what_was_changed_on_its_way() {
     let [json, binary] = Encoding::ALL.map(|encoding| server_frame(encoding, 5, frame()));
@@ -69,7 +69,8 @@ fn a_client_of_either_encoding_is_told_the_same() {
     }
 }
 
-/// MSG-11: what was received is sent again as it is; what only a broker says is ignored, whatever it is.
+/// MSG-11: a received message can be sent again unchanged; facts that only a broker adds are
+/// ignored, even invalid ones.
 #[test]
 fn what_a_broker_says_is_ignored_in_what_is_sent() {
     let mut sent: serde_json::Value = serde_json::to_value(forwarded()).unwrap();

@@ -1,9 +1,9 @@
-//! The frames of policies.
+//! Frames of policies.
 
 use super::*;
 use crate::operation::{KeyName, PolicyProperties};
 
-/// As `golden.txt`, of these kinds.
+/// Like `golden.txt`, for policies.
 const GOLDEN: &str = include_str!("../golden_policies.txt");
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -11,7 +11,7 @@ fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).unwrap()
 }
 
-/// One request of each kind.
+/// Returns one request of each kind.
 pub(super) fn operations() -> Vec<Operation> {
     let named = || NamedPolicy { path: "orders".into(), name: "shop".into() };
     let set = |json: &str| {
@@ -34,7 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations.map(|it| Operation::Manage(Box::new(it))).into()
 }
 
-/// One notice of each kind.
+/// Returns one notice of each kind.
 pub(super) fn notices() -> Vec<Notice> {
     const TIMES: &str = r#""createdAt":"2026-05-01T12:00:00Z","updatedAt":"2026-05-02T12:00:00Z""#;
     let policy: PolicyView = read(&format!(r#"{{"name":"shop","rights":["Send"],{TIMES}}}"#));
@@ -48,7 +48,7 @@ pub(super) fn notices() -> Vec<Notice> {
     ]
 }
 
-/// The frames are those that were released.
+/// Frames must not differ from the released ones.
 #[test]
 fn frames_of_policies_are_written_as_the_golden_ones() {
     let now = golden_of(operations(), notices());
@@ -58,13 +58,13 @@ fn frames_of_policies_are_written_as_the_golden_ones() {
     assert_eq!(now.lines().count(), GOLDEN.lines().count(), "{now}");
 }
 
-/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+/// A truncated frame yields no request that was incomplete.
 #[test]
 fn every_truncation_of_a_frame_of_policies_is_an_error() {
     assert_no_part_is_carried_out(&operations());
 }
 
-/// SEC-22: a key is not shown by accident, as in a line of the log.
+/// SEC-22: debug output, for instance in a log line, does not contain keys.
 #[test]
 fn keys_in_frames_are_not_shown() {
     let shown = format!("{:?}{:?}", operations(), notices());

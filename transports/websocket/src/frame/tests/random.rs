@@ -1,4 +1,4 @@
-//! Random requests and deliveries come back as they were.
+//! Random requests and deliveries survive encoding and decoding.
 
 use super::*;
 
@@ -31,7 +31,7 @@ trait Tame {
 }
 
 impl Tame for Value {
-    /// NaN has many forms, of which JSON keeps one.
+    /// Replaces NaN, of whose many forms JSON keeps only one.
     fn tame(self) -> Self {
         match self {
             Self::F64(value) if value.is_nan() => Self::F64(1.5),
@@ -104,7 +104,7 @@ fn random_operation(random: &mut Random) -> Operation {
     }
 }
 
-/// Whatever is written is read as the same, over both encodings in turn.
+/// Encoded requests decode to the same requests, through both encodings in turn.
 #[test]
 fn random_requests_come_back_the_same_over_both_encodings() {
     for seed in 0..SEQUENCES {
@@ -128,7 +128,7 @@ fn random_requests_come_back_the_same_over_both_encodings() {
     }
 }
 
-/// Deliveries keep facts, content and overlays bit for bit in the binary form, and what they mean in
+/// Deliveries keep facts, content and overlays bit for bit in the binary form, and their meaning in
 /// JSON.
 #[test]
 fn random_deliveries_come_back_the_same() {

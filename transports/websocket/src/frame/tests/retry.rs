@@ -1,8 +1,8 @@
-//! Settlements with a delay, and messages that are Delayed.
+//! Settlements with a delay, and messages in the state Delayed.
 
 use super::*;
 
-/// As `golden.txt`, of settlements with a delay.
+/// Like `golden.txt`, for settlements with a delay.
 const GOLDEN: &str = include_str!("../golden_retry.txt");
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -19,7 +19,8 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![Operation::SettleDelayed(SettleDelayed { delay_milliseconds: 30_000, settle })]
 }
 
-/// RTY-26: in binary it is an operation of its own; those that were there are as they were, which `golden.txt` holds.
+/// RTY-26: the binary form has a separate operation; the older operations keep their form, which
+/// `golden.txt` contains.
 #[test]
 fn a_settlement_with_a_delay_is_written_as_the_golden_one() {
     let now = golden_of(operations(), Vec::new());
@@ -27,7 +28,7 @@ fn a_settlement_with_a_delay_is_written_as_the_golden_one() {
     assert_no_part_is_carried_out(&operations());
 }
 
-/// RTY-26: in JSON a settlement says its delay itself, of any sign; it is the entity's to judge.
+/// RTY-26: in JSON, a settlement has a delay of any sign; the entity validates it.
 #[test]
 fn in_json_a_settlement_says_its_delay() {
     let frame = |delay: &str| {
@@ -45,7 +46,7 @@ fn in_json_a_settlement_says_its_delay() {
     assert!(read.requests[0].is_err());
 }
 
-/// RTY-12: a message that is Delayed says until when, in both encodings.
+/// RTY-12: a Delayed message has the end of its delay, in both encodings.
 #[test]
 fn a_delayed_message_says_until_when() {
     let mut delivery = delivered();

@@ -1,9 +1,9 @@
-//! The frames of topics, subscriptions and rules.
+//! Frames of topics, subscriptions and rules.
 
 use super::*;
 use crate::operation::{RuleForm, SubscriptionProperties, TopicProperties};
 
-/// As `golden.txt`, of these kinds.
+/// Like `golden.txt`, for these kinds.
 const GOLDEN: &str = include_str!("../golden_topics.txt");
 
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
@@ -25,7 +25,7 @@ fn correlation() -> RuleForm {
     )
 }
 
-/// One request of each kind.
+/// Returns one request of each kind.
 pub(super) fn operations() -> Vec<Operation> {
     let path = || "orders/Subscriptions/eu".to_owned();
     let topic = || "orders".to_owned();
@@ -66,7 +66,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations.map(|it| Operation::Manage(Box::new(it))).into()
 }
 
-/// One notice of each kind.
+/// Returns one notice of each kind.
 pub(super) fn notices() -> Vec<Notice> {
     let topic: TopicView = read(
         r#"{"path":"orders","maxSizeInMegabytes":1024,"requiresDuplicateDetection":false,
@@ -111,7 +111,7 @@ pub(super) fn notices() -> Vec<Notice> {
     ]
 }
 
-/// The frames are those that were released.
+/// Frames must not differ from the released ones.
 #[test]
 fn frames_of_topics_are_written_as_the_golden_ones() {
     let now = golden_of(operations(), notices());
@@ -121,13 +121,13 @@ fn frames_of_topics_are_written_as_the_golden_ones() {
     assert_eq!(now.lines().count(), GOLDEN.lines().count(), "{now}");
 }
 
-/// Of a frame that is cut anywhere nothing is carried out that was not whole.
+/// A truncated frame yields no request that was incomplete.
 #[test]
 fn every_truncation_of_a_frame_of_topics_is_an_error() {
     assert_no_part_is_carried_out(&operations());
 }
 
-/// A request with something unknown in it is refused alone, and its neighbours are carried out.
+/// Only a request with an unknown property is refused; its neighbours are carried out.
 #[test]
 fn what_is_misspelt_in_a_rule_is_refused() {
     let frame = Bytes::from(
