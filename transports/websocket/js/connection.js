@@ -7,7 +7,7 @@
 // no delivery is lost or doubled. If it does not, a new session begins: sent requests without an answer fail with
 // CommunicationProblem, links are attached again, and waiting requests are sent.
 //
-// Waiting requests are bounded in number and bytes; beyond that a request is refused with ServerBusy before any part of it
+// Waiting requests are bounded in number and bytes; beyond that a request is refused with ServerBusy before any part
 // is sent.
 
 import { ConnectionString, Credential, isConnectionString } from "./credential.js";

@@ -1,4 +1,4 @@
-// Frames of one session in both directions: unconfirmed sent frames are kept in order to repeat them over the next socket,
+// Frames of a session in both directions: unconfirmed sent frames are kept in order to repeat them over the next socket,
 // and received frames are confirmed (sections 3 and 7 of docs/reference/websocket.md).
 
 /** Number, and bytes, of unconfirmed frames of the broker after which they are confirmed. */

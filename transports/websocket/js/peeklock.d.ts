@@ -96,7 +96,7 @@ export interface Welcome {
   readonly unsettledCountMax: number;
 }
 
-/** Opens a connection; rejects with the first attempt that fails after `connectSeconds`, or at once if the broker refuses. */
+/** Opens a connection; rejects with the first attempt that fails after `connectSeconds`, or at once on a refusal. */
 export function connect(url: string | URL, options?: ConnectOptions): Promise<Connection>;
 
 /** One connection to the broker, over several sockets in turn. */
@@ -365,7 +365,7 @@ export interface SubscribeOptions {
   onError?: (error: unknown, message: ReceivedMessage | undefined) => void;
 }
 
-/** Running handlers of one receiver. */
+/** Running handlers of a receiver. */
 export interface Consumer {
   /** Takes no further messages and waits for the handlers. */
   stop(): Promise<void>;

@@ -1,4 +1,4 @@
-// Requests of one connection from the call to the answer: waiting ones, bounded in number and bytes, and sent ones with an
+// Requests of a connection from the call to the answer: waiting ones, bounded in number and bytes, and sent ones with an
 // id. If a session is lost, sent requests without an answer fail, and waiting ones are sent in the next session.
 
 import { lost, PeeklockError } from "./error.js";

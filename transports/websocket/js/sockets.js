@@ -1,4 +1,4 @@
-// The sockets of one connection, one after the other: opening, the wait for a welcome, giving up, retrying (sections 2 and 8
+// The sockets of a connection, one after the other: opening, the wait for a welcome, giving up, retrying (sections 2 and 8
 // of docs/reference/websocket.md). The content of frames is left to others.
 
 const SUBPROTOCOL = "peeklock.v1.json";

@@ -1,7 +1,7 @@
 // Transactions: several operations that take effect together or not at all ("Transactions" in section 6 of
 // docs/reference/websocket.md).
 //
-// The broker checks an operation when it is requested and carries it out with the commit. Requests of one turn of the event
+// The broker checks an operation when it is requested and carries it out with the commit. Requests of a turn of the event
 // loop share a frame, including the commit. The commit has the expected number of operations, so that the broker rolls back
 // if one was refused meanwhile. A transaction belongs to its session of the connection.
 

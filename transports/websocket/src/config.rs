@@ -15,18 +15,19 @@ pub struct WebSocketConfig {
     /// `websocket.address`: address to listen on; loopback by default.
     pub address: SocketAddr,
     /// `websocket.allowed_hosts`: names that the `Host` of an upgrade may have while anonymous
-    /// access is on, besides IP literals and `localhost` (SEC-23).
+    /// access is on, in addition to IP literals and `localhost` (SEC-23).
     pub allowed_hosts: Vec<String>,
-    /// `websocket.allowed_origins`: origins that may connect, besides the listener's own (SEC-23).
+    /// `websocket.allowed_origins`: foreign origins that may connect (SEC-23); the listener's own
+    /// always may.
     pub allowed_origins: Vec<String>,
     /// `websocket.workers`: number of threads that serve connections.
     pub workers: usize,
     /// `websocket.connection_count_max`: maximum number of connections, including those that may be
     /// resumed.
     pub connection_count_max: usize,
-    /// `websocket.link_count_max`: maximum number of links of one connection.
+    /// `websocket.link_count_max`: maximum number of links of a connection.
     pub link_count_max: usize,
-    /// `websocket.unsettled_count_max`: maximum number of unsettled deliveries of one receiver. At
+    /// `websocket.unsettled_count_max`: maximum number of unsettled deliveries of a receiver. At
     /// the limit it gets no further deliveries.
     pub unsettled_count_max: u32,
     /// `websocket.frame_bytes_max`: maximum size of a client frame in bytes.

@@ -38,9 +38,9 @@ use crate::frame::{Encoding, Item, WireError};
 use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
 use crate::unwritten::Unwritten;
 
-/// Memory of one item (an answer or a push) besides the messages in it, in bytes.
+/// Memory of an item (an answer or a push) without the messages in it, in bytes.
 const ITEM_BYTES: u64 = 64;
-/// Memory of a written frame besides its bytes: its place among the kept frames (whose buffer may
+/// Memory of a written frame without its bytes: its place among the kept frames (whose buffer may
 /// have twice as many places), the blocks of the allocator, and the state that it shares with a
 /// socket.
 const WRITTEN_BYTES: u64 = 256;
@@ -195,8 +195,8 @@ pub(crate) struct Conversation {
     /// Slot of a request whose commands are not all with its entity yet. No later request starts
     /// until they are.
     pub(crate) handing_over: Option<usize>,
-    /// Bytes of all started requests so far; of a request that is handed over in parts, its parts. They
-    /// measure progress: a client whose requests hold room and do not progress may have to yield.
+    /// Total bytes of started requests; of a request that is handed over in parts, its parts. They
+    /// measure progress: a client whose requests hold room without progress may have to yield.
     pub(crate) begun_bytes: u64,
     beginning: Taking,
     /// Items to write, and the bytes that they count for.

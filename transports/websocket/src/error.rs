@@ -7,7 +7,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 /// Maximum size of the reason in a close frame, in bytes (RFC 6455, section 5.5).
 const REASON_BYTES_MAX: usize = 123;
 
-/// Reason why a frame or a part of it cannot be read.
+/// Reason why a frame or a request in it cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// A length exceeds the bytes around it.
@@ -19,7 +19,7 @@ pub(crate) enum FrameError {
     /// A list has more elements than the limit for all lists.
     #[error("has a list of more than 4096 elements")]
     TooMany,
-    /// The requests of a frame exceed the limits of one frame.
+    /// The requests exceed the limits of one frame.
     #[error(
         "the requests in a frame ask for more than 16384 commands, or for too many values; send \
          several frames"

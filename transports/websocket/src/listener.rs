@@ -29,7 +29,7 @@ const READ_BUFFER_BYTES: usize = 8 << 10;
 /// Number of written bytes after which the buffer is flushed to the system.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
-/// The WebSocket transport. See the crate's documentation for what it serves.
+/// The WebSocket transport. The documentation of the crate describes its protocol.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_core::*; pub use peeklock_websocket as websocket; }

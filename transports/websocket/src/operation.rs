@@ -202,7 +202,7 @@ pub(crate) enum Subject {
 
 /// Pending answer to a request, with the results that have arrived.
 pub(crate) enum Expect {
-    /// Outcome of one command, and the function that makes the answer.
+    /// Outcome of a command, and the function that makes the answer.
     One(Read),
     /// Sequence numbers of messages sent independently of each other.
     Sent(Sent),
@@ -281,7 +281,7 @@ impl Conversation {
         }
     }
 
-    /// Takes the result of one of the commands of an operation.
+    /// Takes the result of one command of an operation.
     pub(crate) fn answer(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
         match self.engine.links.asked_mut(slot) {
             Some((_, _, Expect::Sent(_))) => self.sent(slot, index, result),

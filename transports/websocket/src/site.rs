@@ -1,4 +1,4 @@
-//! State that all connections of one listener share.
+//! State that all connections of a listener share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub(crate) struct Site {
     pub(crate) strangers: Strangers,
     /// Bytes of partial frames.
     pub(crate) inbound: Arc<Pool>,
-    /// Running conversations, including those that have lost their socket.
+    /// Running conversations, including those without a socket now.
     pub(crate) tracker: Tracker,
     conversations: Mutex<HashMap<u64, Entry>>,
     next: AtomicU64,

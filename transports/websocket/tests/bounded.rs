@@ -1,5 +1,6 @@
-//! What one client can make the broker hold, judged by the resident memory of the process. One test at a
-//! time: memory is of the whole process. The names tell what a client does, and does not do.
+//! Bounds of the memory that one client can make the broker hold, measured as resident memory of
+//! the process. The tests run one at a time, since they measure the whole process. Their names
+//! state the client's behaviour.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
 #[path = "wire/client.rs"]
@@ -24,7 +25,7 @@ use tokio_tungstenite::tungstenite::Message;
 use self::client::{Client, upgrade_json};
 use self::server::{Plan, run};
 
-/// Who takes nothing for so long reads no more.
+/// Time without progress after which a peer counts as no longer reading.
 const STUCK: Duration = Duration::from_millis(1_500);
 const MIB: u64 = 1 << 20;
 
@@ -34,13 +35,14 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Resident memory of this process.
+/// Returns the resident memory of this process in bytes.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
 }
 
-/// A plan under which no silence and no slowness ends a connection during a test.
+/// Returns a plan with timeouts of minutes, so that neither silence nor slowness ends a connection
+/// during a test.
 fn patient() -> Plan {
     let mut plan = Plan::new();
     plan.config.heartbeat = Duration::from_secs(300);
@@ -48,7 +50,8 @@ fn patient() -> Plan {
     plan
 }
 
-/// Writes the same bytes again and again until the server takes no more; returns how much it took.
+/// Writes the same bytes repeatedly until the server stops reading or `most` bytes are written;
+/// returns the number of bytes.
 async fn write_until_stuck(socket: &mut TcpStream, bytes: &[u8], most: u64) -> u64 {
     let mut written = 0;
     while written < most {
@@ -66,7 +69,7 @@ fn pings() -> Vec<u8> {
     ping.repeat(500)
 }
 
-/// Pings whose pongs are not read are not read either, after the hello and before it.
+/// Pings are not read while their pongs are not read, before and after the hello.
 #[test]
 fn pings_whose_pongs_are_not_read() {
     let _alone = alone();
@@ -85,7 +88,8 @@ fn pings_whose_pongs_are_not_read() {
     });
 }
 
-/// A frame of 4,096 lists, unread: few are made at a time, and no more than there is room for.
+/// Answers to a frame of 4,096 lists are not read: few lists are built at a time, and none without
+/// room.
 #[test]
 fn lists_that_are_not_read() {
     let _alone = alone();
@@ -103,7 +107,7 @@ fn lists_that_are_not_read() {
         tokio::time::sleep(Duration::from_secs(4)).await;
         let grown = resident_bytes().saturating_sub(before);
         assert!(grown < 40 * MIB, "{grown} bytes for lists");
-        // It is only a wait: who reads gets them.
+        // The answers are only delayed: a client that reads gets them.
         for id in 10..30 {
             let answer = client.answer(id).await;
             assert!(answer.get("queues").is_some(), "{answer}");
@@ -112,8 +116,9 @@ fn lists_that_are_not_read() {
     });
 }
 
-/// Explanations of many large rules over many connections, unread: two are made at a time, and each is paid
-/// for by the room that the whole broker has for answers. Who reads gets all of its own meanwhile.
+/// Explanations of many large rules are not read, over many connections: two are built at a time,
+/// and each reserves room in the broker-wide pool for answers. A client that reads gets all its
+/// answers meanwhile.
 #[test]
 fn explanations_that_are_not_read_over_many_connections() {
     let _alone = alone();
@@ -133,7 +138,7 @@ fn explanations_that_are_not_read_over_many_connections() {
         let made = client.ask("createSubscription", made).await;
         assert!(made.get("subscription").is_some(), "{made}");
         let explain = json!({ "path": "t/subscriptions/s", "message": { "body": "x" } });
-        // Once, so that what is made only once is there.
+        // Runs it once, so that one-time allocations exist before the measurement.
         assert!(client.ask("explain", explain.clone()).await.get("explained").is_some());
         let before = resident_bytes();
         let mut silent = Vec::new();
@@ -147,15 +152,17 @@ fn explanations_that_are_not_read_over_many_connections() {
         tokio::time::sleep(Duration::from_secs(6)).await;
         let grown = resident_bytes().saturating_sub(before);
         assert!(grown < 120 * MIB, "{grown} bytes for explanations");
-        // Those who leave give their turns and their room back, whatever they have asked for.
+        // Clients that disconnect return their turns and their room, however many requests they
+        // have sent.
         drop(silent);
         assert!(client.ask("explain", explain).await.get("explained").is_some());
         server.stop().await;
     });
 }
 
-/// Peeks of many small messages, unread (PEK-08): what the answers have of each message is paid for as commands are,
-/// before there is room for contents. Who reads gets all of his own, also where his second frame waits for the first.
+/// PEK-08: peeks of many small messages are not read. The fixed part of each message in an answer
+/// is paid for like a command, before contents are fetched. A client that reads gets all its
+/// answers, even if its second frame waits for the first.
 #[test]
 fn peeks_of_many_messages_that_are_not_read() {
     let _alone = alone();
@@ -180,7 +187,8 @@ fn peeks_of_many_messages_that_are_not_read() {
         for client in &mut silent {
             for frame in 0..12 {
                 let frame = json!({ "requests": peeks(100 + 40 * frame) }).to_string();
-                // Others wait for what it holds, and it does not read: it may be closed by now.
+                // Other clients wait for its room, and it does not read, so it may be closed
+                // already.
                 client.socket.send(Message::text(frame)).await.ok();
             }
         }
@@ -200,7 +208,7 @@ fn peeks_of_many_messages_that_are_not_read() {
     });
 }
 
-/// Settlements of thousands of numbers that were never delivered, answers unread.
+/// Settlements of thousands of numbers that were never delivered; the answers are not read.
 #[test]
 fn failures_that_are_not_read() {
     let _alone = alone();
@@ -225,8 +233,8 @@ fn failures_that_are_not_read() {
     });
 }
 
-/// A frame of 4 MiB that is more than a million empty messages: what it asks for is known before they are
-/// made, and what is too much of it is refused.
+/// A frame of 4 MiB with more than a million empty messages: the cost is known before they are
+/// decoded, and requests beyond the limit are refused.
 #[test]
 fn empty_messages_beyond_count() {
     let _alone = alone();
@@ -256,7 +264,7 @@ fn empty_messages_beyond_count() {
     });
 }
 
-/// Pipelined peeks of large messages, unread: contents are fetched as far as they are paid for.
+/// Pipelined peeks of large messages are not read: contents are fetched only if they are paid for.
 #[test]
 fn peeks_that_are_not_read() {
     let _alone = alone();
@@ -285,24 +293,26 @@ fn peeks_that_are_not_read() {
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
         let grown = resident_bytes().saturating_sub(before);
-        // 12 connections with 4 MiB each, what is being written beside it, and the cache of the store.
+        // 12 connections with 4 MiB each, in addition the bytes being written and the cache of the
+        // store.
         assert!(grown < 200 * MIB, "{grown} bytes for peeks");
         server.stop().await;
     });
     std::fs::remove_dir_all(&directory).ok();
 }
 
-/// SET-21: small answers, a frame each, to a client that may resume and confirms none: what is kept counts for what it
-/// takes and not for its length. When there is no room, nothing more is said; who confirms goes on.
+/// SET-21: small answers, one per frame, to a client that may resume and confirms nothing. A kept
+/// frame counts with all its memory, not only its length. Without room no further answers are sent;
+/// after a confirmation they are.
 #[test]
 fn small_answers_that_are_not_confirmed() {
-    /// By their length alone, some 45 bytes each, there is room for twice as many.
+    /// Answers of some 45 bytes. By their length only, twice as many would fit.
     const ANSWERS: u64 = 10_000;
 
     let _alone = alone();
     run(async {
         let mut plan = patient();
-        // Of which twice as much is kept.
+        // Twice this is kept.
         plan.config.outbound_bytes_max = MIB / 2;
         let server = plan.start().await;
         let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
@@ -327,8 +337,9 @@ fn small_answers_that_are_not_confirmed() {
     });
 }
 
-/// DESIGN D6: ranges that name a thousand deliveries each, hundreds of them in a frame, are commands only as far as
-/// there is room for those: when the first is answered, the others are not made.
+/// DESIGN D6: hundreds of ranges in a frame, each naming a thousand deliveries, become commands
+/// only while there is room for them. When the first range is answered, the commands of the others
+/// do not exist yet.
 #[test]
 fn ranges_that_name_many_deliveries() {
     const DELIVERIES: usize = 1_000;
@@ -346,7 +357,7 @@ fn ranges_that_name_many_deliveries() {
         client.frame_of(json!(renewals)).await;
         let answer = client.answer(100).await;
         assert!(answer["renewed"]["lockedUntilUtc"].is_string(), "{answer}");
-        // All of them are some 300 bytes each, 150 MiB.
+        // All commands would take some 300 bytes each, 150 MiB together.
         let grown = resident_bytes().saturating_sub(before);
         assert!(grown < 40 * MIB, "{grown} bytes for renewals");
         for id in 101..110 {
@@ -357,7 +368,8 @@ fn ranges_that_name_many_deliveries() {
     });
 }
 
-/// RCV-02: what is received and deleted is asked for as far as its answers have room; the rest stays.
+/// RCV-02: receive-and-delete requests run only while their answers have room; the other messages
+/// stay.
 #[test]
 fn receives_that_are_not_read_lose_little() {
     let _alone = alone();
@@ -379,10 +391,11 @@ fn receives_that_are_not_read_lose_little() {
             .collect();
         client.frame_of(json!(receives)).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        // 40 MB were asked for. What is gone is what the sockets took, and what one connection may hold.
+        // Requests for 40 MB were sent. Only messages in the sockets, and within the bound of one
+        // connection, are removed.
         let left = server.counts().await.active;
         assert!(left > 100, "{left} messages are left");
-        // Who reads gets all of them.
+        // A client that reads gets all of them.
         for id in 10..210 {
             let answer = client.answer(id).await;
             assert_eq!(answer["received"]["messages"].as_array().unwrap().len(), 1, "{id}");
@@ -392,7 +405,8 @@ fn receives_that_are_not_read_lose_little() {
     });
 }
 
-/// DEF-11, RCV-02: what is received and deleted by numbers, too, is asked for as far as its answers have room.
+/// DEF-11, RCV-02: receives by sequence number that delete also run only while their answers have
+/// room.
 #[test]
 fn receives_by_numbers_that_are_not_read_lose_little() {
     let _alone = alone();

@@ -1,4 +1,5 @@
-//! The client: it survives the loss of its connection, and its handles do what the in-process ones do.
+//! The Rust client: it survives the loss of its connection, and its handles behave like those of a
+//! client in process.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod client {

@@ -1,5 +1,5 @@
-//! What was received for good and is with nobody: is it counted, and nothing else? One test at a time: a process has
-//! one counter.
+//! Counter of messages that were removed by receive-and-delete but never delivered: it counts each
+//! of them, and nothing else. The tests run one at a time, since a process has one counter.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
 #[path = "wire/client.rs"]
@@ -23,9 +23,9 @@ use tokio::io::AsyncReadExt;
 use self::client::Client;
 use self::server::{Plan, Server, run};
 
-/// How long who is lost may come back.
+/// Time within which a lost client may come back.
 const GRACE: Duration = Duration::from_millis(200);
-/// Nobody can read a content with this text.
+/// Text whose content the store cannot read back.
 const BAD: &str = "a bad block";
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -36,7 +36,7 @@ static COUNTER: LazyLock<Arc<AtomicU64>> = LazyLock::new(|| {
     counter
 });
 
-/// Counts what is undelivered, and nothing else.
+/// Records only the counter of undelivered messages.
 struct Recorder(Arc<AtomicU64>);
 
 impl metrics::Recorder for Recorder {
@@ -62,7 +62,8 @@ impl metrics::Recorder for Recorder {
     }
 }
 
-/// One test at a time, and how many were counted since it began.
+/// Waits for the other tests; returns their lock, and a function that returns the count since the
+/// start of the test.
 fn counting() -> (MutexGuard<'static, ()>, impl Fn() -> u64) {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = COUNTER.load(Ordering::Acquire);
@@ -75,7 +76,7 @@ async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Attaches a receiver to `q` under link 1 that receives for good.
+/// Attaches a receiver to `q` as link 1, in the mode receive-and-delete.
 async fn attach(client: &mut Client, credit: Option<u32>) {
     let mut attach =
         json!({ "link": 1, "path": "q", "role": "receiver", "mode": "receiveAndDelete" });
@@ -86,7 +87,7 @@ async fn attach(client: &mut Client, credit: Option<u32>) {
     assert_eq!(answer["done"], json!({}), "{answer}");
 }
 
-/// A client that may come back, and was delivered one message of which it has not said that it took it.
+/// Returns a client that may resume, to which one message was delivered that it has not confirmed.
 async fn delivered(server: &Server) -> Client {
     let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
     attach(&mut client, Some(1)).await;
@@ -94,11 +95,11 @@ async fn delivered(server: &Server) -> Client {
     client
 }
 
-/// RCV-02: a frame of which its client was sent the first piece is with nobody when it is cut there, and each of its
-/// messages counts; also where the connection could be resumed and is not.
+/// RCV-02: if a frame is cut after its first piece, each of its messages counts as undelivered,
+/// also if the connection could have been resumed.
 #[test]
 fn what_stands_behind_the_first_piece_of_a_frame_is_counted() {
-    /// Of all of them sockets take no more than a part of their own.
+    /// More bytes than the sockets hold.
     const MESSAGES: usize = 24;
 
     let (_alone, counted) = counting();
@@ -107,7 +108,7 @@ fn what_stands_behind_the_first_piece_of_a_frame_is_counted() {
             let before = counted();
             let mut plan = Plan::new();
             plan.config.grace = GRACE;
-            // So that one answer has all.
+            // So that one answer contains all messages.
             plan.config.outbound_bytes_max = 32 << 20;
             let server = plan.start().await;
             let text = "x".repeat(900_000);
@@ -128,8 +129,8 @@ fn what_stands_behind_the_first_piece_of_a_frame_is_counted() {
     });
 }
 
-/// RCV-02, SET-21: whose connection may be resumed and is not has what it has confirmed; what it has not counts, also
-/// where it was sent whole.
+/// RCV-02, SET-21: after a connection that may be resumed and is not, confirmed messages are
+/// delivered; unconfirmed ones count as undelivered, even if they were sent whole.
 #[test]
 fn what_a_lost_client_has_not_confirmed_is_counted() {
     let (_alone, counted) = counting();
@@ -139,7 +140,7 @@ fn what_a_lost_client_has_not_confirmed_is_counted() {
         let server = plan.start().await;
         server.put(&["a", "b"]).await;
         let mut client = delivered(&server).await;
-        // Says that the first delivery was taken.
+        // The `seen` of this frame confirms the first delivery.
         client.ask("credit", json!({ "link": 1, "upTo": 2 })).await;
         client.deliveries(1).await;
         assert_eq!(counted(), 0);
@@ -150,7 +151,8 @@ fn what_a_lost_client_has_not_confirmed_is_counted() {
     });
 }
 
-/// RCV-02, SET-21: whose connection ends in order, or with the broker, has what was sent, confirmed or not.
+/// RCV-02, SET-21: after an orderly close, or a stop of the broker, sent messages count as
+/// delivered, confirmed or not.
 #[test]
 fn what_was_sent_before_an_end_in_order_is_not_counted() {
     let (_alone, counted) = counting();
@@ -165,8 +167,8 @@ fn what_was_sent_before_an_end_in_order_is_not_counted() {
     });
 }
 
-/// RCV-02, RCV-04: what was removed and cannot be told, for want of a content that can be read, is counted at once, and
-/// what was received with it is handed out; it is nowhere else.
+/// RCV-02, RCV-04: a removed message whose content cannot be read counts as undelivered at once.
+/// The messages received with it are still delivered, since they are stored nowhere else.
 #[test]
 fn what_was_removed_and_cannot_be_read_is_counted() {
     let (_alone, counted) = counting();
@@ -186,7 +188,7 @@ fn what_was_removed_and_cannot_be_read_is_counted() {
         assert_eq!(messages[0]["body"], "a", "{answer}");
         assert_eq!(server.counts().await.active, 0);
         assert_eq!(counted(), 1);
-        // Where there is nothing else, it is told that there was something.
+        // Without readable messages the client gets an error.
         server.put(&[BAD]).await;
         let answer = client.ask("receive", receive).await;
         assert_eq!(answer["error"]["condition"], "InternalError", "{answer}");
@@ -200,8 +202,8 @@ fn what_was_removed_and_cannot_be_read_is_counted() {
     });
 }
 
-/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for
-/// it no longer.
+/// RCV-02: a message whose removal becomes durable only after the end of the connection counts as
+/// undelivered too.
 #[test]
 fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
     let (_alone, counted) = counting();
@@ -220,7 +222,7 @@ fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
             tokio::task::yield_now().await;
         }
         client.say_close(Some(1_000)).await;
-        // The socket is kept until the end, which gives up waiting.
+        // The socket is open until the connection gives up waiting.
         client.socket.get_mut().read_to_end(&mut Vec::new()).await.unwrap();
         assert_eq!(counted(), 0);
         store.complete_at_once(true);

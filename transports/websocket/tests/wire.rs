@@ -1,7 +1,7 @@
-//! The WebSocket transport on the wire, spoken to by a client that knows only the protocol.
+//! The WebSocket transport on the wire, tested with a client that knows only the protocol.
 //!
-//! Every test has a broker and a listener of its own. The broker's clock stands still unless a test
-//! moves it.
+//! Each test has its own broker and listener. The broker's clock stands still unless a test
+//! advances it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
 mod wire {

@@ -15,7 +15,7 @@ impl Backoff {
         Self { next: min, max }
     }
 
-    /// Returns the next pause: a random length between half of its nominal length and all of it.
+    /// Returns the next pause: a random length between half of its nominal length and the whole.
     pub(super) fn pause(&mut self) -> Duration {
         let length = self.next.min(self.max);
         self.next = length.saturating_mul(2);

@@ -20,7 +20,7 @@ use crate::operation::{
     BeginTransaction, CommitTransaction, CommittedPart, Notice, Operation, Role, TransactionOnly,
 };
 
-/// State that all handles of one client share.
+/// State that all handles of a client share.
 pub(super) struct Connection {
     pub(super) core: Arc<Lifeline>,
     /// Connection string whose `EntityPath` limits the entities (SEC-20).
@@ -157,7 +157,7 @@ impl Connection {
     }
 }
 
-/// Converts the result of one operation. A batch of one message looks like a single message.
+/// Converts the result of an operation. A batch with a single message looks like a single message.
 fn outcome(part: CommittedPart) -> PartOutcome {
     let numbers = |runs: &[Run]| -> Vec<SequenceNumber> {
         Run::expand(runs, LIST_COUNT_MAX).into_iter().map(SequenceNumber).collect()

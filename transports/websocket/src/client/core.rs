@@ -1,4 +1,4 @@
-//! State that all handles of one client share: calls that wait for the driver, and links.
+//! State that all handles of a client share: calls that wait for the driver, and links.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
@@ -199,7 +199,7 @@ impl Core {
     }
 
     /// Same as [`Core::call`], but withdraws the call when `stop` completes. The answer is then the
-    /// messages that the call has received so far.
+    /// messages that the call has received until now.
     pub(super) async fn call_until(
         self: &Arc<Self>,
         link: Option<u32>,

@@ -164,7 +164,7 @@ struct Driver {
     next_id: u32,
     attached: BTreeMap<u32, Attached>,
 
-    /// Number of frames of the broker that were taken, and how many of them are confirmed.
+    /// Number of frames of the broker that were taken, and number of confirmed ones.
     seen: u64,
     confirmed: u64,
     unconfirmed_bytes: usize,

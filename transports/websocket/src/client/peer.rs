@@ -41,7 +41,7 @@ pub struct PeerMessage {
     pub content: Content,
 }
 
-/// Hands messages of one source over to one queue; needs the Manage right (FWD-13).
+/// Hands messages of a source over to one queue; needs the Manage right (FWD-13).
 pub struct PeerSender {
     link: Link,
     source: PeerSource,

@@ -312,8 +312,8 @@ impl Conversation {
         self.engine.links.hand_over();
         let standing = &mut self.engine.standing;
         self.place.lose(standing.member.as_ref());
-        // Its slot can be reclaimed as that of a lost connection, unless another connection has it
-        // already.
+        // Its slot can be reclaimed like the slot of a lost connection, unless another connection
+        // has it already.
         if !standing.mark_idle(false, &self.site.places)
             || standing.member.as_ref().is_some_and(Member::is_told)
         {

@@ -1,5 +1,5 @@
-//! Price of a frame, paid before any of it is carried out: its bytes, the values decoded from them,
-//! and large answers.
+//! Price of a frame, paid before any request is carried out: its bytes, the values decoded from
+//! them, and large answers.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Conversation {
         self.confirm(frame.seen);
         let whole = Price { answer_bytes: frame.answer_bytes(), ..price };
         let permit = if whole.answer_bytes > price.answer_bytes {
-            // A frame that waits for room holds none of it.
+            // A frame that waits for room holds no part.
             drop(permit);
             let Some(permit) = self.engine.budget.try_acquire_list(whole.commands, whole.bytes())
             else {
@@ -86,7 +86,7 @@ impl Notice {
     /// Approximate memory of a notice in bytes. Contents of messages are excluded: they are counted
     /// where they are fetched.
     pub(crate) fn weight(&self, encoding: Encoding) -> u64 {
-        /// Memory of an error besides its texts, in bytes.
+        /// Memory of an error in addition to its texts, in bytes.
         const ERROR_BYTES: u64 = 160;
 
         let error = |WireError { detail, entity, .. }: &WireError| match encoding {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     /// PEK-08, DESIGN D6: a frame pays for the answers to its peeks, also those of a session,
-    /// besides its commands. An answer that fits into the price of a command, and any other
+    /// in addition to its commands. An answer that fits into the price of a command, and any other
     /// operation, costs nothing more.
     #[test]
     fn a_frame_pays_for_what_it_looks_at() {

@@ -289,7 +289,7 @@ impl Serve<Socket> for Conversation {
         if self.engine.poll_yield(taken_bytes, context).is_ready() {
             return Poll::Ready(Ended::Yielded);
         }
-        // Many requests of the client may wait for their turn, and all of them keep their room
+        // Many requests of the client may wait for their turn, and they all keep their room
         // meanwhile.
         let held_bytes = self.engine.budget.held_bytes();
         let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));

@@ -17,7 +17,7 @@ pub(crate) const MADE_BYTES: u64 = 16;
 const ELEMENT_BYTES: u64 = 1_664;
 /// Maximum number of commands in one frame: several lists of full length fit.
 const COMMANDS_MAX: u64 = 4 * LIST_COUNT_MAX as u64;
-/// Maximum of memory that the requests of one frame may become besides their commands, in bytes.
+/// Maximum memory of the decoded requests of a frame without their commands, in bytes.
 const MADE_BYTES_MAX: u64 = COMMAND_BYTES * LIST_COUNT_MAX as u64;
 
 /// The commands and bytes that the rest of the requests of a frame may use.
@@ -63,7 +63,7 @@ pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
     (commands.max(1), room.max(bytes.len() as u64))
 }
 
-/// Returns the cost of one request of a binary frame.
+/// Returns the cost of a request of a binary frame.
 pub(crate) fn of_part(part: &Reader<'_>) -> Announced {
     use super::wire::Wire as _;
 
@@ -72,13 +72,13 @@ pub(crate) fn of_part(part: &Reader<'_>) -> Announced {
     if let Ok(code) = u8::read(&mut reader)
         && u32::read(&mut reader).is_ok()
     {
-        // A list that ends too early is refused before much of it is allocated.
+        // A list that ends too early is refused before much is allocated.
         Operation::skim_body(code, &mut reader, &mut announced).ok();
     }
     announced
 }
 
-/// Returns the cost of one request of a text frame.
+/// Returns the cost of a request of a text frame.
 pub(crate) fn of_text(raw: &RawValue) -> Announced {
     let mut announced = Announced::default();
     Scan::new(1).run(raw.get().as_bytes(), |it| announced = it);

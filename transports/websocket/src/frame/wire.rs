@@ -227,7 +227,7 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
         let count = reader.length()?;
-        // Decoding refuses such a list as well, and decodes none of it.
+        // Decoding refuses such a list as well, before its first element.
         if count > LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
             return Err(FrameError::TooMany);
         }

@@ -62,7 +62,7 @@ pub(crate) struct ForwardedMessage {
     pub(crate) enqueued_sequence_number: u64,
     /// Enqueue time at the source.
     pub(crate) enqueued_time_utc: Instant,
-    /// Number of transfers so far, including this one.
+    /// Number of transfers until now, including this one.
     pub(crate) hops: u8,
     /// Entity in which it was dead-lettered.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -63,7 +63,7 @@ bodies! {
         /// Maximum number of messages, settlements and other commands under way at once.
         command_count_max: u32,
         link_count_max: u32,
-        /// Maximum number of unsettled deliveries of one receiver.
+        /// Maximum number of unsettled deliveries of a receiver.
         unsettled_count_max: u32,
     }
 

@@ -14,7 +14,7 @@ use super::{Expect, Notice, Numbered, Renew, SetSessionState, Settle, Settled};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 
-/// Operations of one request that are to join a transaction.
+/// Operations of a request that are to join a transaction.
 pub(crate) struct Joining {
     keyed: Keyed,
     /// By index; none after the entity has answered.

@@ -25,7 +25,7 @@ use crate::connection::{Asked, Conversation, Done, Refusal};
 use crate::frame::WireError;
 use crate::frame::text::Token;
 
-/// Deliveries that a settlement or renewal names, and the results so far.
+/// Deliveries that a settlement or renewal names, and the results until now.
 pub(crate) struct Keyed {
     pub(super) link: u32,
     /// Number of ranges or tokens in the request, for which its frame has paid.
@@ -53,7 +53,7 @@ pub(super) enum OfLock {
 /// Progress of a request that is handed over in parts.
 pub(super) struct Parts {
     of_lock: OfLock,
-    /// Number of commands at a time that need no room besides that of the frame.
+    /// Number of commands at a time that need no room in addition to the frame's room.
     paid: usize,
     /// Index of the first command that is not handed over.
     next: usize,
@@ -69,7 +69,7 @@ impl OfLock {
         }
     }
 
-    /// Returns the room of one command in bytes.
+    /// Returns the room of a command in bytes.
     fn bytes(&self) -> u64 {
         match self {
             Self::Settle(settlement) => settlement.bytes().max(COMMAND_BYTES),

@@ -1,8 +1,10 @@
-//! Management of entities, rules, policies and declarations: the table of its operations, and how each maps to a request of
-//! the core and each answer of the core to a notice. The client has the same mapping in the other direction.
+//! Management of entities, rules, policies and declarations: the table of its operations, and how
+//! each maps to a request of the core and each answer of the core to a notice. The client has the
+//! same mapping in the other direction.
 //!
-//! A new one is a row, an arm in [`ManageOperation::path`] and one in [`ManageOperation::into_request`] here; for the client
-//! an arm in [`operation`]. A body that no other operation has is in `forms.rs`.
+//! A new one is a row, an arm in [`ManageOperation::path`] and one in
+//! [`ManageOperation::into_request`] here; for the client an arm in [`operation`]. A body that no
+//! other operation has is in `forms.rs`.
 
 mod forms;
 
@@ -270,7 +272,8 @@ mod of_client {
     use crate::frame::message::Outgoing;
     use crate::operation::{DeleteUnlocked, ListSessions, Operation};
 
-    /// The operation that makes a request; none for requests that need a link, or that other transports only have.
+    /// The operation that makes a request; none for requests that need a link, or that other
+    /// transports only have.
     pub(crate) fn operation(path: &str, request: Management) -> Option<Operation> {
         let path = path.to_owned();
         let version = |patch: &Patch| patch.read_at.map(Instant);

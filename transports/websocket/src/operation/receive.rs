@@ -43,9 +43,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers with messages and accounts for their texts. If a message cannot be read, all messages
-    /// are given back, unless the broker has already removed them: then the answer contains the
-    /// readable ones, or an error if there are none. The task yields between messages.
+    /// Answers with messages and accounts for their texts. If a message cannot be read, all
+    /// messages are given back, unless the broker has already removed them: then the answer
+    /// contains the readable ones, or an error if there are none. The task yields between messages.
     pub(crate) async fn received(
         &mut self,
         id: u32,

@@ -35,7 +35,7 @@ bodies! {
     }
 }
 
-/// Results of the messages of one request.
+/// Results of the messages of a request.
 pub(crate) struct Sent {
     numbers: Vec<u64>,
     left: usize,
@@ -86,7 +86,7 @@ impl Conversation {
         })
     }
 
-    /// Takes the result of one of the messages; answers after the last one.
+    /// Takes the result of a message; answers after the last one.
     pub(super) fn sent(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
         let Some((_, path, Expect::Sent(sent))) = self.engine.links.asked_mut(slot) else { return };
         sent.left = sent.left.saturating_sub(1);
@@ -94,7 +94,7 @@ impl Conversation {
             Ok(outcome) => {
                 let number = match outcome {
                     Outcome::Accepted(number) => Some(number),
-                    // Through another entity, each message is a batch of one.
+                    // Through another entity, each message is a separate batch.
                     Outcome::AcceptedBatch(numbers) => numbers.first().copied(),
                     _ => None,
                 };

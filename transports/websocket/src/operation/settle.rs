@@ -121,7 +121,7 @@ impl Conversation {
         self.ask_each(asked, keyed, OfLock::Settle(settlement), Expect::Settled)
     }
 
-    /// Takes the result of one lock; answers after the last one.
+    /// Takes the result for one lock; answers after the last one.
     pub(super) fn settled(
         &mut self,
         slot: usize,

@@ -43,7 +43,7 @@ impl Conversation {
 bodies! {
     struct CommitTransaction {
         transaction: u64,
-        /// Expected number of operations: the messages of one request count as one, each settlement
+        /// Expected number of operations: the messages of a request count as one, each settlement
         /// and each renewal as one. With another number, the transaction is rolled back.
         #[serde(skip_serializing_if = "Option::is_none")]
         operations: Option<u32>,

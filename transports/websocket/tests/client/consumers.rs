@@ -1,4 +1,4 @@
-//! What consumers promise in process, they promise over a connection: what they survive, take ahead, renew and tell.
+//! Consumers behave over a connection as they do in process: restarts, prefetch, renewals and logs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ use super::proxy::Proxy;
 use super::server::{Server, run};
 
 type Outcome = Result<(), Refusal>;
-/// The body of what a handler got, and the delivery count.
+/// Body and delivery count of each message that a handler has received.
 type Seen = mpsc::UnboundedSender<(String, u32)>;
 
 fn text(message: &Received) -> String {
@@ -39,18 +39,18 @@ async fn put(client: &Client, texts: &[&str]) {
     }
 }
 
-/// A queue with sessions.
+/// Creates a queue with sessions.
 async fn steps(client: &Client) {
     let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
     client.admin().create_queue_with("steps", sessions).await.unwrap();
 }
 
-/// Runs a test body where actors can be started.
+/// Runs a test body in an actix system.
 fn run_with_actors(body: impl Future<Output = ()>) {
     actix::System::new().block_on(body);
 }
 
-/// Stops itself or panics with the first delivery of what says so.
+/// Stops or panics on the first delivery of a message whose text says so.
 struct Worker {
     seen: Seen,
 }
@@ -94,7 +94,7 @@ impl Handler<SessionDelivery> for Worker {
     }
 }
 
-/// SET-03: an actor that is started anew by its supervisor goes on.
+/// SET-03: an actor that its supervisor restarts keeps its consumer.
 #[test]
 fn a_restart_of_a_supervised_actor_does_not_end_its_consumer() {
     run_with_actors(async {
@@ -115,7 +115,7 @@ fn a_restart_of_a_supervised_actor_does_not_end_its_consumer() {
     });
 }
 
-/// SET-03, SES-20: actors that are made anew survive a panic, of messages and of sessions.
+/// SET-03, SES-20: actors that are recreated survive a panic, for messages and for sessions.
 #[test]
 fn a_worker_survives_a_panic() {
     run_with_actors(async {
@@ -151,7 +151,8 @@ fn a_worker_survives_a_panic() {
     });
 }
 
-/// SET-28: beyond its bound a lock is left to run out, with a warning, and the message is delivered again.
+/// SET-28: after the maximum time a lock is no longer renewed; a warning is logged, and the message
+/// is delivered again.
 #[test]
 fn a_lock_is_not_renewed_for_ever() {
     run(async {
@@ -177,7 +178,7 @@ fn a_lock_is_not_renewed_for_ever() {
         let consumer = client.consume("q", handler, options).await.unwrap();
         put(&client, &["a"]).await;
         assert_eq!(arrivals.recv().await, Some(1));
-        // It is renewed after a second, and not after the next.
+        // It is renewed after the first second, but not after the second one.
         let line = loop {
             if let Some(line) = log.line("a lock is no longer renewed") {
                 break line;
@@ -197,7 +198,8 @@ fn a_lock_is_not_renewed_for_ever() {
     });
 }
 
-/// SET-31: a link that the entity has closed because it failed is made anew; what was not settled comes again, uncounted.
+/// SET-31: a link that the entity closed because of a failure is reattached. Unsettled messages are
+/// delivered again without an increased count.
 #[test]
 fn a_consumer_goes_on_when_its_entity_is_rebuilt() {
     run(async {
@@ -242,7 +244,8 @@ fn a_consumer_goes_on_when_its_entity_is_rebuilt() {
     });
 }
 
-/// RTY-02, SET-03: what the broker refuses is a warning with its reason, and the message is abandoned.
+/// RTY-02, SET-03: a refused settlement is logged as a warning with its reason, and the message is
+/// abandoned.
 #[test]
 fn a_refused_settlement_is_logged_and_the_message_abandoned() {
     run(async {
@@ -270,7 +273,7 @@ fn a_refused_settlement_is_logged_and_the_message_abandoned() {
     });
 }
 
-/// DLQ-01, DLQ-14: dead letters are consumed with the reason that they have.
+/// DLQ-01, DLQ-14: dead letters are consumed with their reason.
 #[test]
 fn dead_letters_are_consumed() {
     run(async {
@@ -295,7 +298,8 @@ fn dead_letters_are_consumed() {
     });
 }
 
-/// RCV-16, RCV-14: as many messages as the options say wait locked beside those with the handler, and go back uncounted.
+/// RCV-16, RCV-14: the configured number of prefetched messages is locked in addition to those in
+/// handlers; they go back without an increased count.
 #[test]
 fn what_is_taken_ahead_waits_locked_and_goes_back() {
     run(async {
@@ -338,7 +342,8 @@ fn what_is_taken_ahead_waits_locked_and_goes_back() {
 const SESSIONS: u32 = 6;
 const STEPS: u32 = 20;
 
-/// SES-19, SET-21: wherever connections are cut, the steps of each session are worked off in their order, and none is left.
+/// SES-19, SET-21: after any cuts of connections, the steps of each session are processed in order,
+/// and none is left.
 #[test]
 fn sessions_go_on_over_lost_connections() {
     for seed in 0..3 {
@@ -385,7 +390,8 @@ fn sessions_go_on_over_lost_connections() {
     }
 }
 
-/// SES-15, SET-27: over a restart of the broker sessions are accepted anew, and the step that was in hand comes again.
+/// SES-15, SET-27: after a restart of the broker sessions are accepted again, and the step in hand
+/// is delivered again.
 #[test]
 fn sessions_go_on_over_a_restart() {
     run(async {
@@ -413,7 +419,7 @@ fn sessions_go_on_over_a_restart() {
         let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
         assert_eq!(arrivals.recv().await.unwrap(), "a");
         let server = server.restart().await;
-        // What the handler has is refused, and comes again.
+        // The settlement of the handler is refused, and the message is delivered again.
         gate.add_permits(3);
         assert_eq!(arrivals.recv().await.unwrap(), "a");
         assert_eq!(arrivals.recv().await.unwrap(), "b");
@@ -427,13 +433,14 @@ fn sessions_go_on_over_a_restart() {
     });
 }
 
-/// A client over a connection, and one in process.
+/// Returns a client over a connection and one in process.
 async fn both(server: &Server) -> [Client; 2] {
     [server.client().await, Client::new(&server.broker)]
 }
 
-/// TXN-01, TXN-04, TXN-09: what a handler sends and that its message is done take effect together, or not at all; so with
-/// functions, jobs and sessions, over a connection and in process.
+/// TXN-01, TXN-04, TXN-09: the messages that a handler sends and the completion of its message take
+/// effect together or not at all. This holds for functions, jobs and sessions, over a connection
+/// and in process.
 #[test]
 fn a_delivery_has_a_transaction() {
     run(async {
@@ -502,7 +509,8 @@ fn a_delivery_has_a_transaction() {
     });
 }
 
-/// DEC-01, DEC-10: a declaration is carried out by one call, also one of more steps than a broker does at once.
+/// DEC-01, DEC-10: one call carries out a declaration, even with more steps than a broker does at
+/// once.
 #[test]
 fn a_declaration_is_carried_out_by_one_call() {
     run(async {

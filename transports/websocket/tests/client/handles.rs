@@ -1,4 +1,5 @@
-//! What handles promise, as in process: their ends, dropped futures, handlers and their outcomes.
+//! Handles behave over a connection as they do in process: closing, dropped futures, handlers and
+//! their outcomes.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use tokio::sync::Notify;
 
 use super::server::{Server, run};
 
-/// What handles promise over a connection, they promise in process.
+/// Runs a test over a connection and in process.
 fn on_both(promise: impl AsyncFn(&Server, &Client)) {
     run(async {
         for is_in_process in [false, true] {
@@ -63,7 +64,7 @@ fn dropping_a_receiver_releases_its_locks_and_closing_it_keeps_them() {
     });
 }
 
-/// RCV-14: a receive that is dropped takes nothing, also when its message was on its way.
+/// RCV-14: a dropped receive takes nothing, even if its message was under way.
 #[test]
 fn a_receive_that_is_dropped_takes_nothing() {
     run(async {
@@ -82,7 +83,7 @@ fn a_receive_that_is_dropped_takes_nothing() {
                 }
             }
             while server.available().await == 0 {
-                // What was received and dropped is locked; its receiver is not.
+                // A message that was received and dropped is locked, and its receiver is not.
                 server.clock.advance(TimeSpan::from_minutes(1));
             }
             assert!(round < 10);
@@ -94,7 +95,8 @@ fn a_receive_that_is_dropped_takes_nothing() {
     });
 }
 
-/// SET-01, SET-03, SET-05, SET-07: the outcome of a handler settles; a panic abandons.
+/// SET-01, SET-03, SET-05, SET-07: the outcome of a handler settles its message; a panic abandons
+/// it.
 #[test]
 fn the_outcome_of_a_handler_settles() {
     on_both(async |_, client| {
@@ -174,7 +176,7 @@ fn locks_are_renewed_while_a_handler_runs() {
                 .unwrap()
         };
         put(&client, &["a"]).await;
-        // Renewed each second, for two more: a renewal is a use of the queue.
+        // Renewed each second, twice more: a renewal updates the access time of the queue.
         for _ in 0..2 {
             server.clock.advance(TimeSpan::from_ms(1_500));
             let now = server.clock.now();
@@ -184,14 +186,14 @@ fn locks_are_renewed_while_a_handler_runs() {
         }
         gate.notify_one();
         consumer.stop().await;
-        // Three seconds are over, and it was completed under its first lock.
+        // After three seconds it was completed under its first lock.
         assert_eq!(server.delivery_counts().await, []);
         client.close().await;
         server.stop().await;
     });
 }
 
-/// ENT-24: a consumer whose queue delivers no more ends with the reason.
+/// ENT-24: a consumer whose queue no longer delivers ends with the reason.
 #[test]
 fn a_consumer_ends_with_its_queue() {
     on_both(async |server, client| {
@@ -232,7 +234,7 @@ fn what_cannot_be_connected_to_is_told() {
     });
 }
 
-/// SET-14, SET-18, SET-32, DEL-01: many locks in one request, each with its own result.
+/// SET-14, SET-18, SET-32, DEL-01: many locks in one request have a result each.
 #[test]
 fn many_locks_are_renewed_and_released_at_once() {
     on_both(async |server, client| {
@@ -280,7 +282,7 @@ fn queues_are_listed_whole_and_changed_in_part() {
     });
 }
 
-/// MSG-11, MSG-20: what is printed of a message is the message.
+/// MSG-11, MSG-20: the printed form of a received message reads as the same message.
 #[test]
 fn a_received_message_is_written_as_text_and_read_again() {
     run(async {
@@ -306,7 +308,7 @@ fn a_received_message_is_written_as_text_and_read_again() {
     });
 }
 
-/// RCV-14: a receive that is stopped tells what it had got, and nothing stays locked.
+/// RCV-14: a stopped receive returns the messages it has received, and leaves none locked.
 #[test]
 fn a_receive_that_is_stopped_returns_what_it_had() {
     on_both(async |server, client| {
@@ -320,8 +322,8 @@ fn a_receive_that_is_stopped_returns_what_it_had() {
     });
 }
 
-/// A message that no frame can have is refused here, and one that fills a frame has one of its own: the
-/// broker closes connections on larger frames.
+/// A message that exceeds every frame is refused by the client, and one that fills a frame gets its
+/// own: the broker closes connections with larger frames.
 #[test]
 fn a_message_too_large_for_a_frame_costs_nobody_the_connection() {
     run(async {
@@ -340,8 +342,8 @@ fn a_message_too_large_for_a_frame_costs_nobody_the_connection() {
     });
 }
 
-/// RCV-16: messages of a deep backlog have left the memory of the store; a frame of many is read from
-/// disk whole, and none of them ends the flow.
+/// RCV-16: messages of a deep backlog have left the memory of the store. A frame of many such
+/// messages is read from disk whole, and none of the messages ends the flow.
 #[test]
 fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
     const COUNT: usize = 1_000;
@@ -386,8 +388,8 @@ fn a_frame_of_messages_that_are_on_disk_alone_reaches_a_consumer() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// SES-07, SES-19, SES-20, SES-24: sessions are worked off side by side, each in its order; what is kept with
-/// one is there for the handler.
+/// SES-07, SES-19, SES-20, SES-24: several sessions are processed concurrently, each in order; the
+/// handler can read the state of its session.
 #[test]
 fn a_function_works_off_sessions() {
     on_both(async |_, client| {
@@ -444,7 +446,7 @@ fn a_function_works_off_sessions() {
     });
 }
 
-/// What an actor gets in process, it gets over a connection.
+/// An actor receives the same over a connection as in process.
 #[test]
 fn an_actor_receives_over_a_connection() {
     struct Counter(tokio::sync::mpsc::UnboundedSender<u32>);
@@ -478,8 +480,8 @@ fn an_actor_receives_over_a_connection() {
     });
 }
 
-/// DEC-13: a declaration for which no frame is large enough is refused with the limit and the way out, and the connection
-/// goes on.
+/// DEC-13: a declaration that exceeds every frame is refused with the limit and a remedy, and the
+/// connection stays open.
 #[test]
 fn a_declaration_that_no_frame_holds_is_refused() {
     run(async {

@@ -1,5 +1,5 @@
-//! A broker that is hostile to its clients: a real one answers for it up to a point, and then it writes without end and reads
-//! nothing.
+//! A broker that is hostile to its clients: a proxy forwards the answers of a real one up to a
+//! point, then writes without end and reads nothing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::server::{Server, run};
 
-/// Who takes nothing for so long reads no more.
+/// Time without progress after which a peer counts as no longer reading.
 const STUCK: Duration = Duration::from_secs(1);
-/// What systems take of a socket that is not read.
+/// Upper bound of the bytes that the system accepts for a socket that is not read.
 const OF_SYSTEM_BYTES: usize = 32 << 20;
 
 fn options() -> ClientOptions {
@@ -28,7 +28,7 @@ fn pings() -> Vec<u8> {
     [&[0x89, 125][..], &[b'x'; 125]].concat().repeat(500)
 }
 
-/// Passes one thing on, which ends where this says.
+/// Forwards one unit, whose end `end` finds.
 async fn pass(from: &mut TcpStream, to: &mut TcpStream, end: impl Fn(&[u8]) -> Option<usize>) {
     let mut bytes = Vec::new();
     while end(&bytes).is_none_or(|end| bytes.len() < end) {
@@ -41,7 +41,7 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// The end of a frame of less than 64 KiB.
+/// Returns the end of a frame of less than 64 KiB.
 fn frame_end(bytes: &[u8]) -> Option<usize> {
     let second = *bytes.get(1)?;
     let mask_bytes = if second & 0x80 == 0 { 0 } else { 4 };
@@ -52,7 +52,8 @@ fn frame_end(bytes: &[u8]) -> Option<usize> {
     Some(head_bytes + mask_bytes + length)
 }
 
-/// The next client of a hostile broker, up to its upgrade, or up to its welcome.
+/// Accepts the next client of the hostile broker, and forwards its upgrade, or everything up to its
+/// welcome.
 async fn client_of(listener: &TcpListener, real: SocketAddr, is_welcome: bool) -> TcpStream {
     let (mut client, _) = listener.accept().await.unwrap();
     let mut broker = TcpStream::connect(real).await.unwrap();
@@ -65,7 +66,7 @@ async fn client_of(listener: &TcpListener, real: SocketAddr, is_welcome: bool) -
     client
 }
 
-/// DESIGN D6: pings of a broker that takes no pongs are not read without end.
+/// DESIGN D6: pings of a broker that reads no pongs are read only to a bound.
 #[test]
 fn pings_are_not_read_while_pongs_are_not_taken() {
     run(async {
@@ -84,8 +85,8 @@ fn pings_are_not_read_while_pongs_are_not_taken() {
     });
 }
 
-/// DESIGN D6: before it has said welcome, a broker is heard for as long as a welcome needs: neither pings nor a frame that
-/// is larger than any welcome are read to their end.
+/// DESIGN D6: before the welcome, a client reads only as many bytes as a welcome needs: neither
+/// pings nor a frame larger than any welcome are read to their end.
 #[test]
 fn little_is_read_before_a_welcome() {
     let endless_frame = [&[0x82, 127][..], &(255_u64 << 20).to_be_bytes(), &[0; 1 << 20]].concat();
@@ -96,7 +97,7 @@ fn little_is_read_before_a_welcome() {
             let url = format!("ws://{}", listener.local_addr().unwrap());
             let flooding = async {
                 let mut client = client_of(&listener, server.address, false).await;
-                // Until the client has closed.
+                // Ends when the client has closed.
                 while client.write_all(&said).await.is_ok() {}
             };
             let (client, ()) = tokio::join!(connect_with(&url, options()), flooding);
@@ -107,7 +108,7 @@ fn little_is_read_before_a_welcome() {
     }
 }
 
-/// DESIGN D6: behind the welcome a frame may be as large as the client has said, and no larger.
+/// DESIGN D6: after the welcome, a frame may have at most the size that the client allows.
 #[test]
 fn a_frame_beyond_the_bound_of_the_client_ends_the_connection() {
     run(async {

@@ -1,7 +1,8 @@
-//! What is logged in a test, by the thread of that test, from WARN on.
+//! Captures the log of a test from WARN on, by the thread of the test.
 //!
-//! All threads have one subscriber. With one for each test, a thread without any that comes first to a place that logs may
-//! settle for all of them that nobody wants to know of it: `tracing` asks the thread that comes first.
+//! All threads share one subscriber. With one subscriber per test, a thread without a subscriber
+//! could reach a log statement first: `tracing` asks that thread whether the statement is of
+//! interest and caches the answer for all threads.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,11 +12,11 @@ thread_local! {
     static OF_THIS_THREAD: RefCell<Option<Log>> = const { RefCell::new(None) };
 }
 
-/// What is written to it.
+/// The captured log lines.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// Until it is dropped, what its thread logs is kept.
+/// Keeps the log of its thread until it is dropped.
 pub struct Guard;
 
 impl Drop for Guard {
@@ -25,7 +26,7 @@ impl Drop for Guard {
 }
 
 impl Log {
-    /// Takes what this thread logs until the guard is dropped.
+    /// Starts to capture the log of this thread, until the guard is dropped.
     pub fn begin() -> (Self, Guard) {
         static SUBSCRIBER: Once = Once::new();
         SUBSCRIBER.call_once(|| {
@@ -37,14 +38,14 @@ impl Log {
         (log, Guard)
     }
 
-    /// The first line that says so.
+    /// Returns the first line that contains a text.
     pub fn line(&self, what: &str) -> Option<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines().find(|line| line.contains(what)).map(str::to_owned)
     }
 }
 
-/// Writes to the log of its thread, if that has one.
+/// Writes to the log of its thread, if there is one.
 struct Writer;
 
 impl io::Write for Writer {

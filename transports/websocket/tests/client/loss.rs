@@ -1,4 +1,4 @@
-//! The connection is lost, again and again.
+//! The connection is lost repeatedly.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use super::server::{Server, run};
 
 const MESSAGES: usize = 400;
 
-/// SET-21: whatever is cut wherever, every message is sent once, delivered once and completed, and no
-/// caller learns of it.
+/// SET-21: whichever frame is cut, each message is sent once, delivered once and completed, and
+/// callers do not notice.
 fn everything_happens_once(encoding: Encoding, seed: u64) {
     run(async {
         let server = Server::start(60).await;
@@ -79,8 +79,8 @@ fn cuts_anywhere_lose_and_double_nothing_in_json() {
     }
 }
 
-/// SET-27, SET-31: over a restart nothing acknowledged is lost, and what was not settled comes again,
-/// its count unchanged. The consumer goes on by itself.
+/// SET-27, SET-31: after a restart no acknowledged message is lost, and unsettled ones are
+/// delivered again without an increased count. The consumer continues by itself.
 #[test]
 fn over_a_restart_nothing_acknowledged_is_lost() {
     run(async {
@@ -119,16 +119,16 @@ fn over_a_restart_nothing_acknowledged_is_lost() {
         };
         while receiver.peek_next(1).await.unwrap().is_empty() {}
         let server = server.restart().await;
-        // The stop ended the wait, or the loss did.
+        // The wait was ended either by the stop or by the loss.
         match waiting.await.unwrap() {
             Ok(received) => assert!(received.is_none()),
             Err(error) => assert_eq!(error.condition(), Condition::CommunicationProblem),
         }
-        // Both come again: their locks ended with the old broker.
+        // Both are delivered again: their locks ended with the old broker.
         let mut again = vec![arrivals.recv().await.unwrap(), arrivals.recv().await.unwrap()];
         again.sort_unstable();
         assert_eq!(again, [(1, 1), (2, 1)]);
-        // Handlers of old deliveries, and of the new ones.
+        // Releases handlers of the old and of the new deliveries.
         for _ in 0..4 {
             gate.notify_one();
             tokio::task::yield_now().await;
@@ -146,7 +146,8 @@ fn over_a_restart_nothing_acknowledged_is_lost() {
     });
 }
 
-/// ERR-06: without a grace period a call in flight has an open end, and is told so.
+/// ERR-06: without a grace period, a call in flight fails with an error that leaves its outcome
+/// open.
 #[test]
 fn without_grace_calls_in_flight_fail_as_unknown() {
     run(async {
@@ -159,7 +160,7 @@ fn without_grace_calls_in_flight_fail_as_unknown() {
         let waiting = receiver.receive(TimeSpan::from_minutes(5));
         let sender = client.sender("q").unwrap();
         let filling = async {
-            // Bytes until the connection is cut; the sends that were lost with it fail likewise.
+            // Sends bytes until the connection is cut; the sends that are lost with it also fail.
             loop {
                 let message = Message::new(vec![0; 2_000]).with_session_id("elsewhere");
                 let at = peeklock_core::time::Timestamp::NEVER;
@@ -172,7 +173,7 @@ fn without_grace_calls_in_flight_fail_as_unknown() {
         let error = waited.unwrap_err();
         assert_eq!(error.condition(), Condition::CommunicationProblem);
         assert!(error.retryable());
-        // What is asked for afterwards goes over the new connection.
+        // Later calls use the new connection.
         assert_eq!(receiver.receive(TimeSpan::ZERO).await.unwrap().map(|_| ()), None);
         client.close().await;
         server.stop().await;

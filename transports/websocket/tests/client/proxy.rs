@@ -1,4 +1,4 @@
-//! A proxy that cuts connections after so many bytes, wherever that falls.
+//! A proxy that cuts connections after random numbers of bytes, at any position.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Cuts so many connections, each after a random number of bytes in both directions together.
+    /// Cuts `cuts_max` connections, each after a random number of bytes in both directions
+    /// together.
     pub async fn start(target: SocketAddr, seed: u64, cuts_max: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -49,7 +50,7 @@ async fn pass(mut near: TcpStream, mut far: TcpStream, mut left: u64, cuts: Arc<
         }
         left -= passed as u64;
         if left == 0 {
-            // Both sides lose it, and what was on its way.
+            // Both sides lose the connection and the bytes under way.
             cuts.fetch_add(1, Ordering::Relaxed);
             return;
         }

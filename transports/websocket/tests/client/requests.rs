@@ -25,7 +25,7 @@ impl JobType for Number {
     const NAME: &'static str = "number";
 }
 
-/// Doubles numbers, each as the gate has a permit for it.
+/// Doubles numbers, one for each permit of the gate.
 async fn doubling(client: &Client, gate: &Arc<Semaphore>) -> Consumer {
     let gate = Arc::clone(gate);
     let handler = client.responder(move |number: Job<Number>| {
@@ -38,7 +38,7 @@ async fn doubling(client: &Client, gate: &Arc<Semaphore>) -> Consumer {
     client.consume("q", handler, ConsumerOptions::default()).await.unwrap()
 }
 
-/// SES-34: whatever is cut wherever, every request has its reply.
+/// SES-34: whichever frame is cut, each request gets its reply.
 #[test]
 fn requests_have_their_replies_over_cuts() {
     run(async {
@@ -62,8 +62,8 @@ fn requests_have_their_replies_over_cuts() {
     });
 }
 
-/// SES-34, SES-15: a requester whose session was lost with the broker locks it again, and gets the reply to what it
-/// asked before.
+/// SES-34, SES-15: a requester whose session was lost with the broker locks the session again, and
+/// gets the reply to its earlier request.
 #[test]
 fn a_request_outlives_a_restart() {
     run(async {
@@ -81,10 +81,10 @@ fn a_request_outlives_a_restart() {
         while server.delivery_counts().await.is_empty() {
             tokio::task::yield_now().await;
         }
-        // When this one is acknowledged, the one before it is.
+        // Its acknowledgement implies that the previous send was acknowledged.
         client.sender("q").unwrap().send_job(&Number(1)).await.unwrap();
         let server = server.restart().await;
-        // For the handlers that had them, and for those that have them again.
+        // For the handlers that had the messages, and for those that get them again.
         gate.add_permits(4);
         let reply: Result<Number, RequestError> = waits.await.unwrap();
         assert_eq!(reply.unwrap().0, 42);

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::server::{Server, run};
 
-/// The authorizer of policies; tells the end of each token that it has not seen before.
+/// The authorizer of policies; reports the expiry of each token that it has not seen before.
 struct Noting {
     policies: SasAuthorizer,
     seen: Mutex<Timestamp>,
@@ -50,7 +50,7 @@ impl Authorizer for Noting {
     }
 }
 
-/// A listener that lets in who signs, with TLS by an authority of the test.
+/// A listener that admits clients with signed tokens, with TLS by a test authority.
 struct Signed {
     server: Server,
     key: String,
@@ -111,8 +111,8 @@ impl Signed {
     }
 }
 
-/// TLS-06, TLS-07, SEC-20, SEC-21: with a connection string a client finds its broker, trusts its authority, signs, and is
-/// restricted to its entity.
+/// TLS-06, TLS-07, SEC-20, SEC-21: with only a connection string, a client finds its broker, trusts
+/// its authority, signs tokens, and is restricted to its entity.
 #[test]
 fn a_connection_string_is_all_that_a_client_needs() {
     run(async {
@@ -153,7 +153,7 @@ fn a_connection_string_is_all_that_a_client_needs() {
     });
 }
 
-/// TLS-07: the port that is not named is that of the protocol, with TLS and without.
+/// TLS-07: the default port is the port of the protocol, with and without TLS.
 #[test]
 fn a_connection_string_without_a_port_means_the_usual_one() {
     let url = |text: &str| url_of(&text.parse_string());
@@ -173,8 +173,8 @@ impl ParseString for str {
     }
 }
 
-/// TLS-08, SEC-15: a client shows a newer token before the last one ends, by the broker's clock, which is months behind its own; what
-/// it has open goes on.
+/// TLS-08, SEC-15: a client sends a new token before the last one expires by the broker's clock,
+/// which is months behind the client's; its open links continue.
 #[test]
 fn tokens_are_renewed_before_they_end() {
     run(async {
@@ -186,8 +186,8 @@ fn tokens_are_renewed_before_they_end() {
         let waiting = receiver.receive(TimeSpan::from_minutes(5));
         tokio::pin!(waiting);
         let clock = Arc::clone(&signed.server.clock);
-        // Three tokens end one after the other by the broker's clock. Each when the one behind the next is signed: until then the
-        // next may be on its way.
+        // Three tokens expire in turn by the broker's clock. Each expires only after the next but
+        // one is signed, since the next one may still be under way until then.
         let mut last: Option<Timestamp> = None;
         for _ in 0..5 {
             let until = loop {
@@ -195,7 +195,7 @@ fn tokens_are_renewed_before_they_end() {
                     ended = &mut waiting => panic!("nothing was sent: {ended:?}"),
                     until = signed.ends.recv() => until.unwrap(),
                 };
-                // The one of the hello was signed before the clock was known.
+                // The token of the hello was signed before the broker's clock was known.
                 if until < clock.now().plus(TimeSpan::from_days(1)) {
                     break until;
                 }
@@ -218,7 +218,7 @@ fn tokens_are_renewed_before_they_end() {
     });
 }
 
-/// SEC-15: a token that was given is not renewed, and what is open under it ends with it.
+/// SEC-15: a given token is not renewed, and its links end with it.
 #[test]
 fn a_token_that_was_given_ends() {
     run(async {

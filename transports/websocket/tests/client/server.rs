@@ -1,4 +1,4 @@
-//! A broker with a listener, which can be restarted at its address.
+//! A broker with a listener that can be restarted at the same address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_websocket::client::{Client, ClientOptions, connect, connect_with};
 use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
 
-/// A test that takes longer than this hangs.
+/// Maximum duration of a test; a longer one hangs.
 const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub struct Server {
@@ -33,7 +33,7 @@ pub fn run(body: impl Future<Output = ()>) {
 }
 
 impl Server {
-    /// A listener with a queue `q` whose locks last so many seconds.
+    /// Starts a listener with a queue `q` whose locks last `lock_seconds`.
     pub async fn start(lock_seconds: i64) -> Self {
         Self::start_with(lock_seconds, Arc::new(AllowAll)).await
     }
@@ -78,7 +78,7 @@ impl Server {
         Self::listen(config, broker, clock, store).await
     }
 
-    /// A listener of these settings for a broker.
+    /// Starts a listener with these settings for a broker.
     pub async fn listen(
         mut config: WebSocketConfig,
         broker: Broker,
@@ -103,14 +103,14 @@ impl Server {
         connect(&format!("ws://{}", self.address)).await.unwrap()
     }
 
-    /// A client that makes its connection anew without long pauses.
+    /// Returns a client that reopens its connection without long pauses.
     pub async fn quick_client(address: SocketAddr, mut options: ClientOptions) -> Client {
         options.pause_min = Duration::from_millis(1);
         options.pause_max = Duration::from_millis(20);
         connect_with(&format!("ws://{address}"), options).await.unwrap()
     }
 
-    /// What is in the queue: numbers and stored delivery counts.
+    /// Returns sequence numbers and stored delivery counts of all messages in the queue.
     pub async fn delivery_counts(&self) -> Vec<(u64, u32)> {
         let entity = self.broker.entity("q").unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
@@ -118,7 +118,7 @@ impl Server {
         peeked.iter().map(|one| (one.facts.sequence.0, one.facts.delivery_count)).collect()
     }
 
-    /// How many messages can be received now.
+    /// Returns how many messages can be received now.
     pub async fn available(&self) -> usize {
         let command = Command::Receive {
             mode: ReceiveMode::PeekLock,

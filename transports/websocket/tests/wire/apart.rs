@@ -1,4 +1,4 @@
-//! What is done beside the conversation: lists, explanations, management.
+//! Background work of a conversation: lists, explanations, management.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::server::{Plan, Server, run};
 
-/// Lets everybody do everything but with the rules of a subscription, of which it never says whether they may be changed.
+/// Allows everything, but never answers whether the rules of a subscription may be changed.
 #[derive(Default)]
 struct NeverOfRules {
     asked: Arc<AtomicUsize>,
@@ -47,8 +47,9 @@ impl Authorizer for NeverOfRules {
     }
 }
 
-/// DESIGN D6: what is asked about entities and no entity has yet ends with its connection, and its room with it: who asks,
-/// closes and comes again has no more under way than one connection may have.
+/// DESIGN D6: a request about entities that has not reached an entity ends with its connection and
+/// releases its room. A client that asks, disconnects and reconnects never has more requests under
+/// way than one connection may have.
 #[test]
 fn what_no_entity_has_yet_ends_with_its_connection() {
     run(async {
@@ -80,7 +81,7 @@ fn what_no_entity_has_yet_ends_with_its_connection() {
     });
 }
 
-/// A turn of those that an operation takes one of.
+/// Takes a turn of the kind that an operation needs.
 async fn turn_at(access: &Access, operation: &str) -> HeldTurn {
     match operation {
         "explain" => {
@@ -95,7 +96,8 @@ async fn turn_at(access: &Access, operation: &str) -> HeldTurn {
     }
 }
 
-/// ERR-09, DESIGN D6: lists and explanations have their turns, which nobody waits for without end.
+/// ERR-09, DESIGN D6: lists and explanations have limited turns, and no request waits for one
+/// without end.
 #[test]
 fn what_is_large_has_its_turn() {
     run(async {

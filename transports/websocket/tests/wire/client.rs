@@ -1,4 +1,4 @@
-//! A client written from the protocol: JSON, no state but counts.
+//! A client written from the protocol: JSON, with no state except counts.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ pub type Socket = WebSocketStream<TcpStream>;
 pub struct Client {
     pub socket: Socket,
     pub welcome: Json,
-    /// Frames of the server that were taken.
+    /// Number of frames of the server that were taken.
     pub seen: u64,
     pub items: VecDeque<Json>,
-    /// Must not be the id of a request that is not answered, also after a resumption.
+    /// Must not be the id of an unanswered request, even after a resumption.
     pub next_id: u64,
 }
 
@@ -54,7 +54,7 @@ impl Client {
         Self::hello_over(upgrade_json(address).await, hello).await
     }
 
-    /// Says hello over a socket that was upgraded for JSON.
+    /// Sends a hello over a socket that was upgraded for JSON.
     pub async fn hello_over(mut socket: Socket, hello: Json) -> Self {
         let frame = json!({ "requests": [{ "id": 1, "hello": hello }] });
         socket.send(Message::text(frame.to_string())).await.unwrap();
@@ -62,17 +62,17 @@ impl Client {
         let frame = client.frame().await.expect("a welcome");
         client.welcome = frame["items"][0]["welcome"].clone();
         assert!(client.welcome.is_object(), "{frame}");
-        // The welcome is not counted.
+        // The welcome does not count.
         client.seen = 0;
         client
     }
 
-    /// Over a socket that was welcomed.
+    /// Makes a client for a socket that has received its welcome.
     pub fn over(socket: Socket) -> Self {
         Self { socket, welcome: Json::Null, seen: 0, items: VecDeque::new(), next_id: 2 }
     }
 
-    /// One frame of the server; none when the connection has ended.
+    /// Returns the next frame of the server; none when the connection has ended.
     pub async fn frame(&mut self) -> Option<Json> {
         loop {
             match self.socket.next().await? {
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// The code and reason by which the server closes.
+    /// Returns the code and reason with which the server closes.
     pub async fn closed(&mut self) -> Option<(u16, String)> {
         closed(&mut self.socket).await
     }
@@ -110,12 +110,12 @@ impl Client {
         id
     }
 
-    /// The answer to a request; what comes before it is kept.
+    /// Returns the answer to a request; earlier items are kept.
     pub async fn answer(&mut self, id: u64) -> Json {
         self.item(|item| item["id"] == id).await
     }
 
-    /// The next push of this kind.
+    /// Returns the next push of this kind.
     pub async fn pushed(&mut self, kind: &str) -> Json {
         self.item(|item| item.get(kind).is_some() && item.get("id").is_none()).await[kind].clone()
     }
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// The next deliveries, as number and body, so many in all.
+    /// Returns the next `count` deliveries, as number and body.
     pub async fn deliveries(&mut self, count: usize) -> Vec<(u64, String)> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -144,7 +144,7 @@ impl Client {
         all
     }
 
-    /// Attaches a receiver to `q` under link 1.
+    /// Attaches a receiver to `q` as link 1.
     pub async fn receive_with(&mut self, credit: Option<u32>) {
         let mut attach = json!({ "link": 1, "path": "q", "role": "receiver" });
         if let Some(credit) = credit {
@@ -154,7 +154,7 @@ impl Client {
         assert_eq!(answer["done"], json!({}), "{answer}");
     }
 
-    /// Closes with a code, or without one.
+    /// Closes with or without a code.
     pub async fn say_close(&mut self, code: Option<u16>) {
         let frame = code.map(|code| CloseFrame { code: CloseCode::from(code), reason: "".into() });
         self.socket.close(frame).await.unwrap();
@@ -166,7 +166,7 @@ impl Client {
     }
 }
 
-/// The code and reason by which the server closes.
+/// Returns the code and reason with which the server closes.
 pub async fn closed(socket: &mut Socket) -> Option<(u16, String)> {
     loop {
         match socket.next().await? {

@@ -13,7 +13,8 @@ fn numbered(from: u64, texts: &[&str]) -> Vec<(u64, String)> {
     (from..).zip(texts.iter().map(|text| (*text).to_owned())).collect()
 }
 
-/// RCV-16, RCV-17: as many deliveries as credit, numbered from 1; more when more is given.
+/// RCV-16, RCV-17: at most as many deliveries as credit arrive, numbered from 1; more follow with
+/// more credit.
 #[test]
 fn deliveries_are_numbered_and_bounded_by_credit() {
     run(async {
@@ -22,21 +23,22 @@ fn deliveries_are_numbered_and_bounded_by_credit() {
         let mut client = server.client().await;
         client.receive_with(Some(2)).await;
         assert_eq!(client.deliveries(2).await, numbered(1, &["a", "b"]));
-        // Nothing more comes before the answer to a request sent later.
+        // No delivery arrives before the answer to a later request.
         client.ask("heartbeat", json!({})).await;
         assert!(client.items.is_empty(), "{:?}", client.items);
         client.ask("credit", json!({ "link": 1, "upTo": 3 })).await;
         assert_eq!(client.deliveries(1).await, numbered(3, &["c"]));
         client.ask("credit", json!({ "link": 1, "upTo": 10 })).await;
         assert_eq!(client.deliveries(1).await, numbered(4, &["d"]));
-        // Unused credit waits.
+        // Unused credit is kept.
         server.put(&["e"]).await;
         assert_eq!(client.deliveries(1).await, numbered(5, &["e"]));
         server.stop().await;
     });
 }
 
-/// SET-01, SET-02, SET-14, SET-20: ranges settle what they name and tell what they do not.
+/// SET-01, SET-02, SET-14, SET-20: ranges settle the named deliveries, and the answer lists those
+/// that failed.
 #[test]
 fn ranges_settle_and_name_what_failed() {
     run(async {
@@ -66,7 +68,7 @@ fn ranges_settle_and_name_what_failed() {
     });
 }
 
-/// SET-03, SET-05, SET-06, SET-07, SET-08, SET-32: every decision, by number.
+/// SET-03, SET-05, SET-06, SET-07, SET-08, SET-32: each decision, by number.
 #[test]
 fn every_decision_is_taken_by_number() {
     run(async {
@@ -101,8 +103,8 @@ fn every_decision_is_taken_by_number() {
     });
 }
 
-/// RTY-10, RTY-26, RTY-27: in JSON a delay is for the decision abandon alone, in its own field and as a property; what
-/// is refused leaves the lock as it was.
+/// RTY-10, RTY-26, RTY-27: in JSON only the decision abandon accepts a delay, in its field or as a
+/// property. A refused settlement leaves the lock unchanged.
 #[test]
 fn only_an_abandon_takes_a_delay() {
     run(async {
@@ -141,7 +143,7 @@ fn only_an_abandon_takes_a_delay() {
     });
 }
 
-/// RCV-18: a drain gives what is there, then tells the rest of the credit, which is used up.
+/// RCV-18: a drain delivers the available messages, then returns the rest of the credit.
 #[test]
 fn a_drain_delivers_what_is_there_and_returns_the_rest() {
     run(async {
@@ -149,7 +151,7 @@ fn a_drain_delivers_what_is_there_and_returns_the_rest() {
         server.put(&["a", "b"]).await;
         let mut client = server.client().await;
         client.receive_with(Some(0)).await;
-        // In one frame: the credit given while the drain runs counts after it.
+        // In one frame: credit given while the drain runs counts after it.
         client
             .frame_of(json!([
                 { "id": 10, "credit": { "link": 1, "upTo": 5 } },
@@ -186,7 +188,7 @@ fn receive_and_delete_flows_without_settlement() {
     });
 }
 
-/// SET-17, SET-18: renewal by range tells the earliest of the new ends.
+/// SET-17, SET-18: a renewal by range returns the earliest of the new ends.
 #[test]
 fn locks_are_renewed_by_range() {
     run(async {
@@ -206,7 +208,7 @@ fn locks_are_renewed_by_range() {
     });
 }
 
-/// A receiver with many unsettled deliveries gets nothing more until it settles some.
+/// A receiver with the maximum number of unsettled deliveries gets no more until it settles some.
 #[test]
 fn unsettled_deliveries_are_bounded() {
     run(async {
@@ -222,7 +224,7 @@ fn unsettled_deliveries_are_bounded() {
         let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 1]] });
         client.ask("settle", settle).await;
         assert_eq!(client.deliveries(1).await, numbered(4, &["d"]));
-        // Locks that have ended count no more: their messages come again.
+        // Expired locks no longer count: their messages are delivered again.
         server.clock.advance(peeklock_core::time::TimeSpan::from_minutes(2));
         client.ask("credit", json!({ "link": 1, "upTo": 100 })).await;
         assert_eq!(client.deliveries(3).await[0], (5, "b".to_owned()));
@@ -230,7 +232,7 @@ fn unsettled_deliveries_are_bounded() {
     });
 }
 
-/// Settling by token makes room as settling by number does, over another link too.
+/// Settling by token makes room like settling by number, even over another link.
 #[test]
 fn settling_by_token_makes_room_for_deliveries() {
     run(async {
@@ -257,7 +259,8 @@ fn settling_by_token_makes_room_for_deliveries() {
     });
 }
 
-/// SND-01: sends of one request are answered with their numbers in runs, failures by place.
+/// SND-01: the sends of a request are answered with their numbers in runs, and with failures by
+/// index.
 #[test]
 fn sends_are_answered_in_runs() {
     run(async {
@@ -286,8 +289,8 @@ fn sends_are_answered_in_runs() {
     });
 }
 
-/// SND-08: of two sends of one connection to different entities the later one can be answered first, and each
-/// answer names its request.
+/// SND-08: of two sends on one connection to different entities, the later may be answered first;
+/// each answer has the id of its request.
 #[test]
 fn answers_of_different_entities_come_in_any_order() {
     run(async {
@@ -324,7 +327,7 @@ fn answers_of_different_entities_come_in_any_order() {
     });
 }
 
-/// RCV-17: two links of one connection take turns.
+/// RCV-17: two links of a connection take turns.
 #[test]
 fn links_of_one_connection_share_a_queue() {
     run(async {
@@ -337,7 +340,7 @@ fn links_of_one_connection_share_a_queue() {
         server.put(&["a", "b", "c"]).await;
         assert_eq!(client.deliveries(2).await.len(), 2);
         let settle = |link| json!({ "link": link, "decision": "complete", "ranges": [[1, 1]] });
-        // Each has its own numbers.
+        // Each link has its own numbers.
         for link in [1, 2] {
             assert_eq!(client.ask("settle", settle(link)).await["settled"], json!({}));
         }
@@ -346,8 +349,8 @@ fn links_of_one_connection_share_a_queue() {
     });
 }
 
-/// QUO-02, DESIGN D6: a frame of several commands takes the room of as many among those that are on their way in,
-/// and waits until there is so much.
+/// QUO-02, DESIGN D6: a frame of several commands takes room for all of them among the inbound
+/// commands, and waits until that is available.
 #[test]
 fn a_frame_of_several_commands_waits_for_room_for_all_of_them() {
     run(async {
@@ -357,12 +360,12 @@ fn a_frame_of_several_commands_waits_for_room_for_all_of_them() {
         let mut client = server.client().await;
         client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
         let messages = |count: usize| json!({ "link": 1, "messages": vec![json!({}); count] });
-        // There is room for three more.
+        // There is room for three more commands.
         let held = server.broker.connection_budget().try_acquire_list(5, 1).unwrap();
         let answer = client.ask("send", messages(3)).await;
         assert_eq!(answer["accepted"]["sequenceNumbers"], json!([[1, 3]]));
         let waiting = client.begin("send", messages(4)).await;
-        // Others have what is left meanwhile: who wants less goes first.
+        // Others use the remaining room meanwhile: smaller requests go first.
         let mut other = server.client().await;
         other.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
         assert_eq!(server.counts().await.active, 3);
@@ -373,13 +376,13 @@ fn a_frame_of_several_commands_waits_for_room_for_all_of_them() {
     });
 }
 
-/// DESIGN D6: in JSON a message may be six times as long as it is, by what is escaped in it, and waits for room for all of
-/// that; what is small goes on.
+/// DESIGN D6: escapes can make the JSON text of a message six times as long, so a message waits for
+/// room for that; smaller messages do not wait.
 #[test]
 fn a_message_of_escapes_waits_for_the_room_of_its_text() {
     run(async {
         let server = Server::start().await;
-        // By its size it would have room without any that is shared.
+        // By its stored size it would fit without shared room.
         let escaped = "\u{1}".repeat(60_000);
         server.put(&[&escaped, "b"]).await;
         let mut client = server.client().await;
@@ -402,8 +405,8 @@ fn a_message_of_escapes_waits_for_the_room_of_its_text() {
     });
 }
 
-/// DESIGN D8: a content that the store is slow to read holds up its link alone: another link is delivered to meanwhile, and
-/// what is asked of the connection is answered.
+/// DESIGN D8: content that the store reads slowly delays only its link. Another link gets
+/// deliveries meanwhile, and requests are answered.
 #[test]
 fn a_slow_read_holds_up_one_link() {
     run(async {

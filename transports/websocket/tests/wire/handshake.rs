@@ -1,4 +1,4 @@
-//! Who may connect, and how a connection begins.
+//! Which clients may connect, and how a connection begins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn refusal(result: Result<super::client::Socket, Error>) -> (u16, String) {
     }
 }
 
-/// The condition of a refusal, after a look at its form (ERR-02).
+/// Asserts the form of a refusal (ERR-02) and returns its condition.
 fn condition(status: u16, text: &str) -> String {
     let problem: serde_json::Value = serde_json::from_str(text).expect("a problem");
     assert_eq!(problem["status"], status, "{text}");
@@ -39,7 +39,8 @@ fn condition(status: u16, text: &str) -> String {
     code.to_owned()
 }
 
-/// ERR-02: who asks for something else than an upgrade is told so as over HTTP, with what to do, and can read it.
+/// ERR-02: a request that is not an upgrade gets an HTTP problem with a remedy, which the client
+/// can read.
 #[test]
 fn what_is_no_upgrade_gets_a_problem() {
     run(async {
@@ -74,7 +75,8 @@ fn what_is_no_upgrade_gets_a_problem() {
     });
 }
 
-/// SEC-23: a foreign Host is refused with 421 while anonymous access is on, and the setting named.
+/// SEC-23: a foreign Host is refused with 421 while anonymous access is on; the text names the
+/// setting.
 #[test]
 fn a_foreign_host_is_refused_while_anonymous_access_is_on() {
     run(async {
@@ -93,7 +95,7 @@ fn a_foreign_host_is_refused_while_anonymous_access_is_on() {
     });
 }
 
-/// SEC-23: a foreign Origin is refused with 403, whoever is let in.
+/// SEC-23: a foreign Origin is refused with 403, also for clients with a token.
 #[test]
 fn a_foreign_origin_is_refused() {
     run(async {
@@ -174,7 +176,8 @@ fn the_first_frame_is_one_hello_and_comes_in_time() {
     });
 }
 
-/// ERR-02: who sends half of an upgrade is told so when its time is over, and who sends nothing is not.
+/// ERR-02: a client that sends half of an upgrade gets a problem when its time is over; one that
+/// sends nothing gets none.
 #[test]
 fn half_an_upgrade_gets_a_problem() {
     run(async {
@@ -210,14 +213,14 @@ fn the_welcome_tells_heartbeat_and_limits() {
         assert_eq!(welcome["frameBytesMax"], 4 << 20);
         assert_eq!(welcome["commandCountMax"], 4_096);
         assert_eq!(welcome["nowUtc"], "2026-05-01T12:00:00Z");
-        // Nothing is kept for who does not ask for it.
+        // No conversation is kept for a client that does not ask for it.
         assert_eq!(welcome["graceSeconds"], 0);
         assert!(welcome.get("resumeToken").is_none());
         server.stop().await;
     });
 }
 
-/// Lets in who has the token of the right.
+/// Grants the rights on entities that the token lists, such as `Manage:q`; everything to `all`.
 struct Tokens;
 
 #[async_trait]
@@ -239,8 +242,8 @@ impl Authorizer for Tokens {
     }
 }
 
-/// SEC-05, SEC-08, SEC-22: rights are asked at every operation, and a refusal does not tell whether
-/// there is such a queue.
+/// SEC-05, SEC-08, SEC-22: rights are checked for each operation, and a refusal does not reveal
+/// whether the queue exists.
 #[test]
 fn rights_are_asked_at_every_operation() {
     run(async {
@@ -268,7 +271,7 @@ fn rights_are_asked_at_every_operation() {
         assert_eq!(get["error"]["condition"], "Unauthorized");
         let list = client.ask("listQueues", json!({})).await;
         assert_eq!(list["error"]["condition"], "Unauthorized");
-        // Who names a destination must manage it, too (FWD-05).
+        // Naming a destination requires Manage on it too (FWD-05).
         client.ask("authenticate", json!({ "token": "Manage:a" })).await;
         let forwards = json!({ "path": "a", "properties": { "forwardTo": "q" } });
         let refused = client.ask("createQueue", forwards.clone()).await;
@@ -278,7 +281,7 @@ fn rights_are_asked_at_every_operation() {
         assert_eq!(refused["error"]["condition"], "Unauthorized", "{refused}");
         client.ask("authenticate", json!({ "token": "Manage:a Manage:q" })).await;
         assert!(client.ask("updateQueue", forwards).await.get("queue").is_some());
-        // A newer token replaces the old one, on links too.
+        // A new token replaces the old one, also on links.
         client.ask("authenticate", json!({ "token": "none" })).await;
         let refused = client.ask("send", message).await;
         let failed = &refused["accepted"]["failed"][0];
@@ -288,7 +291,7 @@ fn rights_are_asked_at_every_operation() {
     });
 }
 
-/// Grants everything to the token that it names, in the epoch that the test may raise, and up to an instant.
+/// Grants everything to its token, in an epoch that the test may raise, and until an instant.
 struct ForATime {
     epoch: Epoch,
     until: Timestamp,
@@ -310,8 +313,9 @@ impl Authorizer for ForATime {
     }
 }
 
-/// SEC-15, SEC-09: a link is closed with `Unauthorized` when its token expires or what it rests on is withdrawn;
-/// a request that waits is told so. With a newer token the same link goes on.
+/// SEC-15, SEC-09: a link is closed with `Unauthorized` when its token expires or its grant is
+/// withdrawn; a waiting request fails with the same error. With a new token the same link works
+/// again.
 #[test]
 fn what_was_granted_ends_in_time() {
     run(async {

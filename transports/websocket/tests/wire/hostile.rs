@@ -1,4 +1,5 @@
-//! A peer that stalls, floods, lies and sends garbage: typed errors, bounded memory, others unharmed.
+//! A peer that stalls, floods, lies or sends garbage gets typed errors within bounded memory;
+//! others are unharmed.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::client::{Client, Socket, closed, upgrade_json};
 use super::server::{Plan, Server, run};
 
-/// Another client can do everything.
+/// Asserts that another client can still send and receive.
 async fn assert_unharmed(server: &Server) {
     let mut client = server.client().await;
     client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
@@ -31,7 +32,7 @@ async fn assert_unharmed(server: &Server) {
     client.close(Some(1_000)).await;
 }
 
-/// Garbage after the hello closes with 1002, whatever it is; nobody else notices.
+/// Any garbage after the hello closes the connection with 1002, and no other connection.
 #[test]
 fn garbage_closes_the_connection_and_no_other() {
     run(async {
@@ -45,13 +46,13 @@ fn garbage_closes_the_connection_and_no_other() {
             client.socket.send(Message::text(garbage)).await.unwrap();
             assert_eq!(client.closed().await.unwrap().0, 1_002);
         }
-        // A list of the values of a frame in their order is no frame.
+        // A list of the values of a frame in their order is not a frame.
         for list in ["[]", "[0]", "[0,[]]"] {
             let mut client = server.client().await;
             client.socket.send(Message::text(list)).await.unwrap();
             assert_eq!(client.closed().await.map(|(code, _)| code), Some(1_002), "{list}");
         }
-        // Frames that the WebSocket protocol does not have.
+        // Frames that the WebSocket protocol does not define.
         for bytes in [&[0x83, 0x80, 0, 0, 0, 0][..], &[0x81, 0x01, 0x41], &[0xc1, 0x80, 0, 0, 0, 0]]
         {
             let mut client = server.client().await;
@@ -63,7 +64,7 @@ fn garbage_closes_the_connection_and_no_other() {
     });
 }
 
-/// Bytes that are no WebSocket at all.
+/// Bytes that are not WebSocket.
 #[test]
 fn what_is_not_websocket_is_dropped() {
     run(async {
@@ -89,7 +90,7 @@ fn what_is_not_websocket_is_dropped() {
     });
 }
 
-/// QUO-01: a frame of the allowed size is read, one byte more closes with 1009.
+/// QUO-01: a frame of the maximum size is read; one byte more closes with 1009.
 #[test]
 fn a_frame_has_a_limit() {
     run(async {
@@ -110,9 +111,9 @@ fn a_frame_has_a_limit() {
     });
 }
 
-/// QUO-01: one connection more than allowed is told to try later; a lost one that waits for its client makes room, and
-/// then the one that is idle longest, whatever transactions it has begun. None that has a link does, however long
-/// nothing comes.
+/// QUO-01: a connection beyond the maximum is closed with "try again later". Room is made first by
+/// a lost connection that waits for its client, then by the connection that is idle longest, even
+/// with open transactions. A connection with a link never makes room, however long it is silent.
 #[test]
 fn connections_have_a_limit() {
     run(async {
@@ -133,11 +134,11 @@ fn connections_have_a_limit() {
         assert_eq!(code, 1_013);
         assert!(reason.starts_with("QuotaExceeded, TrackingId:"), "{reason}");
         drop(lost);
-        // As soon as its loss is noticed.
+        // Succeeds as soon as the loss is noticed.
         let mut idle = Client::over(welcome(server.address).await);
         let begun = idle.ask("beginTransaction", json!({})).await;
         assert!(begun.get("transaction").is_some(), "{begun}");
-        // As soon as it has been idle for a while.
+        // Succeeds as soon as it has been idle for a while.
         let mut next = Client::over(welcome(server.address).await);
         let reason = idle.closed().await;
         assert_eq!(
@@ -145,7 +146,7 @@ fn connections_have_a_limit() {
             Some((1_013, "the connection is closed to make room for another client".to_owned()))
         );
         assert!(next.ask("attach", attach("sender")).await.get("done").is_some());
-        // Nobody is idle now, whether messages come or not.
+        // No connection is idle now, with or without messages.
         let refusal = refused(server.address).await.unwrap();
         assert!(refusal.1.starts_with("QuotaExceeded"), "{refusal:?}");
         for client in [&mut kept, &mut next] {
@@ -157,7 +158,7 @@ fn connections_have_a_limit() {
     });
 }
 
-/// Tries until there is a place.
+/// Tries until there is a slot.
 async fn welcome(address: SocketAddr) -> Socket {
     loop {
         let mut socket = upgrade_json(address).await;
@@ -169,7 +170,7 @@ async fn welcome(address: SocketAddr) -> Socket {
     }
 }
 
-/// Links have a limit, and what a client does not own is refused.
+/// Links have a limit, and requests about foreign links or locks are refused.
 #[test]
 fn links_have_a_limit_and_lies_are_refused() {
     run(async {
@@ -195,7 +196,7 @@ fn links_have_a_limit_and_lies_are_refused() {
             let refused = client.ask(operation, body).await;
             assert_eq!(refused["error"]["condition"], "InvalidOperation", "{operation} {refused}");
         }
-        // A receiver sends nothing, as a sender receives nothing.
+        // A receiver cannot send, and a sender cannot receive.
         let messages = json!([{ "body": "b" }]);
         for (operation, body) in [
             ("send", json!({ "link": 2, "messages": messages })),
@@ -206,7 +207,7 @@ fn links_have_a_limit_and_lies_are_refused() {
             let detail = refused["error"]["detail"].as_str().unwrap();
             assert_eq!(detail, "link 2 is a receiver, not a sender", "{operation}");
         }
-        // A list is no object, whatever stands in it.
+        // A list is not an object, even with the right elements.
         let refused = client.ask("detach", json!([1, false])).await;
         assert_eq!(refused["error"]["condition"], "ArgumentError", "{refused}");
         assert!(client.ask("attach", attach(3)).await.get("error").is_some());
@@ -216,7 +217,7 @@ fn links_have_a_limit_and_lies_are_refused() {
         let send = json!({ "link": 3, "messages": [["b"]] });
         let refused = client.ask("send", send).await;
         assert!(refused.to_string().contains("ArgumentError"), "{refused}");
-        // It settles what it does not own.
+        // The client settles a message that it has not locked.
         let foreign = "00000000-0000-0001-0000-000000000000";
         let settle = json!({ "link": 1, "decision": "complete", "lockTokens": [foreign] });
         let failed = &client.ask("settle", settle).await["settled"]["failed"];
@@ -232,8 +233,8 @@ fn links_have_a_limit_and_lies_are_refused() {
     });
 }
 
-/// D6 of the design: a client that floods and reads nothing is not read any more; others go on, and
-/// the memory it can take is bounded.
+/// DESIGN D6: a client that floods and reads nothing is no longer read. Others continue, and its
+/// memory is bounded.
 #[test]
 fn a_flood_without_reading_is_stopped_by_its_own_answers() {
     run(async {
@@ -243,13 +244,13 @@ fn a_flood_without_reading_is_stopped_by_its_own_answers() {
         let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
         client.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
         server.put(&["x".repeat(100_000).as_str()]).await;
-        // Each answer has 100 kB: with 4 MiB not confirmed nothing more is written, and when enough is
-        // unanswered, nothing more is read.
+        // Each answer has 100 kB. With 4 MiB unconfirmed nothing more is written, and with enough
+        // unanswered requests nothing more is read.
         let peek =
             json!({ "requests": [{ "id": 5, "peek": { "link": 1, "from": 0, "maxCount": 1 } }] });
         let peek = Message::text(peek.to_string());
         let mut written = 0_u32;
-        // That somebody does not read is seen only by writing that does not go on.
+        // Only a write that makes no progress shows that the peer does not read.
         while tokio::time::timeout(Duration::from_secs(1), client.socket.send(peek.clone()))
             .await
             .is_ok()
@@ -262,7 +263,7 @@ fn a_flood_without_reading_is_stopped_by_its_own_answers() {
     });
 }
 
-/// The same with requests that are refused at once: their answers are bounded too.
+/// A flood of requests that are refused at once: their answers are bounded too.
 #[test]
 fn a_flood_of_bad_requests_is_stopped_by_its_own_answers() {
     run(async {
@@ -284,7 +285,7 @@ fn a_flood_of_bad_requests_is_stopped_by_its_own_answers() {
     });
 }
 
-/// A frame that begins and does not go on is given up; so is one that claims to be large.
+/// A frame that begins and makes no progress is given up, even if it claims to be large.
 #[test]
 fn a_stalled_frame_is_given_up() {
     run(async {
@@ -292,7 +293,7 @@ fn a_stalled_frame_is_given_up() {
         plan.config.frame_timeout = Duration::from_millis(200);
         let server = plan.start().await;
         let mut client = server.client().await;
-        // A text frame of 4 MiB less one byte, of which ten bytes come.
+        // A text frame of 4 MiB less one byte, of which ten bytes arrive.
         let mut bytes = vec![0x81, 0xff];
         bytes.extend_from_slice(&((4_u64 << 20) - 1).to_be_bytes());
         bytes.extend_from_slice(&[0; 14]);
@@ -303,8 +304,9 @@ fn a_stalled_frame_is_given_up() {
     });
 }
 
-/// Pings may stand within a message, and are no haste of it: it is given up as soon as one without them, however many
-/// there are. Beside no message they finish what they are, and may come as they like.
+/// Pings between the fragments of a message do not count as progress: the message is given up as
+/// early as without them. Outside of a message, pings are complete frames and may arrive at any
+/// pace.
 #[test]
 fn pings_within_a_message_do_not_keep_it() {
     const PING: [u8; 6] = [0x89, 0x80, 0, 0, 0, 0];
@@ -314,7 +316,8 @@ fn pings_within_a_message_do_not_keep_it() {
         let server = plan.start().await;
         let mut client = server.client().await;
         let pinging = async {
-            // Half a ping with each other half, for longer than a frame may take.
+            // Half a ping together with the other half of the previous one, for longer than a frame
+            // may take.
             let mut rest = Vec::new();
             for _ in 0..40 {
                 rest.extend_from_slice(&PING);
@@ -341,13 +344,13 @@ fn pings_within_a_message_do_not_keep_it() {
     });
 }
 
-/// Frames that have not arrived whole share one budget; a connection that finds no room waits until
-/// another frame has arrived, and goes on.
+/// Partial frames share one budget. A connection without room waits until another frame is
+/// complete, and then continues.
 #[test]
 fn unfinished_frames_share_a_budget() {
     run(async {
         let mut plan = Plan::new();
-        // Room for one of them.
+        // Room for one frame.
         plan.config.inbound_bytes_max = 64 << 10;
         let server = plan.start().await;
         let mut first = server.client().await;
@@ -375,8 +378,8 @@ fn unfinished_frames_share_a_budget() {
     });
 }
 
-/// Frames that begin and go no further have taken all the room there is: the slowest give it up, and an
-/// honest frame passes soon.
+/// Stalled partial frames have taken all the room. The slowest yield, and an honest frame passes
+/// soon.
 #[test]
 fn stalled_frames_yield_to_one_that_moves() {
     run(async {
@@ -402,7 +405,7 @@ fn stalled_frames_yield_to_one_that_moves() {
     });
 }
 
-/// Receives that wait for days do not have one that does not wait for their end, however many they are.
+/// Receives that wait for days do not delay a receive that does not wait, however many they are.
 #[test]
 fn receives_that_wait_hold_up_none_that_does_not() {
     run(async {
@@ -421,7 +424,7 @@ fn receives_that_wait_hold_up_none_that_does_not() {
     });
 }
 
-/// Who asks for much at once that takes long keeps the room of it only as long as nobody waits for it.
+/// A client with many slow requests keeps their room only while no other client waits for it.
 #[test]
 fn who_asks_for_much_that_takes_long_yields() {
     run(async {
@@ -449,7 +452,7 @@ fn who_asks_for_much_that_takes_long_yields() {
             client.frame_of(json!(asked)).await;
             greedy.push(client);
         }
-        // Others come and go, as long as it keeps what it has.
+        // Others come and go while it keeps its room.
         let others = async {
             loop {
                 let asked = json!({ "link": 1, "path": "q", "role": "sender" });
@@ -469,7 +472,7 @@ fn who_asks_for_much_that_takes_long_yields() {
     });
 }
 
-/// A client that is sent what it does not take, however lively it is otherwise, is given up.
+/// A client that does not read its answers is given up, even if it shows other signs of life.
 #[test]
 fn who_takes_nothing_is_given_up() {
     run(async {
@@ -493,8 +496,8 @@ fn who_takes_nothing_is_given_up() {
     });
 }
 
-/// A receive that waits is named by its id: one without, or with one that waits already, is refused, and
-/// leaves the other alone.
+/// A waiting receive is identified by its id. A request without an id, or with the id of a waiting
+/// one, is refused and leaves the other unchanged.
 #[test]
 fn a_waiting_receive_needs_an_id_of_its_own() {
     run(async {
@@ -510,7 +513,7 @@ fn a_waiting_receive_needs_an_id_of_its_own() {
             { "receive": receive },
         ]);
         client.frame_of(requests).await;
-        // Under that id it would be taken for the answer to the other.
+        // Under that id the client would take it for the answer to the other request.
         assert_eq!(client.pushed("error").await["condition"], "ArgumentError");
         assert_eq!(client.pushed("error").await["condition"], "ArgumentError");
         server.put(&["one", "two"]).await;

@@ -1,4 +1,4 @@
-//! How links and connections end (SET-21), and what a stop of the listener leaves.
+//! How links and connections end (SET-21), and the effects of a stop of the listener.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::io::AsyncWriteExt as _;
 use super::client::Client;
 use super::server::{Plan, Server, run};
 
-/// Waits until the queue is as the condition says; the end of a connection is not announced.
+/// Waits until the delivery counts meet a condition; the end of a connection is not announced.
 async fn until(server: &Server, is_so: impl Fn(&[(u64, u32)]) -> bool) {
     while !is_so(&server.delivery_counts().await) {
         tokio::task::yield_now().await;
     }
 }
 
-/// Receives what is there right now, past the transport.
+/// Receives the messages that are available now, without the transport; returns their number.
 async fn available(server: &Server) -> usize {
     let entity = server.broker.entity("q").unwrap();
     let command = peeklock_core::command::Command::Receive {
@@ -33,8 +33,8 @@ async fn available(server: &Server) -> usize {
     }
 }
 
-/// SET-21, SET-31, RCV-14: a connection that breaks releases its locks and counts them; so does a
-/// close with another code than 1000.
+/// SET-21, SET-31, RCV-14: a broken connection releases its locks and increments the counts, as
+/// does a close with a code other than 1000.
 #[test]
 fn a_broken_connection_releases_its_locks_and_counts() {
     run(async {
@@ -57,8 +57,8 @@ fn a_broken_connection_releases_its_locks_and_counts() {
     });
 }
 
-/// SET-21, SET-31, RCV-14: the same of a connection of which nothing is read while what it has sent waits for room:
-/// its end is seen behind that, and a receive that waits takes nothing any more.
+/// SET-21, SET-31, RCV-14: the same holds for a connection that is not read while its requests wait
+/// for room. Its end is noticed behind the unread bytes, and a waiting receive takes nothing more.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[test]
 fn a_connection_that_breaks_behind_what_is_unread_releases_its_locks() {
@@ -81,7 +81,8 @@ fn a_connection_that_breaks_behind_what_is_unread_releases_its_locks() {
         for _ in 0..500 {
             client.begin("listQueues", json!({})).await;
         }
-        // Nobody can be asked while there is no room: who says nothing more hears that this was seen.
+        // No request can be made without room. Only the end of the server's side shows that the
+        // shutdown was noticed.
         client.socket.get_mut().shutdown().await.unwrap();
         while let Some(Ok(_)) = client.socket.next().await {}
         drop(held);
@@ -93,8 +94,8 @@ fn a_connection_that_breaks_behind_what_is_unread_releases_its_locks() {
     });
 }
 
-/// RCV-03: what was received and deleted is lost with the connection that it was sent to, and does not come again. What
-/// was under lock does.
+/// RCV-03: messages received in the mode receive-and-delete are lost with their connection and are
+/// not delivered again; locked messages are.
 #[test]
 fn what_was_received_and_deleted_is_lost_with_its_connection() {
     run(async {
@@ -115,7 +116,7 @@ fn what_was_received_and_deleted_is_lost_with_its_connection() {
     });
 }
 
-/// SET-21: code 1000 is an orderly close; locks stay until they run out.
+/// SET-21: code 1000 is an orderly close; locks stay until they expire.
 #[test]
 fn an_orderly_close_keeps_the_locks() {
     run(async {
@@ -133,7 +134,7 @@ fn an_orderly_close_keeps_the_locks() {
     });
 }
 
-/// RFC 6455 5.5.1: who closes is answered with the same code, so that browsers call it clean.
+/// RFC 6455 5.5.1: a close is answered with the same code, so that browsers report it as clean.
 #[test]
 fn a_close_is_answered() {
     run(async {
@@ -147,8 +148,8 @@ fn a_close_is_answered() {
     });
 }
 
-/// SET-21, SET-24: after detaching, locks are kept and settled by token; with `release` they are
-/// released at once and counted.
+/// SET-21, SET-24: after a detach, locks are kept and can be settled by token. With `release` they
+/// are released at once and counted.
 #[test]
 fn a_detach_keeps_locks_unless_told_otherwise() {
     run(async {
@@ -173,7 +174,7 @@ fn a_detach_keeps_locks_unless_told_otherwise() {
     });
 }
 
-/// RCV-11, RCV-14: a receive waits, is withdrawn, and takes nothing then.
+/// RCV-11, RCV-14: a waiting receive that is withdrawn takes nothing.
 #[test]
 fn a_receive_that_is_withdrawn_takes_nothing() {
     run(async {
@@ -193,7 +194,7 @@ fn a_receive_that_is_withdrawn_takes_nothing() {
     });
 }
 
-/// RCV-11, SES-08: no wait is for ever. One that is asked for longer ends as if it were the longest that the broker has.
+/// RCV-11, SES-08: a wait longer than the broker's maximum ends at the maximum.
 #[test]
 fn a_wait_ends_when_the_longest_is_over() {
     run(async {
@@ -212,7 +213,7 @@ fn a_wait_ends_when_the_longest_is_over() {
         let receive = client.begin("receive", receive).await;
         let accept = json!({ "link": 2, "path": "steps", "waitSeconds": 1_000_000_000 });
         let accept = client.begin("acceptSession", accept).await;
-        // Both wait.
+        // Both requests wait.
         for (path, before) in ["q", "steps"].into_iter().zip(before) {
             while used_at(path).await == before {
                 tokio::task::yield_now().await;
@@ -242,7 +243,7 @@ fn a_receive_whose_connection_is_cut_takes_nothing() {
         server.clock.advance(TimeSpan::from_seconds(1));
         let before = server.broker.describe_queue("q").await.unwrap().accessed_at;
         drop(client);
-        // The end of the wait is its last use.
+        // The end of the wait updates the access time of the queue.
         while server.broker.describe_queue("q").await.unwrap().accessed_at == before {
             tokio::task::yield_now().await;
         }
@@ -253,8 +254,8 @@ fn a_receive_whose_connection_is_cut_takes_nothing() {
     });
 }
 
-/// ENT-24, ENT-25: a queue that gives no receives detaches its receivers; what is in hand can be
-/// settled, and credit given later attaches anew.
+/// ENT-24, ENT-25: a queue that stops deliveries detaches its receivers. Messages in hand can be
+/// settled, and later credit attaches the link again.
 #[test]
 fn a_detached_receiver_settles_what_it_has_and_may_come_back() {
     run(async {
@@ -278,7 +279,8 @@ fn a_detached_receiver_settles_what_it_has_and_may_come_back() {
     });
 }
 
-/// D4 of the design: a link belongs to the queue it found; a new queue of that path is another.
+/// DESIGN D4: a link stays bound to the queue that it was attached to; a new queue with the same
+/// path is another queue.
 #[test]
 fn a_link_of_a_deleted_queue_is_told_so() {
     run(async {
@@ -296,7 +298,8 @@ fn a_link_of_a_deleted_queue_is_told_so() {
     });
 }
 
-/// SET-31: a stop ends waiting receives, leaves time to settle, closes with 1001 and counts nothing.
+/// SET-31: a stop ends waiting receives, leaves time to settle, closes with 1001 and increments no
+/// counts.
 #[test]
 fn a_stop_leaves_time_to_settle_and_counts_nothing() {
     run(async {
@@ -317,15 +320,15 @@ fn a_stop_leaves_time_to_settle_and_counts_nothing() {
         let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 1]] });
         let settled = client.begin("settle", settle).await;
         assert_eq!(client.answer(settled).await["settled"], json!({}));
-        // Nothing is left to settle: it does not wait for the rest of the time.
+        // With nothing left to settle, it does not wait for the rest of the time.
         assert_eq!(client.closed().await.unwrap().0, 1_001);
         stopping.await.unwrap();
         drop(broker);
     });
 }
 
-/// SET-31: the connection ends at the second that was announced, whatever the heartbeat, with the close code that
-/// says why; and not before, since a client may still settle.
+/// SET-31: the connection ends at the announced second, with the close code for a stop,
+/// independently of the heartbeat. It does not end earlier, since a client may still settle.
 #[test]
 fn a_stop_ends_at_the_second_that_it_announced() {
     run(async {
@@ -344,7 +347,7 @@ fn a_stop_ends_at_the_second_that_it_announced() {
     });
 }
 
-/// SET-31: what was not settled by then is there again, uncounted.
+/// SET-31: messages that are unsettled by then are available again without an increased count.
 #[test]
 fn a_stop_releases_what_is_not_settled() {
     run(async {
@@ -372,8 +375,8 @@ fn a_stop_releases_what_is_not_settled() {
     });
 }
 
-/// ENT-15, TMP-15, TMP-17, RCV-22: a link over which nothing is pushed keeps its queue from nothing and takes nobody's
-/// place, and hears once when the queue is gone; a sender, too.
+/// ENT-15, TMP-15, TMP-17, RCV-22: a link without credit does not keep its queue alive and counts
+/// for no receiver limit. Like a sender, it gets one notice when the queue is deleted.
 #[test]
 fn links_without_deliveries_are_told_when_their_queue_is_gone() {
     run(async {
@@ -426,7 +429,7 @@ fn links_without_deliveries_are_told_when_their_queue_is_gone() {
     });
 }
 
-/// Who hears nothing says so; who says nothing is given up.
+/// A server with nothing to send sends heartbeats, and gives up a silent client.
 #[test]
 fn both_sides_keep_the_heartbeat() {
     run(async {
@@ -435,15 +438,15 @@ fn both_sides_keep_the_heartbeat() {
         let server = plan.start().await;
         let mut client = server.client().await;
         client.pushed("heartbeat").await;
-        // The client says nothing.
+        // The client sends nothing.
         let (code, _) = client.closed().await.unwrap();
         assert_eq!(code, 4_100);
         server.stop().await;
     });
 }
 
-/// RCV-29, SES-01, ENT-24: where nothing is delivered to it, a receiver without credit attaches all the same, and
-/// looks; credit is what is refused.
+/// RCV-29, SES-01, ENT-24: a receiver without credit may attach and peek even where deliveries are
+/// refused; only credit is refused.
 #[test]
 fn a_receiver_may_look_where_it_may_not_receive() {
     run(async {
@@ -468,7 +471,7 @@ fn a_receiver_may_look_where_it_may_not_receive() {
                 (&json!(link), &json!(condition))
             );
         }
-        // Credit that is there before the answer is not forgotten.
+        // Credit given before the answer is not lost.
         let id = 1_000;
         client
             .frame_of(json!([
@@ -482,8 +485,8 @@ fn a_receiver_may_look_where_it_may_not_receive() {
     });
 }
 
-/// An id that is in use is refused, so that no two answers have it, and the request that has it is not lost: what it
-/// takes is delivered, and it can be withdrawn. An answer that nobody can tell from others takes nothing.
+/// An id in use is refused, so that no two answers share it. The request that has it is kept: its
+/// message is delivered, and it can be withdrawn. The refused request takes nothing.
 #[test]
 fn a_request_id_that_is_in_use_is_refused() {
     run(async {
@@ -507,7 +510,7 @@ fn a_request_id_that_is_in_use_is_refused() {
         assert_eq!(got["received"]["messages"][0]["body"], "a");
         assert_eq!(server.delivery_counts().await.len(), 2);
         assert_eq!(available(&server).await, 1);
-        // It is answered: the id is free again.
+        // After the answer the id is free again.
         client.frame_of(json!([{ "id": 900, "heartbeat": {} }])).await;
         assert_eq!(client.answer(900).await["done"], json!({}));
         server.stop().await;

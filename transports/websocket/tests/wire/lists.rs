@@ -1,4 +1,4 @@
-//! Lists: how long they may take, whose time counts, and how large a page is.
+//! Lists: their maximum duration, the time that counts for it, and the size of a page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use super::server::{Plan, Server, run};
 
 const SUBSCRIPTION: &str = "t/Subscriptions/s";
 
-/// Every list that other entities have part in: its request, what that is of, and what its answer is called.
+/// Each list that involves several entities: its request, its body and the key of its answer.
 fn lists() -> [(&'static str, Value, &'static str); 4] {
     [
         ("listQueues", json!({}), "queues"),
@@ -39,7 +39,7 @@ async fn furnish(broker: &Broker) {
     broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
 }
 
-/// Asks while time passes, as much as it takes.
+/// Sends a request and advances the clock until it is answered.
 async fn ask_in_any_time(server: &Server, client: &mut Client, list: &str, body: Value) -> Value {
     let mut asked = std::pin::pin!(client.ask(list, body));
     loop {
@@ -51,8 +51,8 @@ async fn ask_in_any_time(server: &Server, client: &mut Client, list: &str, body:
     }
 }
 
-/// ERR-09, DESIGN D6: a list waits for 10 s for entities that are busy, whichever list it is, and is then told so: others wait for its
-/// turn.
+/// ERR-09, DESIGN D6: each kind of list waits up to 10 s for busy entities and then fails, since
+/// others wait for its turn.
 #[test]
 fn every_list_has_its_time() {
     run(async {
@@ -63,7 +63,7 @@ fn every_list_has_its_time() {
         furnish(&server.broker).await;
         let mut client = server.client().await;
         store.complete_at_once(false);
-        // What is asked of an entity waits for what was changed before, and is not stored.
+        // A request to an entity waits for earlier changes that are not stored yet.
         let (queues, topics, subscriptions) =
             (server.broker.clone(), server.broker.clone(), server.broker.clone());
         let metadata = || Some("changed".into());
@@ -108,8 +108,8 @@ fn every_list_has_its_time() {
     });
 }
 
-/// Says at once that nothing is granted on the namespace and on a topic, and of other entities only when it is let what is granted
-/// there: to one token all, to another nothing.
+/// Answers at once for the namespace and for a topic, with no rights. For other entities it answers
+/// only when the test allows it: with all rights for one token, with none for another.
 #[derive(Default)]
 struct Slow {
     asked: AtomicUsize,
@@ -137,8 +137,9 @@ impl Authorizer for Slow {
     }
 }
 
-/// SEC-08, SEC-26, CON-73, DESIGN D6: how long an authorizer takes to say what of a list is somebody's is no time of the list: who may
-/// read something reads it, who may read nothing is refused for that, and neither has a turn meanwhile.
+/// SEC-08, SEC-26, CON-73, DESIGN D6: the time of an authorizer does not count as time of the list.
+/// A client that may read some entities gets them, a client that may read none is refused, and
+/// neither has a turn meanwhile.
 #[test]
 fn the_time_of_an_authorizer_does_not_count() {
     run(async {
@@ -176,13 +177,13 @@ fn the_time_of_an_authorizer_does_not_count() {
     });
 }
 
-/// How many queues and rules there are, and how many topics and subscriptions, each of some 190 KiB.
+/// Number of queues and rules, and number of topics and subscriptions, each of some 190 KiB.
 const MANY: usize = 20;
 const SOME: usize = 12;
-/// A page as it is written: of 1 MiB, and what stands around it.
+/// Upper bound of a written page: 1 MiB, and its frame.
 const PAGE_BYTES: usize = (1 << 20) + (64 << 10);
 
-/// A broker whose descriptions and rules may be large, and are.
+/// Starts a broker that allows large descriptions and rules, and creates them.
 async fn with_large_descriptions() -> Server {
     let mut plan = Plan::new();
     plan.settings.limits.user_metadata_chars_max = 65_536;
@@ -214,7 +215,8 @@ async fn with_large_descriptions() -> Server {
     server
 }
 
-/// ENT-30, DESIGN D6: a page ends with its bytes, and one behind the other they have all that there is; the one behind the last is empty.
+/// ENT-30, DESIGN D6: the bytes of a page are limited, consecutive pages contain everything, and
+/// the page after the last is empty.
 #[test]
 fn a_page_ends_with_its_bytes() {
     run(async {

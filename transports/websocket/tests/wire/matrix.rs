@@ -1,5 +1,6 @@
-//! Every request of the protocol against every kind of token, on links that were there before. The requests are those of the protocol's
-//! document, each with what it does; what that takes is expected by the specification, and not by the table that the broker decides by.
+//! Each request of the protocol with each kind of token, on links that exist already. The list of
+//! requests is checked against the reference page. The expected rights are taken from the
+//! specification, not from the broker's own table.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const SUBSCRIPTION: &str = "news/Subscriptions/audit";
 
-/// Where links are: who has policies, which is also sent to, what is received from, and what has sessions.
+/// Entities of the links: the one with policies, which is also sent to, the one received from, and
+/// the one with sessions.
 #[derive(Clone, Copy)]
 struct Place {
     owner: &'static str,
@@ -30,16 +32,17 @@ struct Place {
 }
 
 const AT_QUEUE: Place = Place { owner: "q", path: "q", sessions: "steps" };
-/// A subscription has no policies: those of its parent count.
+/// A subscription has no policies of its own; the policies of its topic apply.
 const AT_SUBSCRIPTION: Place =
     Place { owner: "news", path: SUBSCRIPTION, sessions: "news/Subscriptions/steps" };
 
-/// Who has policies, with each right.
+/// Entities with policies, one for each right; the empty path is the namespace.
 const OWNERS: [&str; 5] = ["q", "news", "sibling", "steps", ""];
-/// The first link with a session: each token has one of its own, since a session ends with the right to it.
+/// First link with a session. Each token gets its own, since a session ends with the right to it.
 const SESSION_LINK: u32 = 100;
-/// What takes no right: it is about the connection, or ends what its client has begun. `credit` and `drain` are of a link that is sent
-/// deliveries, which ends with its right (SEC-15).
+/// Requests that need no right: they concern the connection, or end something that the client has
+/// begun. `credit` and `drain` belong to a link with deliveries, which ends with its right
+/// (SEC-15).
 const FREE: [&str; 9] = [
     "hello",
     "authenticate",
@@ -52,14 +55,15 @@ const FREE: [&str; 9] = [
     "rollBack",
 ];
 
-/// One request, with all that it takes, and where.
+/// One request, with the actions that it needs and their entities.
 struct Row {
     name: &'static str,
     body: Value,
     needs: Vec<(Action, &'static str)>,
 }
 
-/// Whether an action is asked for over WebSocket. There is no other list of actions: who adds one says it here.
+/// Whether an action can be requested over WebSocket. The match makes the compiler report a new
+/// action here.
 fn is_asked(action: Action) -> bool {
     match action {
         Action::Send
@@ -91,7 +95,7 @@ fn is_asked(action: Action) -> bool {
         | Action::ReadKeys
         | Action::ChangePolicies
         | Action::Commit => true,
-        // By HTTP alone, by what needs no right, or by nobody.
+        // Only over HTTP, by requests that need no right, or never.
         Action::Overview
         | Action::ChangeOwnRules
         | Action::ReadMetrics
@@ -100,8 +104,9 @@ fn is_asked(action: Action) -> bool {
     }
 }
 
-/// What is asked on links, and of what they receive from. Link 1 sends, link 2 receives, link 3 sends to `sibling` by
-/// way of what link 1 sends to, link [`SESSION_LINK`] and those behind it have had a session each.
+/// Returns the requests on links and on the entity that they receive from. Link 1 sends, link 2
+/// receives, link 3 sends to `sibling` through the entity of link 1, and links from
+/// [`SESSION_LINK`] on each had a session.
 fn on_links(at: Place, transaction: &Value, session: u32) -> Vec<Row> {
     let Place { owner, path, sessions } = at;
     let locks = json!(["00000000-0000-0001-0000-000000000001"]);
@@ -188,7 +193,8 @@ fn on_links(at: Place, transaction: &Value, session: u32) -> Vec<Row> {
     ]
 }
 
-/// All other requests. `absent` is not there, so that what would be deleted is not missed.
+/// Returns all other requests. `absent` does not exist, so that a successful delete changes
+/// nothing.
 fn of_entities(digest: &Value) -> Vec<Row> {
     let row = |name, body, action, at| Row { name, body, needs: vec![(action, at)] };
     let of_q = |name, body, action| row(name, body, action, "q");
@@ -288,7 +294,7 @@ fn of_entities(digest: &Value) -> Vec<Row> {
     ]
 }
 
-/// The requests that the protocol has, as its document lists their codes (section 10).
+/// Returns the requests of the protocol, as the reference page lists their codes (section 10).
 fn documented() -> BTreeSet<String> {
     let document = include_str!("../../websocket-protocol.md");
     let table = document.split("| Code | Request |").nth(1).unwrap();
@@ -329,7 +335,7 @@ async fn furnished() -> Server {
     server.broker.create_subscription("news", "audit", properties, Vec::new()).await.unwrap();
     let sessions =
         SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
-    // What is sent has no session.
+    // Sent messages have no session.
     let nothing = RuleDescription::new("nothing", Filter::False, Timestamp::NONE);
     server.broker.create_subscription("news", "steps", sessions, vec![nothing]).await.unwrap();
     for owner in OWNERS {
@@ -348,7 +354,7 @@ async fn furnished() -> Server {
     server
 }
 
-/// A client with the links of [`on_links`] that shows a token which is good everywhere.
+/// Returns a client with the links of [`on_links`] and a token that is valid everywhere.
 async fn linked(server: &Server, at: Place) -> Client {
     let token = sign("Manage", KEY, "sb://x", Timestamp::NEVER);
     let mut client = Client::hello(server.address, json!({ "token": token })).await;
@@ -361,11 +367,11 @@ async fn linked(server: &Server, at: Place) -> Client {
     client
 }
 
-/// A token, whose policy it is signed by, and what that gives at or below what it is for.
+/// A token, the owner of its policy, its rights, and the entity to which it is restricted.
 type Shown = (String, &'static str, Rights, &'static str);
 
-/// What is shown: no token that is good, one of each right of each owner, for everything and for less, and those that are
-/// worth nothing.
+/// Returns the tokens to test: none, invalid ones, and for each owner one for each right,
+/// unrestricted and restricted.
 fn tokens(at: Place) -> Vec<Shown> {
     let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
     let mut tokens = vec![
@@ -400,8 +406,8 @@ fn tokens(at: Place) -> Vec<Shown> {
     tokens
 }
 
-/// Makes requests with every token over a client with the links of a place; they are told the transaction and the link of
-/// the session.
+/// Sends requests with each token over a client with the links of a place; `requests` gets the
+/// transaction and the link of the session.
 async fn against(
     server: &Server,
     client: &mut Client,
@@ -420,7 +426,7 @@ async fn against(
         let transaction = &begun["transaction"]["transaction"];
         for Row { name, mut body, needs } in requests(transaction, session) {
             if name == "setSessionStateIn" {
-                // The session is of another entity than the other operations.
+                // The session belongs to another entity than the other operations.
                 let own = ask(server, client, "beginTransaction", json!({})).await;
                 body["transaction"] = own["transaction"]["transaction"].clone();
             }
@@ -430,7 +436,7 @@ async fn against(
             });
             let shown = format!("{name} {body} with {token}");
             let answer = ask(server, client, name, body).await.to_string();
-            // What of a list is somebody's own, he is told.
+            // A list may contain the entities that the token covers.
             let is_list = needs[0] == (Action::List, "");
             if is_list && !allowed && !answer.contains("\"Unauthorized\"") {
                 let others = ["\"q\"", "\"news\"", "\"sibling\"", "\"steps\""];
@@ -444,10 +450,12 @@ async fn against(
     }
 }
 
-/// SEC-01, SEC-03, SEC-05, SEC-07, SEC-09, SEC-14, SEC-15, VIA-02: every request of the protocol with no token that is good, and with one of each right of
-/// its entity, of the parent, of a sibling and of the namespace; with one that has expired, is signed wrongly or with a key that was
-/// regenerated, or is for something else. It is refused exactly if the specification says so, on links that were attached with another token;
-/// who may hold a session holds the one of a link that another token has opened.
+/// SEC-01, SEC-03, SEC-05, SEC-07, SEC-09, SEC-14, SEC-15, VIA-02: each request without a valid
+/// token, and with a token for each right on its entity, the parent, a sibling and the namespace.
+/// Also with a token that has expired, has a wrong signature or a regenerated key, or is for
+/// another entity. The broker refuses exactly the requests that the specification refuses, on links
+/// that another token has attached. A token that may hold a session can use the session of a link
+/// that another token opened.
 #[test]
 fn every_request_against_every_token() {
     run(async {
@@ -476,8 +484,9 @@ fn every_request_against_every_token() {
     });
 }
 
-/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-09, SEC-14, SEC-15, VIA-02: the same on links of a subscription and of its topic,
-/// whose policies count at both; what is for the subscription gives nothing at the topic.
+/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-09, SEC-14, SEC-15, VIA-02: the same on links to a
+/// subscription and to its topic. The topic's policies apply to both; a token for the subscription
+/// grants nothing on the topic.
 #[test]
 fn every_request_at_a_subscription_against_every_token() {
     run(async {
@@ -489,8 +498,8 @@ fn every_request_at_a_subscription_against_every_token() {
     });
 }
 
-/// VIA-02, SEC-07, SEC-15: who shows a token that covers the way and not the destination is told that the link is over, and sends nothing by
-/// it any more; with one that covers both he does.
+/// VIA-02, SEC-07, SEC-15: a link through another entity ends when the token no longer covers the
+/// destination, and then sends nothing; with a token that covers both it sends.
 #[test]
 fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
     run(async {

@@ -1,4 +1,4 @@
-//! Who gives up a place when all are taken and nobody is idle.
+//! Which connection gives up its slot when all slots are taken and no connection is idle.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,16 +17,16 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use super::client::{Client, Socket};
 use super::server::{Plan, Server, run};
 
-/// Sockets beside one place or two, which are as few as there can be.
+/// Sockets in addition to one or two slots, the smallest possible number.
 const SPARE: u32 = 16;
 
-/// A cause for which nothing else of this program refuses anybody.
+/// Cause of refusals that no other test of this program uses.
 const TOLD: &str = "told_where_there_is_no_place";
 
-/// What this program logs of that cause.
+/// Lines with this cause in the log of this program.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Takes what is logged, a line at a time.
+/// Receives the log line by line.
 struct Writer;
 
 impl io::Write for Writer {
@@ -43,7 +43,7 @@ impl io::Write for Writer {
     }
 }
 
-/// Upgrades from an address of this machine.
+/// Upgrades from a loopback address.
 async fn upgrade_from(from: [u8; 4], to: SocketAddr) -> Socket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((from, 0))).unwrap();
@@ -54,7 +54,7 @@ async fn upgrade_from(from: [u8; 4], to: SocketAddr) -> Socket {
     client_async(request, stream).await.unwrap().0
 }
 
-/// Says hello; none if it is refused for want of a place.
+/// Sends a hello; none if it is refused because there is no slot.
 async fn hello(socket: Socket) -> Option<Client> {
     hello_saying(socket, json!({})).await
 }
@@ -74,8 +74,9 @@ async fn say_hello(socket: &mut Socket, hello: &Value) {
     socket.send(message).await.unwrap();
 }
 
-/// QUO-01: whoever has all places by connections with links, and says that they are there, gives some up to who comes
-/// from elsewhere, the one that has asked for nothing for longest first; and none to more of his own.
+/// QUO-01: an address that has all slots with active, linked connections gives one up to a client
+/// from elsewhere: the connection whose last request is oldest. It gives none up to another client
+/// from its own address.
 #[test]
 fn the_address_with_most_places_gives_one_up() {
     run(async {
@@ -90,7 +91,7 @@ fn the_address_with_most_places_gives_one_up() {
             many.push(client);
         }
         assert!(hello(upgrade_from(greedy, server.address).await).await.is_none());
-        // For a moment they are spared: what they ask may be on its way.
+        // New connections are spared for a moment, since their requests may be under way.
         let mut other = loop {
             if let Some(client) = hello(upgrade_from(modest, server.address).await).await {
                 break client;
@@ -106,27 +107,27 @@ fn the_address_with_most_places_gives_one_up() {
         other.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
         assert!(other.ask("getQueue", json!({ "path": "q" })).await.get("error").is_none());
         assert!(many[0].ask("getQueue", json!({ "path": "q" })).await.get("error").is_none());
-        // Two to one: with one more they would be as many.
+        // With two slots to one, another client would make the addresses equal, so it gets none.
         assert!(hello(upgrade_from(modest, server.address).await).await.is_none());
         server.stop().await;
     });
 }
 
-/// Whose token is good may do everything, who shows none may too, or is not known, and nobody else is. About a slow one
-/// nothing is ever said.
+/// Grants everything to a valid token, and nothing to an invalid one. Without a token it grants
+/// everything or nothing. A slow token is never judged.
 struct OneToken {
     allows_anonymous: bool,
-    /// As many as slow ones were shown.
+    /// One permit for each slow token that was shown.
     slow: Semaphore,
 }
 
 impl OneToken {
-    /// Who shows none is not known.
+    /// Refuses clients without a token.
     fn needed() -> Arc<Self> {
         Arc::new(Self { allows_anonymous: false, slow: Semaphore::new(0) })
     }
 
-    /// Who shows none is let in.
+    /// Admits clients without a token.
     fn or_none() -> Arc<Self> {
         Arc::new(Self { allows_anonymous: true, slow: Semaphore::new(0) })
     }
@@ -152,7 +153,7 @@ impl Authorizer for OneToken {
     }
 }
 
-/// A listener with so many places.
+/// Starts a listener with `places` slots.
 async fn listener(authorizer: Arc<OneToken>, places: usize) -> Server {
     let mut plan = Plan::new();
     plan.config.connection_count_max = places;
@@ -160,19 +161,19 @@ async fn listener(authorizer: Arc<OneToken>, places: usize) -> Server {
     plan.start().await
 }
 
-/// Says hello from an address of this machine; none if it is refused for want of a place.
+/// Sends a hello from a loopback address; none if it is refused because there is no slot.
 async fn enter(from: [u8; 4], hello: &Value, server: &Server) -> Option<Client> {
     hello_saying(upgrade_from(from, server.address).await, hello.clone()).await
 }
 
-/// The same with a link; as soon as there is a place.
+/// Enters as soon as there is a slot, and attaches a link.
 async fn consumer(from: [u8; 4], hello: &Value, server: &Server) -> Client {
     let mut client = entered(from, hello, server).await;
     attach(&mut client).await;
     client
 }
 
-/// As soon as somebody has to go for it.
+/// Enters as soon as a connection makes room.
 async fn entered(from: [u8; 4], hello: &Value, server: &Server) -> Client {
     loop {
         if let Some(client) = enter(from, hello, server).await {
@@ -187,7 +188,7 @@ async fn attach(client: &mut Client) {
     assert!(answer.get("done").is_some(), "{answer}");
 }
 
-/// It has its place, and what it holds.
+/// Asserts that a client still has its slot and its rights.
 async fn assert_served(client: &mut Client) {
     let answer = client.ask("getQueue", json!({ "path": "q" })).await;
     assert!(answer.get("error").is_none(), "{answer}");
@@ -201,9 +202,9 @@ async fn assert_place_was_needed(client: &mut Client) {
     );
 }
 
-/// QUO-01, SEC-16: where all places are taken, a stranger, who says hello with a token that is not good, gets that of nobody who holds
-/// something, from wherever he comes: not of one who waits in silence, and not of one who is to come back. He gets that of
-/// one who has no link.
+/// QUO-01, SEC-16: with all slots taken, a client with an invalid token gets no slot from a
+/// connection that holds something, from any address: neither from a silent connection with a link
+/// nor from one that may be resumed. It gets the slot of a connection without links.
 #[test]
 fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
     run(async {
@@ -214,8 +215,8 @@ fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
         for _ in 0..5 {
             silent.push(consumer(many, &good, &server).await);
         }
-        // Nor does who has a key get that of another who has one and a link, though more of those come from one
-        // address.
+        // A client with a valid token cannot take the slot of another such client with a link
+        // either, even if that client's address has more slots.
         for _ in 0..3 {
             assert!(enter(strange, &bad, &server).await.is_none());
             assert!(enter(known, &good, &server).await.is_none());
@@ -223,7 +224,7 @@ fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
         for client in &mut silent {
             assert_served(client).await;
         }
-        // One that has lost its socket, with its links, for a while.
+        // A connection with links that has lost its socket and may be resumed for a while.
         drop(silent.pop());
         let lasting = json!({ "token": "good", "graceSeconds": 60 });
         drop(consumer(known, &lasting, &server).await);
@@ -236,8 +237,9 @@ fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
     });
 }
 
-/// SEC-22: where all places are taken, a token that is not good is told in the log with where it came from, although
-/// its client only hears that there is no place: keys could be tried there without a line. A good one is no attempt.
+/// SEC-22: with all slots taken, an invalid token is logged with its address, although the client
+/// learns only that there is no slot. Otherwise keys could be guessed without a trace. A valid
+/// token is not logged.
 #[test]
 fn a_bad_token_is_told_where_there_is_no_place() {
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
@@ -259,8 +261,9 @@ fn a_bad_token_is_told_where_there_is_no_place() {
     });
 }
 
-/// QUO-01, SEC-16, SEC-17: who shows a token that is good gets the place of one who has shown none, whatever that one
-/// holds and asks for, from the same address too, and keeps it when others come, from wherever there are fewer.
+/// QUO-01, SEC-16, SEC-17: a client with a valid token gets the slot of a client without one,
+/// whatever that client holds, even from the same address. It keeps the slot when others come, also
+/// from addresses with fewer slots.
 #[test]
 fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
     run(async {
@@ -292,8 +295,8 @@ fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
     });
 }
 
-/// SEC-15, SEC-16: a token keeps a place for as long as it is good: who shows a newer one that is not gives it up to
-/// who shows one that is.
+/// SEC-15, SEC-16: a token keeps a slot only while it is valid. A client that then sends an invalid
+/// token loses the slot to a client with a valid one.
 #[test]
 fn a_place_is_kept_as_long_as_the_token_is_good() {
     run(async {
@@ -311,8 +314,8 @@ fn a_place_is_kept_as_long_as_the_token_is_good() {
     });
 }
 
-/// QUO-01, SEC-16: who has got its place by a token has time for its first link: of those that have none, others that
-/// come give theirs up to each other.
+/// QUO-01, SEC-16: a client that got its slot with a token has time to attach its first link.
+/// Meanwhile, newcomers with an invalid token take slots only from each other.
 #[test]
 fn who_has_shown_a_key_has_time_for_its_first_link() {
     run(async {
@@ -325,7 +328,7 @@ fn who_has_shown_a_key_has_time_for_its_first_link() {
         assert_place_was_needed(&mut first).await;
         let mut third = entered(strange, &bad, &server).await;
         assert_place_was_needed(&mut second).await;
-        // It has come before this one, and has asked for nothing either.
+        // It came earlier than this one, and has sent no request either.
         let _fourth = entered(strange, &bad, &server).await;
         assert_place_was_needed(&mut third).await;
         attach(&mut slow).await;
@@ -333,8 +336,9 @@ fn who_has_shown_a_key_has_time_for_its_first_link() {
     });
 }
 
-/// QUO-01, SEC-26: who is judged for long, such as one who guesses and waits for the answer, has no place and keeps
-/// nobody out: when all sockets beside the places are taken by such, the oldest goes.
+/// QUO-01, SEC-26: a client whose token is judged slowly, for instance while it guesses keys, has
+/// no slot and keeps no client out. When such clients hold all spare sockets, the oldest one is
+/// closed.
 #[test]
 fn who_is_judged_for_long_keeps_nobody_out() {
     run(async {

@@ -1,4 +1,4 @@
-//! Ranges that name many deliveries, where there is room for few commands.
+//! Ranges that name many deliveries, with room for few commands.
 
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::permits::COMMAND_BYTES;
@@ -9,7 +9,8 @@ use super::server::{Plan, Server, run};
 
 const COUNT: usize = 300;
 
-/// A listener whose connections have room for 16 commands, and a client to whom many messages are delivered.
+/// Starts a listener whose connections have room for 16 commands, and a client with many
+/// deliveries.
 async fn delivered() -> (Server, Client) {
     let mut plan = Plan::new();
     plan.settings.limits.connection_inbound_bytes_max = 16 * COMMAND_BYTES;
@@ -27,8 +28,8 @@ fn failed(answer: &Json, kind: &str) -> Vec<(u64, u64)> {
     ranges.iter().map(|range| (number(&range["from"]), number(&range["to"]))).collect()
 }
 
-/// SET-14, DESIGN D6: what ranges name beyond what there is room for is handed over in parts, and answered as a whole;
-/// what stands behind it in its frame, and in the next, is carried out after all of it.
+/// SET-14, DESIGN D6: ranges that exceed the room are handed over in parts and answered as a whole.
+/// Later requests in the same frame, and in the next one, are carried out after all parts.
 #[test]
 fn ranges_that_name_more_than_there_is_room_for_are_settled_in_their_order() {
     run(async {
@@ -50,11 +51,11 @@ fn ranges_that_name_more_than_there_is_room_for_are_settled_in_their_order() {
         let renewed = client.answer(50).await;
         assert!(renewed["renewed"]["lockedUntilUtc"].is_string(), "{renewed}");
         assert_eq!(failed(&renewed, "renewed"), []);
-        // Those that never were fail, and no other.
+        // Deliveries that never existed fail, and no others.
         assert_eq!(failed(&client.answer(51).await, "settled"), [(301, 400)]);
         let renewed = client.answer(52).await;
         assert!(renewed["renewed"]["lockedUntilUtc"].is_string(), "{renewed}");
-        // Settled by then, whether that is known here or with the entity.
+        // Settled by then, whether the connection or the entity notices.
         assert_eq!(failed(&renewed, "renewed"), [(99, 100), (102, 103)]);
         assert_eq!(failed(&client.answer(53).await, "settled"), [(1, 100), (102, 250)]);
         assert_eq!(server.counts().await.active, 0);
@@ -62,7 +63,8 @@ fn ranges_that_name_more_than_there_is_room_for_are_settled_in_their_order() {
     });
 }
 
-/// SET-21: what is said before a close in order is carried out, however many deliveries a range of it names.
+/// SET-21: a settlement before an orderly close is carried out, however many deliveries its range
+/// names.
 #[test]
 fn what_ranges_name_before_a_close_is_settled() {
     run(async {
@@ -75,15 +77,15 @@ fn what_ranges_name_before_a_close_is_settled() {
     });
 }
 
-/// DESIGN D6: what is handed over in parts is answered although its link is refused between them, and does not keep its
-/// room and its connection for ever.
+/// DESIGN D6: a settlement in parts is answered even if its link is refused between two parts. It
+/// does not keep its room and its connection forever.
 #[test]
 fn a_wide_settlement_on_a_link_that_is_refused_is_answered() {
     const TOKENS: u32 = 40;
 
     run(async {
         let mut plan = Plan::new();
-        // For 17 settlements with such a property.
+        // Room for 17 settlements with such a property.
         plan.settings.limits.connection_inbound_bytes_max = 1 << 20;
         let server = plan.start().await;
         let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
@@ -96,7 +98,7 @@ fn a_wide_settlement_on_a_link_that_is_refused_is_answered() {
             "lockTokens": tokens,
             "properties": { "p": "v".repeat(60_000) },
         });
-        // Its messages are received by session only, as its entity says.
+        // The queue requires sessions, so the attachment is refused.
         let attach = json!({ "link": 1, "path": "s", "role": "receiver", "credit": 5 });
         client
             .frame_of(json!([{ "id": 50, "attach": attach }, { "id": 51, "settle": settle }]))
@@ -104,14 +106,14 @@ fn a_wide_settlement_on_a_link_that_is_refused_is_answered() {
         let refused = client.answer(50).await;
         assert_eq!(refused["error"]["condition"], "InvalidOperation", "{refused}");
         assert_eq!(failed(&client.answer(51).await, "settled"), [(0, u64::from(TOKENS) - 1)]);
-        // The link is free again, and the connection goes on.
+        // The link number is free again, and the connection stays open.
         client.receive_with(None).await;
         server.stop().await;
     });
 }
 
-/// TXN-02, DESIGN D6: in a transaction too, where each is checked before it is part of that; of an unknown one all
-/// fail together.
+/// TXN-02, DESIGN D6: the same holds in a transaction, where each operation is checked before it
+/// joins. With an unknown transaction, all fail together.
 #[test]
 fn ranges_are_settled_in_a_transaction() {
     run(async {

@@ -1,4 +1,4 @@
-//! A connection that is lost goes on where it was (SET-21).
+//! A lost connection is resumed (SET-21).
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value as Json, json};
@@ -7,17 +7,17 @@ use tokio_tungstenite::tungstenite::Message;
 use super::client::{Client, upgrade_json};
 use super::server::{Server, run};
 
-/// The client of a scripted exchange: counts frames, keeps what is not confirmed, cuts the socket.
+/// The client of a scripted exchange: counts frames, keeps unconfirmed ones, cuts the socket.
 struct Script {
     address: std::net::SocketAddr,
     socket: super::client::Socket,
     token: Json,
-    /// Frames of the server taken, and frames sent.
+    /// Number of frames of the server taken; sent frames.
     seen: u64,
     sent: Vec<String>,
     items: Vec<Json>,
     cuts: u32,
-    /// Frames in either direction after which the socket is cut.
+    /// Numbers of frames, in either direction, after which the socket is cut.
     cut_after: Vec<u64>,
     passed: u64,
 }
@@ -38,7 +38,7 @@ impl Script {
         }
     }
 
-    /// A frame has passed; perhaps the socket is cut here.
+    /// Counts a frame that has passed; cuts the socket if the script says so.
     async fn pass(&mut self) {
         self.passed += 1;
         if self.cut_after.contains(&self.passed) {
@@ -52,7 +52,7 @@ impl Script {
         let mut socket = upgrade_json(self.address).await;
         std::mem::swap(&mut self.socket, &mut socket);
         if self.cuts.is_multiple_of(2) {
-            // Half open: the server learns of the loss by the resumption only.
+            // Half open: the server learns of the loss only from the resumption.
             std::mem::forget(socket);
         } else {
             drop(socket);
@@ -87,7 +87,7 @@ impl Script {
         self.pass().await;
     }
 
-    /// Takes frames until an item is as wanted; what comes is kept.
+    /// Takes frames until the items meet a condition; all items are kept.
     async fn until(&mut self, is_wanted: impl Fn(&[Json]) -> bool) {
         while !is_wanted(&self.items) {
             let frame = self.read().await;
@@ -114,7 +114,8 @@ impl Script {
     }
 }
 
-/// Sends, receives, abandons, completes, all in small frames; returns how many frames have passed.
+/// Sends, receives, abandons and completes, all in small frames; returns the number of frames that
+/// have passed.
 async fn exchange(cut_after: Vec<u64>) -> u64 {
     let server = Server::start().await;
     let mut script = Script::open(&server, cut_after).await;
@@ -156,13 +157,14 @@ async fn exchange(cut_after: Vec<u64>) -> u64 {
     script.send(settle(24, 4, 7, "complete")).await;
     script.until(answered(24)).await;
 
-    // No answer is lost or doubled, and none says that anything failed.
+    // No answer is lost or doubled, and none reports a failure.
     for id in (2..4).chain(10..16).chain(20..25) {
         assert_eq!(script.answers(id).len(), 1, "{id}: {:?}", script.items);
     }
     let failed = |item: &&Json| item.to_string().contains("failed") || item.get("error").is_some();
     assert_eq!(script.items.iter().find(failed), None);
-    // No delivery is lost or doubled; the one that was abandoned comes again, and only its count rose.
+    // No delivery is lost or doubled. The abandoned message is delivered again, and only its count
+    // has increased.
     let texts: Vec<(u64, String, u64)> = script.deliveries();
     let expected = [(1, "10", 1), (2, "11", 1), (3, "12", 1), (4, "12", 2), (5, "13", 1)];
     let expected = expected.into_iter().chain([(6, "14", 1), (7, "15", 1)]);
@@ -176,12 +178,13 @@ async fn exchange(cut_after: Vec<u64>) -> u64 {
     passed
 }
 
-/// SET-21: cut at every frame boundary, in both directions; nothing is lost, doubled or counted.
+/// SET-21: the connection is cut at each frame boundary, in both directions; nothing is lost,
+/// doubled or counted.
 #[test]
 fn a_cut_at_any_frame_boundary_loses_and_doubles_nothing() {
     run(async {
         let frames = exchange(Vec::new()).await;
-        // With cuts, frames may be grouped otherwise; places beyond the end cut nothing.
+        // With cuts, frames may be grouped differently; places beyond the end cut nothing.
         for place in 1..=frames {
             exchange(vec![place]).await;
         }
@@ -190,7 +193,7 @@ fn a_cut_at_any_frame_boundary_loses_and_doubles_nothing() {
     });
 }
 
-/// SET-21, SET-31: who does not come back in time has its locks released and counted.
+/// SET-21, SET-31: if the client does not come back in time, its locks are released and counted.
 #[test]
 fn after_the_grace_period_locks_are_released_and_counted() {
     run(async {
@@ -215,7 +218,7 @@ fn after_the_grace_period_locks_are_released_and_counted() {
     });
 }
 
-/// While its client is away a receiver is delivered nothing, so that others get the messages.
+/// A receiver whose client is away gets no deliveries, so that others get the messages.
 #[test]
 fn a_lost_receiver_is_delivered_nothing_meanwhile() {
     run(async {
@@ -227,7 +230,7 @@ fn a_lost_receiver_is_delivered_nothing_meanwhile() {
         drop(client);
         let mut other = server.client().await;
         other.receive_with(None).await;
-        // As soon as the loss is noticed, the other gets what comes.
+        // After the loss is noticed, the other receiver gets the messages.
         let mut texts = Vec::new();
         for number in 0_u64.. {
             server.put(&[&number.to_string()]).await;
@@ -256,7 +259,8 @@ fn a_lost_receiver_is_delivered_nothing_meanwhile() {
     });
 }
 
-/// Section 7 of the protocol: a second socket replaces the first, also while that takes nothing of what it is told again.
+/// Section 7 of the protocol: a second socket replaces the first one, even while the first does not
+/// read the repeated frames.
 #[test]
 fn who_comes_back_twice_waits_for_no_socket_that_takes_nothing() {
     run(async {
@@ -269,7 +273,7 @@ fn who_comes_back_twice_waits_for_no_socket_that_takes_nothing() {
         let token = client.welcome["resumeToken"].clone();
         let attach = json!({ "id": 2, "attach": { "link": 1, "path": "q", "role": "receiver" } });
         let peek = |id: u64| json!({ "id": id, "peek": { "link": 1, "from": 1, "maxCount": 1 } });
-        // More than sockets hold between them, of which nothing is confirmed.
+        // More bytes than the sockets hold, all unconfirmed.
         for request in std::iter::once(attach).chain((3..8).map(peek)) {
             let frame = json!({ "seen": 0, "requests": [request] });
             client.socket.send(Message::text(frame.to_string())).await.unwrap();
@@ -281,7 +285,7 @@ fn who_comes_back_twice_waits_for_no_socket_that_takes_nothing() {
         assert_eq!(first.welcome["resumed"], true);
         let mut second = Client::hello(server.address, back).await;
         assert_eq!(second.welcome["resumed"], true);
-        // All of it is told again: the link, and five peeks.
+        // All answers are repeated: the attachment and five peeks.
         let mut answers = Vec::new();
         while answers.len() < 6 {
             let frame = second.frame().await.expect("what was not confirmed");
@@ -294,7 +298,7 @@ fn who_comes_back_twice_waits_for_no_socket_that_takes_nothing() {
     });
 }
 
-/// A token that nobody gave, or of the other encoding, or with a count that cannot be, resumes nothing.
+/// An unknown token, one of another encoding, or one with an impossible count resumes nothing.
 #[test]
 fn a_wrong_resumption_gets_a_new_connection_or_none() {
     run(async {

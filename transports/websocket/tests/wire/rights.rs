@@ -1,4 +1,4 @@
-//! Every request against every set of rights, by the table that the broker decides by.
+//! Each request with each set of rights, against the broker's table of rights.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl Authorizer for Named {
     }
 }
 
-/// Requests with the action that the table knows them by. Link 1 is a sender to `q`, link 2 receives from it;
-/// what is named beside them is not there.
+/// Returns requests with their actions in the table. Link 1 sends to `q`, link 2 receives from it;
+/// other entities do not exist.
 fn requests() -> Vec<(&'static str, Value, Action)> {
     let token = "00000000-0000-0001-0000-000000000001";
     let messages = json!({ "link": 1, "messages": [{ "body": "a" }] });
@@ -105,8 +105,8 @@ fn requests() -> Vec<(&'static str, Value, Action)> {
     ]
 }
 
-/// SEC-05, SEC-06, SEC-08, CNT-12: every request is carried out exactly if the table allows it, also on
-/// links that were attached with another token.
+/// SEC-05, SEC-06, SEC-08, CNT-12: a request is carried out exactly if the table allows it, also on
+/// links that another token has attached.
 #[test]
 fn every_request_asks_for_its_right() {
     run(async {
@@ -138,7 +138,7 @@ fn every_request_asks_for_its_right() {
     });
 }
 
-/// Grants everything for a minute.
+/// Grants everything for one minute to one token, and for two minutes to others.
 struct ForAMinute(Timestamp);
 
 #[async_trait]
@@ -156,8 +156,8 @@ impl Authorizer for ForAMinute {
     }
 }
 
-/// SEC-15: a link over which nothing is pushed is told, too, when what was granted is over; with a newer token it
-/// goes on, up to the end of that.
+/// SEC-15: a link without deliveries is also detached when its grant ends; with a new token it
+/// continues until that grant ends.
 #[test]
 fn links_without_deliveries_are_told_that_what_was_granted_is_over() {
     run(async {
@@ -193,8 +193,9 @@ fn links_without_deliveries_are_told_that_what_was_granted_is_over() {
 }
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/// SEC-17: who makes the first policy without a token is told that it is made, and then the connections without one are
-/// ended, those without links, too; one with a token goes on.
+/// SEC-17: a client without a token that creates the first policy gets the answer. Then all
+/// connections without a token are closed, including those without links; one with a token
+/// continues.
 #[test]
 fn connections_without_a_token_are_closed_when_everybody_needs_one() {
     run(async {
@@ -204,7 +205,7 @@ fn connections_without_a_token_are_closed_when_everybody_needs_one() {
         plan.policies = Some(policies);
         let server = plan.start().await;
         let mut first = Client::open(server.address).await;
-        // A heartbeat of a second: what has nothing to hear looks as often.
+        // A heartbeat of one second: an idle connection checks as often.
         let idle = json!({ "heartbeatSeconds": 1 });
         let mut idle = Client::hello(server.address, idle).await;
         let mut receiver = Client::open(server.address).await;
@@ -212,7 +213,7 @@ fn connections_without_a_token_are_closed_when_everybody_needs_one() {
         assert!(receiver.ask("attach", attach).await.get("done").is_some());
         let properties = json!({ "rights": ["Send", "Listen", "Manage"], "primaryKey": KEY });
         let create = json!({ "path": "", "name": "boss", "properties": properties });
-        // Anybody is let in who comes with a token; it is judged when something is asked for.
+        // Any client with a token is admitted; the token is judged with the first request.
         let token = sign("boss", KEY, "sb://x", Timestamp::NEVER);
         let mut signed = Client::hello(server.address, json!({ "token": token })).await;
         let created = first.ask("createPolicy", create).await;
@@ -228,8 +229,8 @@ fn connections_without_a_token_are_closed_when_everybody_needs_one() {
     });
 }
 
-/// SEC-17: who comes by a proxy is not of this machine, wherever the proxy is: the headers of the upgrade tell, and without a
-/// token nothing is allowed over it.
+/// SEC-17: a client behind a proxy is not local, wherever the proxy runs: the headers of the
+/// upgrade show it. Without a token it may do nothing.
 #[test]
 fn a_connection_by_a_proxy_is_not_of_this_machine() {
     run(async {
@@ -258,7 +259,7 @@ fn a_connection_by_a_proxy_is_not_of_this_machine() {
     });
 }
 
-/// Asks while time passes, for what is refused waits (SEC-26).
+/// Sends a request while time passes, since refusals are delayed (SEC-26).
 pub(super) async fn ask(
     server: &Server,
     client: &mut Client,

@@ -18,7 +18,7 @@ use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
 
 use super::client::Client;
 
-/// A test that takes longer than this hangs.
+/// Maximum duration of a test; a longer one hangs.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 pub struct Server {
@@ -28,16 +28,16 @@ pub struct Server {
     pub running: Box<dyn RunningTransport>,
 }
 
-/// What a test changes before the start.
+/// Settings that a test changes before the start.
 pub struct Plan {
     pub config: WebSocketConfig,
     pub settings: Settings,
     pub authorizer: Arc<dyn Authorizer>,
-    /// Where its policies are held, if they are looked up.
+    /// Policies to look up; none without a lookup.
     pub policies: Option<Policies>,
-    /// A store in memory if none.
+    /// Store; none for a store in memory.
     pub store: Option<Arc<dyn Store>>,
-    /// Where messages are kept; without it in memory.
+    /// Directory of the messages; none for memory.
     pub data_dir: Option<std::path::PathBuf>,
 }
 
@@ -89,17 +89,17 @@ impl Plan {
 }
 
 impl Server {
-    /// A listener with a queue `q`, for everybody.
+    /// Starts a listener with a queue `q` that admits every client.
     pub async fn start() -> Self {
         Plan::new().start().await
     }
 
-    /// A client that has said hello.
+    /// Returns a client that has sent its hello.
     pub async fn client(&self) -> Client {
         Client::open(self.address).await
     }
 
-    /// Sends texts to the queue, past the transport.
+    /// Sends texts to the queue without the transport.
     pub async fn put(&self, texts: &[&str]) {
         let entity = self.broker.entity("q").unwrap();
         for text in texts {
@@ -112,7 +112,7 @@ impl Server {
         self.broker.describe_queue("q").await.unwrap().counts
     }
 
-    /// The stored delivery counts of what is in the queue, by sequence number.
+    /// Returns the stored delivery counts of the messages in the queue, by sequence number.
     pub async fn delivery_counts(&self) -> Vec<(u64, u32)> {
         let entity = self.broker.entity("q").unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };

@@ -1,4 +1,4 @@
-//! Sessions on the wire: accepting, the link that is bound to one, its lock, its state, bad input.
+//! Sessions on the wire: accepts, the link of a session, its lock, its state, and invalid input.
 
 use peeklock_core::command::{Command, SessionCounts};
 use peeklock_core::description::{EntityStatus, QueueUpdate};
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::client::Client;
 use super::server::{Plan, Server, run};
 
-/// A listener with a queue `s` that requires sessions, whose locks last 30 s.
+/// Starts a listener with a queue `s` that requires sessions and whose locks last 30 s.
 async fn start() -> Server {
     with_sessions(Plan::new()).await
 }
@@ -25,7 +25,7 @@ async fn with_sessions(plan: Plan) -> Server {
     server
 }
 
-/// Sends texts to a session, past the transport.
+/// Sends texts to a session without the transport.
 async fn put(server: &Server, session: &str, texts: &[&str]) {
     let entity = server.broker.entity("s").unwrap();
     for text in texts {
@@ -36,7 +36,7 @@ async fn put(server: &Server, session: &str, texts: &[&str]) {
     }
 }
 
-/// Lets time pass, and waits until what is due has happened.
+/// Advances the clock, and waits until all due work is done.
 async fn advance(server: &Server, seconds: i64) {
     server.clock.advance(TimeSpan::from_seconds(seconds));
     sessions(server).await;
@@ -52,7 +52,7 @@ async fn until_locked(server: &Server, count: u64) {
     }
 }
 
-/// Accepts session `a` over link 1 and reads what it may deliver.
+/// Accepts session `a` as link 1 with this credit; returns the end of its lock.
 async fn hold(client: &mut Client, credit: u32) -> Json {
     let accept = json!({ "link": 1, "path": "s", "sessionId": "a", "credit": credit });
     let answer = client.ask("acceptSession", accept).await;
@@ -73,7 +73,8 @@ fn refused(answer: &Json, condition: &str) {
     assert_eq!(answer["error"]["condition"], condition, "{answer}");
 }
 
-/// SES-05, SES-10, SES-12, SES-14, SES-19, SES-20, SES-21: credit, order, settlement by number, renewal.
+/// SES-05, SES-10, SES-12, SES-14, SES-19, SES-20, SES-21: credit, order, settlement by number,
+/// renewal.
 #[test]
 fn a_session_is_delivered_in_order_under_one_lock() {
     run(async {
@@ -102,7 +103,7 @@ fn a_session_is_delivered_in_order_under_one_lock() {
     });
 }
 
-/// SES-24, PEK-07, SES-29, CNT-11, DEL-07: state as text and as bytes, looking in, names, counts.
+/// SES-24, PEK-07, SES-29, CNT-11, DEL-07: state as text and as bytes, peeks, session ids, counts.
 #[test]
 fn state_and_names_are_told_as_they_are() {
     run(async {
@@ -159,7 +160,8 @@ fn state_and_names_are_told_as_they_are() {
     });
 }
 
-/// SES-15, SES-30: when the lock runs out its holder is told, and whatever it asks says so.
+/// SES-15, SES-30: when the lock expires, the holder is notified, and all its later requests fail
+/// with the reason.
 #[test]
 fn a_session_lock_that_ran_out_is_told_and_stays_lost() {
     run(async {
@@ -176,7 +178,7 @@ fn a_session_lock_that_ran_out_is_told_and_stays_lost() {
         );
         let late = client.ask("settle", settle("complete", 1, 2)).await;
         assert_eq!(late["settled"]["failed"][0]["error"]["condition"], "SessionLockLost", "{late}");
-        // Also of those that are forgotten, as if they had never been.
+        // Also for deliveries that the broker has forgotten or that never existed.
         let none = client.ask("settle", settle("complete", 8, 9)).await;
         assert_eq!(none["settled"]["failed"][0]["error"]["condition"], "SessionLockLost", "{none}");
         for (operation, body) in [
@@ -191,7 +193,7 @@ fn a_session_lock_that_ran_out_is_told_and_stays_lost() {
         }
         client.ask("credit", json!({ "link": 1, "upTo": 9 })).await;
         assert_eq!(client.pushed("detached").await["error"]["condition"], "SessionLockLost");
-        // Another has it meanwhile; the end of the old link takes nothing from it.
+        // Another client holds it now; the end of the old link takes nothing from it.
         let mut other = server.client().await;
         hold(&mut other, 9).await;
         let group = other.pushed("deliveries").await;
@@ -203,8 +205,8 @@ fn a_session_lock_that_ran_out_is_told_and_stays_lost() {
     });
 }
 
-/// SES-13, SES-31, SES-33: a session goes back uncounted with its link or its connection, and counted
-/// when it is released or the connection breaks.
+/// SES-13, SES-31, SES-33: a session is released without a count when its link or connection ends
+/// in order, and with a count when it is released explicitly or the connection breaks.
 #[test]
 fn how_a_link_ends_decides_what_counts() {
     run(async {
@@ -231,7 +233,7 @@ fn how_a_link_ends_decides_what_counts() {
     });
 }
 
-/// SES-07, SES-08: an accept that waits is answered by a session, by the time, or by its withdrawal.
+/// SES-07, SES-08: a waiting accept is answered by a session, by its timeout, or by its withdrawal.
 #[test]
 fn an_accept_waits_for_the_next_session() {
     run(async {
@@ -243,7 +245,7 @@ fn an_accept_waits_for_the_next_session() {
         let first = client.begin("acceptSession", next(1, json!(60))).await;
         let second = client.begin("acceptSession", json!({ "link": 2, "path": "s" })).await;
         let third = client.begin("acceptSession", next(3, json!(90))).await;
-        // Its number is taken, and nothing can be asked over it.
+        // Its link number is taken, and no request can use it yet.
         refused(&client.ask("acceptSession", next(1, json!(1))).await, "InvalidOperation");
         let sender = json!({ "link": 1, "path": "s", "role": "sender" });
         refused(&client.ask("attach", sender).await, "InvalidOperation");
@@ -256,7 +258,7 @@ fn an_accept_waits_for_the_next_session() {
         let answer = client.answer(first).await;
         advance(&server, 1).await;
         assert_eq!(answer["sessionAccepted"]["sessionId"], "b", "{answer}");
-        // The session has nothing left when its lock ends.
+        // The session is empty when its lock ends.
         assert_eq!(client.ask("deleteBatch", json!({ "link": 1 })).await["deleted"]["count"], 1);
         advance(&server, 61).await;
         refused(&client.answer(second).await, "ServiceTimeout");
@@ -273,7 +275,7 @@ async fn hold_over(client: &mut Client, link: u32, session: &str) {
     assert_eq!(answer["sessionAccepted"]["sessionId"], session, "{answer}");
 }
 
-/// SES-03, SES-06, SES-09: what makes no sense gets a typed error, and harms nothing.
+/// SES-03, SES-06, SES-09: invalid requests get typed errors and change nothing.
 #[test]
 fn bad_requests_about_sessions_are_refused() {
     run(async {
@@ -333,19 +335,20 @@ fn bad_requests_about_sessions_are_refused() {
         refused(&client.ask("listSessions", json!({ "path": "q" })).await, "InvalidOperation");
         refused(&client.ask("listSessions", json!({ "path": "-" })).await, "EntityNotFound");
         refused(&client.ask("deleteUnlocked", json!({ "path": "q" })).await, "InvalidOperation");
-        // Without an id nobody would learn of the session.
+        // Without an id the client would never learn of the session.
         client
             .frame_of(json!([{ "acceptSession": { "link": 9, "path": "s", "sessionId": "z" } }]))
             .await;
         assert_eq!(client.pushed("error").await["condition"], "ArgumentError");
-        // What was held is held still.
+        // The held session is still held.
         assert!(client.ask("renewSession", json!({ "link": 1 })).await.get("renewed").is_some());
         assert_eq!(sessions(&server).await.locked, 1);
         server.stop().await;
     });
 }
 
-/// ENT-24, ENT-25: a queue that gives no more leaves the session to its holder; credit attaches again.
+/// ENT-24, ENT-25: a queue that stops deliveries leaves the session to its holder; credit attaches
+/// it again.
 #[test]
 fn a_session_is_kept_while_its_queue_is_disabled() {
     run(async {
@@ -370,8 +373,8 @@ fn a_session_is_kept_while_its_queue_is_disabled() {
     });
 }
 
-/// SET-21, SES-13: a connection that is lost and resumed holds its session, and its accept waits on;
-/// one that is not resumed in time loses it, counted.
+/// SET-21, SES-13: a connection that is lost and resumed keeps its session, and its accept keeps
+/// waiting. Without a resumption in time it loses the session, with a count.
 #[test]
 fn a_session_is_held_over_a_resumption() {
     run(async {
@@ -412,7 +415,7 @@ fn a_session_is_held_over_a_resumption() {
     });
 }
 
-/// When the broker is being stopped an accept that waits ends, and sessions in hand can be settled.
+/// When the broker stops, a waiting accept ends, and messages of held sessions can be settled.
 #[test]
 fn a_stop_ends_accepts_that_wait() {
     run(async {

@@ -1,10 +1,11 @@
-//! Topics over the protocol: what is pushed from a subscription, and what is wrong told as such.
+//! Topics over the protocol: pushed deliveries of a subscription, and errors for invalid requests.
 
 use serde_json::{Value, json};
 
 use super::server::{Server, run};
 
-/// TOP-01, RCV-16: deliveries of a subscription are pushed over credit, numbered like those of a queue.
+/// TOP-01, RCV-16: deliveries of a subscription are pushed over credit and numbered like those from
+/// a queue.
 #[test]
 fn a_subscription_is_pushed_what_its_rules_select() {
     run(async {
@@ -34,7 +35,7 @@ fn a_subscription_is_pushed_what_its_rules_select() {
         assert_eq!(shown["subscription"]["runtime"]["totalMessageCount"], 0);
         assert_eq!(shown["subscription"]["runtime"]["lastSequenceNumber"], 2);
 
-        // What is deleted below a receiver tells it (ENT-15).
+        // A receiver is notified when its entity is deleted (ENT-15).
         client.ask("deleteTopic", json!({ "path": "t" })).await;
         let detached = client.pushed("detached").await;
         assert_eq!(detached["error"]["condition"], "EntityNotFound");
@@ -43,7 +44,8 @@ fn a_subscription_is_pushed_what_its_rules_select() {
     });
 }
 
-/// TOP-12: a list of no rules is like none at all, and gives `$Default`; who wants nothing has a rule that says so.
+/// TOP-12: an empty list of rules is the same as no list and gives `$Default`. A rule with a false
+/// filter selects nothing.
 #[test]
 fn a_subscription_with_no_rules_in_its_list_has_the_default() {
     run(async {
@@ -78,7 +80,7 @@ async fn refused(client: &mut super::client::Client, operation: &str, body: Valu
     error["condition"].as_str().unwrap().to_owned()
 }
 
-/// TOP-16, TOP-17, TOP-18, MAT-01: each mistake has its error, and changes nothing.
+/// TOP-16, TOP-17, TOP-18, MAT-01: each mistake gets its error and changes nothing.
 #[test]
 fn mistakes_are_told_and_change_nothing() {
     run(async {
@@ -175,7 +177,7 @@ fn mistakes_are_told_and_change_nothing() {
                 "{operation} {body}"
             );
         }
-        // The directions that topics and subscriptions do not have (SND-20, RCV-30).
+        // Directions that topics and subscriptions do not have (SND-20, RCV-30).
         client.ask("attach", json!({ "link": 1, "path": s, "role": "sender" })).await;
         let sent = client.ask("send", json!({ "link": 1, "messages": [{ "body": "x" }] })).await;
         assert_eq!(sent["accepted"]["failed"][0]["error"]["condition"], "InvalidOperation");

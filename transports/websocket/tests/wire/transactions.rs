@@ -1,4 +1,4 @@
-//! Transactions on the wire: what is pipelined, what ends them, what is resumed.
+//! Transactions on the wire: pipelining, their end, and resumption.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use serde_json::{Value as Json, json};
 use super::client::Client;
 use super::server::{Plan, Server, run};
 
-/// A client with a sender on link 2 and a delivery with the number 1 on link 1.
+/// Returns a client with a sender on link 2 and a delivery with the number 1 on link 1, and its
+/// transaction.
 async fn furnish(server: &Server, hello: Json) -> (Client, Json) {
     server.put(&["old"]).await;
     let mut client = Client::hello(server.address, hello).await;
@@ -35,7 +36,7 @@ fn send(transaction: &Json, text: &str) -> Json {
     json!({ "transaction": transaction, "send": send })
 }
 
-/// TXN-01, TXN-13, SND-07: everything in one frame, without waiting for any answer.
+/// TXN-01, TXN-13, SND-07: the whole transaction in one frame, without waiting for answers.
 #[test]
 fn a_whole_transaction_fits_one_frame() {
     run(async {
@@ -58,14 +59,14 @@ fn a_whole_transaction_fits_one_frame() {
         let expected = [(2, "a".to_owned()), (3, "b".to_owned())];
         assert_eq!(client.deliveries(2).await, expected);
         assert_eq!(server.counts().await.active, 2);
-        // The settled delivery is settled for its link, too.
+        // The settled delivery is settled for its link too.
         let again = client.ask("settle", settle(&transaction, 1)["settle"].clone()).await;
         assert_eq!(again["settled"]["failed"][0]["error"]["condition"], "MessageLockLost");
         server.stop().await;
     });
 }
 
-/// TXN-05, TXN-07: who commits before the answers are there does not commit a part by mistake.
+/// TXN-05, TXN-07: a commit sent before the answers does not commit only a part by mistake.
 #[test]
 fn a_commit_that_counts_wrong_commits_nothing() {
     run(async {
@@ -90,7 +91,8 @@ fn a_commit_that_counts_wrong_commits_nothing() {
     });
 }
 
-/// TXN-12, TXN-04: a connection that ends takes its transactions with it; another one does not know them.
+/// TXN-12, TXN-04: the end of a connection rolls its transactions back; another connection does not
+/// know them.
 #[test]
 fn a_transaction_ends_with_its_connection() {
     run(async {
@@ -112,7 +114,7 @@ fn a_transaction_ends_with_its_connection() {
     });
 }
 
-/// TXN-12: a connection that is resumed goes on with its open transactions.
+/// TXN-12: a resumed connection continues its open transactions.
 #[test]
 fn a_transaction_outlives_a_socket_that_is_resumed() {
     run(async {
@@ -134,7 +136,7 @@ fn a_transaction_outlives_a_socket_that_is_resumed() {
     });
 }
 
-/// TXN-06: by the broker's clock, and it says so afterwards.
+/// TXN-06: a transaction times out by the broker's clock, and later requests fail with that reason.
 #[test]
 fn a_transaction_times_out_by_the_clock_of_the_broker() {
     run(async {
@@ -155,7 +157,7 @@ fn a_transaction_times_out_by_the_clock_of_the_broker() {
     });
 }
 
-/// TXN-02: a release has no place in a transaction.
+/// TXN-02: a release cannot be part of a transaction.
 #[test]
 fn a_release_cannot_be_part_of_a_transaction() {
     run(async {
@@ -172,7 +174,7 @@ fn a_release_cannot_be_part_of_a_transaction() {
     });
 }
 
-/// Gives every right but that to send to `q`.
+/// Grants every right except Send on `q`.
 struct NoSendsToQ;
 
 #[async_trait]
@@ -189,8 +191,8 @@ impl Authorizer for NoSendsToQ {
     }
 }
 
-/// VIA-02, SEC-07, TXN-09: what goes by way of an entity takes the right to send there, too; who has it
-/// not settles without it.
+/// VIA-02, SEC-07, TXN-09: operations through an entity require the Send right there too. A client
+/// without it can settle, but not send that way.
 #[test]
 fn sending_by_way_of_the_first_entity_takes_the_right_to_send_there() {
     run(async {

@@ -73,7 +73,7 @@ fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
         "{held_bytes} bytes are held for {commands} commands, of {cost} in {encoding:?}: {:.300}",
         String::from_utf8_lossy(bytes)
     );
-    // The frame without its requests fits into the price of one command.
+    // The frame without its requests fits into the price of a command.
     assert!(
         paid_bytes <= cost + COMMAND_BYTES + quoted,
         "{paid_bytes} bytes for {commands} commands, of {cost} in {encoding:?}: {:.300}",
@@ -151,7 +151,7 @@ fn frames_of_many_requests_cost_as_much() {
     }
 }
 
-/// The requests of one frame have a common limit: each request beyond it is refused.
+/// The requests of a frame have a common limit: each request beyond it is refused.
 #[test]
 fn too_much_for_one_frame_is_refused_before_it_is_made() {
     let too_much = |encoding, bytes: &Bytes| {
