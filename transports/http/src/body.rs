@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size, by the pace at which they arrive, and all together.
+//! Request bodies: bounded in size and pace, and in memory over all connections.
 
 use std::fmt;
 use std::future::{Future as _, poll_fn};
@@ -24,40 +24,41 @@ use crate::room::{Taken, take};
 use crate::site::Site;
 use crate::socket::Connection;
 
-/// A body of an operation that has none is read and dropped up to this size.
+/// Maximum size of an unwanted body that is read and discarded, in bytes.
 const DISCARDED_BYTES_MAX: u64 = 64 * 1_024;
-/// What needs no room; every connection may have so much.
+/// Bytes that each connection may use without reserving memory.
 const FREE_BYTES: u64 = 16 << 10;
-/// A body arrives at no less than so many bytes a second, after a while.
+/// Minimum pace of a body after `http.body_timeout`, in bytes per second.
 const PACE_BYTES: u64 = 16 << 10;
-/// How long a body waits for room.
+/// Maximum time that a body waits for memory.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
-/// What one more message of a list of a JSON text takes when it is made, at most.
+/// Upper bound of the memory of one more message in a JSON list, in bytes.
 const ELEMENT_BYTES: u64 = 1_024;
-/// What may be made of a JSON text beside its own length.
+/// Maximum memory of the values of a JSON text in addition to its length, in bytes.
 const MADE_BYTES_MAX: u64 = 16 << 20;
 
-/// A request body, and the room it takes until this is dropped.
+/// A request body. Dropping it releases its memory.
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
     seat: Seat,
 }
 
-/// A body as it arrives.
+/// A body that is being received.
 struct Arriving<'a> {
     site: &'a Site,
     connection: Option<&'a Rc<Connection>>,
     payload: &'a mut web::Payload,
     what: &'a str,
     bytes_max: u64,
-    /// How much it is, if its head says so and room is taken for it.
+    /// Announced size, if the head gives one and memory is reserved for it.
     whole_bytes: Option<u64>,
     bytes: u64,
     pace: Pace,
 }
 
-/// Reads a body of at most so many bytes; `what` names it in a refusal. Room is taken as it arrives: of what is
-/// large, what is only announced takes none. Who is slow yields to who waits; who waits long is told to come back (DESIGN D6).
+/// Reads a body of at most `bytes_max`; `what` names it in a refusal. Memory is reserved as bytes
+/// arrive; the announced size of a large body reserves nothing. A slow body yields to waiting ones,
+/// and a body that waits too long for memory is refused with a retryable error (DESIGN D6).
 pub(crate) async fn read(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -89,14 +90,14 @@ pub(crate) async fn read(
         let Some(next) = arriving.next(Some(&mut seat)).await? else { break };
         chunk = next;
     }
-    // It is here: from now on it is the broker that others wait for, and its client.
+    // The body is complete: from now on the request waits for the broker, not for the client.
     seat.rest();
     exchange.deadline.begin_anew(Duration::ZERO);
     Ok(RequestBody { bytes: collected.freeze(), seat })
 }
 
-/// Reads and drops the body of a request that needs none, so that the connection can go on, and so
-/// that the end of the connection is seen.
+/// Reads and discards the body of a request that needs none, so that the connection can continue
+/// and its end is noticed.
 pub(crate) async fn discard(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -110,8 +111,9 @@ pub(crate) async fn discard(
     Ok(())
 }
 
-/// Reads the body of a request whose operation takes none, and refuses one that says something: it would be taken for
-/// done (RTY-10). An empty one, or an empty object in JSON, says nothing.
+/// Reads the body of a request whose operation has none, and refuses a body with content: its
+/// sender would believe that it took effect (RTY-10). An empty body, or an empty JSON object, has
+/// no content.
 pub(crate) async fn read_nothing(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -146,7 +148,7 @@ impl<'a> Arriving<'a> {
         Self { site, connection, payload, what, bytes_max, whole_bytes, bytes: 0, pace }
     }
 
-    /// The next piece; none at the end.
+    /// Returns the next chunk; none at the end.
     async fn next(&mut self, mut seat: Option<&mut Seat>) -> Result<Option<Bytes>, Refusal> {
         let patience = self.site.config.body_timeout;
         let late = self.pace.slow_from();
@@ -175,7 +177,7 @@ impl<'a> Arriving<'a> {
         Ok(Some(chunk))
     }
 
-    /// Has room for what has arrived.
+    /// Reserves memory for the received bytes.
     async fn have_room(&mut self, seat: &mut Seat) -> Result<(), Refusal> {
         let most = self.site.inbound.bytes_max();
         while self.bytes.min(most) > FREE_BYTES + seat.held_bytes() {
@@ -183,7 +185,7 @@ impl<'a> Arriving<'a> {
             let step = step.min(most - seat.held_bytes());
             let asked = Instant::now();
             match take(seat, step, self.bytes, asked + ROOM_PATIENCE).await {
-                // Meanwhile it was not read.
+                // The body was not read during the wait.
                 Taken::Granted => self.pace.put_off(asked.elapsed()),
                 Taken::Yield => return Err(yielded()),
                 Taken::Late => return Err(no_room().closing()),
@@ -192,7 +194,7 @@ impl<'a> Arriving<'a> {
         Ok(())
     }
 
-    /// Lets so much more arrive.
+    /// Allows the connection to read this many more bytes.
     fn taken(&self, bytes: usize) {
         if let Some(connection) = self.connection {
             connection.taken(bytes);
@@ -201,7 +203,8 @@ impl<'a> Arriving<'a> {
 }
 
 impl RequestBody {
-    /// Has room for what is made of a JSON text, before it is made: its values, and what it says once more.
+    /// Reserves memory for the values of a JSON text before they are decoded, and for a second copy
+    /// of its texts.
     pub(crate) async fn have_room_for_parts(&mut self, site: &Site) -> Result<(), Refusal> {
         let made_bytes = made_bytes(&self.bytes);
         if made_bytes > MADE_BYTES_MAX {
@@ -213,7 +216,7 @@ impl RequestBody {
         self.have_room_for(site, made_bytes.saturating_add(self.bytes.len() as u64)).await
     }
 
-    /// Has room for what is made of the body beside its own bytes, before it is made.
+    /// Reserves memory for `made_bytes` in addition to the body, before it is used.
     pub(crate) async fn have_room_for(
         &mut self,
         site: &Site,
@@ -223,7 +226,7 @@ impl RequestBody {
         if wanted <= FREE_BYTES + self.seat.held_bytes() {
             return Ok(());
         }
-        // All at once, and nothing is held meanwhile that others may wait for.
+        // Requested in one step; meanwhile it holds no memory that others may wait for.
         self.seat.give_back();
         match take(&mut self.seat, wanted, wanted, Instant::now() + ROOM_PATIENCE).await {
             Taken::Granted => self.seat.rest(),
@@ -233,8 +236,8 @@ impl RequestBody {
     }
 }
 
-/// What the values of a JSON text take when they are made, beside what they say. Nothing is looked at behind what makes it
-/// more than there may be. What is no JSON is counted somehow, and refused later.
+/// Returns the memory of the values in a JSON text, without their texts. Counting stops at the
+/// maximum. Invalid JSON gets some number and is refused later.
 fn made_bytes(text: &[u8]) -> u64 {
     let mut bytes = 0;
     for mark in Marks::of(text) {
@@ -250,7 +253,8 @@ fn made_bytes(text: &[u8]) -> u64 {
     bytes
 }
 
-/// Reads a body as JSON; an empty one reads as an empty object. What is left of the body is its room.
+/// Reads a body as JSON; an empty one reads as an empty object. The returned body keeps only its
+/// memory reservation.
 pub(crate) async fn read_json<T: DeserializeOwned>(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -273,12 +277,13 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let value = serde_json::from_slice(text)
         .map_err(|error| Refusal::parser("the request body is not the expected JSON", &error))?;
-    // What the value becomes, such as a rule, has the room of its text.
+    // Objects made from the value, such as a rule, use the memory of its text.
     body.bytes = Bytes::new();
     Ok((value, body))
 }
 
-/// A batch in JSON: its text may be twice as long as its messages, by Base64 or escapes.
+/// Maximum size of a batch in JSON, in bytes: Base64 or escapes may double the size of its
+/// messages.
 pub(crate) fn json_bytes_max(site: &Site) -> u64 {
     let limits = &site.broker.settings().limits;
     limits.batch_bytes_max.saturating_mul(2).saturating_add(limits.header_bytes_max)
@@ -328,10 +333,10 @@ fn no_room() -> Refusal {
     Rejection::server_busy("there is no memory for the request body; retry later").into()
 }
 
-/// Elements of one list.
+/// Maximum number of elements of one list.
 pub(crate) const COUNT_MAX: usize = 4_096;
 
-/// At most [`COUNT_MAX`] elements; a longer one is refused before the rest of it is read.
+/// A list of at most [`COUNT_MAX`] elements; a longer one is refused before the rest is read.
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
@@ -366,7 +371,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
 mod tests {
     use super::*;
 
-    /// DESIGN D6: the values of a body count, strings do not, and nothing is looked at behind what makes it too much.
+    /// DESIGN D6: the values of a body are counted, contents of strings are not, and counting stops
+    /// at the maximum.
     #[test]
     fn values_are_counted_as_far_as_there_may_be_any() {
         assert_eq!(made_bytes(br#"{"a":[1,"{,["]}"#), ELEMENT_BYTES + 2 * PART_BYTES);
@@ -374,7 +380,7 @@ mod tests {
             let elements = vec!["{}"; usize::try_from(count).unwrap()];
             format!("[{}]", elements.join(",")).into_bytes()
         };
-        // Each element, with the comma or the bracket before it.
+        // Each element together with the comma or bracket before it.
         let each = ELEMENT_BYTES + PART_BYTES;
         let count_max = MADE_BYTES_MAX / each;
         assert_eq!(made_bytes(&list(count_max)), count_max * each);

@@ -1,4 +1,4 @@
-//! The properties of the broker as one JSON object, both ways (HTP-03, HTP-04).
+//! Broker properties as one JSON object, in both directions (HTP-03, HTP-04).
 
 use std::fmt;
 
@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 
 use crate::error::Refusal;
 
-/// What a sender may set. Unknown names are ignored, and those that the broker sets (MSG-11).
+/// Properties that a sender may set. Unknown names, and names that only the broker sets, are
+/// ignored (MSG-11).
 #[derive(Debug, Default)]
 pub(crate) struct BrokerProperties {
     message_id: Option<String>,
@@ -38,7 +39,7 @@ impl BrokerProperties {
             .map_err(|error| Refusal::parser("the header BrokerProperties", &error))
     }
 
-    /// Sets what was given.
+    /// Copies the given properties to a message.
     pub(crate) fn apply_to(self, message: &mut Message) {
         message.message_id = self.message_id.map(MessageId::String);
         message.session_id = self.session_id;
@@ -116,7 +117,7 @@ impl<'de> Visitor<'de> for PropertiesVisitor {
     }
 }
 
-/// A value, or none for null; a refusal names the property.
+/// Reads a value, or none for null; a refusal names the property.
 fn value<'de, A: MapAccess<'de>, T: DeserializeOwned>(
     map: &mut A,
     name: &str,
@@ -137,7 +138,7 @@ fn convert<T, U, E: serde::de::Error>(
     }
 }
 
-/// The header of a message on its way out; ASCII only, for clients that read headers as Latin-1.
+/// Writes the header of a delivered message; ASCII only, for clients that read headers as Latin-1.
 pub(crate) fn write(
     message: &Message,
     facts: &MessageFacts,
@@ -186,12 +187,12 @@ pub(crate) fn write(
     ascii(&Value::Object(object))
 }
 
-/// The header that answers a renewal.
+/// Writes the header that answers a renewal.
 pub(crate) fn write_renewed(until: Timestamp) -> String {
     ascii(&serde_json::json!({ "LockedUntilUtc": until.to_rfc1123() }))
 }
 
-/// JSON whose every character is printable ASCII.
+/// Writes JSON in printable ASCII characters only.
 fn ascii(value: &Value) -> String {
     let mut ascii = String::new();
     let mut units = [0; 2];

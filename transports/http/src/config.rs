@@ -1,4 +1,4 @@
-//! What an operator can set.
+//! Settings of the HTTP transport, which the program fills from `[http]` of its configuration.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use peeklock_tls::Acceptor;
 /// Renders the metrics page; provided by a metrics plugin.
 pub type MetricsHook = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Whether a program has begun to serve in full; set by its host.
+/// Whether the program is ready to serve; set by its host.
 #[derive(Clone, Default, Debug)]
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// From now on `/readyz` says that the broker can work.
+    /// Makes `/readyz` report that the broker is ready, from now on.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -31,54 +31,57 @@ impl Readiness {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// `http.address`: where to listen; loopback unless told otherwise.
+    /// `http.address`: address to listen on; loopback by default.
     pub address: SocketAddr,
-    /// `http.allowed_hosts`: names beside IP literals and `localhost` that a request's `Host` may
-    /// have while anonymous access is on (SEC-23).
+    /// `http.allowed_hosts`: names that the `Host` of a request may have while anonymous access is
+    /// on, in addition to IP literals and `localhost` (SEC-23).
     pub allowed_hosts: Vec<String>,
-    /// `http.allowed_origins`: origins beside the listener's own that may send requests (SEC-23).
+    /// `http.allowed_origins`: foreign origins that may send requests (SEC-23); the listener's own
+    /// always may.
     pub allowed_origins: Vec<String>,
-    /// `http.public_url`: how clients reach this listener, such as `https://bus.example`; begins the
-    /// `Location` of a locked message (HTP-06). By default the request's `Host` behind `http://`, or `https://`
-    /// where TLS is spoken.
+    /// `http.public_url`: URL by which clients reach this listener, such as `https://bus.example`;
+    /// used at the start of the `Location` of a locked message (HTP-06). By default the request's
+    /// `Host` after `http://`, or after `https://` with TLS.
     pub public_url: Option<String>,
-    /// `http.workers`: threads that serve connections.
+    /// `http.workers`: number of threads that serve connections.
     pub workers: usize,
-    /// `http.connection_count_max`: open connections; for a further one that is closed which was idle
-    /// longest, and if none is, it is refused with `ServerBusy`.
+    /// `http.connection_count_max`: maximum number of open connections. A further one replaces the
+    /// connection that is idle longest; if none is idle, it is refused with `ServerBusy`.
     pub connection_count_max: usize,
-    /// `http.inbound_bytes_max`: requests in memory, all connections together; when it is used up, the
-    /// slowest yields to who waits, and who finds no room in time is answered with `ServerBusy`.
+    /// `http.inbound_bytes_max`: maximum of bytes of requests in memory, all connections together.
+    /// At the limit the slowest request yields to waiting ones; a request without room in time is
+    /// answered with `ServerBusy`.
     pub inbound_bytes_max: u64,
-    /// `http.outbound_bytes_max`: answers in memory until they were written, likewise.
+    /// `http.outbound_bytes_max`: maximum of bytes of unwritten answers, with the same rules.
     pub outbound_bytes_max: u64,
-    /// `http.head_timeout`: time in which the line and headers of a request must have arrived.
+    /// `http.head_timeout`: maximum time until the request line and headers have arrived.
     pub head_timeout: Duration,
-    /// `http.body_timeout`: time after which a request body that has begun must arrive at a pace.
+    /// `http.body_timeout`: time after which a partial request body must arrive at a minimum pace.
     pub body_timeout: Duration,
-    /// `http.write_timeout`: time after which an answer must be read at a pace.
+    /// `http.write_timeout`: time after which an answer must be read at a minimum pace.
     pub write_timeout: Duration,
-    /// `http.operation_timeout`: how long the broker is waited for, beyond what a receive asks to wait; then the answer is
-    /// `ServiceTimeout`.
+    /// `http.operation_timeout`: maximum time that a request waits for the broker, in addition to
+    /// the requested wait of a receive; then the answer is `ServiceTimeout`.
     pub operation_timeout: Duration,
-    /// `http.keep_alive`: how long an idle connection stays open.
+    /// `http.keep_alive`: maximum time that an idle connection stays open.
     pub keep_alive: Duration,
     /// `http.metrics_public`: whether `/metrics`, which names entities, needs no Manage right.
     pub metrics_public: bool,
-    /// `tls.enabled`: how connections are made secure; none if they are not.
+    /// `tls.enabled`: TLS of the listener; none for plain connections.
     pub tls: Option<Acceptor>,
-    /// `http.proxy_protocol`: proxies that say for whom they speak (LIS-04).
+    /// `http.proxy_protocol`: proxies whose PROXY header gives the address of the client (LIS-04).
     pub proxies: Proxies,
-    /// Where connections come in that another listener has accepted (LIS-01).
+    /// Entrance for connections that another listener has accepted (LIS-01).
     pub entrance: Entrance,
-    /// Where connections go that begin as AMQP; such clients are served there if its transport has started, and are refused
-    /// as no HTTP if it has not.
+    /// Destination of connections that begin as AMQP. They are served there if the AMQP transport
+    /// has started; otherwise they are refused as invalid HTTP.
     pub amqp: Entrance,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
-    /// Renders `/metrics`; without it there is no such page.
+    /// Renders `/metrics`; none for no such page.
     pub metrics: Option<MetricsHook>,
-    /// `/readyz` answers 503 until this is set; without it the broker is ready as soon as it listens.
+    /// `/readyz` answers 503 until this is set; without it the broker is ready as soon as it
+    /// listens.
     pub readiness: Option<Readiness>,
 }
 
@@ -111,7 +114,7 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
-    /// The defaults at this address.
+    /// Returns the default settings with this address.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         Self { address, ..Self::default() }

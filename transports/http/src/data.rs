@@ -30,7 +30,7 @@ use crate::site::Site;
 /// The Content-Type of a batch (HTP-09).
 const BATCH: &str = "application/vnd.microsoft.servicebus.json";
 
-/// An answer that no cache may keep.
+/// Makes an answer that no cache may keep.
 fn answer(status: StatusCode) -> HttpResponseBuilder {
     let mut answer = HttpResponse::build(status);
     answer.insert_header((header::CACHE_CONTROL, "no-store"));
@@ -52,7 +52,7 @@ pub(crate) async fn send(exchange: &Exchange, payload: &mut web::Payload, path: 
             _ => Err(Refusal::unexpected()),
         };
     }
-    // What the headers say is judged before the body is read.
+    // Headers are validated before the body is read.
     let mut message = message_of_headers(request)?;
     let bytes_max = site.broker.settings().limits.message_bytes_http_max;
     let body = body::read(exchange, payload, "message", bytes_max).await?;
@@ -70,7 +70,7 @@ fn is_batch(request: &HttpRequest) -> bool {
     media_type.trim().eq_ignore_ascii_case(BATCH)
 }
 
-/// The message that the headers describe, without its body.
+/// Makes the message that the headers describe, without its body.
 fn message_of_headers(request: &HttpRequest) -> Result<Message, Refusal> {
     let mut message = Message::default();
     let mut given = request.headers().get_all(BROKER_PROPERTIES);
@@ -122,7 +122,7 @@ fn message_of_item(item: Item, number: usize) -> Result<Message, Refusal> {
     Ok(message)
 }
 
-/// A body given as text or as Base64, not as both; the empty body is legal (MSG-01).
+/// Returns a body given as text or as Base64, but not as both; the empty body is valid (MSG-01).
 fn body_of_item(text: Option<String>, base64: Option<String>) -> Result<Body, &'static str> {
     match (text, base64) {
         (Some(_), Some(_)) => Err("the body is given both as text and as Base64"),
@@ -135,7 +135,7 @@ fn body_of_item(text: Option<String>, base64: Option<String>) -> Result<Body, &'
     }
 }
 
-/// `POST` or `DELETE /{entity}/messages/head`: the first available message, or 204.
+/// `POST` or `DELETE /{entity}/messages/head`: returns the first available message, or 204.
 pub(crate) async fn receive(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -176,7 +176,7 @@ pub(crate) async fn receive(
     Ok(response.body(body))
 }
 
-/// The wait of a receive (HTP-08).
+/// Returns the wait of a receive (HTP-08).
 fn wait(site: &Site, query: &str) -> Result<TimeSpan, Refusal> {
     let most = site.broker.settings().limits.receive_wait_http_max;
     let Some(text) = parameter(query, "timeout") else { return Ok(most) };
@@ -187,7 +187,7 @@ fn wait(site: &Site, query: &str) -> Result<TimeSpan, Refusal> {
     }
 }
 
-/// Properties as headers (HTP-03, HTP-05).
+/// Writes properties as headers (HTP-03, HTP-05).
 fn write_headers(response: &mut HttpResponseBuilder, loaded: &LoadedMessage, facts: &MessageFacts) {
     let LoadedMessage { message, dead_letter_source } = loaded;
     let properties = broker_properties::write(message, facts, dead_letter_source.as_deref());
@@ -205,14 +205,14 @@ fn write_headers(response: &mut HttpResponseBuilder, loaded: &LoadedMessage, fac
     }
 }
 
-/// The address under which the lock is settled (HTP-06).
+/// Returns the URL that settles the lock (HTP-06).
 fn location(exchange: &Exchange, entity: &Entity, facts: &MessageFacts) -> Option<String> {
     let token = facts.lock?.token;
     let base = exchange.base_url();
     Some(format!("{base}/{}/messages/{}/{token}", encode_path(entity.path()), facts.sequence))
 }
 
-/// The answer to a settlement.
+/// Makes the answer to a settlement.
 fn settled() -> HttpResponse {
     answer(StatusCode::OK).finish()
 }
@@ -254,7 +254,8 @@ pub(crate) async fn settle(
     }
 }
 
-/// The delay of an abandon, whose body is empty by contract (RTY-26); nothing else has one (RTY-10).
+/// Returns the delay of an abandon, whose body is empty by contract (RTY-26); other settlements
+/// have none (RTY-10).
 fn delay_of(exchange: &Exchange, method: &Method) -> Result<Option<TimeSpan>, Rejection> {
     let Some(value) = exchange.request.headers().get(RETRY_DELAY) else { return Ok(None) };
     if method != Method::PUT {
@@ -266,7 +267,8 @@ fn delay_of(exchange: &Exchange, method: &Method) -> Result<Option<TimeSpan>, Re
     retry_delay_of(&Value::from(text)).map(Some)
 }
 
-/// HTP-07: the reference must be of the message that the token locks, its number or its MessageId.
+/// HTP-07: checks that the reference is the sequence number or the MessageId of the message that
+/// the token locks.
 async fn refuse_foreign(
     exchange: &Exchange,
     entity: &Entity,

@@ -1,4 +1,5 @@
-//! Messages between the broker and an answer: in with the limits of HTTP, out with their content.
+//! Messages between the broker and an answer: sent messages with the limits of HTTP, received ones
+//! with their content.
 
 use peeklock_core::Entity;
 use peeklock_core::call::submit_unanswered;
@@ -14,8 +15,8 @@ use crate::error::Refusal;
 use crate::room::admit;
 use crate::site::Site;
 
-/// Makes a message ready to be sent. One above the size of HTTP gets that defect, so that the entity
-/// refuses it at its place among the other checks (SND-19, QUO-01).
+/// Prepares a message for the broker. A message above the size limit of HTTP is marked as
+/// defective, so that the entity refuses it in the order of its other checks (SND-19, QUO-01).
 pub(crate) fn inbound(site: &Site, message: Message) -> InboundMessage {
     let mut inbound = site.broker.inbound(message);
     let bytes_max = site.broker.settings().limits.message_bytes_http_max;
@@ -28,12 +29,12 @@ pub(crate) fn inbound(site: &Site, message: Message) -> InboundMessage {
     inbound
 }
 
-/// What was received, until it was written to its client. Dropped before, because the client went away, does not
-/// read, or the answer cannot be made, locks are released without count (RCV-14, HTP-11); what was removed is
-/// counted as written to nobody (RCV-02).
+/// The messages of an answer until they are written to the client. If it is dropped earlier,
+/// because the client has disconnected, does not read, or the answer cannot be made, the locks are
+/// released without a count (RCV-14, HTP-11). Removed messages then count as undelivered (RCV-02).
 ///
-/// Everything is received under lock, what is to be removed, too: how large it is, and whether there is room for
-/// it, is only known then, and nothing is removed before its answer has room.
+/// Every receive uses locks, even in the mode receive-and-delete: size and available memory are
+/// known only after it, and no message is removed before its answer has memory.
 pub(crate) struct Delivery {
     entity: Entity,
     tokens: Vec<LockToken>,
@@ -41,7 +42,8 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Messages received under lock. Those that are to be removed are shown without it (RCV-08).
+    /// Makes a delivery of messages received under lock. Messages to be removed are shown without a
+    /// lock (RCV-08).
     pub(crate) fn new(
         entity: &Entity,
         mode: ReceiveMode,
@@ -57,8 +59,8 @@ impl Delivery {
         Self { entity: entity.clone(), tokens, removed_count: 0 }
     }
 
-    /// Removes all of it, now that its answer has room. Locks that have ended meanwhile took messages back:
-    /// those leave the list.
+    /// Removes all messages, after the answer has its memory. Messages whose locks have expired are
+    /// removed from the list.
     pub(crate) async fn remove(
         &mut self,
         messages: &mut Vec<ReceivedMessage>,
@@ -67,10 +69,11 @@ impl Delivery {
         let completes =
             tokens.map(|token| Command::Settle { token: *token, settlement: Settlement::Complete });
         let completes: Vec<Command> = completes.collect();
-        // Without room for them the locks are released as always.
+        // Without room for the commands, the locks are released as usual.
         let permit = admit(&self.entity, &completes).await?;
         self.tokens.clear();
-        // Nobody may be there any more to be told what became of it.
+        // This future may be dropped during the call; until the results arrive, all messages count
+        // as removed.
         self.removed_count = completes.len() as u64;
         let removed = self.entity.call_many_admitted(permit, completes).await;
         self.removed_count = removed.iter().filter(|result| result.is_ok()).count() as u64;
@@ -83,7 +86,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// The system has all of the answer.
+    /// Notes that the system has accepted the whole answer.
     pub(crate) fn written(mut self) {
         self.tokens.clear();
         self.removed_count = 0;
@@ -104,12 +107,12 @@ impl Drop for Delivery {
     }
 }
 
-/// How many bytes the messages of an answer are.
+/// Returns the total size of messages in bytes.
 pub(crate) fn bytes_of(messages: &[ReceivedMessage]) -> u64 {
     messages.iter().map(|message| u64::from(message.facts.size)).sum()
 }
 
-/// Reads a message with the properties that settlements gave it.
+/// Reads a message with the properties that settlements have set.
 pub(crate) async fn load(received: &ReceivedMessage) -> Result<LoadedMessage, Refusal> {
     received.load().await.map_err(|error| {
         let sequence_number = received.facts.sequence.0;
@@ -118,7 +121,7 @@ pub(crate) async fn load(received: &ReceivedMessage) -> Result<LoadedMessage, Re
     })
 }
 
-/// The text form of a stored message's id.
+/// Returns the message id of a stored message as text.
 pub(crate) async fn message_id(received: &ReceivedMessage) -> Result<Option<String>, Refusal> {
     Ok(load(received).await?.message.message_id.map(|id| id.to_string()))
 }
@@ -132,7 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// RCV-02, DESIGN D6: what cannot be removed because the broker has no room for commands comes back.
+    /// RCV-02, DESIGN D6: messages that cannot be removed for lack of room for commands are
+    /// released.
     #[tokio::test]
     async fn what_finds_no_room_to_be_removed_comes_back() {
         let mut settings = Settings::default();

@@ -1,4 +1,4 @@
-//! Refusals as problem+json (ERR-02, RFC 9457). The status comes from the condition's row.
+//! Refusals as problem+json (ERR-02, RFC 9457). The row of the condition gives the status.
 
 use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode, header};
@@ -10,72 +10,72 @@ use utoipa::ToSchema;
 use crate::atom::{AtomRoute, refusal_in_xml};
 use crate::site::Site;
 
-/// The Content-Type of every answer that is an error.
+/// Content-Type of each error.
 pub(crate) const PROBLEM: &str = "application/problem+json";
-/// That of the Atom API.
+/// Content-Type of each error of the Atom API.
 const ATOM_ERROR: &str = "application/xml; charset=utf-8";
-/// What a client that finds the broker busy is asked to wait (ERR-09).
+/// Value of `Retry-After` when the broker is busy, in seconds (ERR-09).
 const RETRY_AFTER_SECONDS: &str = "10";
-/// Text of a parser about a client's text is cut after so many characters.
+/// Maximum length of a quoted parser error in characters; the rest is cut off.
 const PARSER_TEXT_CHARS_MAX: usize = 300;
 
-/// The body of every answer that is an error.
+/// Body of each error.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Problem {
-    /// Names the condition as a URI.
+    /// The condition as a URI.
     #[serde(rename = "type")]
     kind: String,
     /// The condition in words.
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// What was wrong with this request; not stable.
+    /// Description of the problem with this request; its text may change between versions.
     detail: String,
-    /// The condition, for programs: one name of the error catalogue.
+    /// The condition, for programs: a name of the error catalogue.
     code: &'static str,
-    /// The whole text: detail, tracking id, entity, instant.
+    /// The complete text: detail, tracking id, entity, instant.
     message: String,
-    /// Under this id the broker has logged the failure.
+    /// Id under which the broker has logged the failure.
     tracking_id: String,
     /// Whether the same request can succeed later.
     retryable: bool,
 }
 
-/// Why a request is not carried out.
+/// Reason why a request is not carried out.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     cause: Cause,
-    /// In place of the status of the condition's row.
+    /// Replaces the status of the condition's row.
     status: Option<StatusCode>,
-    /// The methods that the resource has (405).
+    /// Methods of the resource, for status 405.
     allow: Option<&'static str>,
-    /// The rest of the request is not read.
+    /// Whether to close the connection, because the rest of the request is not read.
     close: bool,
 }
 
 #[derive(Debug)]
 enum Cause {
-    /// The broker's, with its tracking id.
+    /// An error of the broker, with its tracking id.
     Broker(BrokerError),
-    /// The transport's own, without one as yet.
+    /// A rejection of the transport, which gets a tracking id later.
     Own(Rejection),
 }
 
-/// What decides between two statuses of one condition.
+/// Properties of a request on which the status of a condition depends.
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
     pub(crate) surface: Surface,
-    /// Whether the lock token stands in the path.
+    /// Whether the path contains the lock token.
     pub(crate) token_in_path: bool,
-    /// The entity asked for.
+    /// The requested entity.
     pub(crate) entity: &'a str,
     pub(crate) form: Form,
     /// The operation of the Atom API.
     pub(crate) operation: Option<(&'a Method, &'a AtomRoute)>,
 }
 
-/// What the body of a refusal is.
+/// Form of the body of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// JSON (RFC 9457).
@@ -99,12 +99,12 @@ impl From<Rejection> for Refusal {
 }
 
 impl Refusal {
-    /// A malformed value.
+    /// Refuses a malformed value.
     pub(crate) fn argument(detail: impl Into<Box<str>>) -> Self {
         Rejection::argument(detail).into()
     }
 
-    /// Text that a parser does not take; `subject` names it.
+    /// Refuses text that a parser rejects; `subject` names the text.
     pub(crate) fn parser(subject: &str, error: &impl std::fmt::Display) -> Self {
         let whole = error.to_string();
         let text: String = whole.chars().take(PARSER_TEXT_CHARS_MAX).collect();
@@ -112,12 +112,12 @@ impl Refusal {
         Self::argument(format!("{subject}: {text}{more}"))
     }
 
-    /// The broker gave an answer that this command does not have.
+    /// Refuses because the broker's outcome does not belong to the command.
     pub(crate) fn unexpected() -> Self {
         Rejection::internal("unexpected answer").into()
     }
 
-    /// There is no such resource; says nothing of entities.
+    /// Refuses an unknown resource, without revealing whether an entity exists.
     pub(crate) fn no_resource() -> Self {
         let detail = "there is no such resource; the API is described in /$api/v1/openapi.json. A \
             queue or topic is one segment of its paths: write a slash in a name as %2F";
@@ -125,7 +125,7 @@ impl Refusal {
             .with_status(StatusCode::NOT_FOUND)
     }
 
-    /// The resource has other methods.
+    /// Refuses a method that the resource does not have.
     pub(crate) fn method(allow: &'static str) -> Self {
         let detail = format!("this resource supports the methods {allow}");
         let mut refusal = Self::from(Rejection::invalid_operation(detail))
@@ -134,7 +134,7 @@ impl Refusal {
         refusal
     }
 
-    /// Whether it is of this condition.
+    /// Whether it has this condition.
     pub(crate) fn is(&self, condition: Condition) -> bool {
         match &self.cause {
             Cause::Broker(error) => error.condition() == condition,
@@ -142,19 +142,19 @@ impl Refusal {
         }
     }
 
-    /// With a status that the condition's row does not have.
+    /// Replaces the status of the condition's row.
     pub(crate) const fn with_status(mut self, status: StatusCode) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// With the end of the connection, because the rest of the request is not read.
+    /// Closes the connection after the answer, because the rest of the request is not read.
     pub(crate) const fn closing(mut self) -> Self {
         self.close = true;
         self
     }
 
-    /// The answer. The transport's own refusals get their tracking id here (SND-06).
+    /// Makes the answer. Rejections of the transport get their tracking id here (SND-06).
     pub(crate) fn respond(self, site: &Site, circumstances: Circumstances<'_>) -> HttpResponse {
         let error = match self.cause {
             Cause::Broker(error) => error,
@@ -185,7 +185,7 @@ impl Refusal {
             let is_denied =
                 error.rejection().denial().is_some_and(|denial| denial.cause == Denial::RIGHT);
             let text = match circumstances.operation.filter(|_| is_denied) {
-                // Clients look for these words at the start, where other refusals have their SubCode.
+                // Clients expect these words at the start, where other refusals have their SubCode.
                 Some((method, route)) => format!("{} {error}", route.denied(method)),
                 None => format!("SubCode={}. {error}", sub_code(condition, status)),
             };
@@ -205,17 +205,19 @@ impl Refusal {
     }
 }
 
-/// What clients of the Atom API tell apart below a status (ADM-36, ADM-51).
+/// Returns the code by which clients of the Atom API distinguish errors with the same status
+/// (ADM-36, ADM-51).
 fn sub_code(condition: Condition, status: StatusCode) -> u32 {
     let of_status = u32::from(status.as_u16()) * 100;
     match condition {
-        // Somebody else was faster: nothing that exists already is in the way.
+        // A concurrent change, not an existing entity, is in the way.
         Condition::UpdateConflict => of_status + 1,
         _ => of_status,
     }
 }
 
-/// The status of a condition's row, with the one exception that the row leaves to this transport.
+/// Returns the status of a condition's row, with the one exception that the row leaves to this
+/// transport.
 fn status(condition: Condition, circumstances: Circumstances<'_>) -> StatusCode {
     if condition == Condition::MessageLockLost && circumstances.token_in_path {
         return StatusCode::NOT_FOUND;

@@ -1,5 +1,5 @@
-//! A request beyond its body: its client, its deadline, its room, and the version that it names; with the version and the
-//! address of an answer.
+//! A request without its body: its client, its deadline, its memory, and its version; also the
+//! version and location of an answer.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,35 +20,36 @@ use crate::room::{self, AnswerRoom};
 use crate::site::Site;
 use crate::socket::{Connection, Handed};
 
-/// A request beyond its body, with what its operation needs.
+/// A request without its body, and the state that its operation needs.
 pub(crate) struct Exchange {
     pub(crate) site: Arc<Site>,
     pub(crate) request: HttpRequest,
-    /// What its client may do.
+    /// Access with the rights of the client.
     pub(crate) access: Access,
-    /// When it has waited for the broker for too long.
+    /// End of the time that the request may wait for the broker.
     pub(crate) deadline: Deadline,
 }
 
 impl Exchange {
-    /// The query, still encoded.
+    /// Returns the query, still encoded.
     pub(crate) fn query(&self) -> &str {
         self.request.uri().query().unwrap_or_default()
     }
 
-    /// Refuses what is not granted, before anything else is done for the request, and returns the address
-    /// as it is looked up; `path` is empty for the namespace.
+    /// Checks that an action is granted, before any other work for the request; returns the
+    /// normalised path. `path` is empty for the namespace.
     pub(crate) async fn allow(&self, action: Action, path: &str) -> Result<String, Refusal> {
         Ok(self.access.allow(action, path).await?)
     }
 
-    /// The entity at a path, for who may do this to it (SEC-08).
+    /// Returns the entity at a path if this action is granted on it (SEC-08).
     pub(crate) async fn entity(&self, purpose: Action, path: &str) -> Result<Entity, Refusal> {
         Ok(self.access.entity(path, purpose).await?)
     }
 
-    /// Asks an entity something. A receive that waits ends as if its time were over when the listener stops, or
-    /// others need its place; and at the end of the connection, because this future is dropped then (RCV-14).
+    /// Sends a command to an entity and waits for the outcome. A waiting receive ends as if its
+    /// wait were over when the listener stops or its slot is needed. At the end of the connection
+    /// this future is dropped (RCV-14).
     pub(crate) async fn call(&self, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
         let permit = room::admit(entity, std::slice::from_ref(&command)).await?;
         let wait = match &command {
@@ -71,26 +72,28 @@ impl Exchange {
         }
     }
 
-    /// Takes room for an answer, before anything is carried out for it. What may be large has had its turn before
-    /// ([`Access::turn_at`]), which is kept until the answer has all of its room.
+    /// Reserves memory for an answer, before the operation runs. A large answer must already have
+    /// its turn ([`Access::turn_at`]), which is kept until the answer has all its memory.
     pub(crate) async fn room(&self) -> Result<AnswerRoom, Refusal> {
         AnswerRoom::take(&self.site).await
     }
 
-    /// The same for an answer of which it is known how many bytes it has at most; none where every connection may have them.
+    /// Reserves memory for an answer of at most `bytes`; none if it fits into the free bytes of
+    /// each connection.
     pub(crate) async fn room_of(&self, bytes: usize) -> Result<Option<AnswerRoom>, Refusal> {
         AnswerRoom::of(&self.site, bytes as u64).await
     }
 
-    /// Keeps an answer's room, and what was received with it, until all of it was written.
+    /// Hands memory and received messages of an answer to the connection, which keeps them until
+    /// the answer is written.
     pub(crate) fn hand_over(&self, room: AnswerRoom, bytes: usize, delivery: Option<Delivery>) {
         if let Some(connection) = self.request.conn_data::<Rc<Connection>>() {
             connection.hand_over(Handed { delivery, room: Some(room.for_answer(bytes)) });
         }
     }
 
-    /// Receives under lock, with room for the answer: kept during the wait if much is free, and else only as
-    /// long as nothing has to be waited for.
+    /// Receives under lock, with memory for the answer. During the wait the memory is kept only if
+    /// much is free; otherwise it is released before the wait.
     pub(crate) async fn receive(
         &self,
         entity: &Entity,
@@ -110,7 +113,7 @@ impl Exchange {
         received(self.call(entity, command(wait)).await?)
     }
 
-    /// The host by which the client reached this listener.
+    /// Returns the URL by which the client reached this listener, without a trailing slash.
     pub(crate) fn base_url(&self) -> String {
         match (&self.site.config.public_url, host(&self.request)) {
             (Some(url), _) => url.trim_end_matches('/').to_owned(),
@@ -120,7 +123,7 @@ impl Exchange {
     }
 }
 
-/// What to receive.
+/// Limits of a receive.
 pub(crate) struct ReceiveBounds {
     pub(crate) count_max: u32,
     pub(crate) bytes_max: u64,
@@ -134,7 +137,7 @@ fn received(outcome: Outcome) -> Result<Vec<ReceivedMessage>, Refusal> {
     }
 }
 
-/// The version that the client has read; none if any will do.
+/// Returns the version that the client has read; none if any version will do.
 pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal> {
     let Some(header) = exchange.request.headers().get(header::IF_MATCH) else { return Ok(None) };
     let text = header.to_str().unwrap_or_default().trim();
@@ -151,7 +154,7 @@ pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal>
     }
 }
 
-/// An answer with its version as ETag.
+/// Adds the version to an answer as ETag.
 pub(crate) fn versioned(mut response: HttpResponse, updated_at: Timestamp) -> HttpResponse {
     if let Ok(etag) = header::HeaderValue::from_str(&format!("\"{updated_at}\"")) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -159,7 +162,7 @@ pub(crate) fn versioned(mut response: HttpResponse, updated_at: Timestamp) -> Ht
     response
 }
 
-/// An answer with the address of what was created.
+/// Adds the location of the created resource to an answer.
 pub(crate) fn located(mut response: HttpResponse, location: &str) -> HttpResponse {
     if let Ok(location) = header::HeaderValue::from_str(location) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -187,7 +190,8 @@ pub(crate) fn check_origin(site: &Site, request: &HttpRequest) -> Result<(), Ref
     })
 }
 
-/// The one host that the request names, in its target or in its header; none if they differ.
+/// Returns the only host that the request names, in its target or in its header; none if they
+/// differ.
 fn host(request: &HttpRequest) -> Option<&str> {
     let mut headers = request.headers().get_all(header::HOST);
     let header = headers.next().and_then(|host| host.to_str().ok());

@@ -1,4 +1,5 @@
-//! Application properties as headers: names that are properties, values both ways (HTP-05, MSG-23).
+//! Application properties as headers: which names are properties, and values in both directions
+//! (HTP-05, MSG-23).
 
 use std::fmt::Write as _;
 
@@ -10,12 +11,13 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::error::Refusal;
 
-/// The header with the properties of the broker (HTP-03).
+/// Header with the broker properties (HTP-03).
 pub(crate) const BROKER_PROPERTIES: &str = "brokerproperties";
-/// For how many milliseconds nobody gets an abandoned message, where the body is empty by contract (RTY-26).
+/// Header with the delay of an abandon in milliseconds, since its body is empty by contract
+/// (RTY-26).
 pub(crate) const RETRY_DELAY: &str = "peeklock-delay-ms";
 
-/// Headers with a meaning of their own, which are never properties (HTP-05), beside the families of
+/// Headers with a defined meaning, which are never properties (HTP-05), like the families in
 /// [`STANDARD_PREFIXES`].
 const STANDARD_NAMES: [&str; 34] = [
     "alt-used",
@@ -71,7 +73,7 @@ pub(crate) fn is_property(name: &str) -> bool {
         && !STANDARD_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The application properties among the headers of a request.
+/// Returns the application properties among the headers of a request.
 pub(crate) fn read_properties(headers: &HeaderMap) -> Result<Vec<(String, Value)>, Refusal> {
     let mut properties = Vec::new();
     for (name, value) in headers {
@@ -85,14 +87,14 @@ pub(crate) fn read_properties(headers: &HeaderMap) -> Result<Vec<(String, Value)
     Ok(properties)
 }
 
-/// The header of a property, unless its name cannot be one.
+/// Returns the header of a property, unless its name cannot be a header.
 pub(crate) fn write_property(key: &str, value: &Value) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(key.as_bytes()).ok().filter(|n| is_property(n.as_str()))?;
     Some((name, HeaderValue::from_bytes(write(value).as_bytes()).ok()?))
 }
 
-/// Reads a value (MSG-23). A quoted value may have the escapes of JSON, by which [`write`] keeps
-/// quotes and control characters; where they are malformed it is taken as it stands.
+/// Reads a value (MSG-23). A quoted value may have JSON escapes, with which [`write`] preserves
+/// quotes and control characters; a value with malformed escapes is taken literally.
 pub(crate) fn parse(text: &str) -> Value {
     match text {
         "true" => return Value::Bool(true),
@@ -116,12 +118,13 @@ pub(crate) fn parse(text: &str) -> Value {
     }
 }
 
-/// Exactly the form of RFC 1123, so that other text with a date in it stays text.
+/// Accepts only the exact form of RFC 1123, so that other text that contains a date stays text.
 fn parse_date(text: &str) -> Option<Timestamp> {
     Timestamp::parse_rfc1123(text).filter(|instant| instant.to_rfc1123() == text)
 }
 
-/// Writes a value so that [`parse`] gives the same or, for a type that HTTP lacks, its text.
+/// Writes a value so that [`parse`] returns the same value or, for a type that HTTP lacks, its
+/// text.
 pub(crate) fn write(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -148,22 +151,22 @@ pub(crate) fn write(value: &Value) -> String {
     }
 }
 
-/// Digits with a point or an exponent, so that it is read as a float again.
+/// Formats a float with a point or an exponent, so that it is read as a float again.
 fn float(value: f64) -> String {
     if value.is_finite() { format!("{value:?}") } else { quoted(&value.to_string()) }
 }
 
-/// A JSON string, also without the one control character that JSON allows and headers do not.
+/// Formats a JSON string; escapes the one control character that JSON allows and headers do not.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A GUID in its usual form.
+/// Formats a GUID in its usual form.
 pub(crate) fn guid(value: u128) -> String {
     peeklock_core::ids::LockToken(value).to_string()
 }
 
-/// Two lower-case digits for each byte.
+/// Formats two lower-case digits for each byte.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(bytes.len() * 2);
     for byte in bytes {

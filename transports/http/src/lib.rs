@@ -1,11 +1,12 @@
-//! HTTP for Peeklock: the Service Bus REST data plane, a JSON API and the probes. (Data path,
-//! step 1.)
+//! HTTP transport for Peeklock: the Service Bus REST data plane, a JSON API and the probes. (Data
+//! path, step 1.)
 //!
-//! Read in the order of the modules. [`HttpTransport`] listens; `socket` keeps the bounds of a connection, in bytes
-//! and in time; `serve` takes one request through
-//! the checks that all share, as an `exchange`; `route` tells what a path means; `data` is the REST data plane of spec
-//! file 22, `atom` the administration that the Service Bus SDKs speak, `api` the JSON API under `/$api/v1` with everything that has no REST form (HTP-10). Its
-//! OpenAPI document is made from the code and served at `/$api/v1/openapi.json`.
+//! Read in the order of the modules. [`HttpTransport`] listens. `socket` enforces the bounds of a
+//! connection in bytes and in time. `serve` takes one request through the common checks, as an
+//! `exchange`; `route` parses the path. `data` is the REST data plane of file 22 of the
+//! specification, `atom` the administration API that the Service Bus SDKs use, and `api` the JSON
+//! API under `/$api/v1` with all operations that have no REST form (HTP-10). Its OpenAPI document
+//! is generated from the code and served at `/$api/v1/openapi.json`.
 //!
 //! | Request | Operation |
 //! |---|---|
@@ -17,18 +18,20 @@
 //! | `GET /$api/v1/queues`, and below it | everything, as JSON |
 //! | `GET /livez`, `/readyz`, `/health`, `/metrics` | probes |
 //!
-//! In the data plane an entity is a queue's path with its slashes, or that of a sub-queue; in the
-//! JSON API it is one segment, its slashes percent-encoded: `/$api/v1/queues/eu%2Forders`, or with
-//! the backslash that counts as one (ADR-09) where a proxy takes offence: `eu%5Corders`.
+//! In the data plane an entity is the path of a queue or sub-queue with its slashes. In the JSON
+//! API it is one segment with percent-encoded slashes: `/$api/v1/queues/eu%2Forders`. If a proxy
+//! rejects `%2F`, use a backslash, which counts as a slash (ADR-09): `eu%5Corders`.
 //!
-//! Names of HTTP headers have no case, and so have none the application properties that the data plane reads and
-//! writes as headers (HTP-05): they are in lower case. A head has at most 96 headers, so a message with more
-//! properties is sent in a batch (HTP-09) or over the JSON API, both of which keep names as they are.
+//! Names of HTTP headers are case-insensitive, so the application properties that the data plane
+//! reads and writes as headers are in lower case (HTP-05). A head has at most 96 headers; a message
+//! with more properties must be sent in a batch (HTP-09) or over the JSON API, both of which
+//! preserve the case of names.
 //!
-//! Every refusal is a problem+json (ERR-02), or what Atom has in its place (ADM-50), also of bytes that are not HTTP, and of a head that is too large or
-//! does not arrive in time: `socket` judges a head before actix-web sees it.
+//! Each refusal is a problem+json (ERR-02), or its equivalent in the Atom API (ADM-50). This
+//! includes bytes that are not HTTP, and a head that is too large or late: `socket` checks heads
+//! before actix-web sees them.
 //!
-//! Absent on purpose: HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
+//! Absent on purpose: HTTP/2, which a proxy in front can provide; cookies; CORS (SEC-23).
 
 mod config;
 mod entrance;

@@ -1,4 +1,4 @@
-//! Starts and stops the listener, in a thread of its own.
+//! Starts and stops the listener, which has a thread of its own.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -24,12 +24,12 @@ use crate::site::Site;
 use crate::socket::{Socket, TakesOver};
 
 const NAME: &str = "http";
-/// After the grace of a stop, for answers that are being written.
+/// Extra time after the grace period of a stop, for answers that are being written.
 const WRITE_GRACE_SECONDS: u64 = 1;
-/// Nothing here blocks; the pool is for the metrics page, one at a time, and for whatever the framework does.
+/// Only the metrics page, one at a time, and actix-web itself use the blocking pool.
 const BLOCKING_THREADS: usize = 1;
 
-/// The HTTP transport. See the crate's documentation for what it serves.
+/// The HTTP transport. The documentation of the crate lists its requests.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_core::*; pub use peeklock_http as http; }
@@ -59,7 +59,7 @@ pub struct HttpTransport {
 }
 
 impl HttpTransport {
-    /// A transport with these settings, to be started by the host.
+    /// Makes a transport with these settings; the host starts it.
     #[must_use]
     pub const fn new(config: HttpConfig) -> Self {
         Self { config }
@@ -84,7 +84,7 @@ impl Transport for HttpTransport {
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         let mut config = self.config;
-        // It leads to the site, which must not keep itself.
+        // The entrance refers to the site, so keeping it in the site would be a reference cycle.
         let entrance = std::mem::take(&mut config.entrance);
         let amqp = std::mem::take(&mut config.amqp);
         let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
@@ -108,7 +108,7 @@ impl Transport for HttpTransport {
     }
 }
 
-/// The listener's thread: serves until it is stopped.
+/// Body of the listener's thread: serves until it is stopped.
 fn run(
     site: &Arc<Site>,
     amqp: &Entrance,
@@ -140,7 +140,7 @@ fn server(site: &Arc<Site>, amqp: &Entrance, listener: TcpListener) -> io::Resul
         let admission = admission.clone();
         let streams = fn_service(move |stream: TcpStream| {
             let admission = admission.clone();
-            // Why it came to nothing was told there.
+            // `admit` has logged the reason.
             async move { admission.admit(stream).await.map_err(DispatchError::Io) }
         });
         let (amqp, served) = (amqp.clone(), Arc::clone(&site));
@@ -183,7 +183,7 @@ impl RunningTransport for Running {
         self.handle.pause().await;
         self.site.begin_stop(grace);
         let Site { requests, taken_over, .. } = &*self.site;
-        // Those that AMQP has taken over are ended by it.
+        // AMQP ends the connections that it has taken over.
         let quiet = async {
             requests.quiet().await;
             taken_over.quiet().await;

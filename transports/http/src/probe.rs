@@ -1,4 +1,4 @@
-//! The probes: is the process alive, can it work, what is it doing.
+//! Probes: whether the process is alive and ready, and its state.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::exchange::Exchange;
 use crate::room::PATIENCE;
 use crate::route::Probe;
 
-/// A broker whose store is full stays ready: consumers must reach it to make room.
+/// A broker with a full store stays ready, since consumers must reach it to make room.
 const DEGRADED: &str = "ready, but degraded: the store is full and new messages are refused \
     (ServerBusy); receiving and settling continue; the log of the broker has the numbers\n";
 
@@ -27,7 +27,7 @@ struct Health {
     details: Option<Details>,
 }
 
-/// What is told to who may read the metrics, and to no stranger.
+/// Data for clients that may read the metrics, and for no others.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Details {
@@ -35,21 +35,22 @@ struct Details {
     store: &'static str,
     durable: bool,
     entities: usize,
-    /// Why new messages are refused, if they are.
+    /// Reason why new messages are refused, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     shortage: Option<String>,
-    /// This one included.
+    /// Includes this request.
     requests_in_progress: usize,
 }
 
-/// Answers a probe. They need no token, except the metrics, which name entities.
+/// Answers a probe. Probes need no token, except the metrics, which name entities.
 pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
     let site = &exchange.site;
     let failed = site.broker.failure().is_some();
     match probe {
         Probe::Live => Ok(HttpResponse::Ok().content_type("text/plain").body("alive\n")),
         Probe::Ready if failed || site.requests.is_stopping() => {
-            // Why stands in the broker's log; here it would tell strangers about the machine.
+            // The reason is only in the broker's log: here it would reveal data of the machine to
+            // strangers.
             let detail = if failed { "the broker has failed" } else { "the broker is stopping" };
             Err(Refusal::from(Rejection::internal(detail))
                 .with_status(StatusCode::SERVICE_UNAVAILABLE))
@@ -97,8 +98,8 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
     }
 }
 
-/// The metrics page, in room as any answer. It is made on a thread on which no connection waits, because all entities are
-/// looked at for it and put in order.
+/// Answers with the metrics page, under a memory reservation like each answer. The page is built on
+/// a thread that serves no connections, because it visits and sorts all entities.
 async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
     let turn = Arc::clone(&exchange.site.metrics_turn).acquire_owned();
     let Ok(Ok(turn)) = tokio::time::timeout(PATIENCE, turn).await else {
@@ -106,7 +107,8 @@ async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
         return Err(Rejection::server_busy(detail).into());
     };
     let mut room = exchange.room().await?;
-    // The turn goes along: who leaves meanwhile does not have a second page made beside the first.
+    // The page keeps the turn, so that a disconnected client cannot cause a second page to be built
+    // at the same time.
     let making = tokio::task::spawn_blocking(move || (metrics(), turn));
     let Ok((page, _turn)) = making.await else {
         return Err(Rejection::internal("the metrics page could not be built").into());
@@ -116,7 +118,8 @@ async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page))
 }
 
-/// Says that a turn takes too long; at which entity stands in the log, and here for whoever may know its name.
+/// Refuses because a turn takes too long. The entity is logged, and returned only to clients that
+/// may know its name.
 async fn waiting(exchange: &Exchange, stalled: &Stalled) -> Refusal {
     let seconds = stalled.took.as_seconds_f64();
     let path = stalled.path.as_deref().unwrap_or("an entity that is being opened");

@@ -1,12 +1,12 @@
-//! What a request's path means. Reads the path as it was sent, so that an encoded slash is part of a
-//! segment and a plain one is not.
+//! Parses the path of a request. The path is read before decoding, so that an encoded slash is part
+//! of a segment, and a plain slash is not.
 
 use peeklock_core::path::subscription_path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::atom::AtomRoute;
 
-/// Characters that stand for themselves in a segment that this transport writes.
+/// Characters that this transport does not encode in a segment.
 const SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'$');
 
@@ -14,7 +14,7 @@ const MESSAGES: &str = "messages";
 const HEAD: &str = "head";
 const API: [&str; 2] = ["$api", "v1"];
 
-/// What is asked for. Paths of entities are decoded and not judged.
+/// Resource of a request. Paths of entities are decoded but not validated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
     Probe(Probe),
@@ -47,8 +47,8 @@ pub(crate) enum Probe {
     Metrics,
 }
 
-/// Resources of the JSON API; `queue` may be the path of a sub-queue. Messages and locks are also below
-/// topics, subscriptions and their sub-queues, `path` then being that of the whole.
+/// Resources of the JSON API; `queue` may be the path of a sub-queue. Messages and locks also exist
+/// below topics, subscriptions and their sub-queues; `path` is then the path of that entity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ApiRoute {
     /// `/openapi.json`
@@ -93,7 +93,7 @@ pub(crate) enum ApiRoute {
     RegenerateKey { owner: String, name: String },
 }
 
-/// Reads a path; none if it is not percent-encoded UTF-8.
+/// Parses a path; none if it is not percent-encoded UTF-8.
 pub(crate) fn parse(path: &str, query: &str) -> Option<Route> {
     let Some(path) = path.strip_prefix('/') else { return Some(Route::Unknown) };
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -121,7 +121,8 @@ fn read(segments: &[String], has_version: bool) -> Route {
             "metrics" => return Route::Probe(Probe::Metrics),
             _ => {}
         },
-        // A subscription or rule with the name of a word of the data plane, which has nothing there.
+        // A subscription or rule may be named like a word of the data plane, which has nothing
+        // below topics.
         segments if AtomRoute::is_below_topic(segments) => {}
         [entity @ .., messages] if same(messages, MESSAGES) && !entity.is_empty() => {
             return Route::Messages { entity: entity.join("/") };
@@ -173,8 +174,8 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
     })
 }
 
-/// What is below `/topics`. Messages are sent to a topic and received from a subscription, with the
-/// same operations as those of a queue.
+/// Parses the segments below `/topics`. Messages are sent to a topic and received from a
+/// subscription, with the same operations as for a queue.
 fn read_topics(words: &[&str]) -> Option<ApiRoute> {
     let (path, below) = match *words {
         [] => return Some(ApiRoute::Topics),
@@ -204,7 +205,7 @@ fn read_topics(words: &[&str]) -> Option<ApiRoute> {
     })
 }
 
-/// What is below `/policies`.
+/// Parses the segments below `/policies`.
 fn read_policies(owner: &str, words: &[&str]) -> Option<ApiRoute> {
     let owner = owner.to_owned();
     Some(match *words {
@@ -216,14 +217,14 @@ fn read_policies(owner: &str, words: &[&str]) -> Option<ApiRoute> {
     })
 }
 
-/// The first value of a query parameter, decoded; the name is given in lower case.
+/// Returns the decoded first value of a query parameter; `name` must be in lower case.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
     // Some clients write a second question mark (ADM-04).
     let is_named = |key: &str| decode(key).trim_start_matches('?').eq_ignore_ascii_case(name);
     pairs(query).find_map(|(key, value)| is_named(key).then(|| decode(value)))
 }
 
-/// The names of all query parameters, decoded.
+/// Returns the decoded names of all query parameters.
 pub(crate) fn parameter_names(query: &str) -> impl Iterator<Item = String> {
     pairs(query).map(|(key, _)| decode(key)).filter(|name| !name.is_empty())
 }
@@ -236,12 +237,12 @@ fn decode(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
-/// A path with every segment encoded and its slashes kept.
+/// Encodes each segment of a path and keeps its slashes.
 pub(crate) fn encode_path(path: &str) -> String {
     path.split('/').map(encode_segment).collect::<Vec<_>>().join("/")
 }
 
-/// A text as one segment, its slashes encoded.
+/// Encodes a text as one segment, including its slashes.
 pub(crate) fn encode_segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }

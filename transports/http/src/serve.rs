@@ -1,5 +1,5 @@
-//! One request, from its first line to its answer: the checks that all share, and the way to the operation. The framework
-//! hands over each request of a socket.
+//! Serves one request from its line to its answer: the common checks, and the dispatch to its
+//! operation. The framework calls `serve` for each request of a socket.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ use crate::site::Site;
 use crate::socket::{Connection, Socket};
 use crate::{api, data, probe};
 
-/// Serves every request of the listener.
+/// Serves a request of the listener.
 pub(crate) async fn serve(
     request: HttpRequest,
     mut payload: web::Payload,
@@ -48,9 +48,10 @@ pub(crate) async fn serve(
     let deadline = Deadline::begin(site.config.operation_timeout);
     let exchange = Exchange { site, request, access, deadline };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
-    // Its place is needed, or the whole listener goes.
+    // Its slot is needed, or the listener is stopping.
     let is_told = connection.as_ref().is_some_and(|connection| connection.place.was_told());
-    // The framework ends the connection of who offered to upgrade it, to HTTP/2 for one, and says that it goes on.
+    // The framework would keep the connection alive after an offer to upgrade, for instance to
+    // HTTP/2, but closes it.
     let has_offered = exchange.request.head().connection_type() == ConnectionType::Upgrade;
     if is_told || has_offered || exchange.site.requests.is_stopping() {
         response.head_mut().set_connection_type(ConnectionType::Close);
@@ -70,7 +71,8 @@ fn finish(
     response.map_body(|_, body| BoxBody::new(AnswerBody { body, connection, _unread: unread }))
 }
 
-/// Whether something may be left of the request's body: it was refused, or its operation has none.
+/// Whether a part of the request's body may be unread: the request was refused, or its operation
+/// has no body.
 fn may_be_unread(request: &HttpRequest, response: &HttpResponse) -> bool {
     let headers = request.headers();
     let has_body = headers.contains_key(header::CONTENT_LENGTH)
@@ -78,13 +80,13 @@ fn may_be_unread(request: &HttpRequest, response: &HttpResponse) -> bool {
     has_body && (!response.status().is_success() || request.method().is_safe())
 }
 
-/// The body of an answer. Its connection is told when the framework has all of it.
+/// The body of an answer. It notifies its connection when the framework has taken all bytes.
 struct AnswerBody {
     body: BoxBody,
     connection: Option<Rc<Connection>>,
-    /// The request's body, if the answer goes out before that was read. As long as its reader is kept the
-    /// framework closes the connection after the answer; without it, it would read on until a chunked body
-    /// ends, which may be never.
+    /// The body of the request, if the answer is sent before it is read. While its reader exists,
+    /// the framework closes the connection after the answer. Without it, the framework would read
+    /// on until a chunked body ends, perhaps forever.
     _unread: Option<web::Payload>,
 }
 
@@ -137,7 +139,7 @@ impl Exchange {
         if method == Method::OPTIONS {
             return Ok(HttpResponse::NoContent().insert_header((header::ALLOW, methods)).finish());
         }
-        // HEAD is GET; the framework leaves out the body.
+        // HEAD is handled as GET; the framework leaves out the body.
         let method = if method == Method::HEAD { &Method::GET } else { method };
         if !methods.split(", ").any(|allowed| allowed == method.as_str()) {
             return Err(Refusal::method(methods));
@@ -156,12 +158,14 @@ impl Exchange {
     }
 }
 
-/// What the client of a request may do. The JSON API lets who may listen read descriptions and counts (SEC-05).
+/// Returns the access of the client of a request. The Listen right is enough for the JSON API to
+/// read descriptions and counts (SEC-05).
 fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
     let known = request.conn_data::<Principal>().cloned().unwrap_or_default();
     let principal = known.with_token_if_any(token(request));
     let principal = if is_by_proxy(request) { principal.through_proxy() } else { principal };
-    // Some clients sign the address of each request, which is not always that of an entity (ADM-10).
+    // Some clients sign the address of each request, which may differ from the address of its
+    // entity (ADM-10).
     let principal = match route {
         Some(Route::Atom(route)) => principal.asking_at(route.address(), route.resource()),
         Some(Route::Messages { entity }) => {
@@ -183,20 +187,20 @@ fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
     }
 }
 
-/// Whether a proxy says that it hands on what somebody else has asked (SEC-17), or it speaks the older HTTP, as some
-/// proxies do that say nothing.
+/// Whether a proxy has forwarded the request (SEC-17). HTTP/1.0 counts as forwarded, since some
+/// proxies use it without adding headers.
 fn is_by_proxy(request: &HttpRequest) -> bool {
     let is_old = request.version() < Version::HTTP_11;
     is_old || request.headers().keys().any(|name| names_proxy(name.as_str()))
 }
 
-/// The token as it was presented; never logged (SEC-22).
+/// Returns the presented token; never logged (SEC-22).
 fn token(request: &HttpRequest) -> Option<Box<str>> {
     let header = request.headers().get(header::AUTHORIZATION)?;
     Some(String::from_utf8_lossy(header.as_bytes()).into())
 }
 
-/// The methods of a resource, as the `Allow` header has them.
+/// Returns the methods of a resource, as the `Allow` header lists them.
 fn methods(route: &Route) -> Option<&'static str> {
     Some(match route {
         Route::Probe(Probe::Live | Probe::Ready | Probe::Health | Probe::Metrics) => {
@@ -211,7 +215,7 @@ fn methods(route: &Route) -> Option<&'static str> {
     })
 }
 
-/// Where a refusal happens, as far as its form depends on it.
+/// Returns the properties of a route on which the form of a refusal depends.
 fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
     let form = match route {
         Some(Route::Atom(_)) => Form::Atom,
@@ -260,10 +264,10 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
     Circumstances { surface, token_in_path, entity, form, operation: None }
 }
 
-/// How long a connection that is being closed may take.
+/// Maximum duration of closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves the requests of a socket.
+/// Makes the service that serves the requests of a socket.
 pub(crate) fn http(
     site: &Arc<Site>,
 ) -> impl ServiceFactory<
@@ -276,12 +280,12 @@ pub(crate) fn http(
     let data = web::Data::from(Arc::clone(site));
     let app = App::new().app_data(data).default_service(web::to(serve));
     HttpService::build()
-        // The socket keeps the time of heads and of idle connections.
+        // The socket enforces the timeouts of heads and of idle connections.
         .keep_alive(KeepAlive::Os)
         .client_request_timeout(Duration::ZERO)
         .client_disconnect_timeout(CLOSE_TIMEOUT)
-        // A client that has closed its side is gone: its request is dropped, and with it a receive that
-        // waits (HTP-11).
+        // A client that closes its sending side counts as gone: its request is dropped, including a
+        // waiting receive (HTP-11).
         .h1_allow_half_closed(false)
         .on_connect_ext(|socket: &Socket, data| {
             data.insert(socket.connection());

@@ -1,4 +1,4 @@
-//! What all requests of one listener share.
+//! State that all requests of a listener share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,23 @@ use tokio::sync::Semaphore;
 use crate::config::HttpConfig;
 use crate::places::Places;
 
-/// One listener: its broker, its settings, its room.
+/// One listener: its broker, its settings, its memory budgets.
 pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: HttpConfig,
-    /// Requests as far as they are here, and what is made of them. Apart from the broker's budget: an operation
-    /// holds it while it waits for the broker's, and two waits on one budget could starve each other.
+    /// Budget for received bytes of requests and their decoded values. It is separate from the
+    /// broker's budget: an operation holds it while it waits for the broker's, and waiting twice on
+    /// the same budget could starve both.
     pub(crate) inbound: Arc<Pool>,
-    /// Answers until they were written.
+    /// Budget for answers until they are written.
     pub(crate) outbound: Arc<Pool>,
-    /// The turn at the metrics page: one is made at a time, and nobody knows before how large it is.
+    /// Limits metrics pages to one at a time, since their size is unknown in advance.
     pub(crate) metrics_turn: Arc<Semaphore>,
-    /// Who was refused for where it comes from.
+    /// Clients that were refused because of their address.
     pub(crate) strangers: Strangers,
-    /// The connections.
+    /// Open connections.
     pub(crate) places: Arc<Places>,
-    /// The requests that are being served.
+    /// Requests in progress.
     pub(crate) requests: Tracker,
     /// Connections that AMQP has taken over.
     pub(crate) taken_over: Tracker,
@@ -47,12 +48,12 @@ impl Site {
         }
     }
 
-    /// How URLs of this listener begin.
+    /// Returns the URL scheme of this listener.
     pub(crate) const fn scheme(&self) -> &'static str {
         if self.config.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Ends the receives that wait, and connections that are idle.
+    /// Ends waiting receives and idle connections.
     pub(crate) fn begin_stop(&self, grace: Duration) {
         self.requests.begin_stop(grace);
         self.places.wake_all();

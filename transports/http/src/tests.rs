@@ -35,7 +35,7 @@ fn a_header_value_has_the_type_that_it_shows() {
     check("\"true\"", Value::from("true"));
     check("\"\"", Value::from(""));
     check("\"Fri, 01 May 2026 12:00:00 GMT\"", noon().into());
-    // Anything else is text as it stands.
+    // Any other value is literal text.
     for text in [
         "",
         "\"",
@@ -267,7 +267,8 @@ fn paths_are_read_segment_by_segment() {
     check("/%ff/messages", None);
 }
 
-/// ADM-04, HTP-12, HTP-13: words have no case, names may have slashes, and what is no word of the data plane is Atom's.
+/// ADM-04, HTP-12, HTP-13: words are case-insensitive, names may have slashes, and paths without
+/// data-plane words are Atom paths.
 #[test]
 fn paths_of_atom_are_read_in_any_case() {
     let check = |path: &str, expected: AtomRoute| {
@@ -294,7 +295,7 @@ fn paths_of_atom_are_read_in_any_case() {
         "/a/b/subscriptions/s/rules/$Default/",
         AtomRoute::Rule { topic: topic.clone(), subscription, name: owned("$Default") },
     );
-    // Encoded slashes are slashes.
+    // Encoded slashes count as slashes.
     for one in ["/t%2Fsubscriptions%2Fs", "/t%2fSubscriptions/s", "/t/subscriptions%2fs%2F"] {
         check(one, AtomRoute::Subscription { topic: owned("t"), name: owned("s") });
     }
@@ -307,7 +308,7 @@ fn paths_of_atom_are_read_in_any_case() {
         "/t%2Fsubscriptions/messages",
         AtomRoute::Subscription { topic: owned("t"), name: owned("messages") },
     );
-    // Words of the data plane as names.
+    // Words of the data plane may be names.
     check(
         "/a/b/subscriptions/messages",
         AtomRoute::Subscription { topic: topic.clone(), name: owned("messages") },
@@ -433,7 +434,7 @@ fn json_values_that_are_no_property_are_refused_by_name() {
 #[test]
 fn the_openapi_document_has_every_operation() {
     let document: serde_json::Value = serde_json::from_str(&openapi_json()).unwrap();
-    // ERR-02: errors have the type that they are sent with.
+    // ERR-02: errors are documented with the media type with which they are sent.
     let operations = document["paths"].as_object().unwrap().values();
     for operation in operations.flat_map(|item| item.as_object().unwrap().values()) {
         let content = operation["responses"]["default"]["content"].as_object().unwrap();
@@ -442,7 +443,8 @@ fn the_openapi_document_has_every_operation() {
     let paths = document.get("paths").unwrap().as_object().unwrap();
     let count: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
     assert_eq!(count, 80);
-    // What is below a queue is below a topic and a subscription, too, and names what is there.
+    // Resources below a queue also exist below topics and subscriptions, with parameters for their
+    // names.
     for (path, operation, parameters) in [
         ("/topics/{topic}/messages", "post", vec!["topic"]),
         (
@@ -461,7 +463,7 @@ fn the_openapi_document_has_every_operation() {
     for told in ["`%2F`", "`orders%2F$deadletterqueue`", "/{queue}/messages", "lower case"] {
         assert!(about.contains(told), "{told}");
     }
-    // A body is required where an empty one would not do.
+    // A body is required unless an empty one is valid.
     for (path, method, required) in [
         ("/queues/{queue}/messages", "post", false),
         ("/queues/{queue}/messages/receive", "post", false),

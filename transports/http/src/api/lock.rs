@@ -1,4 +1,4 @@
-//! Locks: operations on a message that was received under one.
+//! Operations on a message that was received under a lock.
 
 use actix_web::http::StatusCode;
 use actix_web::web;
@@ -18,7 +18,7 @@ use crate::error::{Answer, Problem, Refusal};
 use crate::exchange::Exchange;
 use crate::header_value::RETRY_DELAY;
 
-/// The operations of a lock.
+/// Operations of a lock.
 #[derive(Clone, Copy)]
 enum Named {
     Complete,
@@ -43,12 +43,12 @@ impl Named {
     }
 }
 
-/// The methods of `/locks/{lockToken}/{name}`; none if there is no such resource.
+/// Returns the methods of `/locks/{lockToken}/{name}`; none if there is no such resource.
 pub(super) fn methods(name: &str) -> Option<&'static str> {
     Named::of(name).map(|_| "POST, OPTIONS")
 }
 
-/// `/locks/{lockToken}/{name}`.
+/// Dispatches `/locks/{lockToken}/{name}`.
 pub(super) async fn named(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -68,8 +68,8 @@ pub(super) async fn named(
     }
 }
 
-/// Refuses the header that is for an abandon without a body: here an abandon says its delay in its body, and nothing else
-/// has one (RTY-10, RTY-26).
+/// Refuses the header of an abandon without a body. Here an abandon gives its delay in its body,
+/// and other operations have no delay (RTY-10, RTY-26).
 fn refuse_delay_header(exchange: &Exchange) -> Result<(), Refusal> {
     if !exchange.request.headers().contains_key(RETRY_DELAY) {
         return Ok(());
@@ -125,15 +125,15 @@ pub(super) async fn complete(
     settle_plainly(exchange, payload, queue, token, Settlement::Complete).await
 }
 
-/// When a message that goes back is available again, and properties to set on it.
+/// Delay of an abandoned message, and properties to set on it.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Abandonment {
     /// Application properties to add or overwrite.
     #[schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>)]
     application_properties: Option<PropertyMap>,
-    /// For how long nobody gets it, at most 604800000; 0 for not at all, and left out for as long as the
-    /// retry policy says.
+    /// Delay in milliseconds before the message is available again, at most 604800000; 0 for none.
+    /// By default the retry policy applies.
     delay_milliseconds: Option<i64>,
 }
 
@@ -155,7 +155,7 @@ pub(super) async fn abandon(
     settle(exchange, &entity, token, settlement).await
 }
 
-/// Properties to set on a message that goes back or aside.
+/// Properties to set on a message that is deferred.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Modification {
@@ -164,7 +164,7 @@ pub(crate) struct Modification {
     application_properties: Option<PropertyMap>,
 }
 
-/// Defer: the message is set aside, to be received by its sequence number.
+/// Defer: the message can be received only by its sequence number.
 #[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/defer", tag = "locks",
     params(("queue" = String, Path), ("lockToken" = String, Path)), request_body = Modification,
     responses((status = 204), (status = "default", body = Problem)))]
@@ -180,7 +180,7 @@ pub(super) async fn defer(
     settle(exchange, &entity, token, Settlement::defer(&properties)?).await
 }
 
-/// Why a message is dead-lettered.
+/// Reason and description of a dead-lettered message.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DeadLetter {
@@ -214,7 +214,7 @@ pub(super) async fn dead_letter(
     settle(exchange, &entity, token, settlement).await
 }
 
-/// Release: the message is available again as if it had never been delivered.
+/// Release: the message is available again, and the delivery does not count.
 #[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/release", tag = "locks",
     params(("queue" = String, Path), ("lockToken" = String, Path)),
     responses((status = 204), (status = "default", body = Problem)))]
@@ -234,7 +234,7 @@ pub(crate) struct Renewed {
     locked_until_utc: String,
 }
 
-/// Renew: the lock lasts for another lock duration from now.
+/// Renew: extends the lock by another lock duration from now.
 #[utoipa::path(post, path = "/queues/{queue}/locks/{lockToken}/renew", tag = "locks",
     params(("queue" = String, Path), ("lockToken" = String, Path)),
     responses((status = 200, body = Renewed), (status = "default", body = Problem)))]

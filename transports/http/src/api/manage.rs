@@ -1,4 +1,4 @@
-//! Management requests: carried out with room for their answers, and the answers as JSON.
+//! Carries out management requests with memory for their answers, and formats the answers as JSON.
 
 use actix_web::http::StatusCode;
 use peeklock_core::management::{Managed, Management};
@@ -17,7 +17,7 @@ use crate::exchange::{Exchange, located, versioned};
 use crate::room::AnswerRoom;
 use crate::route::encode_segment;
 
-/// Bytes of an instant of creation in an answer.
+/// Size of an instant of creation in an answer, in bytes.
 const CREATED_AT_BYTES: usize = 64;
 
 /// A page of queues in case-insensitive order of their paths.
@@ -52,14 +52,14 @@ pub(crate) struct RulePage {
     top: usize,
 }
 
-/// What each rule of a subscription makes of a message, in the order of their names.
+/// Effect of each rule of a subscription on a message, in the order of the rule names.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Explained {
     rules: Vec<ExplanationView>,
 }
 
-/// Carries a request out and answers it. Room for the answer is taken before anything is carried out; an answer that may be
-/// large has a turn before, which is kept until the answer has all of its room.
+/// Carries out a request and answers it. Memory for the answer is reserved before the request runs.
+/// A large answer waits for its turn before that, and keeps it until the answer has all its memory.
 pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management) -> Answer {
     let (skip, top) = match &request {
         Management::Queues(page)
@@ -100,7 +100,7 @@ pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management)
     })
 }
 
-/// The answer as JSON. `skip` and `top` are those of a list.
+/// Formats the answer as JSON. `skip` and `top` are the page of a list.
 async fn respond(
     exchange: &Exchange,
     managed: Managed,
@@ -163,7 +163,7 @@ async fn respond(
     })
 }
 
-/// The address of a new resource; `path` is that of the subscription for a rule.
+/// Returns the location of a new resource; for a rule, `path` is the path of the subscription.
 fn location(exchange: &Exchange, path: &str, managed: &Managed) -> Option<String> {
     let resource = match managed {
         Managed::Queue(queue) => format!("queues/{}", encode_segment(&queue.description.path)),
@@ -180,7 +180,7 @@ fn location(exchange: &Exchange, path: &str, managed: &Managed) -> Option<String
             format!("{subscription}/rules/{}", encode_segment(&rule.name))
         }
         Managed::Policy(policy) => {
-            // The path of the request is that of the policy.
+            // The path of the request is the path of the policy.
             let path = exchange.request.uri().path().trim_end_matches('/');
             let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
             let name = encode_segment(&policy.name);

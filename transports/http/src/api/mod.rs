@@ -1,13 +1,13 @@
-//! The JSON API under `/$api/v1` (HTP-10): everything the broker can do, as resources.
+//! The JSON API under `/$api/v1` (HTP-10): all operations of the broker, as resources.
 //!
-//! A queue or topic, or with its suffix a sub-queue, is one percent-encoded segment. Management is
-//! `/queues` and `/queues/{queue}`, and `/topics` with subscriptions and their rules below them;
-//! messages are below each, and operations on them are verbs in the last segment; a lock is a resource
-//! of its own, so that every settlement names it in the path.
+//! A queue, a topic, or with its suffix a sub-queue, is one percent-encoded segment. Management is
+//! `/queues` and `/queues/{queue}`, and `/topics` with subscriptions and their rules below them.
+//! Messages are below each of these, and operations on them are verbs in the last segment. A lock
+//! is a separate resource, so that each settlement names it in the path.
 //!
-//! `route.rs` reads which resource a path is. Each resource of management is a file that maps its operations to management
-//! requests of the core; `manage.rs` carries these out and answers. Messages and locks follow in
-//! `messages` and `lock`.
+//! `route.rs` parses paths. Each management resource has a file that maps its operations to
+//! management requests of the core; `manage.rs` carries these out and answers. `messages` and
+//! `lock` have the operations on messages and locks.
 
 mod lock;
 mod manage;
@@ -39,10 +39,11 @@ use crate::exchange::Exchange;
 use crate::room::AnswerRoom;
 use crate::route::{ApiRoute, parameter, parameter_names};
 
-/// Entries of a page if the request does not name a number.
+/// Number of entries in a page, if the request does not give one.
 const TOP_DEFAULT: usize = 100;
 
-/// The methods of a resource, as the `Allow` header has them; none if there is no such resource.
+/// Returns the methods of a resource, as the `Allow` header lists them; none if there is no such
+/// resource.
 pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
     Some(match route {
         ApiRoute::Document
@@ -68,7 +69,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
     })
 }
 
-/// The query parameters of an operation, as they are documented.
+/// Returns the documented query parameters of an operation.
 fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
     match route {
         ApiRoute::Messages { .. } if method == Method::GET => &["from", "count", "sessionId"],
@@ -95,7 +96,8 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
     }
 }
 
-/// Refuses query parameters that the operation has not: they are misspelt, or mean what it does not do.
+/// Refuses query parameters that the operation does not have: they may be misspelt, or ask for
+/// something unsupported.
 fn refuse_unknown(query: &str, known: &[&str]) -> Result<(), Refusal> {
     let unknown = parameter_names(query)
         .find(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name)));
@@ -110,7 +112,7 @@ fn refuse_unknown(query: &str, known: &[&str]) -> Result<(), Refusal> {
     )))
 }
 
-/// Carries out an operation; the method is one that the resource has.
+/// Carries out an operation; the resource must have the method.
 pub(crate) async fn dispatch(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -152,7 +154,8 @@ pub(crate) async fn dispatch(
     }
 }
 
-/// The OpenAPI document, in room as any answer: all requests share one, but each has it in what is written to its client.
+/// Answers with the OpenAPI document. All requests share one copy, but each reserves memory for it
+/// until it is written.
 async fn document(exchange: &Exchange) -> Answer {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi_json()));
     let mut room = exchange.room().await?;
@@ -161,12 +164,12 @@ async fn document(exchange: &Exchange) -> Answer {
     Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.clone()))
 }
 
-/// An answer of this API.
+/// Makes an answer of this API.
 fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     HttpResponse::build(status).insert_header((header::CACHE_CONTROL, "no-store")).json(value)
 }
 
-/// An answer in room that was taken before it was carried out, if it needs any.
+/// Makes an answer whose memory, if it needs any, was reserved before the operation.
 fn json_in(
     exchange: &Exchange,
     room: Option<AnswerRoom>,
@@ -179,8 +182,8 @@ fn json_in(
     json(status, value)
 }
 
-/// An answer that may be large, in room that was taken before it was made. It is counted in one go of its thread, and
-/// written in the next: a plan may take long.
+/// Makes an answer that may be large, with memory reserved in advance. Measuring and writing are
+/// separate turns of the thread, since a plan may take long.
 async fn large(exchange: &Exchange, room: Option<AnswerRoom>, value: &impl Serialize) -> Answer {
     let mut room = match room {
         Some(room) => room,
@@ -208,7 +211,7 @@ fn no_content() -> HttpResponse {
     HttpResponse::NoContent().finish()
 }
 
-/// The page of a list that the query names (ENT-30).
+/// Returns the page of a list that the query asks for (ENT-30).
 fn page(exchange: &Exchange) -> Result<Page, Refusal> {
     let most = exchange.site.broker.settings().limits.list_count_max.max(1);
     let skip = number(exchange, "skip")?.unwrap_or(0);
@@ -216,7 +219,7 @@ fn page(exchange: &Exchange) -> Result<Page, Refusal> {
     Ok(Page { skip, top: Some(top) })
 }
 
-/// A number of the query.
+/// Returns a number from the query.
 fn number<T: std::str::FromStr>(exchange: &Exchange, name: &str) -> Result<Option<T>, Refusal> {
     let Some(text) = parameter(exchange.query(), name) else { return Ok(None) };
     match text.parse() {
@@ -227,7 +230,7 @@ fn number<T: std::str::FromStr>(exchange: &Exchange, name: &str) -> Result<Optio
     }
 }
 
-/// An instant of a request; `name` is its property.
+/// Reads an instant of a request; `name` is its property.
 fn instant(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
     let Some(text) = text else { return Ok(None) };
     match Timestamp::parse(text) {

@@ -1,4 +1,5 @@
-//! The namespace itself, and declarations of all in it: their plan, and carrying it out (file 27 of the specification).
+//! The namespace, and declarations for it: planning and carrying out (file 27 of the
+//! specification).
 
 use actix_web::web;
 use peeklock_core::Namespace;
@@ -22,10 +23,10 @@ pub(crate) struct NamespaceView {
     name: String,
     /// `Basic`, `Standard` or `Premium`
     tier: String,
-    /// When its first entity was created
+    /// Creation of its first entity
     #[schema(value_type = String, format = DateTime)]
     created_at: Instant,
-    /// When name or tier were last changed
+    /// Last change of name or tier
     #[schema(value_type = String, format = DateTime)]
     modified_at: Instant,
 }
@@ -49,7 +50,7 @@ pub(super) async fn get(exchange: &Exchange) -> Answer {
     manage(exchange, "", Management::Namespace).await
 }
 
-/// What is asked for.
+/// Mode of a declaration request.
 enum Asked {
     Plan,
     CarryOut(Digest),
@@ -57,10 +58,11 @@ enum Asked {
 
 /// Plan a declaration, or carry out the plan of a digest.
 ///
-/// With `dryRun=true` the steps are told that make the namespace as declared, and nothing is changed. With the `digest` of
-/// such a plan its first steps are done, at most 100, and the answer is `CarriedOutView`: how many were done, why the next
-/// failed if it did, and the plan of what is left with its own digest. Steps that are others by now give UpdateConflict,
-/// with nothing done.
+/// With `dryRun=true`, returns the steps that make the namespace as declared, and changes nothing.
+/// With the `digest` of such a plan, carries out its first steps, at most 100. The answer is then
+/// `CarriedOutView`: the number of steps done, the error of the next step if it failed, and the
+/// plan of the remaining steps with its own digest. If the plan has changed since, fails with
+/// UpdateConflict and changes nothing.
 #[utoipa::path(post, operation_id = "declare", path = "/declaration", tag = "namespace",
     params(("dryRun" = Option<bool>, Query, description = "true only returns the steps"),
         ("digest" = Option<String>, Query, description = "digest of the plan to carry out"),
@@ -69,7 +71,8 @@ enum Asked {
     request_body = DeclarationForm,
     responses((status = 200, body = PlanView), (status = "default", body = Problem)))]
 pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
-    // What a token is worth is known when what is named is (DEC-12); who shows none is the same everywhere.
+    // The rights of a token are checked later, when the named entities are known (DEC-12). A client
+    // without a token has the same rights everywhere, so it is identified now.
     if exchange.access.principal().is_some_and(|principal| principal.token.is_none()) {
         exchange.access.identify().await?;
     }

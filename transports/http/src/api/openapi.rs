@@ -1,4 +1,4 @@
-//! The OpenAPI document of the JSON API, made from the operations themselves.
+//! The OpenAPI document of the JSON API, generated from the operations.
 
 use serde_json::Value;
 use utoipa::OpenApi;
@@ -11,7 +11,7 @@ use peeklock_json::CarriedOutView;
 use super::{lock, messages, namespace, policies, queues, rules, sessions, subscriptions, topics};
 use crate::error::PROBLEM;
 
-/// What holds for all operations.
+/// Description of all operations.
 const DESCRIPTION: &str = "The JSON API of Peeklock.
 
 A queue or a topic is one percent-encoded path segment: the slashes of its path are `%2F` (or \
@@ -34,7 +34,7 @@ abandon and renew. There the slashes of a path are not encoded, broker propertie
 header `BrokerProperties`, and each application property is a separate header, so its name is in \
 lower case.";
 
-/// The document.
+/// The document before it is completed.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Peeklock", description = DESCRIPTION, license(name = "MIT OR Apache-2.0")),
@@ -66,11 +66,11 @@ lower case.";
 struct Document;
 
 const OF_QUEUE: &str = "/queues/{queue}/";
-/// What is sent, and what is done to what was scheduled.
+/// Operations on sent messages and on scheduled ones, which topics have too.
 const OF_SENDERS: [&str; 4] =
     ["messages", "messages/batch", "messages/schedule", "messages/cancel-scheduled"];
 
-/// The document as JSON text, as it is served at `/$api/v1/openapi.json`.
+/// Returns the OpenAPI document as JSON text, as it is served at `/$api/v1/openapi.json`.
 #[must_use]
 pub fn openapi_json() -> String {
     let mut document = Document::openapi();
@@ -95,7 +95,7 @@ pub fn openapi_json() -> String {
         let Some(below) = path.strip_prefix(OF_QUEUE) else { continue };
         if OF_SENDERS.contains(&below) {
             let mut item = elsewhere(item, "topic", &["topic"]);
-            // A topic holds nothing to look at.
+            // A topic holds no messages to peek at.
             item.get = None;
             more.push((format!("/topics/{{topic}}/{below}"), item));
         }
@@ -120,7 +120,7 @@ pub fn openapi_json() -> String {
     document.to_string()
 }
 
-/// Gives errors the type that they are sent with.
+/// Sets the media type of errors to the one with which they are sent.
 fn have_problems(document: &mut Value) {
     let Some(paths) = document["paths"].as_object_mut() else { return };
     for item in paths.values_mut() {
@@ -136,7 +136,7 @@ fn have_problems(document: &mut Value) {
     }
 }
 
-/// Where the document says that a body is required although everything in it is optional.
+/// Returns the places where the document requires a body although all its properties are optional.
 fn optional_bodies(document: &Value) -> Vec<String> {
     let mut optional = Vec::new();
     let Some(paths) = document["paths"].as_object() else { return optional };
@@ -158,7 +158,7 @@ fn optional_bodies(document: &Value) -> Vec<String> {
     optional
 }
 
-/// The operations of a queue at another place, which these segments name.
+/// Copies the operations of a queue to another resource with these path segments.
 fn elsewhere(item: &PathItem, what: &str, segments: &[&str]) -> PathItem {
     let mut item = item.clone();
     let operations =

@@ -18,7 +18,7 @@ use crate::exchange::Exchange;
 #[openapi(paths(list, create, get, update, delete, keys, regenerate))]
 pub(super) struct Operations;
 
-/// The methods of a policy.
+/// Methods of a policy.
 pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
 
 /// Dispatches by method to the operation on one policy.
@@ -46,7 +46,7 @@ pub(super) async fn list(exchange: &Exchange, owner: &str) -> Answer {
 
 /// Create a policy.
 ///
-/// From the first one on nobody is let in without a token, for good.
+/// After the first policy is created, each client needs a token, permanently.
 #[utoipa::path(put, operation_id = "create_policy", path = "/policies/{policy}", tag = "policies",
     params(("policy" = String, Path)), request_body = PolicyProperties,
     responses((status = 201, body = PolicyView), (status = "default", body = Problem)))]
@@ -69,9 +69,9 @@ pub(super) async fn get(exchange: &Exchange, owner: &str, name: &str) -> Answer 
     manage(exchange, owner, Management::Policy(name.into())).await
 }
 
-/// Change the rights of a policy, or its keys; what is not named is kept.
+/// Change the rights or keys of a policy; absent properties keep their value.
 ///
-/// Tokens that rest on what has changed end at once.
+/// Tokens that depend on a changed value end at once.
 #[utoipa::path(patch, operation_id = "update_policy", path = "/policies/{policy}", tag = "policies",
     params(("policy" = String, Path)), request_body = PolicyProperties,
     responses((status = 200, body = PolicyView), (status = "default", body = Problem)))]
@@ -103,7 +103,7 @@ pub(super) async fn delete(
 
 /// Read the keys of a policy.
 ///
-/// From the first time on nobody is let in without a token, for good.
+/// After the first time, each client needs a token, permanently.
 #[utoipa::path(post, operation_id = "get_policy_keys", path = "/policies/{policy}/keys",
     tag = "policies", params(("policy" = String, Path)),
     responses((status = 200, body = PolicyKeysView), (status = "default", body = Problem)))]
@@ -118,17 +118,17 @@ pub(super) async fn keys(
     manage(exchange, &owner, Management::PolicyKeys(name.into())).await
 }
 
-/// Which key is to be another one.
+/// Key to replace.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Regeneration {
     key: KeyName,
-    /// The new key, 44 characters; made if it is left out.
+    /// The new key, 44 characters; generated if absent.
     #[schema(value_type = Option<String>)]
     value: Option<KeyForm>,
 }
 
-/// Put another key in the place of one; tokens that it has signed end at once, those of the other key do not.
+/// Replace a key; tokens signed with it end at once, tokens signed with the other key do not.
 #[utoipa::path(post, operation_id = "regenerate_policy_key", path = "/policies/{policy}/regenerate",
     tag = "policies", params(("policy" = String, Path)), request_body = Regeneration,
     responses((status = 200, body = PolicyKeysView), (status = "default", body = Problem)))]

@@ -1,4 +1,4 @@
-//! Queues: the operations of their management.
+//! Management operations on queues.
 
 use actix_web::http::Method;
 use actix_web::web;
@@ -19,7 +19,7 @@ use crate::exchange::{Exchange, version};
 #[openapi(paths(list, create, get, update, delete))]
 pub(super) struct Operations;
 
-/// The methods of a queue.
+/// Methods of a queue.
 pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
 
 /// Dispatches by method to the operation on one queue.
@@ -39,7 +39,8 @@ pub(super) async fn one(
 
 /// List queues.
 ///
-/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
+/// A page has at most 1 MiB, or one queue that is larger. It may therefore be shorter than `top`;
+/// an empty page ends the list.
 #[utoipa::path(get, path = "/queues", tag = "queues",
     params(("skip" = Option<usize>, Query, description = "by default 0"),
         ("top" = Option<usize>, Query, description = "maximum number of queues; at most 100, the \
@@ -69,11 +70,11 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
 
 /// Change properties of a queue.
 ///
-/// A merge patch (RFC 7396): a property that is not named keeps its value. `null` clears `forwardTo`,
-/// `forwardDeadLetteredMessagesTo` and `userMetadata`; any other property always has a value and keeps
-/// it. (Clients that replace the whole description, as the Service Bus SDKs do, clear those three by
-/// leaving them out.) What was fixed at creation may only be repeated. Without `If-Match` the patch is
-/// applied to whatever is there.
+/// A merge patch (RFC 7396): an absent property keeps its value. `null` clears `forwardTo`,
+/// `forwardDeadLetteredMessagesTo` and `userMetadata`; other properties keep their value. (Clients
+/// that replace the whole description, such as the Service Bus SDKs, clear these three when they
+/// omit them.) Properties that are fixed at creation may only be repeated. Without `If-Match` the
+/// patch applies to any version.
 #[utoipa::path(patch, path = "/queues/{queue}", tag = "queues",
     params(("queue" = String, Path),
         ("If-Match" = Option<String>, Header, description = "ETag of the version to change: the \
@@ -89,7 +90,7 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     manage(exchange, &path, update).await
 }
 
-/// Delete a queue with everything in it.
+/// Delete a queue with all its messages.
 #[utoipa::path(delete, path = "/queues/{queue}", tag = "queues",
     params(("queue" = String, Path)),
     responses((status = 204), (status = "default", body = Problem)))]

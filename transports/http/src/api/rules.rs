@@ -1,4 +1,4 @@
-//! Rules of a subscription: which messages it gets, how they are changed, and why.
+//! Rules of a subscription: which messages it gets, how they are changed, and the reasons.
 
 use actix_web::http::Method;
 use actix_web::web;
@@ -20,7 +20,7 @@ use crate::exchange::Exchange;
 #[openapi(paths(list, create, get, update, delete, explain))]
 pub(super) struct Operations;
 
-/// The methods of a rule.
+/// Methods of a rule.
 pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
 
 /// Dispatches by method to the operation on one rule.
@@ -41,7 +41,8 @@ pub(super) async fn one(
 
 /// List the rules of a subscription.
 ///
-/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
+/// A page has at most 1 MiB, or one rule that is larger. It may therefore be shorter than `top`; an
+/// empty page ends the list.
 #[utoipa::path(get, operation_id = "list_rules",
     path = "/topics/{topic}/subscriptions/{subscription}/rules", tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path),
@@ -56,7 +57,8 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
 
 /// Add a rule to a subscription.
 ///
-/// It applies to messages that are sent afterwards. A name in the body must be that of the path.
+/// It applies to messages that are sent afterwards. A name in the body must equal the name in the
+/// path.
 #[utoipa::path(put, operation_id = "create_rule",
     path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
     tag = "rules",
@@ -85,7 +87,7 @@ pub(super) async fn get(exchange: &Exchange, path: &str, name: &str) -> Answer {
     manage(exchange, path, Management::Rule(name.into())).await
 }
 
-/// Replace filter and action of a rule, as a whole: what is left out is gone.
+/// Replace filter and action of a rule as a whole; absent parts are removed.
 #[utoipa::path(patch, operation_id = "update_rule",
     path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
     tag = "rules",
@@ -104,7 +106,7 @@ pub(super) async fn update(
     manage(exchange, &path, Management::UpdateRule(Box::new(rule))).await
 }
 
-/// Remove a rule, `$Default` too.
+/// Delete a rule, even `$Default`.
 #[utoipa::path(delete, operation_id = "delete_rule",
     path = "/topics/{topic}/subscriptions/{subscription}/rules/{rule}",
     tag = "rules",
@@ -121,14 +123,14 @@ pub(super) async fn delete(
     manage(exchange, &path, Management::DeleteRule(name.into())).await
 }
 
-/// A message that rules are asked about.
+/// A message for which to explain the rules.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
     message: NewMessage,
 }
 
-/// Tell which rules of a subscription would select a message if it were sent now, and why.
+/// Explain which rules of a subscription would select a message if it were sent now.
 ///
 /// Nothing is stored.
 #[utoipa::path(post, operation_id = "explain_rules",
@@ -137,7 +139,8 @@ pub(crate) struct Question {
     responses((status = 200, body = Explained), (status = "default", body = Problem)))]
 pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::ReadRules, path).await?;
-    // The room of the request is kept until the answer has its own; other requests may wait for it.
+    // The memory of the request is kept until the answer has its own; other requests may wait for
+    // it.
     let (question, _room): (Question, _) = body::read_json(exchange, payload).await?;
     let message = question.message.into_message().map_err(Refusal::argument)?;
     let sample = SampleMessage::Inbound(inbound(&exchange.site, message));

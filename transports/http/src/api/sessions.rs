@@ -1,5 +1,5 @@
-//! The sessions of a queue or subscription. They are accepted elsewhere: HTTP has no link to hold one
-//! with.
+//! Sessions of a queue or subscription. They cannot be accepted here: HTTP has no link that could
+//! hold one.
 
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;
@@ -21,7 +21,7 @@ pub(crate) struct SessionPage {
     top: usize,
 }
 
-/// List sessions: those that have a message, a state or a holder.
+/// List sessions with a message, a state or a holder.
 #[utoipa::path(get, operation_id = "list_sessions", path = "/queues/{queue}/sessions", tag = "sessions",
     params(("queue" = String, Path),
         ("withActiveMessages" = Option<bool>, Query,
@@ -54,7 +54,7 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     }
 }
 
-/// Which of them are asked for (SES-29).
+/// Returns the filter of the request (SES-29).
 fn filter(exchange: &Exchange) -> Result<SessionFilter, Refusal> {
     let query = exchange.query();
     let is_active = match parameter(query, "withactivemessages").as_deref() {

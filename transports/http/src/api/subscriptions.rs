@@ -1,4 +1,4 @@
-//! Subscriptions of a topic: the operations of their management.
+//! Management operations on subscriptions of a topic.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::exchange::{Exchange, version};
 #[openapi(paths(list, create, get, update, delete))]
 pub(super) struct Operations;
 
-/// The methods of a subscription.
+/// Methods of a subscription.
 pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
 
 /// Dispatches by method to the operation on one subscription.
@@ -46,7 +46,8 @@ pub(super) async fn one(
 
 /// List the subscriptions of a topic.
 ///
-/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
+/// A page has at most 1 MiB, or one subscription that is larger. It may therefore be shorter than
+/// `top`; an empty page ends the list.
 #[utoipa::path(get, operation_id = "list_subscriptions",
     path = "/topics/{topic}/subscriptions", tag = "subscriptions",
     params(("topic" = String, Path), ("skip" = Option<usize>, Query, description = "by default 0"),
@@ -63,12 +64,12 @@ pub(crate) struct NewSubscription {
     #[schema(inline)]
     #[serde(flatten)]
     properties: SubscriptionProperties,
-    /// Its first rules. Without any it gets one named `$Default`, which selects every message.
+    /// Its first rules. By default it gets a rule named `$Default`, which selects every message.
     rules: Option<Vec<RuleForm>>,
 }
 
 impl<'de> Deserialize<'de> for NewSubscription {
-    /// Takes the rules out of the object; what is left are properties and nothing else.
+    /// Takes the rules out of the object; the rest must be properties.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut parts: BTreeMap<String, Box<RawValue>> = BTreeMap::deserialize(deserializer)?;
         let rules = match parts.remove("rules") {
@@ -81,7 +82,7 @@ impl<'de> Deserialize<'de> for NewSubscription {
     }
 }
 
-/// Create a subscription, with its rules or with none of its own.
+/// Create a subscription with the given rules, or with the default rule.
 #[utoipa::path(put, operation_id = "create_subscription",
     path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path)),
@@ -113,8 +114,8 @@ pub(super) async fn get(exchange: &Exchange, topic: &str, name: &str) -> Answer 
 
 /// Change properties of a subscription.
 ///
-/// A merge patch (RFC 7396), as for queues: a property that is not named keeps its value, `null` clears
-/// `forwardTo`, `forwardDeadLetteredMessagesTo` and `userMetadata`. Rules are resources of their own.
+/// A merge patch (RFC 7396), as for queues: an absent property keeps its value, and `null` clears
+/// `forwardTo`, `forwardDeadLetteredMessagesTo` and `userMetadata`. Rules are separate resources.
 #[utoipa::path(patch, operation_id = "update_subscription",
     path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path),
@@ -137,7 +138,7 @@ pub(super) async fn update(
     manage(exchange, &path, update).await
 }
 
-/// Delete a subscription with everything in it.
+/// Delete a subscription with all its messages.
 #[utoipa::path(delete, operation_id = "delete_subscription",
     path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path)),

@@ -1,4 +1,4 @@
-//! Topics: the operations of their management.
+//! Management operations on topics.
 
 use actix_web::http::Method;
 use actix_web::web;
@@ -19,7 +19,7 @@ use crate::exchange::{Exchange, version};
 #[openapi(paths(list, create, get, update, delete))]
 pub(super) struct Operations;
 
-/// The methods of a topic.
+/// Methods of a topic.
 pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
 
 /// Dispatches by method to the operation on one topic.
@@ -39,7 +39,8 @@ pub(super) async fn one(
 
 /// List topics.
 ///
-/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
+/// A page has at most 1 MiB, or one topic that is larger. It may therefore be shorter than `top`;
+/// an empty page ends the list.
 #[utoipa::path(get, operation_id = "list_topics",
     path = "/topics", tag = "topics",
     params(("skip" = Option<usize>, Query, description = "by default 0"),
@@ -72,9 +73,9 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
 
 /// Change properties of a topic.
 ///
-/// A merge patch (RFC 7396): a property that is not named keeps its value, `null` clears
-/// `userMetadata`. What was fixed at creation may only be repeated. Without `If-Match` the patch is
-/// applied to whatever is there.
+/// A merge patch (RFC 7396): an absent property keeps its value, and `null` clears `userMetadata`.
+/// Properties that are fixed at creation may only be repeated. Without `If-Match` the patch applies
+/// to any version.
 #[utoipa::path(patch, operation_id = "update_topic",
     path = "/topics/{topic}", tag = "topics",
     params(("topic" = String, Path),
@@ -91,7 +92,7 @@ pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path
     manage(exchange, &path, update).await
 }
 
-/// Delete a topic with its subscriptions and everything in them.
+/// Delete a topic with its subscriptions and all their messages.
 #[utoipa::path(delete, operation_id = "delete_topic",
     path = "/topics/{topic}", tag = "topics",
     params(("topic" = String, Path)),

@@ -19,7 +19,7 @@ use crate::body;
 use crate::error::{Answer, Refusal};
 use crate::exchange::Exchange;
 
-/// Creates what the body describes. It is there as soon as this answers.
+/// Creates the described entity or rule, which exists before the answer.
 pub(super) async fn create(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -69,7 +69,7 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
             .access(exchange)
             .await?;
     policies::judge(exchange, path, policies.as_deref()).await?;
-    // Before policies are there, by which its client may be nobody.
+    // Created before its policies, since the client may have no rights under these.
     let queue = access.manage(path, Management::CreateQueue(Box::new(properties))).await?;
     let policies = policies::replace(exchange, path, policies).await?;
     get::described(exchange, path, queue, Some(policies), StatusCode::CREATED).await
@@ -95,7 +95,7 @@ async fn create_subscription(
     super::expect(description, SubscriptionDescription::ELEMENT)?;
     let properties =
         entity::read_new::<SubscriptionDescription>(description, exchange.site.broker.settings())?;
-    // Without one it gets `$Default` (ADM-42).
+    // Without a rule it gets `$Default` (ADM-42).
     let rule = description.child(SB, entity::DEFAULT_RULE);
     let rules = rule.map(rule::read_first).transpose()?.into_iter().collect();
     let access =
@@ -108,7 +108,7 @@ async fn create_subscription(
     get::described(exchange, topic, created, None, StatusCode::CREATED).await
 }
 
-/// Deletes what stands at an address, of whichever kind it is.
+/// Deletes the entity or rule at an address.
 pub(super) async fn delete(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -133,6 +133,6 @@ pub(super) async fn delete(
         | AtomRoute::Rules { .. } => return Err(Refusal::no_resource()),
     };
     exchange.access.manage(&route.resource(), request).await?;
-    // Some clients take 200 alone for success (ADM-53).
+    // Some clients accept only 200 as success (ADM-53).
     Ok(HttpResponse::Ok().finish())
 }

@@ -1,4 +1,5 @@
-//! Entries and feeds around descriptions (ADM-23, ADM-32, ADM-33), and the page of a list that a query names.
+//! Entries and feeds around descriptions (ADM-23, ADM-32, ADM-33), and the requested page of a
+//! list.
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
@@ -13,46 +14,47 @@ use crate::route::{encode_path, parameter};
 
 const ENTRY: &str = "application/atom+xml;type=entry;charset=utf-8";
 const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
-/// Who has made all this; entries have to have an author (RFC 4287, 4.1.2).
+/// Author of all entries, which must have one (RFC 4287, 4.1.2).
 const AUTHOR: &str = "peeklock";
 
 /// The first version of the API with MaxMessageSizeInKilobytes.
 const MESSAGE_SIZE_FROM: &str = "2021-05";
 
-/// By how much an entry may be longer that has instants than one that has none yet.
+/// Upper bound of the additional bytes of an entry with instants, compared with a new one without
+/// them.
 pub(super) const INSTANTS_BYTES: usize = 256;
 
-/// By which addresses a client is told of things.
+/// Base URL and version for the addresses in answers.
 pub(super) struct Addresses {
     base: String,
     version: String,
 }
 
-/// A description with what stands around it.
+/// A description with its entry.
 pub(super) struct Entry<W> {
     pub(super) route: AtomRoute,
-    /// The name that clients know it by (ADM-32).
+    /// Name by which clients know it (ADM-32).
     pub(super) title: String,
     pub(super) published: Timestamp,
     pub(super) updated: Timestamp,
-    /// Its element, such as `QueueDescription`.
+    /// Name of its element, such as `QueueDescription`.
     pub(super) element: &'static str,
-    /// Writes what is in it.
+    /// Writes the content of the element.
     pub(super) write: W,
 }
 
 impl Addresses {
-    /// Those by which this client came.
+    /// Returns the addresses that this client uses.
     pub(super) fn of(exchange: &Exchange) -> Self {
         Self { base: exchange.base_url(), version: version(exchange) }
     }
 
-    /// Where a resource is.
+    /// Returns the URL of a resource.
     fn url(&self, route: &AtomRoute) -> String {
         format!("{}/{}?api-version={}", self.base, encode_path(&route.address()), self.version)
     }
 
-    /// Whether the client speaks a version that has MaxMessageSizeInKilobytes. Versions are dates.
+    /// Whether the client's version has MaxMessageSizeInKilobytes. Versions are dates.
     pub(super) fn have_message_size(&self) -> bool {
         self.version.as_str() >= MESSAGE_SIZE_FROM
     }
@@ -61,7 +63,7 @@ impl Addresses {
         format!("{}&%24skip={}&%24top={}", self.url(route), page.skip, page.top)
     }
 
-    /// A destination in the form in which clients send one (ADM-36).
+    /// Returns a destination in the form that clients send (ADM-36).
     pub(super) fn destination(&self, text: &str) -> String {
         if text.contains("://") {
             return text.to_owned();
@@ -87,21 +89,22 @@ impl<W: Fn(&mut Xml)> Entry<W> {
         });
     }
 
-    /// How large an answer with this one is.
+    /// Returns the size of an answer with this entry, in bytes.
     pub(super) fn size(&self, addresses: &Addresses) -> usize {
         let mut xml = Xml::counted();
         self.write(&mut xml, addresses, &[("xmlns", ATOM)]);
         xml.size()
     }
 
-    /// An answer with this one, once there is room for it.
+    /// Makes an answer with this entry, after reserving memory for it.
     pub(super) async fn answer_in_room(self, exchange: &Exchange, addresses: &Addresses) -> Answer {
         let size = self.size(addresses);
         let room = exchange.room_of(size).await?;
         Ok(self.answer_in(exchange, room, StatusCode::OK, addresses))
     }
 
-    /// An answer with this one, in room that was taken before it was carried out, if it needs any.
+    /// Makes an answer with this entry, whose memory, if it needs any, was reserved before the
+    /// operation.
     pub(super) fn answer_in(
         self,
         exchange: &Exchange,
@@ -115,7 +118,7 @@ impl<W: Fn(&mut Xml)> Entry<W> {
         self.answer(status, addresses)
     }
 
-    /// An answer with this one.
+    /// Makes an answer with this entry.
     pub(super) fn answer(self, status: StatusCode, addresses: &Addresses) -> HttpResponse {
         let mut xml = Xml::document();
         self.write(&mut xml, addresses, &[("xmlns", ATOM)]);
@@ -123,8 +126,9 @@ impl<W: Fn(&mut Xml)> Entry<W> {
     }
 }
 
-/// An answer with a page of a list. `has_more` says whether others follow it. Whatever is escaped in it, it has room before
-/// it is made: it is counted in one go of its thread, and written in the next.
+/// Makes an answer with a page of a list. `has_more` states whether further entries follow. Its
+/// size with all escapes is measured first, in order to reserve memory. Measuring and writing are
+/// separate turns of the thread.
 pub(super) async fn feed<W: Fn(&mut Xml)>(
     exchange: &Exchange,
     mut room: AnswerRoom,
@@ -167,7 +171,7 @@ fn of_xml(status: StatusCode, content_type: &'static str, bytes: Vec<u8>) -> Htt
         .body(bytes)
 }
 
-/// What a request has in its body: the description in an entry.
+/// Returns the description in the entry of a request.
 pub(super) fn content(entry: super::xml::Element) -> Result<super::xml::Element, Refusal> {
     if !entry.is(ATOM, "entry") {
         let detail = format!("the body must be an entry of `{ATOM}`");
@@ -181,14 +185,14 @@ pub(super) fn content(entry: super::xml::Element) -> Result<super::xml::Element,
     description.ok_or_else(|| Refusal::argument("the content of the entry has no description"))
 }
 
-/// Entries of one page, if the request does not say and at most.
+/// Maximum and default number of entries in a page.
 pub(super) const TOP_MAX: usize = 100;
-/// What clients are told that have not said their version.
+/// Version for clients that do not send theirs.
 const VERSION_DEFAULT: &str = "2021-05";
-/// A version is a date, with a suffix at most.
+/// Maximum length of a version in characters: a date and a suffix.
 const VERSION_CHARS_MAX: usize = 32;
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Page {
     pub(super) skip: usize,
@@ -198,14 +202,14 @@ pub(super) struct Page {
 /// Reads `$skip` and `$top`.
 ///
 /// # Errors
-/// `ArgumentError` for what is no number.
+/// `ArgumentError` if a value is not a number.
 pub(super) fn page(exchange: &Exchange) -> Result<Page, Refusal> {
     let skip = number(exchange, "$skip")?.unwrap_or(0);
     let top = number(exchange, "$top")?.unwrap_or(TOP_MAX).min(TOP_MAX);
     Ok(Page { skip, top })
 }
 
-/// The version that the client speaks, to be repeated in the addresses that it is told.
+/// Returns the version of the client, which is repeated in the addresses of the answer.
 pub(super) fn version(exchange: &Exchange) -> String {
     let is_plain = |text: &String| {
         text.len() <= VERSION_CHARS_MAX
@@ -219,7 +223,7 @@ pub(super) fn version(exchange: &Exchange) -> String {
 fn number(exchange: &Exchange, name: &str) -> Result<Option<usize>, Refusal> {
     let Some(text) = parameter(exchange.query(), name) else { return Ok(None) };
     match text.trim().parse::<u64>() {
-        // More than can be is all there is.
+        // A number beyond the range means everything.
         Ok(number) => Ok(Some(usize::try_from(number).unwrap_or(usize::MAX))),
         Err(_) => Err(Refusal::argument(format!("{name} must be a number of entries"))),
     }

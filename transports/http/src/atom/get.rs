@@ -1,4 +1,5 @@
-//! Reads an entity or a rule, with its counts (HTP-12, HTP-16). Answers to creations and changes have the same form.
+//! Reads an entity or a rule, with its counts (HTP-12, HTP-16). The answers to creations and
+//! changes have the same form.
 
 use actix_web::http::StatusCode;
 use peeklock_core::condition::Condition;
@@ -15,7 +16,7 @@ use super::xml::Xml;
 use crate::error::{Answer, Refusal};
 use crate::exchange::{Exchange, versioned};
 
-/// Reads what stands at an address.
+/// Reads the entity or rule at an address.
 pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCode) -> Answer {
     match route {
         AtomRoute::Entity { path } => {
@@ -28,7 +29,7 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
             let request = match kind {
                 EntityKind::Queue => Management::Queue,
                 EntityKind::Topic => Management::Topic,
-                // No address that was read is one of an entity and names a subscription.
+                // The address of an entity never names a subscription.
                 EntityKind::Subscription => return Err(Refusal::no_resource()),
             };
             let managed = exchange.access.manage(path, request).await?;
@@ -41,7 +42,8 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
         }
         AtomRoute::Rule { topic, subscription, name } => {
             let path = subscription_path(topic, subscription);
-            // Over this API rules are for who manages the subscription, as in the cloud (SEC-05).
+            // In this API, rules need the right to manage the subscription, as in the cloud
+            // (SEC-05).
             exchange.allow(Action::Describe, &path).await?;
             let read = exchange.access.manage(&path, Management::Rule(name.as_str().into()));
             let Managed::Rule(rule) = read.await? else { return Err(Refusal::unexpected()) };
@@ -56,8 +58,8 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
     }
 }
 
-/// The refusal of a path that names nothing, for a client that may send or receive there and not manage: it learns that
-/// from the data plane, and SDKs read it as "no such queue" (ADM-21).
+/// Returns the refusal for a missing entity, for a client that may send or receive there but not
+/// manage. The data plane tells it the same, and SDKs expect "no such queue" (ADM-21).
 async fn absent(exchange: &Exchange, path: &str) -> Option<Refusal> {
     let may_use = async |action| exchange.access.is_allowed(action, path).await;
     if !may_use(Action::Send).await && !may_use(Action::Receive).await {
@@ -68,8 +70,8 @@ async fn absent(exchange: &Exchange, path: &str) -> Option<Refusal> {
     refusal.is(Condition::EntityNotFound).then_some(refusal)
 }
 
-/// The answer with an entity that was read, created or changed, and its version. Policies that the client has just set are
-/// given; others are read here, if the client may read them.
+/// Answers with an entity that was read, created or changed, and its version. `policies` are those
+/// that the client has just set; otherwise they are read here, if the client may read them.
 pub(super) async fn described(
     exchange: &Exchange,
     path: &str,
@@ -106,7 +108,7 @@ pub(super) async fn described(
 pub(super) async fn namespace(exchange: &Exchange) -> Answer {
     let read = exchange.access.manage("", Management::Namespace);
     let Managed::Namespace(namespace) = read.await? else { return Err(Refusal::unexpected()) };
-    // Units are sold of that tier alone; this broker is one.
+    // Only this tier has messaging units; this broker counts as one unit.
     let has_units = namespace.tier == Tier::Premium;
     let entry = Entry {
         route: AtomRoute::Namespace,

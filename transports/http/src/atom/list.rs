@@ -1,4 +1,5 @@
-//! Lists queues, topics, subscriptions and rules, a page at a time in the order of their names (HTP-13, ADM-23).
+//! Lists queues, topics, subscriptions and rules in pages, in the order of their names (HTP-13,
+//! ADM-23).
 
 use peeklock_core::InTurn;
 use peeklock_core::contract::Action;
@@ -11,17 +12,17 @@ use super::path::AtomRoute;
 use crate::error::{Answer, Refusal};
 use crate::exchange::Exchange;
 
-/// A page has no more than so many of the parts that the broker gives, each of at most 1 MiB. As long as no limit of what a
-/// description or rule may have is raised, three are enough.
+/// Maximum number of parts in a page. The broker returns parts of at most 1 MiB. With the default
+/// limits of descriptions and rules, three are enough.
 const PARTS_MAX: usize = 8;
 
-/// A part of a list, and whether others follow.
+/// A part of a list, and whether further items follow.
 struct Part<T> {
     items: Vec<T>,
     has_more: bool,
 }
 
-/// Lists what is below an address.
+/// Lists the resources below an address.
 pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
     let page = page(exchange)?;
     let addresses = &Addresses::of(exchange);
@@ -31,7 +32,8 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         AtomRoute::Topics => (Management::Topics(first), "Topics"),
         AtomRoute::Subscriptions { .. } => (Management::Subscriptions(first), "Subscriptions"),
         AtomRoute::Rules { .. } => {
-            // Over this API rules are for who manages the subscription, as in the cloud (SEC-05).
+            // In this API, rules need the right to manage the subscription, as in the cloud
+            // (SEC-05).
             exchange.allow(Action::List, &route.resource()).await?;
             (Management::Rules(first), "Rules")
         }
@@ -96,17 +98,18 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
     }
 }
 
-/// A page that has all that was asked for, unless it is the last: clients take a short one for that, and do not look whether
-/// there is an address of a next one. So what would be too large is refused, and not cut short.
+/// Returns a page with all requested items, unless it is the last one. Clients take a short page
+/// for the last one and ignore its link to the next, so a page that is too large is refused instead
+/// of cut.
 async fn whole<T>(
     page: Page,
     turn: &InTurn,
     items_of: impl Fn(Managed) -> Option<Vec<T>>,
 ) -> Result<Part<T>, Refusal> {
-    // One more than was asked for tells whether others follow.
+    // One additional item shows whether further items follow.
     let wanted = page.top.saturating_add(1);
     let mut items = Vec::new();
-    // One part more, which is empty, tells that nothing follows.
+    // One additional empty part shows that no items follow.
     for _ in 0..=PARTS_MAX {
         let part = turn.page(page.skip.saturating_add(items.len()), wanted - items.len()).await?;
         let part = items_of(part).ok_or_else(Refusal::unexpected)?;

@@ -1,9 +1,11 @@
-//! Administration over the Atom API, as `ServiceBusAdministrationClient` speaks it (`docs/spec/admin-http.md`, HTP-12 to
-//! HTP-18): operations, each for queues, topics, subscriptions and rules. `form` has what is in a
-//! description, `entry` what stands around it, `xml` how either is read and written.
+//! Administration over the Atom API, as `ServiceBusAdministrationClient` uses it
+//! (`docs/spec/admin-http.md`, HTP-12 to HTP-18): operations for queues, topics, subscriptions and
+//! rules. `form` maps the content of descriptions, `entry` has entries and feeds around them, `xml`
+//! reads and writes both.
 //!
-//! Meaning is the broker's: what is refused here is text that means nothing. Absent on purpose: `enrich`, since counts cost
-//! nothing to tell, and the differences of API versions, since no client minds what it does not know.
+//! The broker decides the meaning; only text without a meaning is refused here. Absent on purpose:
+//! `enrich`, since counts are cheap, and the differences of API versions, since clients ignore
+//! unknown elements.
 
 mod entry;
 mod form;
@@ -31,7 +33,7 @@ use crate::exchange::Exchange;
 use entry::Addresses;
 use xml::{Element, SB};
 
-/// Carries out an operation; the method is one that the resource has.
+/// Carries out an operation; the resource must have the method.
 pub(crate) async fn dispatch(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -56,12 +58,12 @@ pub(crate) async fn dispatch(
     }
 }
 
-/// A PUT with `If-Match` changes what is there, one without makes what is not (ADM-21).
+/// A PUT with `If-Match` changes an existing resource, a PUT without it creates a new one (ADM-21).
 fn is_update(exchange: &Exchange) -> bool {
     exchange.request.headers().contains_key(header::IF_MATCH)
 }
 
-/// The description in the body of a request, with the room that it takes.
+/// Reads the description in the body of a request, with the memory reserved for it.
 async fn described(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -72,7 +74,7 @@ async fn described(
     Ok((description, body))
 }
 
-/// Refuses a description of something else than stands at the address.
+/// Refuses a description of another kind than the address needs.
 fn expect(description: &Element, name: &str) -> Result<(), Refusal> {
     if description.is(SB, name) {
         return Ok(());
@@ -81,8 +83,8 @@ fn expect(description: &Element, name: &str) -> Result<(), Refusal> {
     Err(Refusal::argument(detail))
 }
 
-/// Whether a queue or a topic stands at a path, for who may do this to it. The dead-letter queue of a topic is no wrong name:
-/// there can be none (ADM-21).
+/// Returns whether a path is a queue or a topic, if the client may do this to it. The dead-letter
+/// queue of a topic counts as missing rather than invalid, since it cannot exist (ADM-21).
 async fn kind_at(exchange: &Exchange, action: Action, path: &str) -> Result<EntityKind, Refusal> {
     let refusal = match exchange.entity(action, path).await {
         Ok(entity) => return Ok(entity.kind()),

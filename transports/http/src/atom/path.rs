@@ -1,4 +1,4 @@
-//! What an address of the Atom API means (ADM-04, HTP-12, HTP-13). Words in it have no case.
+//! Parses addresses of the Atom API (ADM-04, HTP-12, HTP-13). Words in them are case-insensitive.
 
 use actix_web::http::Method;
 use peeklock_core::path::subscription_path;
@@ -8,7 +8,7 @@ const RESOURCES: &str = "$Resources";
 const SUBSCRIPTIONS: &str = "Subscriptions";
 const RULES: &str = "Rules";
 
-/// A resource; names are decoded and not judged.
+/// A resource; names are decoded but not validated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum AtomRoute {
     /// `/$namespaceinfo`
@@ -30,7 +30,7 @@ pub(crate) enum AtomRoute {
 }
 
 impl AtomRoute {
-    /// Reads the segments of a path; none if there can be no such resource.
+    /// Reads the segments of a path; none if no such resource can exist.
     pub(crate) fn read(segments: &[String]) -> Option<Self> {
         let same = |text: &str, word: &str| text.eq_ignore_ascii_case(word);
         match segments {
@@ -63,7 +63,8 @@ impl AtomRoute {
         }
     }
 
-    /// Whether segments are a resource below a topic for sure, although the last one of them is a word of the data plane.
+    /// Whether segments are certainly a resource below a topic, although the last segment is a word
+    /// of the data plane.
     pub(crate) fn is_below_topic(segments: &[String]) -> bool {
         below_subscriptions(&parts(segments)).is_some_and(|(_, below)| match below {
             [_] => true,
@@ -72,7 +73,7 @@ impl AtomRoute {
         })
     }
 
-    /// The path of the entity that it is about; empty for the namespace.
+    /// Returns the path of its entity; empty for the namespace.
     pub(crate) fn resource(&self) -> String {
         match self {
             Self::Namespace | Self::Queues | Self::Topics => String::new(),
@@ -85,7 +86,7 @@ impl AtomRoute {
         }
     }
 
-    /// The address by which it is asked for, in the spelling in which it is told (ADM-32).
+    /// Returns its address in the spelling of answers (ADM-32).
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Namespace => NAMESPACE_INFO.to_owned(),
@@ -98,7 +99,7 @@ impl AtomRoute {
         }
     }
 
-    /// The methods that it has, as the `Allow` header says them.
+    /// Returns its methods, as the `Allow` header lists them.
     pub(crate) const fn methods(&self) -> &'static str {
         match self {
             Self::Namespace
@@ -112,7 +113,7 @@ impl AtomRoute {
         }
     }
 
-    /// The words by which clients know that a right is missing (ADM-54).
+    /// Returns the words by which clients recognise a missing right (ADM-54).
     pub(crate) fn denied(&self, method: &Method) -> String {
         let is_write = *method == Method::PUT;
         let is_deletion = *method == Method::DELETE;
@@ -144,8 +145,8 @@ impl AtomRoute {
     }
 }
 
-/// Segments as a path has them: a slash means the same whether it is encoded or not (ADM-04), since no name of a subscription or
-/// rule has one.
+/// Splits segments at encoded slashes too, since they have the same meaning (ADM-04) and no name of
+/// a subscription or rule contains a slash.
 fn parts(segments: &[String]) -> Vec<String> {
     let parts = segments.iter().flat_map(|segment| segment.split('/'));
     let mut parts: Vec<String> = parts.map(str::to_owned).collect();
@@ -155,7 +156,8 @@ fn parts(segments: &[String]) -> Vec<String> {
     parts
 }
 
-/// A topic and what stands behind the word that no path of a topic has (ADR-11).
+/// Returns the topic, and the segments after the word `Subscriptions`, which no path of a topic
+/// contains (ADR-11).
 fn below_subscriptions(segments: &[String]) -> Option<(&[String], &[String])> {
     let place = segments.iter().position(|it| it.eq_ignore_ascii_case(SUBSCRIPTIONS))?;
     let (topic, below) = segments.split_at(place);

@@ -1,6 +1,6 @@
-//! Changes an entity or a rule: `PUT` with `If-Match` (HTP-12, ADM-21, ADM-24, ADM-31). A property that the body does not name
-//! gets its default, but for those that are fixed at creation or unknown to some clients; a rule is replaced as a whole
-//! (TOP-24).
+//! Changes an entity or a rule: `PUT` with `If-Match` (HTP-12, ADM-21, ADM-24, ADM-31). A property
+//! that the body omits gets its default, except properties that are fixed at creation or unknown to
+//! some clients. A rule is replaced as a whole (TOP-24).
 
 use actix_web::http::StatusCode;
 use actix_web::web;
@@ -23,7 +23,8 @@ use super::xml::Element;
 use crate::error::{Answer, Refusal};
 use crate::exchange::{Exchange, version};
 
-/// Changes what stands at an address, if the version that was stated is its own, or any will do.
+/// Changes the entity or rule at an address, if the given version is current or any version is
+/// accepted.
 pub(super) async fn update(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -38,11 +39,11 @@ pub(super) async fn update(
     let (description, _room) = super::described(exchange, payload).await?;
     match route {
         AtomRoute::Entity { path } => {
-            // What does not exist is told before what is wrong with its description (ADM-21).
+            // A missing entity is reported before errors in its description (ADM-21).
             match super::kind_at(exchange, Action::Update, path).await? {
                 EntityKind::Queue => update_queue(exchange, path, &description, read_at).await,
                 EntityKind::Topic => update_topic(exchange, path, &description, read_at).await,
-                // No address that was read is one of an entity and names a subscription.
+                // The address of an entity never names a subscription.
                 EntityKind::Subscription => Err(Refusal::no_resource()),
             }
         }
@@ -152,12 +153,12 @@ async fn update_subscription(
     get::described(exchange, &path, updated, None, StatusCode::OK).await
 }
 
-/// A change of all properties of the version that was read.
+/// Returns a change of all properties, based on the version that was read.
 const fn whole(read_at: Timestamp) -> Patch {
     Patch { cleared: Cleared::ALL, read_at: Some(read_at) }
 }
 
-/// What an update comes to. One without a version that met another one is tried again.
+/// Attempts an update. An update without a version is repeated if another update has intervened.
 async fn updated<T, F: Future<Output = Result<T, Refusal>>>(
     read_at: Option<Timestamp>,
     attempt: impl Fn() -> F,

@@ -63,7 +63,7 @@ pub(in crate::api) async fn purge(
     }
 }
 
-/// Delete available messages of all sessions that nobody holds, for who may manage the queue.
+/// Delete available messages of all unlocked sessions; needs the right Manage.
 #[utoipa::path(post, path = "/queues/{queue}/messages/delete-unlocked", tag = "messages",
     params(("queue" = String, Path)), request_body = DeleteBatch,
     responses((status = 200, body = Deleted), (status = "default", body = Problem)))]

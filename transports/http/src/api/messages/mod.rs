@@ -1,4 +1,4 @@
-//! Messages of a queue: operations on them, and the parts that several operations share.
+//! Operations on the messages of a queue, and the parts that several operations share.
 
 pub(super) mod delete;
 pub(super) mod receive;
@@ -24,13 +24,13 @@ use crate::error::{Answer, Refusal};
 use crate::exchange::Exchange;
 use crate::room::AnswerRoom;
 
-/// How a list of messages, the last that an answer has, ends.
+/// End of an answer whose last property is a list of messages.
 const LIST_END: &str = "]}";
 
-/// What the longest number of a message takes in an answer.
+/// Maximum size of a sequence number in an answer, in bytes.
 const NUMBER_BYTES: usize = 21;
 
-/// The operations that stand behind `/messages/` by a name; what has none is the number of a message.
+/// Named operations below `/messages/`; any other segment is a sequence number.
 #[derive(Clone, Copy)]
 enum Named {
     Batch,
@@ -59,7 +59,7 @@ impl Named {
     }
 }
 
-/// The methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
+/// Returns the methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
 pub(super) fn methods(name: &str) -> Option<&'static str> {
     if Named::of(name).is_some() {
         return Some("POST, OPTIONS");
@@ -67,7 +67,7 @@ pub(super) fn methods(name: &str) -> Option<&'static str> {
     name.bytes().all(|byte| byte.is_ascii_digit()).then_some("DELETE, OPTIONS")
 }
 
-/// `/messages`.
+/// Dispatches `/messages`.
 pub(super) async fn all(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -80,7 +80,7 @@ pub(super) async fn all(
     receive::peek(exchange, queue).await
 }
 
-/// `/messages/{name}`.
+/// Dispatches `/messages/{name}`.
 pub(super) async fn named(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -122,21 +122,22 @@ impl From<Mode> for ReceiveMode {
     }
 }
 
-/// Numbers of messages; 0 stands for a silently dropped duplicate. A message to be scheduled that repeats one
-/// that still is has the number of that one.
+/// Sequence numbers of messages; 0 stands for a discarded duplicate. A scheduled message that
+/// duplicates another scheduled one has the number of that message.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Numbers {
     sequence_numbers: Vec<u64>,
 }
 
-/// Messages, ascending by number as far as they are available; none is not an error.
+/// Messages, with available ones in ascending order of their numbers. An empty list is not an
+/// error.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Messages<'a> {
     messages: Vec<ReceivedView<'a>>,
 }
 
-/// Which available messages to delete.
+/// Available messages to delete.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DeleteBatch {
@@ -146,7 +147,7 @@ pub(crate) struct DeleteBatch {
     enqueued_before_utc: Option<String>,
 }
 
-/// How many messages were deleted.
+/// Number of deleted messages.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Deleted {
     deleted: u64,
@@ -176,7 +177,7 @@ async fn accept(exchange: &Exchange, entity: &Entity, messages: Vec<InboundMessa
     }
 }
 
-/// Answers with messages; what cannot be delivered is given back (RCV-14).
+/// Answers with messages; messages that cannot be delivered are given back (RCV-14).
 async fn deliver(
     exchange: &Exchange,
     entity: &Entity,
@@ -185,8 +186,9 @@ async fn deliver(
     mut messages: Vec<ReceivedMessage>,
 ) -> Answer {
     let mut delivery = mode.map(|mode| Delivery::new(entity, mode, &mut messages));
-    // Base64 and escapes make a text longer than its messages. It has room for the longest that it may be before any of
-    // them is read: what waits for room has nothing in hand that nobody has counted.
+    // Base64 and escapes make a text longer than its messages. Memory for the longest possible text
+    // is reserved before any message is read, so that a request that waits for memory holds none
+    // that is not counted.
     room.fit_messages(text_bytes_max(exchange, &messages)).await?;
     let mut bytes = written(&messages).await?;
     room.shrink(bytes.len() as u64);
@@ -194,7 +196,7 @@ async fn deliver(
         let count = messages.len();
         delivery.remove(&mut messages).await?;
         if messages.len() < count {
-            // Not both at once.
+            // Frees the old text before the new one is built.
             drop(bytes);
             bytes = written(&messages).await?;
         }
@@ -203,15 +205,15 @@ async fn deliver(
     Ok(of_json(bytes))
 }
 
-/// How long the text of messages may be.
+/// Returns the maximum size of the text of messages, in bytes.
 fn text_bytes_max(exchange: &Exchange, messages: &[ReceivedMessage]) -> u64 {
     let header_bytes_max = exchange.site.broker.settings().limits.header_bytes_max;
     let sizes = messages.iter().map(|message| u64::from(message.facts.size));
     sizes.map(|size| message_in_json_max(size, header_bytes_max)).sum()
 }
 
-/// The text of messages, of which one at a time is read: it may be many times as large as it is stored. Others of the
-/// thread have their turn between them.
+/// Writes the text of messages. They are read one at a time, since a decoded message may be many
+/// times as large as it is stored. The task yields between messages.
 async fn written(messages: &[ReceivedMessage]) -> Result<Vec<u8>, Refusal> {
     let unwritten = |_| Rejection::internal("the messages cannot be written as JSON");
     let mut text = serde_json::to_vec(&Messages { messages: Vec::new() }).map_err(unwritten)?;
@@ -229,7 +231,7 @@ async fn written(messages: &[ReceivedMessage]) -> Result<Vec<u8>, Refusal> {
         serde_json::to_writer(&mut text, &view).map_err(unwritten)?;
     }
     text.extend(end);
-    // What it has grown into is up to twice as large.
+    // Growing may have left a capacity of up to twice the size.
     text.shrink_to_fit();
     Ok(text)
 }

@@ -1,4 +1,4 @@
-//! Receives messages, available or deferred, and looks at them without changing them.
+//! Receives messages, available or deferred, and peeks at messages.
 
 use actix_web::web;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
@@ -16,19 +16,20 @@ use crate::error::{Answer, Problem, Refusal};
 use crate::exchange::{Exchange, ReceiveBounds};
 use crate::route::parameter;
 
-/// What to receive.
+/// Limits of a receive.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Receive {
     /// By default peekLock.
     mode: Option<Mode>,
-    /// 1 to 4096, by default 1; an answer ends at 1 MiB of messages but has at least one.
+    /// 1 to 4096, by default 1. An answer ends at 1 MiB of messages but has at least one message.
     max_count: Option<u32>,
-    /// How long to wait for the first message; 0, the default, does not wait, more than 60 is cut.
+    /// Maximum wait for the first message in seconds; by default 0, which does not wait. Values
+    /// above 60 are reduced to 60.
     wait_seconds: Option<f64>,
 }
 
-/// Receive messages, under lock or for good.
+/// Receive messages, under lock or with permanent removal.
 #[utoipa::path(post, path = "/queues/{queue}/messages/receive", tag = "messages",
     params(("queue" = String, Path)), request_body = Receive,
     responses((status = 200, body = Messages), (status = "default", body = Problem)))]
@@ -56,7 +57,7 @@ pub(in crate::api) async fn receive(
     deliver(exchange, &entity, room, Some(mode), messages).await
 }
 
-/// Apart, so that a receive that waits holds no room for its body.
+/// A separate function, so that a waiting receive holds no memory for its body.
 async fn receive_request(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -65,7 +66,7 @@ async fn receive_request(
     Ok(request)
 }
 
-/// Which deferred messages to receive, all or none.
+/// Deferred messages to receive, all or none.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReceiveDeferred {
@@ -98,7 +99,7 @@ pub(in crate::api) async fn receive_deferred(
     }
 }
 
-/// Look at messages without changing them.
+/// Peek at messages without changing them.
 #[utoipa::path(get, path = "/queues/{queue}/messages", tag = "messages",
     params(("queue" = String, Path),
         ("from" = Option<u64>, Query, description = "the first sequence number; by default the lowest"),

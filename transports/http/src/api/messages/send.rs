@@ -16,14 +16,14 @@ use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
 use crate::exchange::Exchange;
 
-/// The number under which a message is stored.
+/// Number and id of a stored message.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Accepted {
-    /// 0 for a silently dropped duplicate; if the message was to be scheduled and repeats one that still is,
-    /// the number of that one.
+    /// 0 for a discarded duplicate. If a scheduled message duplicates another scheduled one, the
+    /// number of that message.
     sequence_number: u64,
-    /// The id given, or the one that the broker gave.
+    /// The given id, or the one that the broker has assigned.
     message_id: Option<String>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct NewSchedule {
     messages: List<NewMessage>,
 }
 
-/// Schedule messages for an instant, all or none; answers with the numbers by which to cancel them.
+/// Schedule messages for an instant, all or none; the returned numbers serve to cancel them.
 #[utoipa::path(post, path = "/queues/{queue}/messages/schedule", tag = "messages",
     params(("queue" = String, Path)), request_body = NewSchedule,
     responses((status = 201, body = Numbers), (status = "default", body = Problem)))]

@@ -1,4 +1,5 @@
-//! `QueueDescription`, `TopicDescription` and `SubscriptionDescription`, read and written by the table of their properties.
+//! Reads and writes `QueueDescription`, `TopicDescription` and `SubscriptionDescription` by the
+//! table of their properties.
 
 use peeklock_core::command::{Counts, Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::description::{
@@ -15,7 +16,7 @@ use super::policies::Told;
 use super::{Fields, flag_text};
 use crate::error::Refusal;
 
-/// The rule that a subscription is created with, in a request (ADM-42).
+/// The first rule of a subscription in a request that creates it (ADM-42).
 pub(in crate::atom) const DEFAULT_RULE: &str = "DefaultRuleDescription";
 /// A property that clients of older versions do not know and may send as zero (ADM-46).
 const MESSAGE_SIZE: &str = "MaxMessageSizeInKilobytes";
@@ -24,14 +25,14 @@ const PARTITIONING: &str = "enable_partitioning";
 
 /// A kind of entity in Atom.
 pub(in crate::atom) trait AtomEntity: Description {
-    /// Its element.
+    /// Name of its element.
     const ELEMENT: &'static str;
     /// The elements in it, in the order of ADM-34. A property that is not listed follows them.
     const ORDER: &'static [&'static str];
-    /// Listed elements that are no properties of the broker, with their defaults.
+    /// Listed elements that are not properties of the broker, with their defaults.
     const PLACED: &'static [(&'static str, &'static str)];
 
-    /// An entity with the defaults of the namespace.
+    /// Returns an entity with the defaults of the namespace.
     fn with_defaults(settings: &Settings) -> Self;
 }
 
@@ -144,13 +145,14 @@ impl AtomEntity for SubscriptionDescription {
     }
 }
 
-/// Reads the properties that a client has named; `kept` is the text that was stored with them.
+/// Reads the properties in a request; `kept` is the text that was stored with the entity.
 fn read<D: AtomEntity>(description: &Element, kept: Option<&str>) -> Result<D::Update, Refusal> {
     let fields = Fields(description);
     let kept = Kept::stored(kept);
     let own = kept.own_of_entity(description);
     let mut update = D::Update::default();
-    // Clients of this form do not know properties of Peeklock's own; their absence keeps the value.
+    // Clients of this form do not know the properties that only Peeklock has; when absent, these
+    // keep their value.
     for field in D::FIELDS.iter().filter(|field| !field.is_own) {
         let name = field.element();
         let value = match field.kind {
@@ -221,7 +223,7 @@ pub(in crate::atom) fn read_update<D: AtomEntity>(
     Ok(update)
 }
 
-/// The size of all partitions of a queue or topic.
+/// Returns the size of a queue or topic with all its partitions.
 fn in_all_partitions(size: FieldValue, is_partitioned: bool, settings: &Settings) -> FieldValue {
     match size {
         FieldValue::Size(megabytes) => FieldValue::Size(
@@ -231,7 +233,7 @@ fn in_all_partitions(size: FieldValue, is_partitioned: bool, settings: &Settings
     }
 }
 
-/// The elements of properties that the order does not list.
+/// Returns the elements of properties that `ORDER` does not list.
 fn further<D: AtomEntity>() -> impl Iterator<Item = &'static str> {
     let elements = D::FIELDS.iter().filter(|field| !field.is_own).map(|field| field.element());
     elements.filter(|element| !D::ORDER.contains(element))
@@ -242,14 +244,14 @@ pub(in crate::atom) struct Shown<D> {
     description: D,
     counts: Counts,
     size_bytes: u64,
-    /// Subscriptions, SQL rules and correlation rules of a topic.
+    /// Number of subscriptions, SQL rules and correlation rules of a topic.
     topic_counts: [u64; 3],
-    /// Creation, last update and last access.
+    /// Instants of creation, last update and last access.
     instants: [Timestamp; 3],
     policies: Option<Told>,
 }
 
-/// A queue as it is shown to its client.
+/// Makes the entry of a queue.
 pub(in crate::atom) fn queue(
     described: Described,
     policies: Told,
@@ -269,7 +271,7 @@ pub(in crate::atom) fn queue(
     shown.entry(AtomRoute::Entity { path: path.clone() }, path, addresses)
 }
 
-/// A topic as it is shown to its client.
+/// Makes the entry of a topic.
 pub(in crate::atom) fn topic(
     described: DescribedTopic,
     policies: Told,
@@ -279,7 +281,7 @@ pub(in crate::atom) fn topic(
     let path = described.description.path.to_string();
     let shown = Shown {
         description: described.description,
-        // A topic holds only messages of these kinds (CNT-04).
+        // A topic holds only messages in these states (CNT-04).
         counts: Counts { scheduled, transfer, transfer_dead_letter, ..Counts::default() },
         size_bytes: described.size_bytes,
         topic_counts: [
@@ -293,7 +295,7 @@ pub(in crate::atom) fn topic(
     shown.entry(AtomRoute::Entity { path: path.clone() }, path, addresses)
 }
 
-/// A subscription as it is shown to its client.
+/// Makes the entry of a subscription.
 pub(in crate::atom) fn subscription(
     described: DescribedSubscription,
     addresses: &Addresses,
@@ -345,7 +347,7 @@ impl<D: AtomEntity> Shown<D> {
         kept.write_rest(xml, &placed);
     }
 
-    /// Writes an element that is no property.
+    /// Writes an element that is not a property.
     fn write_fact(&self, xml: &mut Xml, name: &str, kept: &Kept) {
         let [subscription_count, sql_count, correlation_count] = self.topic_counts;
         let [created_at, updated_at, accessed_at] = self.instants;
@@ -374,11 +376,12 @@ impl<D: AtomEntity> Shown<D> {
     }
 }
 
-/// Writes counts of messages in their parts (ADM-35). Some clients find them by the prefix that the one attribute declares.
+/// Writes message counts by state (ADM-35). Some clients find them by the prefix that the attribute
+/// declares.
 fn write_counts(xml: &mut Xml, counts: &Counts) {
     xml.element("CountDetails", &[("xmlns:d2p1", COUNTS)], |xml| {
         for (name, count) in [
-            // As the cloud counts: deferred ones, too (CNT-02).
+            // Includes deferred messages, as in the cloud (CNT-02).
             ("ActiveMessageCount", counts.active + counts.deferred),
             ("DeadLetterMessageCount", counts.dead_letter),
             ("ScheduledMessageCount", counts.scheduled),

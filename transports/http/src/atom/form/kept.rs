@@ -1,10 +1,11 @@
-//! What stands in a description without being a property of the broker's: kept as it was said, and told again (HTP-17).
+//! Elements of a description that are not properties of the broker: stored as sent, and returned
+//! unchanged (HTP-17).
 
 use super::super::entry::Addresses;
 use super::super::xml::{Element, SB, Xml, fragment, read_kept};
 use super::{Fields, entity_of, policies};
 
-/// The namespace of what this module keeps for its own purposes.
+/// XML namespace of elements that this module stores for itself.
 pub(super) const OWN: &str = "urn:peeklock:kept";
 
 /// Properties with a destination, and the names under which their spelling is kept.
@@ -13,21 +14,23 @@ const DESTINATIONS: [(&str, &str); 2] = [
     ("ForwardDeadLetteredMessagesTo", "GivenForwardDeadLetteredMessagesTo"),
 ];
 
-/// What is kept of an entity or a rule.
+/// Stored elements of an entity or a rule.
 #[derive(Default)]
 pub(super) struct Kept(Vec<Element>);
 
 impl Kept {
-    /// As it was stored.
+    /// Reads the stored elements.
     pub(super) fn stored(text: Option<&str>) -> Self {
         let Some(text) = text else { return Self::default() };
-        // Written by this module, which its reader bounds in nothing. What cannot be read a host has put there: it is not told.
+        // This module has written the text, so the reader applies no bounds. Unreadable text was
+        // set by a host and is not returned.
         let root = read_kept(&format!("<kept>{text}</kept>")).unwrap_or_default();
         Self(root.children)
     }
 
-    /// What is to be stored after a description was read; none to leave it as it is. What has a name of its own takes the
-    /// place of what had it; `own` takes the place of all that this module has kept for its own purposes.
+    /// Returns the text to store after a description was read; none to keep the stored text. New
+    /// elements replace stored ones with the same name; `own` replaces everything that this module
+    /// has stored for itself.
     pub(super) fn with(
         self,
         description: &Element,
@@ -49,13 +52,13 @@ impl Kept {
         Some(fragment(older.chain(newer.iter().copied())).into())
     }
 
-    /// A switch that is told in its place and means nothing here, and its value if nobody has said one.
+    /// Writes a flag that the broker does not use: the stored value, or `default`.
     pub(super) fn write_flag(&self, xml: &mut Xml, name: &str, default: &str) {
         let said = self.0.iter().find(|it| it.is(SB, name)).map(|it| it.text.trim());
         xml.leaf(name, said.unwrap_or(default));
     }
 
-    /// All that has no place of its own.
+    /// Writes the stored elements that have no fixed position.
     pub(super) fn write_rest(&self, xml: &mut Xml, placed: &[&str]) {
         for element in &self.0 {
             let is_placed = &*element.namespace == SB && placed.contains(&&*element.name);
@@ -65,8 +68,8 @@ impl Kept {
         }
     }
 
-    /// What a description of an entity says that its properties do not have, to be kept for own purposes: destinations as
-    /// they were written, and the order of rights.
+    /// Returns the parts of a description that its properties do not contain, to store them:
+    /// destinations as written, and the order of rights.
     pub(super) fn own_of_entity(&self, description: &Element) -> Vec<Element> {
         let fields = Fields(description);
         let given = DESTINATIONS.iter().filter_map(|(property, name)| {
@@ -74,13 +77,13 @@ impl Kept {
             (text.contains("://") && entity_of(text).is_some()).then(|| own(name, text.to_owned()))
         });
         let orders = policies::orders(description).unwrap_or_else(|| {
-            // The policies stay, and so does how they are told.
+            // The policies stay unchanged, and so does the order of their rights.
             self.own(policies::ORDER).map(|text| own(policies::ORDER, text.to_owned())).collect()
         });
         given.chain(orders).collect()
     }
 
-    /// A destination as it was written, or else in the form in which clients send one (ADM-36).
+    /// Returns a destination as written, or in the form that clients send (ADM-36).
     pub(super) fn destination(&self, property: &str, path: &str, addresses: &Addresses) -> String {
         let name = DESTINATIONS.iter().find(|(known, _)| *known == property);
         let given = name.and_then(|(_, name)| {
@@ -92,13 +95,13 @@ impl Kept {
         given.map_or_else(|| addresses.destination(path), str::to_owned)
     }
 
-    /// The text of what is kept under a name for own purposes.
+    /// Returns the texts that this module has stored under a name.
     pub(super) fn own(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |it| it.is(OWN, name)).map(|it| it.text.as_str())
     }
 }
 
-/// Something to keep for own purposes.
+/// Makes an element that this module stores for itself.
 pub(super) fn own(name: &str, text: String) -> Element {
     Element { namespace: OWN.into(), name: name.into(), text, ..Element::default() }
 }

@@ -1,5 +1,5 @@
-//! Descriptions in XML: what a client has said, as the broker takes it, and what it is told. Elements stand in the order of
-//! ADM-34 and are read in any.
+//! Descriptions in XML: requests as updates of the broker, and answers. Elements are written in the
+//! order of ADM-34 and read in any order.
 
 pub(super) mod entity;
 mod kept;
@@ -19,17 +19,17 @@ use super::xml::{Element, SB};
 use crate::error::Refusal;
 use crate::exchange::Exchange;
 
-/// From here on a duration means "unlimited": one client tells it with milliseconds alone (ADM-34).
+/// Smallest duration that means "unlimited": one client sends it with milliseconds only (ADM-34).
 const UNLIMITED: &str = "P10675199DT2H48M5.477S";
-/// The days of it.
+/// Days in [`UNLIMITED`].
 const UNLIMITED_DAYS: u64 = 10_675_199;
-/// Characters of a value that a refusal repeats.
+/// Maximum length of a value that a refusal quotes, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
-/// What carries a token for where messages are forwarded to (HTP-18).
+/// Headers with tokens for the destinations of forwarding (HTP-18).
 const TOKEN_HEADERS: [&str; 2] =
     ["ServiceBusSupplementaryAuthorization", "ServiceBusDlqSupplementaryAuthorization"];
 
-/// The properties in a description. An element without text, or one that says it has no value, is as good as absent.
+/// The properties in a description. An element without text, or with `nil`, counts as absent.
 struct Fields<'a>(&'a Element);
 
 impl<'a> Fields<'a> {
@@ -80,26 +80,28 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The name of an entity of this broker, whatever URL it came as; anything else as it is (ADM-36).
+    /// Returns the name of an entity of this broker, if the destination is its URL; otherwise the
+    /// text unchanged (ADM-36).
     fn destination(&self, name: &str) -> Option<Box<str>> {
         let text = self.destination_text(name)?;
         Some(entity_of(text).unwrap_or_else(|| text.into()))
     }
 
-    /// A destination as it was written.
+    /// Returns a destination as written.
     fn destination_text(&self, name: &str) -> Option<&'a str> {
         Some(read_back(self.word(name)?))
     }
 }
 
-/// The path of the entity that a destination names, unless it names something else.
+/// Returns the path of the entity that a destination names; none for other destinations.
 fn entity_of(destination: &str) -> Option<Box<str>> {
     let is_entity = matches!(Destination::parse(destination), Ok(Destination::Entity(_)));
     let address = EntityAddress::parse(destination).ok().filter(|_| is_entity)?;
     Some(address.entity.path().into())
 }
 
-/// A destination without the URL that Java puts before one that it has read and takes for a name (ADM-36).
+/// Removes the URL that Java clients put before a URL that they have read and take for a name
+/// (ADM-36).
 fn read_back(text: &str) -> &str {
     let path = text.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
     let path = path.map_or("", |(_, path)| path);
@@ -110,7 +112,7 @@ fn read_back(text: &str) -> &str {
     if is_url { path } else { text }
 }
 
-/// Where an entity is to forward to, messages and dead-lettered ones.
+/// Destinations of messages and of dead letters.
 pub(super) struct Destinations<'a>([Option<&'a str>; 2]);
 
 impl<'a> Destinations<'a> {
@@ -118,7 +120,7 @@ impl<'a> Destinations<'a> {
         Self([messages.as_deref(), dead_letters.as_deref()])
     }
 
-    /// The destinations that are not what the entity has already: only these are judged.
+    /// Keeps only destinations that differ from the current ones: only these are checked.
     pub(super) fn other_than(self, current: [&Option<Box<str>>; 2]) -> Self {
         let [messages, dead_letters] = self.0;
         let [current, current_dead_letters] = current.map(Option::as_deref);
@@ -128,16 +130,18 @@ impl<'a> Destinations<'a> {
         ])
     }
 
-    /// What the client may do, with what it has shown for these (HTP-18).
+    /// Returns the access of the client, with the tokens in its headers for these destinations
+    /// (HTP-18).
     ///
     /// # Errors
-    /// `Unauthorized`; `EntityNotFound` with the status 400 for one that is not there (ADM-36): who asks is told that apart
-    /// from an entity of his own that is not.
+    /// `Unauthorized`; `EntityNotFound` with the status 400 for a missing destination (ADM-36),
+    /// which distinguishes it from a missing entity at the address.
     pub(super) async fn access(&self, exchange: &Exchange) -> Result<Access, Refusal> {
         let shown = TOKEN_HEADERS.map(|header| {
             let token = exchange.request.headers().get(header)?;
             let token = String::from_utf8_lossy(token.as_bytes());
-            // The same client, by the same certificate and proxy, that shows another token and asks for another entity.
+            // The same client, with the same certificate and proxy, but another token for another
+            // entity.
             let mut principal =
                 Principal::clone(&*exchange.access.principal()?).with_token(&*token);
             (principal.key, principal.address) = (None, None);
@@ -161,13 +165,13 @@ impl<'a> Destinations<'a> {
     }
 }
 
-/// A duration as clients write it.
+/// Reads a duration as clients write it.
 fn span(text: &str) -> Option<TimeSpan> {
     let from = TimeSpan::parse(UNLIMITED)?;
     match TimeSpan::parse(text) {
         Some(span) => Some(if span >= from { TimeSpan::MAX } else { span }),
         None => {
-            // Longer than can be counted.
+            // Longer than `TimeSpan` can hold.
             let (days, _) = text.strip_prefix('P')?.split_once('D')?;
             let days: u64 = days.parse().ok()?;
             (days >= UNLIMITED_DAYS).then_some(TimeSpan::MAX)

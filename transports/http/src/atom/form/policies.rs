@@ -1,4 +1,5 @@
-//! `AuthorizationRules` of queues and topics: their policies, with the keys, for who may have those (ADM-39, SEC-03).
+//! `AuthorizationRules` of queues and topics: their policies with keys, for clients that may read
+//! these (ADM-39, SEC-03).
 
 use peeklock_core::KeysIn;
 use peeklock_core::contract::{Right, Rights};
@@ -10,15 +11,15 @@ use super::kept::{Kept, own};
 use crate::error::Refusal;
 use crate::exchange::Exchange;
 
-/// The name under which the order of rights is kept.
+/// Name under which the order of rights is stored.
 pub(super) const ORDER: &str = "RightsOrder";
 const LIST: &str = "AuthorizationRules";
 const RULE: &str = "AuthorizationRule";
 const KIND: &str = "SharedAccessAuthorizationRule";
-/// What every such rule says of its claim.
+/// Claim type and value of each such rule.
 const CLAIM: [(&str, &str); 2] = [("ClaimType", "SharedAccessKey"), ("ClaimValue", "None")];
 
-/// A policy as a client has described it.
+/// A policy in a request.
 pub(in crate::atom) struct Said {
     name: String,
     rights: Rights,
@@ -26,13 +27,13 @@ pub(in crate::atom) struct Said {
     secondary_key: Option<KeyText>,
 }
 
-/// The policies of an entity as its client is told of them.
+/// The policies of an entity in an answer.
 pub(in crate::atom) struct Told(Vec<PolicyKeys>);
 
-/// Reads the policies of a description; none if it does not say.
+/// Reads the policies of a description; none if it has no such list.
 ///
 /// # Errors
-/// `ArgumentError` for what no policy can be, before anything is created for it.
+/// `ArgumentError` for an invalid policy, before any entity is created.
 pub(in crate::atom) fn read(description: &Element) -> Result<Option<Vec<Said>>, Refusal> {
     let Some(list) = description.child(SB, LIST).filter(|list| !list.is_nil()) else {
         return Ok(None);
@@ -57,7 +58,7 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
         return Err(Refusal::argument(detail));
     }
     for (element, value) in CLAIM {
-        // Some clients leave them out; who says something else means a rule that is no policy.
+        // Some clients omit them; another value means a rule that is not a policy.
         if !["", value].contains(&text(element)) {
             let detail = format!("policy `{name}`: the {element} of a {KIND} must be {value}");
             return Err(Refusal::argument(detail));
@@ -86,7 +87,7 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
     Ok(said)
 }
 
-/// Refuses policies that could not take the place of those of an entity, before that is created or changed for them.
+/// Checks that policies could replace those of an entity, before the entity is created or changed.
 pub(in crate::atom) async fn judge(
     exchange: &Exchange,
     path: &str,
@@ -98,8 +99,8 @@ pub(in crate::atom) async fn judge(
     }
 }
 
-/// Puts policies in the place of those of an entity, all at once, if they were said; tells those that there are then. What is
-/// as it was goes on.
+/// Replaces all policies of an entity at once, if the request has some; returns the resulting ones.
+/// Unchanged policies stay in force.
 pub(in crate::atom) async fn replace(
     exchange: &Exchange,
     path: &str,
@@ -107,7 +108,7 @@ pub(in crate::atom) async fn replace(
 ) -> Result<Told, Refusal> {
     let access = &exchange.access;
     let said = match said {
-        // To say that there are none is not to use keys (SEC-17).
+        // An empty list for an entity without policies does not count as using keys (SEC-17).
         Some(said) if !said.is_empty() || has_policies(exchange, path).await? => said,
         Some(_) | None => return Ok(Teller::of(exchange, path).await.tell(path).await),
     };
@@ -138,16 +139,17 @@ impl Said {
     }
 }
 
-/// Tells the policies of what is in a container. Who may read descriptions there and not the keys is told of none.
+/// Reads the policies of the entities in a container. A client that may read descriptions but not
+/// keys gets none.
 pub(in crate::atom) struct Teller(Option<KeysIn>);
 
 impl Teller {
-    /// For an entity, or with an empty path for all.
+    /// For the entities below `container`; with an empty path for all entities.
     pub(in crate::atom) async fn of(exchange: &Exchange, container: &str) -> Self {
         Self(exchange.access.keys_in(container).await)
     }
 
-    /// The policies of an entity.
+    /// Returns the policies of an entity.
     pub(in crate::atom) async fn tell(&self, path: &str) -> Told {
         match &self.0 {
             Some(keys) => Told(keys.of(path).await),
@@ -157,7 +159,7 @@ impl Teller {
 }
 
 impl Told {
-    /// Writes the element, which clients expect to be there. Instants of policies are not in it, as in the cloud.
+    /// Writes the element, which clients expect. It has no instants of policies, as in the cloud.
     pub(super) fn write(&self, xml: &mut Xml, kept: &Kept) {
         if self.0.is_empty() {
             xml.leaf(LIST, "");
@@ -171,8 +173,8 @@ impl Told {
     }
 }
 
-/// The order of the rights of each policy that is not the usual one, to be kept: `Manage,Send` and the name. None if the
-/// description does not say which policies there are.
+/// Returns the order of rights of each policy with an unusual order, to be stored: `Manage,Send`
+/// and the name. None if the description has no list of policies.
 pub(super) fn orders(description: &Element) -> Option<Vec<Element>> {
     let list = description.child(SB, LIST).filter(|list| !list.is_nil())?;
     let rules = list.children.iter().filter(|rule| rule.is(SB, RULE));
@@ -188,7 +190,7 @@ pub(super) fn orders(description: &Element) -> Option<Vec<Element>> {
     Some(rules.filter_map(order).collect())
 }
 
-/// The rights of a policy in the order in which they were said, as far as that is known and they are these still.
+/// Returns the rights of a policy in their stored order, if that is known and has the same rights.
 fn in_order(name: &str, rights: Rights, kept: &Kept) -> Vec<Right> {
     let all = || Right::ALL.into_iter().filter(|right| rights.contains(*right));
     let known = kept.own(ORDER).filter_map(|text| text.split_once(' '));

@@ -13,14 +13,14 @@ use super::kept::{Kept, own};
 use super::value::{Pair, Spelling, read_pairs, write_pairs};
 use crate::error::Refusal;
 
-/// Its element.
+/// Name of its element.
 pub(in crate::atom) const ELEMENT: &str = "RuleDescription";
-/// The version of the language that all clients name.
+/// Version of the SQL language that all clients send.
 const COMPATIBILITY: &str = "20";
-/// What is read, or told by the broker alone.
+/// Elements that are parsed, or that only the broker sets.
 const KNOWN: [&str; 4] = ["Filter", "Action", "Name", "CreatedAt"];
 
-/// Reads a rule under the name that its address gives.
+/// Reads a rule, with the name from its address.
 pub(in crate::atom) fn read(description: &Element, name: &str) -> Result<RuleDescription, Refusal> {
     let mut spelled = Vec::new();
     let filter = match description.child(SB, "Filter").filter(|it| !it.is_nil()) {
@@ -35,7 +35,7 @@ pub(in crate::atom) fn read(description: &Element, name: &str) -> Result<RuleDes
     Ok(rule)
 }
 
-/// Reads the rule that a subscription is created with, under the name that it has itself.
+/// Reads the first rule of a new subscription, with the name in its description.
 pub(in crate::atom) fn read_first(description: &Element) -> Result<RuleDescription, Refusal> {
     let name = description.child(SB, "Name").map_or("", |name| name.text.trim());
     read(description, if name.is_empty() { DEFAULT_RULE } else { name })
@@ -93,14 +93,14 @@ fn read_sql(element: &Element, spelled: &mut Vec<Element>) -> Result<SqlText, Re
     Ok(SqlText { text: text.text.as_str().into(), parameters })
 }
 
-/// Notes the names of those whose spelling their values do not have.
+/// Records the names of pairs whose spelling their values do not preserve.
 fn noted(pairs: Vec<Pair>, spelled: &mut Vec<Element>) -> Vec<Pair> {
     let kept = |pair: &Pair| Some(own(pair.spelling?.name(), pair.name.clone()));
     spelled.extend(pairs.iter().filter_map(kept));
     pairs
 }
 
-/// A rule as its client is told of it; `path` is that of its subscription.
+/// Makes the entry of a rule; `path` is the path of its subscription.
 pub(in crate::atom) fn entry(
     rule: RuleDescription,
     path: &str,
@@ -143,7 +143,7 @@ fn write(xml: &mut Xml, rule: &RuleDescription) {
     kept.write_rest(xml, &[]);
 }
 
-/// The `@` before the name of a parameter may be left out.
+/// Compares names of parameters, whose `@` is optional.
 fn same_name(one: &str, other: &str) -> bool {
     one.strip_prefix('@').unwrap_or(one) == other.strip_prefix('@').unwrap_or(other)
 }

@@ -1,4 +1,4 @@
-//! Typed values of rules (ADM-41): what comes with a type goes with it.
+//! Typed values of rules (ADM-41): a value is returned with the type with which it was sent.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,33 +10,33 @@ use super::super::xml::{Element, INSTANCE, SB, SCHEMA, SERIALIZATION, Xml};
 use crate::error::Refusal;
 
 const TICKS_PER_MILLISECOND: i64 = 10_000;
-/// Digits of a decimal128.
+/// Maximum number of digits of a decimal128.
 const DECIMAL_DIGITS_MAX: usize = 34;
-/// What is added to its exponent.
+/// Bias of its exponent.
 const DECIMAL_BIAS: i32 = 6_176;
-/// Where its exponent begins.
+/// Bit at which its exponent begins.
 const DECIMAL_EXPONENT_AT: u32 = 113;
 
-/// A name with its value, and how that was spelled.
+/// A name with its value, and the spelling of the value.
 pub(super) struct Pair {
     pub(super) name: String,
     pub(super) value: Value,
     pub(super) spelling: Option<Spelling>,
 }
 
-/// A spelling that the value does not have, and with which it goes back (ADM-41).
+/// A spelling that the value does not preserve and that must be returned (ADM-41).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// An `int` that is beyond 32 bits: some clients know no other integers.
+    /// An `int` beyond 32 bits: some clients have no other integer type.
     WideInt,
-    /// A `dateTime` without a zone, which is taken as one in UTC.
+    /// A `dateTime` without a zone, which is read as UTC.
     WithoutZone,
 }
 
 impl Spelling {
     pub(super) const ALL: [Self; 2] = [Self::WideInt, Self::WithoutZone];
 
-    /// The name under which it is kept.
+    /// Returns the name under which it is stored.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::WideInt => "WideInt",
@@ -77,7 +77,8 @@ fn read_pair(pair: &Element) -> Result<Pair, Refusal> {
     Ok(Pair { name, value, spelling })
 }
 
-/// A value of a type of XML Schema, or of the serialisation of .NET; none if it is not one, or there is no such type.
+/// Reads a value of an XML Schema type or of a .NET serialisation type; none if the type is unknown
+/// or the text invalid.
 fn parse(kind: &str, text: &str) -> Option<Value> {
     let word = text.trim();
     Some(match kind {
@@ -116,7 +117,7 @@ fn float<T: std::str::FromStr + From<f32>>(word: &str) -> Option<T> {
         "INF" => Some(f32::INFINITY.into()),
         "-INF" => Some(f32::NEG_INFINITY.into()),
         "NaN" => Some(f32::NAN.into()),
-        // Rust reads words that XML Schema does not have.
+        // Rust accepts words that XML Schema does not.
         _ if word
             .bytes()
             .any(|byte| byte.is_ascii_alphabetic() && !matches!(byte, b'e' | b'E')) =>
@@ -127,7 +128,8 @@ fn float<T: std::str::FromStr + From<f32>>(word: &str) -> Option<T> {
     }
 }
 
-/// An instant in whole milliseconds is one of AMQP, as messages have them; a finer one keeps its ticks.
+/// Reads an instant. Whole milliseconds become an AMQP timestamp, as in messages; a finer instant
+/// keeps its ticks.
 fn instant(word: &str) -> Option<Value> {
     // Without a zone it is UTC.
     let instant = Timestamp::parse(word).or_else(|| Timestamp::parse(&format!("{word}Z")))?;
@@ -146,7 +148,7 @@ fn duration(word: &str) -> Option<Value> {
     Some(Value::TimeSpan(if is_negative { -ticks } else { ticks }))
 }
 
-/// A decimal128 in the binary integer encoding, which keeps the zeros at the end.
+/// Reads a decimal128 in the binary integer encoding, which preserves trailing zeros.
 fn decimal(word: &str) -> Option<[u8; 16]> {
     let (is_negative, digits) = match word.as_bytes().first()? {
         b'-' => (true, word.get(1..)?),
@@ -173,7 +175,7 @@ fn decimal_text(bytes: [u8; 16]) -> String {
     let bits = u128::from_be_bytes(bytes);
     let sign = if bits >> 127 == 1 { "-" } else { "" };
     if bits >> 125 & 0b11 == 0b11 {
-        // Infinities and what is no number; XML Schema has neither.
+        // Infinities and NaN, neither of which XML Schema has.
         return "0".to_owned();
     }
     let exponent = i32::try_from(bits >> DECIMAL_EXPONENT_AT & 0x3fff).unwrap_or(0) - DECIMAL_BIAS;
@@ -211,7 +213,8 @@ pub(super) fn write_pairs<'a>(
     });
 }
 
-/// Some clients split the type at its colon and look no further, so each has its prefix by itself.
+/// Writes a value. Some clients split the type at its colon without resolving the prefix, so each
+/// type has a fixed prefix.
 fn write(xml: &mut Xml, value: &Value, spelling: Option<Spelling>) {
     let (namespace, kind, text) = match value {
         Value::Null => {

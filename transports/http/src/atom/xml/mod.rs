@@ -1,8 +1,8 @@
 //! XML within bounds: documents of clients as small trees, and documents for them.
 //!
-//! What may be a name in XML, and a character. The reader takes any text between the marks for a name, and any
-//! character for one; what is kept of a document is written again, and would break the document that it is written
-//! into.
+//! This module also defines valid names and characters. The XML library accepts any text as a name,
+//! and any character. Stored elements are written again, and invalid ones would break the document
+//! that contains them.
 
 mod read;
 mod write;
@@ -11,38 +11,38 @@ pub(super) use read::{BYTES_MAX, read, read_kept, room_bytes};
 pub(crate) use write::refusal_in_xml;
 pub(super) use write::{Xml, fragment};
 
-/// Of entries and feeds (RFC 4287).
+/// Namespace of entries and feeds (RFC 4287).
 pub(super) const ATOM: &str = "http://www.w3.org/2005/Atom";
-/// Of descriptions.
+/// Namespace of descriptions.
 pub(super) const SB: &str = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect";
-/// Of the parts of message counts.
+/// Namespace of the parts of message counts.
 pub(super) const COUNTS: &str = "http://schemas.microsoft.com/netservices/2011/06/servicebus";
-/// Of `type` and `nil`.
+/// Namespace of `type` and `nil`.
 pub(super) const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
-/// Of the types of values.
+/// Namespace of the types of values.
 pub(super) const SCHEMA: &str = "http://www.w3.org/2001/XMLSchema";
-/// Of the types of values that XML Schema has not.
+/// Namespace of value types that XML Schema does not have.
 pub(super) const SERIALIZATION: &str = "http://schemas.microsoft.com/2003/10/Serialization/";
-/// The namespace of `xml:lang` and `xml:space`, which has its prefix everywhere and can have no other.
+/// Namespace of `xml:lang` and `xml:space`; its prefix is predefined, and no other is allowed.
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
-/// The namespace of declarations of namespaces, which nothing else is in.
+/// Namespace of namespace declarations; nothing else may use it.
 const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 
-/// An element with what is in it.
+/// An element with its content.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Element {
     /// Empty for none.
     pub(super) namespace: Box<str>,
     /// Its name without a prefix.
     pub(super) name: Box<str>,
-    /// Without declarations of namespaces.
+    /// Excludes namespace declarations.
     pub(super) attributes: Vec<Attribute>,
     pub(super) children: Vec<Self>,
-    /// All text that is directly in it.
+    /// All text directly in the element.
     pub(super) text: String,
-    /// Bytes of the text of the element around it that stand before it.
+    /// Number of bytes of the parent's text before this element.
     pub(super) text_before: usize,
-    /// What its attribute `type` names, without the prefix.
+    /// Name in its attribute `type`, without the prefix.
     pub(super) kind: Option<Box<str>>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Attribute {
 }
 
 impl Element {
-    /// The first child of this name.
+    /// Returns the first child with this name.
     pub(super) fn child(&self, namespace: &str, name: &str) -> Option<&Self> {
         self.children.iter().find(|child| child.is(namespace, name))
     }
@@ -65,14 +65,14 @@ impl Element {
         &*self.namespace == namespace && &*self.name == name
     }
 
-    /// Whether it says that it has no value.
+    /// Whether its attribute `nil` is true.
     pub(super) fn is_nil(&self) -> bool {
         let nil = |it: &&Attribute| &*it.namespace == INSTANCE && &*it.name == "nil";
         self.attributes.iter().find(nil).is_some_and(|it| matches!(it.value.trim(), "true" | "1"))
     }
 }
 
-/// Whether a text is a name with one prefix at most (`QName` of Namespaces in XML 1.0, 4).
+/// Whether a text is a name with at most one prefix (`QName` of Namespaces in XML 1.0, 4).
 fn is_qualified(text: &str) -> bool {
     match text.split_once(':') {
         Some((prefix, local)) => is_name(prefix) && is_name(local),
@@ -80,13 +80,13 @@ fn is_qualified(text: &str) -> bool {
     }
 }
 
-/// Whether a text is a name without a colon in it (`NCName`; XML 1.0, 2.3).
+/// Whether a text is a name without a colon (`NCName`; XML 1.0, 2.3).
 fn is_name(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next().is_some_and(is_first) && characters.all(is_further)
 }
 
-/// Whether XML 1.0 has the character (2.2, `Char`).
+/// Whether XML 1.0 allows the character (2.2, `Char`).
 const fn is_character(character: char) -> bool {
     !matches!(character,
         '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')

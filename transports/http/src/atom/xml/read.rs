@@ -1,6 +1,7 @@
-//! A document of a client, read as a tree. Bounded in bytes, depth, elements and attributes. A document type, and with it every
-//! entity that a client declares, is refused before anything is made of it. What is read can be written: names are names, and
-//! no two attributes of an element are one. What was written can be read again, though it has more to it.
+//! Reads a document of a client as a tree, with bounds for bytes, depth, elements and attributes. A
+//! document type, and thus each entity that a client could declare, is refused before it is
+//! processed. Every tree can be written: names are valid, and attributes of an element are
+//! distinct. A written tree can be read again, even if it has become larger.
 
 use peeklock_core::error::Quoted;
 use quick_xml::escape::{resolve_predefined_entity, unescape};
@@ -11,45 +12,47 @@ use quick_xml::{NsReader, XmlVersion};
 use super::{Attribute, Element, INSTANCE, XMLNS, is_character, is_qualified};
 use crate::error::Refusal;
 
-/// A whole document. The largest that means something is a rule with all the parameters it may have.
+/// Maximum size of a document in bytes. The largest meaningful one is a rule with all its
+/// parameters.
 pub(crate) const BYTES_MAX: u64 = 256 << 10;
-/// Elements inside each other.
+/// Maximum nesting depth of elements.
 const DEPTH_MAX: usize = 32;
-/// Elements of one document.
+/// Maximum number of elements in one document.
 const ELEMENTS_MAX: usize = 16_384;
-/// The name of a namespace, which every element of it has: the longest that means something has 74.
+/// Maximum length of a namespace name in bytes; each element stores it. The longest meaningful one
+/// has 74.
 const NAMESPACE_BYTES_MAX: usize = 256;
-/// Characters that a refusal repeats of what is no name.
+/// Maximum length of an invalid name that a refusal quotes, in characters.
 const NAME_CHARS_SHOWN_MAX: usize = 64;
-/// What an element takes when it is made, beside its text.
+/// Memory of an element without its text, in bytes.
 const ELEMENT_BYTES: u64 = 256 + NAMESPACE_BYTES_MAX as u64;
 
-/// What there may be of what the writer here adds to: it declares namespaces where they are used, and escapes their
-/// names.
+/// Bounds for the parts that the writer makes larger: it declares namespaces at each use and
+/// escapes their names.
 struct Bounds {
-    /// Attributes of one element, declarations of namespaces too.
+    /// Maximum number of attributes of one element, including namespace declarations.
     attributes_max: usize,
-    /// Bytes in the name of a namespace, as it is written.
+    /// Maximum length of a namespace name as written, in bytes.
     namespace_bytes_max: usize,
-    /// Declarations of namespaces that are in force at one place.
+    /// Maximum number of namespace declarations in scope.
     declarations_max: usize,
 }
 
-/// Of what a client sends.
+/// Bounds of requests.
 const OF_CLIENTS: Bounds = Bounds {
     attributes_max: 32,
     namespace_bytes_max: NAMESPACE_BYTES_MAX,
     declarations_max: DEFAULT_MAX_NAMESPACE_BINDINGS,
 };
 
-/// Of what was written of it: who has kept it has bounded its bytes.
+/// Bounds of stored text, which is limited in bytes where it is stored.
 const OF_KEPT: Bounds = Bounds {
     attributes_max: usize::MAX,
     namespace_bytes_max: usize::MAX,
     declarations_max: usize::MAX,
 };
 
-/// What a document takes when it is read, told before it is.
+/// Returns the memory of a parsed document in bytes, estimated from its text.
 pub(crate) fn room_bytes(text: &[u8]) -> u64 {
     let elements = text.iter().filter(|byte| **byte == b'<').count() as u64;
     let attributes = text.iter().filter(|byte| **byte == b'=').count() as u64;
@@ -59,15 +62,15 @@ pub(crate) fn room_bytes(text: &[u8]) -> u64 {
 /// Reads a document of a client.
 ///
 /// # Errors
-/// `ArgumentError` for what is not well-formed, has a document type, or is beyond a bound.
+/// `ArgumentError` if it is malformed, has a document type, or exceeds a bound.
 pub(crate) fn read(text: &[u8]) -> Result<Element, Refusal> {
     read_within(&OF_CLIENTS, text)
 }
 
-/// Reads what was read of a client and written, however much that has added to it.
+/// Reads text that was parsed from a request and then written, however large that has become.
 ///
 /// # Errors
-/// As [`read`] for what was not written so.
+/// Same as [`read`].
 pub(crate) fn read_kept(text: &str) -> Result<Element, Refusal> {
     read_within(&OF_KEPT, text.as_bytes())
 }
@@ -139,7 +142,7 @@ fn element(
         }
         let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
         let namespace = namespace_of(bounds, &namespace)?;
-        // The same name by two prefixes.
+        // The same name with two prefixes.
         if element
             .attributes
             .iter()
@@ -158,7 +161,7 @@ fn element(
     Ok(element)
 }
 
-/// Refuses what is written like a name and is none.
+/// Refuses an invalid name.
 fn judge_name(text: &str) -> Result<(), Refusal> {
     if is_qualified(text) {
         return Ok(());
@@ -173,8 +176,9 @@ fn namespace_of(bounds: &Bounds, resolved: &ResolveResult<'_>) -> Result<Box<str
         ResolveResult::Bound(Namespace(name)) if name.len() > bytes_max => {
             Err(beyond(&format!("{bytes_max} bytes in the name of a namespace")))
         }
-        // It comes as it is written, which is an attribute's value. Two names that differ in what XML cannot hold would be one
-        // when they are told.
+        // The name is given as written in the attribute, so it is unescaped here. Characters that
+        // XML does not allow are refused, since two names that differ only in these would become
+        // equal when written.
         ResolveResult::Bound(Namespace(name)) => {
             match unescape(name).map_err(|error| malformed(&error))? {
                 name if name == XMLNS || !name.chars().all(is_character) => {
@@ -188,7 +192,7 @@ fn namespace_of(bounds: &Bounds, resolved: &ResolveResult<'_>) -> Result<Box<str
     }
 }
 
-/// The elements that are open, and the root when it is closed.
+/// The open elements, and the root after it is closed.
 #[derive(Default)]
 struct Tree {
     open: Vec<Element>,

@@ -1,5 +1,5 @@
-//! XML as it is told. Text that XML cannot hold is shown as such, so that no name or metadata breaks a list for whoever reads
-//! it.
+//! Writes XML. Characters that XML does not allow are replaced, so that no name or metadata makes a
+//! list unreadable.
 
 use std::borrow::Cow;
 use std::io;
@@ -11,13 +11,14 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
 use super::{Element, XML, is_character};
 
-/// Most entries have no more.
+/// Initial capacity in bytes; most entries are smaller.
 const BYTES: usize = 4_096;
 
-/// A document that is being written, or counted, so that there is room for it before there is any of it.
+/// A document that is written, or only measured, so that memory can be reserved before it is
+/// written.
 pub(crate) struct Xml(Writer<Page>);
 
-/// What becomes of what is written.
+/// Destination of the written bytes.
 enum Page {
     Kept(Vec<u8>),
     Counted(usize),
@@ -38,17 +39,17 @@ impl io::Write for Page {
 }
 
 impl Xml {
-    /// A document that begins with its declaration.
+    /// Starts a document with its declaration.
     pub(crate) fn document() -> Self {
         Self::sized(BYTES)
     }
 
-    /// One that has about so many bytes.
+    /// Starts a document of approximately `bytes`.
     pub(crate) fn sized(bytes: usize) -> Self {
         Self::declared(Page::Kept(Vec::with_capacity(bytes)))
     }
 
-    /// One of which nothing is kept but its size.
+    /// Starts a document that is only measured.
     pub(crate) fn counted() -> Self {
         Self::declared(Page::Counted(0))
     }
@@ -59,12 +60,12 @@ impl Xml {
         xml
     }
 
-    /// A part of one.
+    /// Starts a part of a document, without a declaration.
     pub(crate) fn fragment() -> Self {
         Self(Writer::new(Page::Kept(Vec::with_capacity(BYTES))))
     }
 
-    /// An element with others in it.
+    /// Writes an element with children.
     pub(crate) fn element(
         &mut self,
         name: &str,
@@ -76,12 +77,12 @@ impl Xml {
         self.event(Event::End(BytesEnd::new(name)));
     }
 
-    /// An element with text in it.
+    /// Writes an element with text.
     pub(crate) fn leaf(&mut self, name: &str, text: &str) {
         self.leaf_with(name, &[], text);
     }
 
-    /// An element with attributes and text.
+    /// Writes an element with attributes and text.
     pub(crate) fn leaf_with(&mut self, name: &str, attributes: &[(&str, &str)], text: &str) {
         if text.is_empty() {
             self.event(Event::Empty(start(name, attributes)));
@@ -95,9 +96,9 @@ impl Xml {
         self.event(Event::Text(BytesText::from_escaped(escaped)));
     }
 
-    /// An element that was read, with all that is in it, in its order.
+    /// Writes a parsed element with all its content, in order.
     pub(crate) fn copy(&mut self, element: &Element) {
-        // Without a prefix, but for the one namespace that has its own everywhere, undeclared.
+        // Without a prefix, except for the one namespace with a predefined prefix.
         let (name, mut attributes) = match &*element.namespace {
             XML => (format!("xml:{}", element.name), Vec::new()),
             namespace => {
@@ -133,7 +134,7 @@ impl Xml {
         });
     }
 
-    /// Its bytes; none, if it was counted.
+    /// Returns the bytes; none if it was only measured.
     pub(crate) fn bytes(self) -> Vec<u8> {
         match self.0.into_inner() {
             Page::Kept(page) => page,
@@ -141,7 +142,7 @@ impl Xml {
         }
     }
 
-    /// How many it has.
+    /// Returns the size in bytes.
     pub(crate) fn size(self) -> usize {
         match self.0.into_inner() {
             Page::Kept(page) => page.len(),
@@ -150,12 +151,12 @@ impl Xml {
     }
 
     fn event(&mut self, event: Event<'_>) {
-        // Memory does not refuse to be written.
+        // Writing into memory does not fail.
         self.0.write_event(event).ok();
     }
 }
 
-/// The body of a refusal (ADM-50).
+/// Makes the body of a refusal (ADM-50).
 pub(crate) fn refusal_in_xml(status: StatusCode, detail: &str) -> Vec<u8> {
     let mut xml = Xml::document();
     xml.element("Error", &[], |xml| {
@@ -165,7 +166,7 @@ pub(crate) fn refusal_in_xml(status: StatusCode, detail: &str) -> Vec<u8> {
     xml.bytes()
 }
 
-/// Elements that were read, as text, each whole by itself.
+/// Writes parsed elements as text; each is complete without the others.
 pub(crate) fn fragment<'a>(elements: impl IntoIterator<Item = &'a Element>) -> String {
     let mut xml = Xml::fragment();
     for element in elements {
@@ -183,7 +184,7 @@ fn start<'a>(name: &'a str, attributes: &[(&str, &str)]) -> BytesStart<'a> {
     start
 }
 
-/// A text without the characters that XML 1.0 does not have.
+/// Replaces the characters that XML 1.0 does not allow.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_none = |character: char| !is_character(character);
     if !text.contains(is_none) {
@@ -196,7 +197,8 @@ fn printable(text: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// DESIGN D6: a document is as large as it was counted, whatever is escaped in it, and counting it keeps nothing.
+    /// DESIGN D6: a document has exactly its measured size, whatever is escaped, and measuring
+    /// keeps no bytes.
     #[test]
     fn a_document_is_as_large_as_it_was_counted() {
         let write = |mut xml: Xml| {
