@@ -32,7 +32,7 @@ const FREE_BYTES: u64 = 16 << 10;
 const PACE_BYTES: u64 = 16 << 10;
 /// Maximum time that a body waits for memory.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
-/// Upper bound of the memory of one more message in a JSON list, in bytes.
+/// Upper bound of the memory of another message in a JSON list, in bytes.
 const ELEMENT_BYTES: u64 = 1_024;
 /// Maximum memory of the values of a JSON text in addition to its length, in bytes.
 const MADE_BYTES_MAX: u64 = 16 << 20;
@@ -333,7 +333,7 @@ fn no_room() -> Refusal {
     Rejection::server_busy("there is no memory for the request body; retry later").into()
 }
 
-/// Maximum number of elements of one list.
+/// Maximum number of elements in a list.
 pub(crate) const COUNT_MAX: usize = 4_096;
 
 /// A list of at most [`COUNT_MAX`] elements; a longer one is refused before the rest is read.

@@ -1,7 +1,7 @@
-//! The HTTP transport on the wire: exactly these bytes, and whatever else a socket may bring.
+//! The HTTP transport on the wire: exact bytes of answers, and unusual input on sockets.
 //!
-//! Every test has a broker and a listener of its own, and a client that writes raw bytes. The
-//! broker's clock stands still unless a test moves it.
+//! Each test has its own broker and listener, and a client that writes raw bytes. The broker's
+//! clock stands still unless a test advances it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
 mod wire {

@@ -86,8 +86,8 @@ pub struct ClientOptions {
     pub encoding: Encoding,
     /// Token in the form that the authorizer of the broker expects.
     pub token: Option<Arc<str>>,
-    /// Connection string that signs tokens, used in place of [`Self::token`]; it restricts the
-    /// client to its `EntityPath` (SEC-20).
+    /// Connection string that signs tokens, used in place of [`ClientOptions::token`]; it restricts
+    /// the client to its `EntityPath` (SEC-20).
     pub connection_string: Option<Arc<ConnectionString>>,
     /// Lifetime of each signed token, at least one second. The client sends a new token when a
     /// quarter of the lifetime is left.

@@ -61,7 +61,7 @@ pub(crate) enum Ended {
     Orderly,
     /// The socket broke. The close is sent if that is still possible.
     Lost(Option<Close>),
-    /// The client violated the protocol.
+    /// The server ends the connection; the close has the reason.
     Refused(Close),
     /// The client accepted no bytes while others waited for the room. It gets no close either,
     /// since it would not read it.

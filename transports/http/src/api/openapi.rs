@@ -120,7 +120,7 @@ pub fn openapi_json() -> String {
     document.to_string()
 }
 
-/// Sets the media type of errors to the one with which they are sent.
+/// Sets the media type of errors, `application/problem+json`.
 fn have_problems(document: &mut Value) {
     let Some(paths) = document["paths"].as_object_mut() else { return };
     for item in paths.values_mut() {

@@ -59,7 +59,7 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
 }
 
 /// Returns the refusal for a missing entity, for a client that may send or receive there but not
-/// manage. The data plane tells it the same, and SDKs expect "no such queue" (ADM-21).
+/// manage. The data plane gives it the same answer, and SDKs expect "no such queue" (ADM-21).
 async fn absent(exchange: &Exchange, path: &str) -> Option<Refusal> {
     let may_use = async |action| exchange.access.is_allowed(action, path).await;
     if !may_use(Action::Send).await && !may_use(Action::Receive).await {
@@ -70,8 +70,9 @@ async fn absent(exchange: &Exchange, path: &str) -> Option<Refusal> {
     refusal.is(Condition::EntityNotFound).then_some(refusal)
 }
 
-/// Answers with an entity that was read, created or changed, and its version. `policies` are those
-/// that the client has just set; otherwise they are read here, if the client may read them.
+/// Answers with an entity that was read, created or changed, and its version. `policies` has the
+/// policies that the client has just set; otherwise they are read here, if the client may read
+/// them.
 pub(super) async fn described(
     exchange: &Exchange,
     path: &str,

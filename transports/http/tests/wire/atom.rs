@@ -1,4 +1,5 @@
-//! Administration over Atom: what is created, changed, read, listed and deleted, byte by byte where clients look.
+//! Administration over Atom: create, update, read, list and delete; exact bytes where clients
+//! depend on them.
 
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::limits::Tier;
@@ -10,7 +11,7 @@ const ATOM: &str = "http://www.w3.org/2005/Atom";
 pub(super) const SB: &str = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect";
 pub(super) const VERSION: &str = "api-version=2021-05";
 
-/// An entry with a description, as one of the clients writes it.
+/// Returns an entry with a description, as one of the clients writes it.
 pub(super) fn entry(element: &str, properties: &str) -> String {
     format!(
         "<entry xmlns=\"{ATOM}\"><content type=\"application/xml\"><{element} xmlns=\"{SB}\" \
@@ -18,28 +19,28 @@ pub(super) fn entry(element: &str, properties: &str) -> String {
     )
 }
 
-/// What stands between the tags of an element, all of them.
+/// Returns the contents of all elements with this name.
 pub(super) fn texts(answer: &Answer, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let parts = answer.text().split(&open).skip(1);
     parts.map(|part| part.split(&close).next().unwrap().to_owned()).collect()
 }
 
-/// The same of an element that is there once.
+/// Returns the content of the only element with this name.
 pub(super) fn text(answer: &Answer, name: &str) -> String {
     let found = texts(answer, name);
     assert_eq!(found.len(), 1, "{name}: {}", answer.text());
     found[0].clone()
 }
 
-/// Status, code and sub-code of a refusal, after a look at its form (ADM-50).
+/// Asserts the form of a refusal (ADM-50); returns its status and sub-code.
 pub(super) fn refusal(answer: &Answer) -> (u16, String) {
     assert_eq!(answer.header("content-type"), Some("application/xml; charset=utf-8"), "{answer:?}");
     assert_eq!(text(answer, "Code"), answer.status.to_string());
     let detail = text(answer, "Detail");
     assert!(detail.contains("TrackingId:"), "{detail}");
     let Some(code) = detail.strip_prefix("SubCode=") else {
-        // Where a right is missing, the words of the cloud come first (ADM-54).
+        // For a missing right, the words of the cloud come first (ADM-54).
         assert!(answer.status == 401 && detail.contains("laim"), "{detail}");
         return (401, "40100".to_owned());
     };
@@ -105,7 +106,7 @@ const SUBSCRIPTION: [(&str, &str); 10] = [
     ("UserMetadata", "mine"),
 ];
 
-/// The order of the elements of each description, those that only the broker sets included.
+/// Order of the elements of each description, including those that only the broker sets.
 const ORDER: [(&str, &str); 3] = [
     (
         "QueueDescription",
@@ -133,7 +134,7 @@ const ORDER: [(&str, &str); 3] = [
     ),
 ];
 
-/// Elements of a description that are there stand in their order.
+/// Asserts that the elements of a description are in their order.
 fn assert_order(answer: &Answer, element: &str) {
     let (_, order) = ORDER.iter().find(|(of, _)| *of == element).unwrap();
     let text = answer.text();
@@ -148,8 +149,8 @@ fn elements(properties: &[(&str, &str)]) -> String {
     properties.iter().map(|(name, value)| format!("<{name}>{value}</{name}>")).collect()
 }
 
-/// HTP-12, HTP-14, HTP-15, HTP-16, ADM-30, ADM-34, ADM-37, ENT-31: every property that can be set comes back, on the answer
-/// that creates and on a read, whatever the order it was sent in.
+/// HTP-12, HTP-14, HTP-15, HTP-16, ADM-30, ADM-34, ADM-37, ENT-31: each property that can be set is
+/// returned by the creation and by a read, in any order of sending.
 #[tokio::test]
 async fn every_property_comes_back() {
     let server = Server::start().await;
@@ -177,7 +178,8 @@ async fn every_property_comes_back() {
     server.stop().await;
 }
 
-/// ADM-31, ADM-38, ADM-34b, ADM-46, ENT-03: what is absent has its default, and every element that clients insist on is there.
+/// ADM-31, ADM-38, ADM-34b, ADM-46, ENT-03: absent properties get their defaults, and each element
+/// that clients require is present.
 #[tokio::test]
 async fn an_empty_description_gets_the_defaults() {
     let server = Server::start().await;
@@ -224,7 +226,7 @@ async fn an_empty_description_gets_the_defaults() {
     }
     let subscription = put(&server, "t/Subscriptions/s", "SubscriptionDescription", "").await;
     assert_eq!(text(&subscription, "DeadLetteringOnFilterEvaluationExceptions"), "true");
-    // The sub-path of the id has its capitals, whatever was asked (ADM-32).
+    // The id has the capitals of its sub-path, independently of the request (ADM-32).
     let rules = get(&server, "t/subscriptions/s/rules").await;
     assert!(text(&rules, "Name").contains("$Default"));
     let host = server.address;
@@ -238,7 +240,8 @@ async fn an_empty_description_gets_the_defaults() {
     server.stop().await;
 }
 
-/// ADM-32, ADM-33, ADM-35, ADM-52: what stands around a description, and the counts with the one prefix that clients look for.
+/// ADM-32, ADM-33, ADM-35, ADM-52: the entry around a description, and the counts with the prefix
+/// that clients expect.
 #[tokio::test]
 async fn an_entry_has_the_form_that_clients_read() {
     let server = Server::start().await;
@@ -270,7 +273,8 @@ async fn an_entry_has_the_form_that_clients_read() {
     server.stop().await;
 }
 
-/// HTP-12, ADM-20, ADM-21, ADM-24, ADM-31, ADM-36, ADM-51, ADM-53, ERR-03: statuses of create, update, read and delete.
+/// HTP-12, ADM-20, ADM-21, ADM-24, ADM-31, ADM-36, ADM-51, ADM-53, ERR-03: statuses of create,
+/// update, read and delete.
 #[tokio::test]
 async fn statuses_are_those_that_clients_expect() {
     let server = Server::start().await;
@@ -355,8 +359,9 @@ async fn statuses_are_those_that_clients_expect() {
     server.stop().await;
 }
 
-/// ENT-17, ADM-31, HTP-17: of an update, what is absent gets its default, a destination and metadata none; what the broker has no
-/// property for is told again, and a newer one takes the place of an older.
+/// ENT-17, ADM-31, HTP-17: an update sets absent properties to their defaults, and clears absent
+/// destinations and metadata. Elements that are not properties of the broker are returned; a new
+/// one replaces an old one.
 #[tokio::test]
 async fn an_update_replaces_what_the_spec_says() {
     let server = Server::start().await;
@@ -380,11 +385,11 @@ async fn an_update_replaces_what_the_spec_says() {
     }
     assert!(updated.text().contains(">blue</Colour>") && !updated.text().contains("red"));
     assert!(updated.text().contains("1 &amp; 2"));
-    // Nothing of it is lost on the way through the JSON API, which does not show it.
+    // An update over the JSON API, which does not show these elements, keeps them.
     let patched = server.ask("PATCH /$api/v1/queues/u", "{\"maxDeliveryCount\":4}").await;
     assert_eq!(patched.status, 200);
     assert!(get(&server, "u").await.text().contains(">blue</Colour>"));
-    // The bound names itself.
+    // The refusal names the limit.
     let large = format!("<Colour>{}</Colour>", "x".repeat(9_000));
     let refused = update(&server, "u", "QueueDescription", &large).await;
     assert_eq!(refused.status, 400);
@@ -392,8 +397,8 @@ async fn an_update_replaces_what_the_spec_says() {
     server.stop().await;
 }
 
-/// ADM-31: an update sets back what it does not name, of each kind of entity; what is fixed at creation and what older clients do
-/// not know stays.
+/// ADM-31: for each kind of entity, an update resets omitted properties. Properties that are fixed
+/// at creation, or unknown to older clients, keep their values.
 #[tokio::test]
 async fn an_absent_element_of_an_update_means_the_default() {
     let server = Server::start().await;
@@ -425,7 +430,7 @@ async fn an_absent_element_of_an_update_means_the_default() {
     server.stop().await;
 }
 
-/// ENT-16, ERR-10: what cannot be changed is refused in the words that clients look for.
+/// ENT-16, ERR-10: a change of a fixed property is refused with the words that clients expect.
 #[tokio::test]
 async fn what_is_fixed_is_refused_in_the_words_of_the_cloud() {
     let server = Server::start().await;
@@ -479,8 +484,8 @@ async fn what_is_fixed_is_refused_in_the_words_of_the_cloud() {
     server.stop().await;
 }
 
-/// ADM-36: a destination goes back as it was given, until it is another one; an update that leaves it alone does not look whether it is
-/// there still (FWD-02).
+/// ADM-36: a destination is returned as it was given, until it changes. An update that keeps it
+/// does not check whether the destination still exists (FWD-02).
 #[tokio::test]
 async fn a_destination_goes_back_as_it_was_given() {
     let server = Server::start().await;
@@ -517,7 +522,7 @@ async fn a_destination_goes_back_as_it_was_given() {
     server.stop().await;
 }
 
-/// ADM-21, ADM-47: there is no dead-letter queue of a topic, and older versions are not told of message sizes.
+/// ADM-21, ADM-47: a topic has no dead-letter queue, and older versions do not get message sizes.
 #[tokio::test]
 async fn topics_have_no_dead_letter_queue_and_old_versions_no_message_size() {
     let server = Server::start().await;
@@ -534,8 +539,8 @@ async fn topics_have_no_dead_letter_queue_and_old_versions_no_message_size() {
     server.stop().await;
 }
 
-/// ADM-36, ADM-34, ADM-03: destinations come in all forms of URL, durations without end in both of theirs, and versions of the
-/// API as clients name them.
+/// ADM-36, ADM-34, ADM-03: destinations are accepted in all forms of URL, unlimited durations in
+/// both forms, and versions of the API as clients name them.
 #[tokio::test]
 async fn forms_of_other_clients_are_read() {
     let server = Server::start().await;
@@ -544,7 +549,7 @@ async fn forms_of_other_clients_are_read() {
         format!("sb://{host}/q"),
         "https://other.example/q".to_owned(),
         "sb://other.example:5300/Q/".to_owned(),
-        // What was read, with another URL before it.
+        // A URL that was read, after another URL.
         format!("https://localhost/sb://{host}/q"),
         "q".to_owned(),
     ]
@@ -561,7 +566,7 @@ async fn forms_of_other_clients_are_read() {
         assert_eq!(text(&created, "ForwardTo"), given);
         assert_eq!(text(&created, "DefaultMessageTimeToLive"), "P10675199DT2H48M5.4775807S");
     }
-    // Prefixes the other way round, a declaration, and a byte order mark (ADM-30).
+    // Swapped prefixes, a declaration, and a byte order mark (ADM-30).
     let prefixed = format!(
         "\u{feff}<?xml version='1.0' encoding='utf-8'?><a:entry xmlns:a=\"{ATOM}\" xmlns=\"{SB}\"><a:content type=\"application/xml\">\
          <QueueDescription><MaxDeliveryCount>4</MaxDeliveryCount></QueueDescription></a:content></a:entry>"
@@ -576,14 +581,15 @@ async fn forms_of_other_clients_are_read() {
         "{}",
         created.text()
     );
-    // Without a version, and with one twice (ADM-03, ADM-04).
+    // Without a version, and with the version parameter twice (ADM-03, ADM-04).
     for query in ["", "?api-version=2017-04", "?$skip=0&%3Fapi-version=2024-05"] {
         assert_eq!(server.ask(&format!("GET /prefixed{query}"), "").await.status, 200, "{query}");
     }
     server.stop().await;
 }
 
-/// HTP-13, ADM-23, ENT-30: 1,000 queues in pages, in their order, with exactly the links that clients count.
+/// HTP-13, ADM-23, ENT-30: 1,000 queues in pages, in order, with exactly the links that clients
+/// count.
 #[tokio::test]
 async fn a_thousand_queues_come_in_pages() {
     let server = Server::start().await;
@@ -643,7 +649,8 @@ async fn a_thousand_queues_come_in_pages() {
     server.stop().await;
 }
 
-/// HTP-13, ADM-22, ADM-33: topics, subscriptions and rules are listed, and go with their topic.
+/// HTP-13, ADM-22, ADM-33: topics, subscriptions and rules are listed, and deleted with their
+/// topic.
 #[tokio::test]
 async fn lists_are_of_what_is_below() {
     let server = Server::start().await;
@@ -659,7 +666,7 @@ async fn lists_are_of_what_is_below() {
     assert_eq!(counted(&below), 2);
     assert!(below.text().find(">a</title>").unwrap() < below.text().find(">b</title>").unwrap());
     assert_eq!(counted(&get(&server, "eu/t/subscriptions/a/rules").await), 1);
-    // A subscription is one by any spelling of its address, for whatever is asked.
+    // Each spelling of the address of a subscription works for each operation.
     for path in ["eu%2Ft%2Fsubscriptions%2Fa", "eu/t%2fSubscriptions/a"] {
         assert!(get(&server, path).await.text().contains("<SubscriptionDescription"), "{path}");
         let updated = update(&server, path, "SubscriptionDescription", "").await;

@@ -1,4 +1,4 @@
-//! XML that no client should send, and text that XML cannot hold.
+//! XML that no client should send, and text that XML cannot contain.
 
 use peeklock_core::description::QueueUpdate;
 
@@ -6,8 +6,8 @@ use super::atom::{SB, VERSION, entry, refusal, text};
 use super::client::Answer;
 use super::server::{Plan, Server};
 
-/// ADM-50, HTP-17: bombs of entities, depth, number, size and attributes are refused by their bounds, and so is what is no XML; the
-/// listener goes on.
+/// ADM-50, HTP-17: entity bombs, and documents beyond the bounds of depth, number, size and
+/// attributes, are refused, and so is malformed XML. The listener keeps working.
 #[tokio::test]
 async fn xml_beyond_its_bounds_is_refused() {
     let server = Server::start().await;
@@ -97,8 +97,8 @@ async fn xml_beyond_its_bounds_is_refused() {
     server.stop().await;
 }
 
-/// ADM-51: what goes beyond a quota is 403 with a sub-code by which no client takes it for an invalid operation; who has
-/// to come back is told 503, and when.
+/// ADM-51: an exceeded quota is 403 with a sub-code that no client takes for an invalid operation.
+/// Temporary lack of memory is 503 with a time to retry.
 #[tokio::test]
 async fn quotas_and_want_of_room_are_told_apart() {
     let mut plan = Plan::new();
@@ -124,7 +124,8 @@ async fn quotas_and_want_of_room_are_told_apart() {
     server.stop().await;
 }
 
-/// ADM-30, ADM-50: a request with any byte changed or left out gets an answer, or the end of the connection; nobody panics.
+/// ADM-30, ADM-50: a request with any byte changed or omitted gets an answer or the end of the
+/// connection; no thread panics.
 #[tokio::test]
 async fn any_byte_may_be_wrong() {
     let server = Server::start().await;
@@ -152,7 +153,7 @@ async fn any_byte_may_be_wrong() {
     server.stop().await;
 }
 
-/// ADM-32: text that XML cannot hold breaks no list of its readers.
+/// ADM-32: text that XML cannot contain does not make a list unreadable.
 #[tokio::test]
 async fn text_that_xml_cannot_hold_is_shown_as_such() {
     let server = Server::start().await;
@@ -162,7 +163,7 @@ async fn text_that_xml_cannot_hold_is_shown_as_such() {
     let answer = server.ask(&format!("GET /m?{VERSION}"), "").await;
     let told = text(&answer, "UserMetadata");
     assert_eq!(told, "a\u{fffd}\u{fffd}\u{fffd}&lt;&gt;&amp;\"'&#13;\n\tb");
-    // What was told can be sent back.
+    // The returned text can be sent back.
     let head = format!("PUT /back?{VERSION}");
     let created = server
         .ask(&head, entry("QueueDescription", &format!("<UserMetadata>{told}</UserMetadata>")))
@@ -171,8 +172,8 @@ async fn text_that_xml_cannot_hold_is_shown_as_such() {
     server.stop().await;
 }
 
-/// What a client with another reader of XML makes of an answer: every description in it, with what is in each, and all
-/// the text of that.
+/// Parses an answer with another XML library: for each description in it, the name, namespace and
+/// full text of each element.
 fn as_others_read(answer: &Answer) -> Vec<Vec<(String, String, String)>> {
     let document = roxmltree::Document::parse(answer.text());
     let document = document.unwrap_or_else(|error| panic!("{error}: {}", answer.text()));
@@ -190,22 +191,24 @@ fn as_others_read(answer: &Answer) -> Vec<Vec<(String, String, String)>> {
     descriptions.map(elements).collect()
 }
 
-/// So many attributes, each in the form given for its number.
+/// Returns `count` attributes; `form` writes the attribute with this number.
 fn attributes(count: usize, form: impl Fn(usize) -> String) -> String {
     (0..count).map(form).collect()
 }
 
-/// HTP-17, ADM-30: what is kept is told so that anybody reads it, in lists too, and what comes later takes nothing of it away:
-/// names in any script, attributes of the prefix that needs no declaration, namespaces with marks in them, text between
-/// elements, and as many attributes and as long a namespace as there may be, to which declarations and escapes are
-/// added.
+/// HTP-17, ADM-30: stored elements are returned in a form that each XML library reads, also in
+/// lists, and later changes lose nothing. Covered are names in any script, attributes with the
+/// predefined prefix, namespaces with special characters, text between elements, and the maximum
+/// number of attributes and the longest namespace, to which the broker adds declarations and
+/// escapes.
 #[tokio::test]
 async fn what_is_kept_is_read_by_anybody() {
     let server = Server::start().await;
     let head = format!("PUT /k?{VERSION}");
     let wide = attributes(32, |it| format!(" a{it}=\"{it}\""));
     let declared = attributes(16, |it| format!(" xmlns:p{it}=\"urn:{it}\" p{it}:b=\"of {it}\""));
-    // One declaration of the client's, and one of the broker's for each attribute, all in force at the innermost element.
+    // One declaration of the client, and one of the broker for each attribute, all in scope at the
+    // innermost element.
     let deep = attributes(31, |it| format!(" p:c{it}=\"\""));
     let deep = [format!("<p:Deep{deep} xmlns:p=\"urn:p\">"), format!("<p:Deep{deep}>").repeat(4)];
     let marked = format!("urn:{}", "'".repeat(100));
@@ -256,8 +259,8 @@ async fn what_is_kept_is_read_by_anybody() {
     server.stop().await;
 }
 
-/// HTP-17, ADM-23, ADM-50: whatever byte of a description is another, or is there besides: what is taken is told as XML that
-/// others read, in the list of the namespace too.
+/// HTP-17, ADM-23, ADM-50: with any byte of a description changed or inserted, an accepted
+/// description is returned as XML that other libraries read, also in the list of the namespace.
 #[tokio::test]
 async fn no_byte_that_is_taken_breaks_a_list() {
     let server = Server::start().await;

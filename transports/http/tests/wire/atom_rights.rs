@@ -1,4 +1,4 @@
-//! Who may administer over Atom, by which token.
+//! Which token may administer over Atom.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use super::server::{Plan, Server};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/// Every operation with what it is an action of; the body has to be read by none that is refused.
+/// Each operation with its action; a refused request must not depend on its body.
 const OPERATIONS: [(&str, Action); 17] = [
     ("PUT /o?", Action::Create),
     ("PUT /o?\nIf-Match: *", Action::Update),
@@ -39,8 +39,8 @@ const OPERATIONS: [(&str, Action); 17] = [
     ("DELETE /t/subscriptions/s/rules/r?", Action::ChangeRules),
 ];
 
-/// ADM-11, ADM-51, SEC-05, SEC-08, CNT-12: every operation is allowed by exactly the rights of the one table, and refused alike whether there is
-/// such an entity.
+/// ADM-11, ADM-51, SEC-05, SEC-08, CNT-12: an operation is allowed by exactly the rights in the
+/// common table. Refusals are the same whether the entity exists or not.
 #[tokio::test]
 async fn every_operation_takes_the_rights_of_the_table() {
     let (server, _) = guarded().await;
@@ -49,7 +49,8 @@ async fn every_operation_takes_the_rights_of_the_table() {
             let head = format!("{operation}\nAuthorization: {rights},secret-part");
             let answer = server.ask(&head.replacen('?', &format!("?{VERSION}"), 1), "").await;
             if operation == "GET /o?" && !is_allowed && answer.status == 404 {
-                // There is none, which a client learns that may send or receive there (ADM-21).
+                // The entity does not exist, which a client that may send or receive there learns
+                // (ADM-21).
                 assert!(rights.contains("Send") || rights.contains("Listen"), "{rights}");
                 continue;
             }
@@ -63,7 +64,7 @@ async fn every_operation_takes_the_rights_of_the_table() {
     server.stop().await;
 }
 
-/// A listener with policies.
+/// Starts a listener with policies.
 async fn governed(config: SasConfig) -> Server {
     let policies = Policies::new();
     let mut plan = Plan::new();
@@ -91,7 +92,7 @@ async fn signed() -> Server {
     server
 }
 
-/// Asks while time passes, for what is refused waits (SEC-26).
+/// Sends a request while time passes, since refusals are delayed (SEC-26).
 async fn ask(server: &Server, head: &str, body: &str) -> Answer {
     server.clock.while_short_waits_pass(server.ask(head, body)).await
 }
@@ -100,7 +101,8 @@ fn token(name: &str, audience: &str) -> String {
     sign(name, KEY, audience, Timestamp::NEVER)
 }
 
-/// ADM-10, SEC-13: a token is for the namespace once for all, or for the address of each request, and then for that alone.
+/// ADM-10, SEC-13: a token is either for the namespace, or for the address of a request, and then
+/// only for that.
 #[tokio::test]
 async fn a_token_may_be_for_the_address_of_its_request() {
     let server = signed().await;
@@ -124,7 +126,8 @@ async fn a_token_may_be_for_the_address_of_its_request() {
             assert_eq!(answer.status, expected, "{path} {audience}: {}", answer.text());
         }
     }
-    // That of a list is for no entity in it, that of a rule for nothing else of its subscription.
+    // A token for a list is for no entity in it, and a token for a rule for nothing else of its
+    // subscription.
     for (audience, path) in [
         ("sb://x/$resources/queues", "o"),
         ("sb://x/$resources/queues", "$namespaceinfo"),
@@ -138,8 +141,8 @@ async fn a_token_may_be_for_the_address_of_its_request() {
     server.stop().await;
 }
 
-/// SEC-13: a token for the address of a request is not for the entity that is asked if it is the path of another one; only
-/// who may use that one finds out that it exists.
+/// SEC-13: a token for the address of a request does not apply if that address is the path of
+/// another entity. Only a client that may use the other entity learns that it exists.
 #[tokio::test]
 async fn a_token_for_another_entity_is_not_for_an_address() {
     let server = signed().await;
@@ -159,7 +162,7 @@ async fn a_token_for_another_entity_is_not_for_an_address() {
         let token = token(name, &format!("http://x/{audience}"));
         format!("{line}\nAuthorization: {token}")
     };
-    // What is let in does not wait, and a lock would end while time passes.
+    // An accepted request is not delayed, and a lock would expire while time passes.
     let accepted = async |line: &str, name: &str, audience: &str| {
         server.ask(&head(line, name, audience), "").await.status
     };
@@ -170,7 +173,7 @@ async fn a_token_for_another_entity_is_not_for_an_address() {
     for (line, audience, _) in requests {
         let refused = ask(&server, &head(line, "all", audience), "").await;
         assert_eq!(refused.status, 401, "{line} {audience}");
-        // What holds at the one alone has signed nothing for the other.
+        // A policy that exists only at the one entity has signed nothing for the other.
         assert_ne!(accepted(line, "allo", audience).await, 401, "{line} {audience}");
         assert_ne!(accepted(line, "all", "o").await, 401, "{line}");
     }
@@ -178,7 +181,8 @@ async fn a_token_for_another_entity_is_not_for_an_address() {
     server.stop().await;
 }
 
-/// ADM-12, HTP-18, FWD-05, SEC-07: a destination takes the right on it, by a token of its own or by the main one.
+/// ADM-12, HTP-18, FWD-05, SEC-07: a destination requires the right on it, through its own token or
+/// the main token.
 #[tokio::test]
 async fn a_destination_takes_a_token() {
     let server = signed().await;
@@ -213,7 +217,7 @@ async fn a_destination_takes_a_token() {
         );
         assert_eq!(put("", &main, &clear).await, 200);
     }
-    // Nothing is told of a destination without the right.
+    // Without the right, nothing about a destination is revealed.
     let body = entry("QueueDescription", "<ForwardTo>absent</ForwardTo>");
     let head = format!("PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {main}");
     assert_eq!(ask(&server, &head, &body).await.status, 401);
@@ -222,13 +226,15 @@ async fn a_destination_takes_a_token() {
     server.stop().await;
 }
 
-/// ADM-10, ADM-12, SEC-26, CON-73: who signs once for the whole namespace with the key of an entity, as the SDK for Python does, waits for no
-/// answer: not when that entity is to forward to another, with a token for that one or without, and not for a list, which has what is his.
+/// ADM-10, ADM-12, SEC-26, CON-73: a client that signs once for the whole namespace with the key of
+/// an entity, as the Python SDK does, is never delayed: not when that entity shall forward to
+/// another, with or without a token for that one, and not for a list, which contains its own
+/// entity.
 #[tokio::test]
 async fn a_token_of_an_entity_for_the_namespace_does_not_wait() {
     let server = signed().await;
     let main = token("allo", "https://bus.example:443");
-    // No time passes here: what waits is not answered.
+    // No time passes here, so a delayed request would not be answered.
     let begun_at = server.clock.now();
     let body = entry("QueueDescription", "<ForwardTo>q</ForwardTo>");
     let put = format!("PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {main}");
@@ -260,7 +266,8 @@ fn rule(name: &str, rights: &[Right], key: &str) -> String {
     )
 }
 
-/// ADM-39, SEC-01, SEC-03: the policies of an entity are its authorization rules: created, told with their keys, changed and removed.
+/// ADM-39, SEC-01, SEC-03: the authorization rules of an entity are its policies: created, returned
+/// with keys, changed and removed.
 #[tokio::test]
 async fn authorization_rules_are_policies() {
     let server = signed().await;
@@ -295,13 +302,13 @@ async fn authorization_rules_are_policies() {
     assert!(texts(&created, "PrimaryKey").contains(&KEY.to_owned()));
     let sent = format!("POST /p/messages\nAuthorization: {}", token("sender", "sb://x/p"));
     assert_eq!(ask(&server, &sent, "a").await.status, 201);
-    // Not said, they stay; said, they are replaced.
+    // Omitted policies stay; given ones replace all.
     assert_eq!(texts(&put("", "\nIf-Match: *").await, "KeyName").len(), 2);
     let replaced = put(&list(&rule("sender", &[Right::Listen], KEY)), "\nIf-Match: *").await;
     assert_eq!(text(&replaced, "AccessRights"), "Listen");
     assert_eq!(ask(&server, &sent, "a").await.status, 401);
     assert_eq!(texts(&put(&list(""), "\nIf-Match: *").await, "KeyName"), Vec::<String>::new());
-    // Rights go back in their order, and a key may be any 44 characters (SEC-02).
+    // Rights are returned in their order, and a key may be any 44 characters (SEC-02).
     let order = [Right::Manage, Right::Send, Right::Listen];
     let key = "0123456789abcdef0123456789abcdef0123456789ab";
     let both = list(&(rule("sender", &[Right::Send], KEY) + &rule("admin", &order, key)));
@@ -313,8 +320,8 @@ async fn authorization_rules_are_policies() {
     server.stop().await;
 }
 
-/// ADM-54, ADM-21: a missing right is told in the words of the cloud, for each operation; of what is not there a client learns that may
-/// send or receive there.
+/// ADM-54, ADM-21: a missing right is reported in the words of the cloud, for each operation. A
+/// client that may send or receive learns that an entity does not exist.
 #[tokio::test]
 async fn a_missing_right_is_told_in_the_words_of_the_cloud() {
     let server = signed().await;
@@ -356,15 +363,15 @@ async fn a_missing_right_is_told_in_the_words_of_the_cloud() {
     for path in ["absent", "absent/too"] {
         let absent = format!("GET /{path}?{VERSION}\nAuthorization: {low}");
         assert_eq!(ask(&server, &absent, "").await.status, 404);
-        // Who may do nothing there learns nothing.
+        // A client without any right there learns nothing.
         let nothing = format!("GET /{path}?{VERSION}\nAuthorization: {}", token("allo", "sb://x"));
         assert_eq!(ask(&server, &nothing, "").await.status, 401);
     }
     server.stop().await;
 }
 
-/// ADM-39: the claim of a rule is the one that all such rules have, told whether it was said or not, so that what was read can be sent
-/// back; a rule of another claim is no policy.
+/// ADM-39: a rule has the claim of all such rules, returned even if it was omitted, so that a
+/// description that was read can be sent back. A rule with another claim is not a policy.
 #[tokio::test]
 async fn the_claim_of_an_authorization_rule_is_that_of_all() {
     let server = signed().await;
@@ -407,8 +414,8 @@ async fn the_claim_of_an_authorization_rule_is_that_of_all() {
     server.stop().await;
 }
 
-/// ADM-39, SEC-01, SEC-03: policies that cannot be leave nothing behind: what was to be created for them is not, what was to be
-/// changed with them is as it was, so that the same request can be repeated when it is mended.
+/// ADM-39, SEC-01, SEC-03: invalid policies change nothing: their entity is neither created nor
+/// changed, so that the corrected request can be repeated.
 #[tokio::test]
 async fn wrong_authorization_rules_change_nothing() {
     let server = signed().await;
@@ -437,7 +444,7 @@ async fn wrong_authorization_rules_change_nothing() {
             assert_eq!(text(&after, "DefaultMessageTimeToLive"), "P10675199DT2H48M5.4775807S");
             assert_eq!(after.text(), before);
         }
-        // Mended, it is what it would have been.
+        // After the correction, the result is the same as without the failed request.
         let head = format!("PUT /{path}?{VERSION}\nAuthorization: {main}");
         let made =
             ask(&server, &head, &entry(element, &list(&rule("p", &[Right::Send], KEY)))).await;
@@ -448,7 +455,7 @@ async fn wrong_authorization_rules_change_nothing() {
     server.stop().await;
 }
 
-/// What an authorizer was asked about who shows a token, with how it came.
+/// Records the resources and the principals with a token that the authorizer was asked about.
 struct Witnessed {
     seen: Mutex<Vec<(String, Principal)>>,
 }
@@ -470,8 +477,8 @@ impl Authorizer for Witnessed {
     }
 }
 
-/// ADM-12, SEC-17, SEC-26: a token for a destination is shown by the same client: the authorizer is told of his address
-/// and his proxy. It is asked of only if the client's own token does not give the right.
+/// ADM-12, SEC-17, SEC-26: a token for a destination belongs to the same client: the authorizer
+/// gets its address and proxy. It is used only if the client's own token does not grant the right.
 #[tokio::test]
 async fn a_token_for_a_destination_is_of_the_same_client() {
     let witnessed = Arc::new(Witnessed { seen: Mutex::default() });
@@ -486,7 +493,7 @@ async fn a_token_for_a_destination_is_of_the_same_client() {
             "PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {own}\nVia: 1.1 proxy\n\
              ServiceBusSupplementaryAuthorization: {other}"
         );
-        // A destination that stays is not judged again.
+        // An unchanged destination is not checked again.
         let none = format!("PUT /o?{VERSION}\nIf-Match: *\nAuthorization: all");
         assert_eq!(server.ask(&none, &cleared).await.status, 200);
         witnessed.seen.lock().unwrap().clear();
@@ -509,7 +516,8 @@ async fn a_token_for_a_destination_is_of_the_same_client() {
     server.stop().await;
 }
 
-/// ADM-39, SEC-17: who is let in because nobody uses keys may set several policies at once, is told them, and is nobody from then on.
+/// ADM-39, SEC-17: a client that is admitted because no keys are in use may set several policies at
+/// once and gets their keys in the answer. From then on it has no rights.
 #[tokio::test]
 async fn the_first_policies_are_told_to_who_sets_them() {
     for is_there in [false, true] {

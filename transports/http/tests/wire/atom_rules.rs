@@ -1,4 +1,4 @@
-//! Rules over Atom: every filter, action and type of value.
+//! Rules over Atom: each kind of filter, action and value.
 
 use super::atom::{VERSION, entry, refusal, text, texts};
 use super::client::Answer;
@@ -18,7 +18,7 @@ async fn put(server: &Server, name: &str, rule: &str) -> Answer {
     server.ask(&head, entry("RuleDescription", rule)).await
 }
 
-/// The element `Filter` or `Action` of a rule.
+/// Returns the element `Filter` or `Action` of a rule.
 fn part(answer: &Answer, name: &str) -> String {
     let start = answer.text().find(&format!("<{name} ")).unwrap();
     let rest = &answer.text()[start..];
@@ -28,7 +28,8 @@ fn part(answer: &Answer, name: &str) -> String {
     rest[..end].to_owned()
 }
 
-/// ADM-40, ADM-43, TOP-14: all kinds of filters and actions come back with what they were made of.
+/// ADM-40, ADM-43, TOP-14: all kinds of filters and actions are returned with the content that was
+/// sent.
 #[tokio::test]
 async fn every_filter_and_action_comes_back() {
     let server = start().await;
@@ -86,7 +87,7 @@ async fn every_filter_and_action_comes_back() {
     server.stop().await;
 }
 
-/// ADM-47: a topic tells how many of its rules are of which kind, over all subscriptions.
+/// ADM-47: a topic counts its rules by kind, over all subscriptions.
 #[tokio::test]
 async fn rules_are_counted_by_kind() {
     let server = start().await;
@@ -100,7 +101,7 @@ async fn rules_are_counted_by_kind() {
         let topic = server.ask(&format!("GET /t?{VERSION}"), "").await;
         ["SqlFilterCount", "CorrelationFilterCount"].map(|name| text(&topic, name))
     };
-    // `$Default` counts as one in SQL.
+    // `$Default` counts as an SQL rule.
     assert_eq!(counts().await, ["3", "1"]);
     let gone = server.ask(&format!("DELETE /t/subscriptions/s/rules/a?{VERSION}"), "").await;
     assert_eq!(gone.status, 200);
@@ -108,8 +109,8 @@ async fn rules_are_counted_by_kind() {
     server.stop().await;
 }
 
-/// ADM-41: every type of value comes back as it came; an `int` stays one beyond 32 bits, whatever else is kept of its
-/// rule.
+/// ADM-41: each type of value is returned as it was sent. An `int` beyond 32 bits stays an `int`,
+/// independently of other stored elements of its rule.
 #[tokio::test]
 async fn every_type_of_value_comes_back() {
     let server = start().await;
@@ -153,7 +154,7 @@ async fn every_type_of_value_comes_back() {
     let filter = format!(
         "<Filter i:type=\"SqlFilter\"><SqlExpression>a = @p1</SqlExpression><Parameters>{pairs}</Parameters></Filter>"
     );
-    // More attributes than may be read, as soon as it declares its namespace.
+    // As many attributes as may be read; the declaration of its namespace adds another.
     let wide: String = (0..32).map(|number| format!(" a{number}=\"\"")).collect();
     let created = put(&server, "sql", &format!("{filter}<Wide{wide}/>")).await;
     assert_eq!(created.status, 201, "{}", created.text());
@@ -196,7 +197,8 @@ async fn every_type_of_value_comes_back() {
     server.stop().await;
 }
 
-/// ADM-42, TOP-12, TOP-17: a subscription is created with the rule that it names, or with none of its own, or not at all.
+/// ADM-42, TOP-12, TOP-17: a subscription is created with the given rule, or with the default rule,
+/// or not at all.
 #[tokio::test]
 async fn a_subscription_has_the_first_rule_that_it_names() {
     let server = start().await;
@@ -219,7 +221,7 @@ async fn a_subscription_has_the_first_rule_that_it_names() {
     server.stop().await;
 }
 
-/// HTP-12, HTP-17, TOP-24: a rule is replaced as a whole, keeps what nobody knows, and is deleted.
+/// HTP-12, HTP-17, TOP-24: a rule is replaced as a whole, keeps unknown elements, and is deleted.
 #[tokio::test]
 async fn a_rule_is_replaced_and_deleted() {
     let server = start().await;

@@ -1,4 +1,4 @@
-//! What a client may hold, and for how long: heads, bodies, answers, connections.
+//! Bounds of a client in memory and time: heads, bodies, answers, connections.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use super::server::{Plan, Server};
 /// Longer than any test takes.
 const NEVER: Duration = Duration::from_secs(300);
 
-/// A plan under which nothing is given up for its slowness.
+/// Returns a plan with timeouts that never end a slow connection during a test.
 fn patient() -> Plan {
     let mut plan = Plan::new();
     plan.config.head_timeout = NEVER;
@@ -33,7 +33,8 @@ async fn refused(client: &mut Client, status: u16, code: &str) {
     assert_eq!(client.read_to_end().await, b"");
 }
 
-/// ERR-02: what is no request at all is refused as everything else is, and the client can read why.
+/// ERR-02: bytes that are not a request are refused with a problem like any other error, and the
+/// client can read it.
 #[tokio::test]
 async fn what_is_not_http_gets_a_problem() {
     let server = Server::start().await;
@@ -58,7 +59,7 @@ async fn what_is_not_http_gets_a_problem() {
         (format!("GET /{}", "x".repeat(200_000)), 431, "ArgumentOutOfRange"),
     ] {
         let mut client = server.connect().await;
-        // The server may have had enough before it has read all.
+        // The server may close before it has read everything.
         drop(client.stream.write_all(bytes.as_bytes()).await);
         refused(&mut client, status, code).await;
     }
@@ -66,7 +67,7 @@ async fn what_is_not_http_gets_a_problem() {
     server.stop().await;
 }
 
-/// ERR-02: a request that is none is refused after the answers to those before it.
+/// ERR-02: an invalid request is refused after the answers to earlier requests.
 #[tokio::test]
 async fn a_refusal_comes_in_its_turn() {
     let server = Server::start().await;
@@ -80,7 +81,7 @@ async fn a_refusal_comes_in_its_turn() {
     server.stop().await;
 }
 
-/// A head has its time, whichever request of the connection it is of, and whether it stops or drips.
+/// Each head of a connection must arrive in time, whether it stops or arrives slowly.
 #[tokio::test]
 async fn any_head_arrives_in_its_time() {
     let mut plan = patient();
@@ -100,7 +101,7 @@ async fn any_head_arrives_in_its_time() {
         let whole = server.request("GET /livez", "").repeat(before);
         writer.write_all(&whole).await.unwrap();
         let dripping = tokio::spawn(async move {
-            // Until it is closed.
+            // Until the server closes.
             while writer
                 .write_all(b"GET /livez HTTP/1.1\r\na: b\r\n".get(..1).unwrap())
                 .await
@@ -118,7 +119,7 @@ async fn any_head_arrives_in_its_time() {
     server.stop().await;
 }
 
-/// A connection that is idle is closed in its time, and in silence.
+/// An idle connection is closed in time and without an answer.
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
     let mut plan = patient();
@@ -127,13 +128,13 @@ async fn an_idle_connection_is_closed() {
     let mut client = server.connect().await;
     client.write(&server.request("GET /livez", "")).await;
     assert_eq!(client.read().await.unwrap().status, 200);
-    // Blank lines are no request.
+    // Blank lines are not a request.
     client.write(b"\r\n\r\n").await;
     assert_eq!(client.read_to_end().await, b"");
     server.stop().await;
 }
 
-/// Looks over this connection until so many requests are in progress, the look included.
+/// Polls over this connection until `count` requests are in progress, including its own.
 async fn in_progress(server: &Server, look: &mut Client, count: u64) {
     loop {
         look.write(&server.request("GET /health", "")).await;
@@ -143,13 +144,14 @@ async fn in_progress(server: &Server, look: &mut Client, count: u64) {
     }
 }
 
-/// For a connection beyond the bound that is closed which was idle longest; if none is idle it is told so.
+/// A connection beyond the maximum replaces the connection that is idle longest. If none is idle it
+/// is refused.
 #[tokio::test]
 async fn an_idle_connection_makes_room() {
     let mut plan = patient();
     plan.config.connection_count_max = 3;
     let server = plan.start().await;
-    // Busy: its body has not come.
+    // Busy, since its body has not arrived.
     let busy = server.request("POST /q/messages\nContent-Length: 4", "");
     let mut first = server.connect().await;
     first.write(&busy).await;
@@ -159,12 +161,12 @@ async fn an_idle_connection_makes_room() {
     half.write(b"GET /liv").await;
     let mut look = server.connect().await;
     in_progress(&server, &mut look, 2).await;
-    // The fourth takes the place of the one whose head does not go on.
+    // The fourth connection replaces the connection whose head makes no progress.
     let mut second = server.connect().await;
     second.write(&busy).await;
     refused(&mut half, 503, "ServerBusy").await;
     in_progress(&server, &mut look, 3).await;
-    // When the last of them is busy too, one more is told so.
+    // When all others are busy too, a further connection is refused.
     let answer = loop {
         look.write(&busy).await;
         let mut more = server.connect().await;
@@ -172,7 +174,8 @@ async fn an_idle_connection_makes_room() {
         if let Ok(answer) = read {
             break answer.unwrap();
         }
-        // It came before the request was read, and has the place of who was idle until then.
+        // It came before the request was read, and has replaced the connection that was idle until
+        // then.
         look = server.connect().await;
     };
     assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
@@ -183,8 +186,8 @@ async fn an_idle_connection_makes_room() {
     server.stop().await;
 }
 
-/// One connection after the other finds a place, also where there is only one: the end of the one before may be seen a moment
-/// later.
+/// Consecutive connections succeed with a single slot, although the end of the last one may be
+/// noticed late.
 #[tokio::test]
 async fn connections_one_after_the_other_need_one_place() {
     let mut plan = patient();
@@ -198,8 +201,8 @@ async fn connections_one_after_the_other_need_one_place() {
     server.stop().await;
 }
 
-/// HTP-08: where all connections wait for messages, the receive that has waited longest ends early for a new one, and the
-/// others go on.
+/// HTP-08: if all connections wait for messages, the receive that has waited longest ends early for
+/// a new connection, and the others continue.
 #[tokio::test]
 async fn a_receive_that_waits_makes_room() {
     for (receive, status) in [
@@ -236,7 +239,7 @@ async fn a_receive_that_waits_makes_room() {
     }
 }
 
-/// A body that is only announced takes no room.
+/// A body that is only announced reserves no memory.
 #[tokio::test]
 async fn announced_bodies_hold_up_nobody() {
     let mut plan = patient();
@@ -253,7 +256,7 @@ async fn announced_bodies_hold_up_nobody() {
     server.stop().await;
 }
 
-/// Bodies that have begun and go no further yield their room, the slowest first, to one that arrives.
+/// Bodies that make no progress yield their memory to one that arrives, the slowest first.
 #[tokio::test]
 async fn a_slow_body_yields_its_room() {
     let mut plan = patient();
@@ -272,7 +275,7 @@ async fn a_slow_body_yields_its_room() {
     assert!(begun.elapsed() < Duration::from_secs(30));
     let mut yielded = 0;
     for mut client in slow {
-        // Those that had room still were not told.
+        // Bodies that still had memory were not refused.
         let told = tokio::time::timeout(Duration::from_millis(50), client.read()).await;
         if let Ok(Some(answer)) = told {
             assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
@@ -283,7 +286,8 @@ async fn a_slow_body_yields_its_room() {
     server.stop().await;
 }
 
-/// ERR-01: a body that comes slower than its pace is given up when its time is over, one that keeps it is not.
+/// ERR-01: a body below the minimum pace is given up when its time is over; a body that keeps the
+/// pace is not.
 #[tokio::test]
 async fn a_body_keeps_a_pace() {
     let mut plan = patient();
@@ -314,12 +318,12 @@ async fn a_body_keeps_a_pace() {
     server.stop().await;
 }
 
-/// ERR-01: a body that waits for room is not read meanwhile, and not late for that.
+/// ERR-01: a body that waits for memory is not read meanwhile, and that time does not count.
 #[tokio::test]
 async fn a_body_that_waits_for_room_is_not_late() {
     let mut plan = patient();
     plan.config.body_timeout = Duration::from_millis(300);
-    // Of which a body takes all or nothing, so that neither has a part that the other waits for.
+    // A body takes all or nothing, so that no two bodies wait for each other.
     plan.config.inbound_bytes_max = 64 << 10;
     let server = plan.start().await;
     let mut held = Vec::new();
@@ -342,10 +346,10 @@ async fn a_body_that_waits_for_room_is_not_late() {
     server.stop().await;
 }
 
-/// More than what the sockets between two take unread.
+/// More bytes than the sockets hold unread.
 pub const LARGE: usize = 12 << 20;
 
-/// A plan under which messages may be that large.
+/// Returns a plan that allows messages of that size.
 pub fn large() -> Plan {
     let mut plan = patient();
     plan.settings.limits.message_bytes_http_max = 2 * LARGE as u64;
@@ -353,8 +357,8 @@ pub fn large() -> Plan {
     plan
 }
 
-/// RCV-02, RCV-14: readers that do not read hold the room of their answers only as long as nobody else wants
-/// it: a receive is answered, also one that removes its message.
+/// RCV-02, RCV-14: clients that do not read hold the memory of their answers only while no other
+/// request needs it. A receive is answered, even one that removes its message.
 #[tokio::test]
 async fn readers_that_do_not_read_yield() {
     let mut plan = large();
@@ -372,7 +376,7 @@ async fn readers_that_do_not_read_yield() {
     for method in ["DELETE", "POST", "DELETE"] {
         let answer = loop {
             let answer = server.ask(&format!("{method} /q/messages/head?timeout=0"), "").await;
-            // To be told that there is no room yet, before anything was taken, is a good answer.
+            // A refusal before any message was taken is acceptable too.
             if answer.status != 503 {
                 break answer;
             }
@@ -380,13 +384,13 @@ async fn readers_that_do_not_read_yield() {
         assert_eq!(answer.body.len(), LARGE, "{method}: {}", answer.status);
     }
     drop(stuck);
-    // What they had under lock comes back.
+    // Their locked messages are released.
     assert_eq!(server.active(10).await, 10);
     server.stop().await;
 }
 
-/// RCV-02, RCV-14: a receive that waited while there was little room removes nothing before its answer has room; who
-/// goes away meanwhile loses nothing.
+/// RCV-02, RCV-14: a receive that waited without memory removes no message before its answer has
+/// memory. A client that disconnects meanwhile loses no message.
 #[tokio::test]
 async fn what_is_to_be_removed_waits_for_room() {
     for (waiting, body) in [
@@ -397,7 +401,7 @@ async fn what_is_to_be_removed_waits_for_room() {
         ),
     ] {
         let mut plan = large();
-        // Two large answers, the first of which is more than half, and a little.
+        // Room for two large answers, the first of which needs more than half, and a little more.
         plan.config.outbound_bytes_max = (2 * LARGE + (1 << 20) + (64 << 10)) as u64;
         let server = plan.start().await;
         server.broker.create_queue("w", Default::default()).await.unwrap();
@@ -405,7 +409,7 @@ async fn what_is_to_be_removed_waits_for_room() {
             server.send(&"x".repeat(bytes)).await;
         }
         let first = steady_reader(&server).await;
-        // Half of the room is taken: it waits without any.
+        // Half of the memory is taken, so it waits without any.
         server.clock.advance(TimeSpan::from_seconds(1));
         let mut client = server.connect().await;
         client.write(&server.request(waiting, body)).await;
@@ -425,7 +429,7 @@ async fn what_is_to_be_removed_waits_for_room() {
     }
 }
 
-/// Receives a large message, and reads it fast enough to hold its room for seconds.
+/// Receives a large message, and reads it just fast enough to hold its memory for seconds.
 async fn steady_reader(server: &Server) -> tokio::task::JoinHandle<()> {
     let mut client = server.connect().await;
     client.write(&server.request("POST /q/messages/head?timeout=0", "")).await;
@@ -438,7 +442,7 @@ async fn steady_reader(server: &Server) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// Whether there is a message, which is given back.
+/// Whether a message is available; it is given back.
 async fn take(entity: &Entity) -> bool {
     let receive = Command::Receive {
         mode: ReceiveMode::PeekLock,
@@ -454,7 +458,8 @@ async fn take(entity: &Entity) -> bool {
     true
 }
 
-/// RCV-14: what was locked for a reader that reads no more is released, uncounted, when its time is over.
+/// RCV-14: a lock for a client that stops reading is released without a count when its time is
+/// over.
 #[tokio::test]
 async fn an_answer_that_is_not_read_gives_its_lock_back() {
     let mut plan = large();
@@ -463,14 +468,15 @@ async fn an_answer_that_is_not_read_gives_its_lock_back() {
     server.send(&"x".repeat(LARGE)).await;
     let mut stuck = server.connect().await;
     stuck.write(&server.request("POST /q/messages/head?timeout=0", "")).await;
-    // That it was fast so far earns it no more time. The more it has read, the more its socket takes.
+    // A fast start earns no additional time. The more it has read, the more its socket accepts.
     stuck.stream.read_exact(&mut vec![0; LARGE / 64]).await.unwrap();
     let answer = loop {
         let mut reader = server.connect().await;
         let receive = "POST /q/messages/head?timeout=60\nConnection: close";
         reader.write(&server.request(receive, "")).await;
         let answer = reader.read_to_end().await;
-        // One that got no processor for so long was cut off as well, and gave back what it had.
+        // An answer without processor time for that long was cut off as well, and its message was
+        // released.
         if answer.len() > LARGE {
             break String::from_utf8(answer).unwrap();
         }
@@ -481,25 +487,25 @@ async fn an_answer_that_is_not_read_gives_its_lock_back() {
     server.stop().await;
 }
 
-/// DESIGN D6: the metrics and the OpenAPI document are answers as others: who does not read them holds their room only as
-/// long as nobody else wants it.
+/// DESIGN D6: the metrics and the OpenAPI document are answers like others: a client that does not
+/// read them holds their memory only while no other request needs it.
 #[tokio::test]
 async fn pages_that_are_not_read_yield_their_room() {
     let document = peeklock_http::openapi_json().len();
     for (target, bytes) in [("/metrics", 2 * LARGE), ("/$api/v1/openapi.json", document)] {
         let mut plan = patient();
-        // One of them has all of the room.
+        // A single page takes all the memory.
         plan.config.outbound_bytes_max = bytes as u64;
         plan.config.metrics = Some(Arc::new(move || "x".repeat(bytes)));
         let server = plan.start().await;
-        // So many that the sockets do not take all.
+        // More pages than the sockets hold.
         let count = (2 * LARGE).div_ceil(bytes);
         let last = server.request(&format!("GET {target}\nConnection: close"), "");
         let others = server.request(&format!("GET {target}"), "").repeat(count - 1);
         let mut stuck = server.connect().await;
         stuck.write(&[others, last].concat()).await;
         stuck.stream.read_u8().await.unwrap();
-        // With each of these everything goes on that can, on the one thread there is, until the sockets are full.
+        // Each of these requests lets the only thread do all its work, until the sockets are full.
         let mut look = server.connect().await;
         for _ in 0..4 * count {
             look.write(&server.request("GET /livez", "")).await;
@@ -517,7 +523,7 @@ async fn pages_that_are_not_read_yield_their_room() {
     }
 }
 
-/// DESIGN D6: the metrics page is made where no connection waits for it.
+/// DESIGN D6: the metrics page is built on a thread that serves no connections.
 #[tokio::test]
 async fn the_metrics_page_holds_up_nobody() {
     let mut plan = patient();
@@ -536,7 +542,7 @@ async fn the_metrics_page_holds_up_nobody() {
         client.write(&server.request("GET /metrics", "")).await;
         scrapes.push(client);
     }
-    // One is being made, and the one thread that serves connections answers.
+    // One page is being built, and the only thread that serves connections still answers.
     begins.recv().unwrap();
     server.in_progress(3).await;
     for _ in 0..2 {
@@ -549,7 +555,7 @@ async fn the_metrics_page_holds_up_nobody() {
     server.stop().await;
 }
 
-/// HTP-09: what the values of a body take is known before any is made.
+/// HTP-09: the memory of the values in a body is known before they are decoded.
 #[tokio::test]
 async fn a_batch_is_bounded_before_it_is_made() {
     let server = Server::start().await;
@@ -566,7 +572,8 @@ async fn a_batch_is_bounded_before_it_is_made() {
     server.stop().await;
 }
 
-/// DESIGN D6: who waits for the broker's room for commands is told to come back after a while, and nothing was done.
+/// DESIGN D6: a request that waits too long for the broker's room for commands is refused with a
+/// retryable error, and nothing was done.
 #[tokio::test]
 async fn who_finds_no_room_for_a_command_is_told() {
     let mut plan = patient();

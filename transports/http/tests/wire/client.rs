@@ -1,4 +1,4 @@
-//! A client that knows no more of HTTP than the tests need.
+//! A minimal HTTP client for the tests.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 /// One connection.
 pub struct Client {
     pub stream: TcpStream,
-    /// What was read and is not part of an answer yet.
+    /// Bytes that were read and do not belong to an answer yet.
     rest: Vec<u8>,
 }
 
@@ -30,12 +30,12 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// The next answer; none when the connection ends before one.
+    /// Returns the next answer; none when the connection ends before one.
     pub async fn read(&mut self) -> Option<Answer> {
         self.read_answer(false).await
     }
 
-    /// The next answer, to a request that allows no body.
+    /// Returns the next answer, to a request whose answer has no body.
     pub async fn read_head(&mut self) -> Option<Answer> {
         self.read_answer(true).await
     }
@@ -75,7 +75,7 @@ impl Client {
         matches!(self.stream.read_buf(&mut self.rest).await, Ok(1..))
     }
 
-    /// Everything up to the end of the connection.
+    /// Returns all bytes up to the end of the connection.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         while self.read_more().await {}
         std::mem::take(&mut self.rest)
@@ -95,12 +95,12 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The header with the properties of the broker.
+    /// Returns the header with the broker properties.
     pub fn properties(&self) -> Value {
         serde_json::from_str(self.header("brokerproperties").unwrap()).unwrap()
     }
 
-    /// Status and condition of an error, after a look at its form (ERR-02).
+    /// Asserts the form of an error (ERR-02); returns its status and condition.
     pub fn error(&self) -> (u16, String) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         let problem = self.json();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::server::Server;
 
-/// The messages that the broker holds in a queue.
+/// Returns the messages that the broker holds in a queue.
 async fn stored(server: &Server, path: &str) -> Vec<Message> {
     let command = Command::Peek { from: SequenceNumber(0), count_max: 100 };
     let Outcome::Peeked(messages) =
@@ -59,8 +59,8 @@ async fn a_message_is_sent_with_its_properties() {
     server.stop().await;
 }
 
-/// HTP-05, HTP-09, MSG-22: names of headers have no case, so names of properties are in lower case over them; a batch
-/// and the JSON API keep them.
+/// HTP-05, HTP-09, MSG-22: header names are case-insensitive, so names of properties sent as
+/// headers become lower case. A batch and the JSON API preserve them.
 #[tokio::test]
 async fn names_of_properties_are_in_lower_case_as_headers_only() {
     let server = Server::start().await;
@@ -83,13 +83,14 @@ async fn names_of_properties_are_in_lower_case_as_headers_only() {
     server.stop().await;
 }
 
-/// HTP-05, HTP-09: a head has so many headers and no more; a message with more properties is sent in a batch.
+/// HTP-05, HTP-09: the number of headers is limited; a message with more properties is sent in a
+/// batch.
 #[tokio::test]
 async fn more_properties_than_a_head_has_room_for_are_sent_in_a_batch() {
     let server = Server::start().await;
     let headers = |count| (0..count).map(|number| format!("p{number}: 1\n")).collect::<String>();
     let head = |count| format!("POST /q/messages\n{}", headers(count));
-    // Host and Content-Length are headers, too.
+    // Host and Content-Length count as headers too.
     assert_eq!(server.ask(&head(94), "a").await.status, 201);
     assert_eq!(server.ask(&head(95), "a").await.status, 431);
     let properties: serde_json::Map<String, serde_json::Value> =
@@ -106,7 +107,7 @@ async fn more_properties_than_a_head_has_room_for_are_sent_in_a_batch() {
     server.stop().await;
 }
 
-/// FWD-26, HTP-03: a dead letter that was forwarded says in BrokerProperties where it was dead-lettered.
+/// FWD-26, HTP-03: the BrokerProperties of a forwarded dead letter contain its dead-letter source.
 #[tokio::test]
 async fn a_forwarded_dead_letter_says_where_it_was_dead_lettered() {
     let server = Server::start().await;
@@ -146,7 +147,7 @@ async fn a_batch_is_sent_as_one() {
     assert_eq!(second.body.as_bytes().as_ref(), [0, 255]);
     assert!(third.body.as_bytes().is_empty() && third.message_id.is_some());
 
-    // One bad message refuses all.
+    // One invalid message refuses the whole batch.
     let long = "x".repeat(129);
     let batch = json!([{ "Body": "good" }, { "BrokerProperties": { "MessageId": long } }]);
     let answer = server.ask(head, batch.to_string()).await;
@@ -212,7 +213,8 @@ async fn a_lock_is_abandoned_and_renewed() {
     server.stop().await;
 }
 
-/// RTY-26, RTY-10, RTY-02: an abandon, whose body is empty, has its delay in a header; nothing else has one.
+/// RTY-26, RTY-10, RTY-02: an abandon, whose body is empty, has its delay in a header; other
+/// settlements have none.
 #[tokio::test]
 async fn an_abandon_has_its_delay_in_a_header() {
     let server = Server::start().await;
@@ -274,7 +276,7 @@ async fn a_message_is_received_and_deleted() {
     server.stop().await;
 }
 
-/// A locked message whose body is empty stays locked once its answer has begun.
+/// A locked message with an empty body stays locked after its answer has begun.
 #[tokio::test]
 async fn an_empty_message_stays_locked() {
     let server = Server::start().await;
@@ -325,7 +327,7 @@ async fn a_wait_of_zero_returns_at_once_and_a_wrong_one_is_refused() {
     server.stop().await;
 }
 
-/// RCV-11: a waiting receive gets the message that is sent meanwhile.
+/// RCV-11: a waiting receive gets a message that is sent meanwhile.
 #[tokio::test]
 async fn a_waiting_receive_gets_what_is_sent() {
     let server = Server::start().await;
@@ -338,7 +340,7 @@ async fn a_waiting_receive_gets_what_is_sent() {
     server.stop().await;
 }
 
-/// SND-10: requests on one connection are answered one by one, in their order.
+/// SND-10: requests on one connection are answered one by one, in order.
 #[tokio::test]
 async fn requests_that_overlap_are_answered_in_order() {
     let server = Server::start().await;
@@ -359,7 +361,7 @@ async fn requests_that_overlap_are_answered_in_order() {
     server.stop().await;
 }
 
-/// A chunked body and one after `Expect: 100-continue` are bodies like any other.
+/// A chunked body, and a body after `Expect: 100-continue`, are accepted like others.
 #[tokio::test]
 async fn bodies_come_in_every_framing() {
     let server = Server::start().await;
@@ -375,7 +377,8 @@ async fn bodies_come_in_every_framing() {
     server.stop().await;
 }
 
-/// A body of very many chunks is whole, however they are cut on their way, and ends before the next request.
+/// A body of very many chunks arrives complete, however it is split on the way, and ends before the
+/// next request.
 #[tokio::test]
 async fn a_body_may_have_very_many_chunks() {
     let server = Server::start().await;

@@ -13,7 +13,7 @@ use super::server::{Plan, Server};
 
 /// Longer than any answer takes.
 const NEVER: Duration = Duration::from_secs(30);
-/// Those that are not in the table of rights.
+/// Operations that are not in the table of rights.
 const MORE: &[(&str, &str)] = &[
     ("PUT /$api/v1/queues/fresh", "{}"),
     ("GET /$api/v1/topics", ""),
@@ -42,7 +42,7 @@ async fn ask(server: &Server, head: &str, body: &str) -> Answer {
     answer.unwrap_or_else(|_| panic!("{head} waits for good"))
 }
 
-/// A listener that waits for its broker for a moment only, and the store of that.
+/// Returns a listener that waits only briefly for its broker, and the store of the broker.
 async fn hasty() -> (Arc<FaultStore>, Server) {
     let store = FaultStore::at_once(1, u64::MAX);
     let mut plan = Plan::new();
@@ -52,8 +52,9 @@ async fn hasty() -> (Arc<FaultStore>, Server) {
     (store, plan.start().await)
 }
 
-/// ERR-06, DESIGN D6: whatever waits, for what is to be stored or for the room of management, is answered in time with the
-/// error whose outcome is not known, whichever operation it is; and everything goes on when the store does.
+/// ERR-06, DESIGN D6: each operation that waits for the store, or for the room of management, is
+/// answered in time with an error that leaves the outcome open. Everything continues when the store
+/// does.
 #[tokio::test]
 async fn every_operation_is_answered_in_time() {
     let (store, server) = hasty().await;
@@ -69,7 +70,7 @@ async fn every_operation_is_answered_in_time() {
         assert_eq!(answer.json()["retryable"], true, "{head}");
         assert!(answer.text().contains("http.operation_timeout"), "{head}");
     }
-    // What holds the room of management: changes that are not stored.
+    // Changes that are not stored hold the room of management.
     let updates: Vec<_> = (0..200)
         .map(|count| {
             let broker = server.broker.clone();
@@ -100,7 +101,8 @@ async fn every_operation_is_answered_in_time() {
     server.stop().await;
 }
 
-/// HTP-08, HTP-09: neither a body on its way nor the wait that a receive asks for is time of the broker.
+/// HTP-08, HTP-09: neither the arrival of a body nor the requested wait of a receive counts as
+/// waiting for the broker.
 #[tokio::test]
 async fn the_time_of_a_client_does_not_count() {
     let (_, server) = hasty().await;

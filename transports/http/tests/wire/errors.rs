@@ -12,7 +12,7 @@ async fn check(server: &Server, head: &str, body: &str, status: u16, code: &str)
     assert_eq!(answer.error(), (status, code.to_owned()), "{head}: {}", answer.text());
 }
 
-/// ERR-01, ERR-02: the rows that a request can reach.
+/// ERR-01, ERR-02: the conditions that a request can cause.
 #[tokio::test]
 async fn every_condition_has_its_status_and_form() {
     let mut plan = Plan::new();
@@ -75,7 +75,7 @@ async fn every_condition_has_its_status_and_form() {
     server.stop().await;
 }
 
-/// ERR-01: QuotaExceeded, for one receive too many (RCV-22).
+/// ERR-01: QuotaExceeded for a receive beyond the maximum (RCV-22).
 #[tokio::test]
 async fn a_receive_too_many_is_a_quota_exceeded() {
     let mut plan = Plan::new();
@@ -88,17 +88,18 @@ async fn a_receive_too_many_is_a_quota_exceeded() {
     server.stop().await;
 }
 
-/// ERR-01, QUO-01: a message at the limit of HTTP passes, one above does not, however it is framed.
+/// ERR-01, QUO-01: a message at the size limit of HTTP is accepted and a larger one refused,
+/// however it is framed.
 #[tokio::test]
 async fn a_body_above_its_limit_is_a_message_size_exceeded() {
     let server = Server::start().await;
     let most = usize::try_from(Limits::default().message_bytes_http_max).unwrap();
-    // The encoding around the body: its id, the section, the length.
+    // Encoding around the body: message id, section, length.
     let around = 100;
     assert_eq!(server.ask("POST /q/messages", vec![b'x'; most - around]).await.status, 201);
     check(&server, "POST /q/messages", &"x".repeat(most), 403, "MessageSizeExceeded").await;
 
-    // A body that is only announced is refused before it is read.
+    // A body that is announced as too large is refused before it is read.
     let mut client = server.connect().await;
     let head = format!("POST /q/messages\nContent-Length: {}", u64::MAX);
     client.write(&server.request(&head, "")).await;
@@ -115,7 +116,7 @@ async fn a_body_above_its_limit_is_a_message_size_exceeded() {
         chunk.extend(vec![b'x'; 0x10000]);
         chunk.extend(b"\r\n");
         writer.write_all(&head).await.unwrap();
-        // Until the other side has had enough.
+        // Until the server closes.
         while writer.write_all(&chunk).await.is_ok() {}
     });
     let mut start = Vec::new();
@@ -126,7 +127,7 @@ async fn a_body_above_its_limit_is_a_message_size_exceeded() {
     drop(reader);
     writing.await.unwrap();
 
-    // Likewise what is not read as a message.
+    // Bodies that are not read as messages are refused too.
     let head = "POST /q/messages/head?timeout=0";
     check(&server, head, &"x".repeat(70_000), 403, "MessageSizeExceeded").await;
     let head = "POST /$api/v1/queues/q/messages/batch";
@@ -139,8 +140,8 @@ async fn a_body_above_its_limit_is_a_message_size_exceeded() {
     server.stop().await;
 }
 
-/// ERR-01, ERR-09: who has room and is slow is told ServerBusy when another wants it, before anything was
-/// carried out.
+/// ERR-01, ERR-09: a slow request that holds memory gets ServerBusy when another request needs the
+/// memory, before any operation ran.
 #[tokio::test]
 async fn a_request_without_room_is_told_to_come_back() {
     let mut plan = Plan::new();
@@ -181,7 +182,7 @@ async fn a_client_that_is_too_slow_is_given_up() {
     server.stop().await;
 }
 
-/// HEAD and OPTIONS answer without a body and without any CORS header.
+/// HEAD and OPTIONS are answered without a body and without CORS headers.
 #[tokio::test]
 async fn head_and_options_are_sane() {
     let server = Server::start().await;

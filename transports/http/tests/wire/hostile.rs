@@ -1,5 +1,5 @@
-//! Bytes that no client should send. No panic, no answer that is not an answer, and the listener
-//! goes on.
+//! Bytes that no client should send. They cause no panic and no malformed answer, and the listener
+//! keeps working.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ fn count_panics() {
 async fn survives(server: &Server, bytes: &[u8]) {
     use tokio::io::AsyncWriteExt;
     let mut client = server.connect().await;
-    // The other side may close before it has read all.
+    // The server may close before it has read everything.
     drop(client.stream.write_all(bytes).await);
     drop(client.stream.shutdown().await);
     let answer = client.read_to_end().await;
@@ -65,7 +65,7 @@ async fn a_request_that_ends_anywhere_does_no_harm() {
             survives(&server, &request[..end]).await;
         }
     }
-    // None of them was a whole request.
+    // No request was complete.
     assert_eq!(server.receive().await.status, 204);
     assert_eq!(PANICS.load(Ordering::SeqCst), 0);
     server.stop().await;
@@ -161,7 +161,7 @@ async fn hostile_values_are_refused_or_harmless() {
             assert!(answer.header("injected").is_none());
         }
     }
-    // What a sender puts into properties does not break out of a receiver's headers.
+    // Properties from a sender cannot add headers to the answer of a receiver.
     let message = serde_json::json!({
         "body": "x", "subject": "a\r\nInjected: yes", "contentType": "a\r\nInjected: yes",
         "applicationProperties": { "k": "a\r\nInjected: yes", "bad name": 1, "content-length": 9 },
@@ -177,8 +177,8 @@ async fn hostile_values_are_refused_or_harmless() {
     server.stop().await;
 }
 
-/// DESIGN D6: what a JSON text says has room beside the text before it is made: a rule that is larger than any may be
-/// waits for that, and is refused then.
+/// DESIGN D6: memory for the values of a JSON text, in addition to the text, is reserved before
+/// they are decoded. A rule that exceeds its limit waits for this memory and is then refused.
 #[tokio::test]
 async fn what_a_json_text_says_has_its_room() {
     let mut plan = Plan::new();
@@ -193,7 +193,7 @@ async fn what_a_json_text_says_has_its_room() {
             held.push(permit);
         }
     }
-    // It has half of the room while it waits for the broker.
+    // It holds half of the memory while it waits for the broker.
     let mut message = server.connect().await;
     message.write(&server.request("POST /q/messages", "x".repeat(120_000))).await;
     while !broker.connection_budget().is_short() {

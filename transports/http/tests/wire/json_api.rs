@@ -55,7 +55,7 @@ async fn queues_are_managed() {
     assert_eq!(queue["runtime"]["totalMessageCount"], 0);
     let etag = answer.header("etag").unwrap().to_owned();
 
-    // An update changes what it names, and null clears.
+    // An update changes only the given properties, and null clears.
     let patch = format!("PATCH {path}\nIf-Match: {etag}");
     server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(1));
     let updated = expect(&server, &patch, json!({ "maxDeliveryCount": 4 }), 200).await;
@@ -73,7 +73,7 @@ async fn queues_are_managed() {
         (&cleared["userMetadata"], &cleared["status"]),
         (&Value::Null, &json!("SendDisabled"))
     );
-    // The backslash that counts as a slash, and any case.
+    // A backslash counts as a slash, and paths are case-insensitive.
     let read = expect(&server, "GET /$api/v1/queues/EU%5Corders", Value::Null, 200).await;
     assert_eq!(read, cleared);
 
@@ -89,8 +89,8 @@ async fn queues_are_managed() {
     server.stop().await;
 }
 
-/// HTP-10, MSG-02, MSG-20: a message keeps its properties with their exact types, whatever brought
-/// it in.
+/// HTP-10, MSG-02, MSG-20: a message keeps its properties with their exact types, whichever
+/// interface it was sent through.
 #[tokio::test]
 async fn a_message_keeps_its_types() {
     let server = Server::start().await;
@@ -118,7 +118,7 @@ async fn a_message_keeps_its_types() {
     assert_eq!(peeked["state"], "Active");
     assert_eq!((&peeked["deliveryCount"], peeked.get("lockToken")), (&json!(0), None));
 
-    // What was received can be sent again as it is.
+    // A received message can be sent again unchanged.
     let received = receive(&server).await;
     assert_eq!(received["deliveryCount"], 1);
     assert_eq!(received["lockedUntilUtc"], "2026-05-01T12:01:00Z");
@@ -131,7 +131,8 @@ async fn a_message_keeps_its_types() {
     server.stop().await;
 }
 
-/// RTY-26, RTY-12, RTY-16: the delay of an abandon, what is shown of it, and a policy that comes and goes.
+/// RTY-26, RTY-12, RTY-16: the delay of an abandon, its effect on views, and setting and clearing a
+/// policy.
 #[tokio::test]
 async fn an_abandon_takes_a_delay() {
     let server = Server::start().await;
@@ -143,7 +144,7 @@ async fn an_abandon_takes_a_delay() {
         assert_eq!(answer.await["code"], "ArgumentOutOfRange");
     }
     lock(&server, "defer", &message, json!({ "delayMilliseconds": 1 }), 400).await;
-    // It wins over the property that says the same.
+    // It takes precedence over the property with the same meaning.
     let both = json!({
         "delayMilliseconds": 5000,
         "applicationProperties": { "peeklock-delay-ms": 1, "tried": true },
@@ -184,8 +185,9 @@ async fn an_abandon_takes_a_delay() {
     server.stop().await;
 }
 
-/// RTY-10, RTY-26: nothing but the body of an abandon takes a delay. In the body of anything else, and in the header that is
-/// for where the body is empty by contract, it is refused, and the lock stays as it was.
+/// RTY-10, RTY-26: only the body of an abandon accepts a delay. In the body of other operations,
+/// and in the header for abandons with an empty body, a delay is refused, and the lock stays
+/// unchanged.
 #[tokio::test]
 async fn only_the_body_of_an_abandon_takes_a_delay() {
     let server = Server::start().await;
@@ -205,13 +207,13 @@ async fn only_the_body_of_an_abandon_takes_a_delay() {
         assert_eq!(refused["code"], "ArgumentError", "{operation}");
     }
     assert_eq!(receive(&server).await, Value::Null, "it is locked");
-    // What says nothing is no delay.
+    // An empty object contains no delay.
     lock(&server, "renew", &message, json!({}), 200).await;
     lock(&server, "complete", &message, json!({}), 204).await;
     server.stop().await;
 }
 
-/// HTP-10, SET-14: the life of locks.
+/// HTP-10, SET-14: settlement and renewal of locks.
 #[tokio::test]
 async fn locks_are_settled() {
     let server = Server::start().await;
@@ -274,7 +276,7 @@ async fn messages_are_scheduled_and_cancelled() {
     expect(&server, &cancel, json!({ "sequenceNumbers": [1] }), 204).await;
     expect(&server, &cancel, json!({ "sequenceNumbers": [1] }), 404).await;
     server.clock.advance(peeklock_core::time::TimeSpan::from_minutes(60));
-    // A look waits until what is due is durable; only then is it offered to anybody (SCH-03).
+    // A peek waits until due messages are durable; only then are they offered (SCH-03).
     expect(&server, &format!("GET {Q}/messages"), Value::Null, 200).await;
     assert_eq!(receive(&server).await["body"], "b");
     let wrong = json!({ "scheduledEnqueueTimeUtc": "soon", "messages": [] });
@@ -291,7 +293,7 @@ async fn messages_are_deleted_without_being_received() {
     }
     let message = receive(&server).await;
     lock(&server, "defer", &message, Value::Null, 204).await;
-    // Only what was enqueued before the call goes.
+    // Only messages enqueued before the call are deleted.
     server.clock.advance(peeklock_core::time::TimeSpan::from_ms(1));
     let head = format!("POST {Q}/messages/delete-batch");
     let deleted = expect(&server, &head, json!({ "maxCount": 1 }), 200).await;
@@ -306,7 +308,7 @@ async fn messages_are_deleted_without_being_received() {
     server.stop().await;
 }
 
-/// HTP-10, RCV-12: receive takes what is there, up to the count.
+/// HTP-10, RCV-12: a receive takes the available messages, up to the count.
 #[tokio::test]
 async fn several_messages_are_received_at_once() {
     let server = Server::start().await;
@@ -335,21 +337,21 @@ async fn several_messages_are_received_at_once() {
     server.stop().await;
 }
 
-/// TXN-16: nothing over HTTP belongs to a transaction.
+/// TXN-16: no operation over HTTP belongs to a transaction.
 #[tokio::test]
 async fn no_transaction_is_offered() {
     let server = Server::start().await;
     let document = expect(&server, "GET /$api/v1/openapi.json", Value::Null, 200).await;
     let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
     assert!(paths.len() > 10, "{paths:?}");
-    // A message may name a key for them; that is a property.
+    // A message may have a partition key for transactions, which is only a property.
     let rest = document.to_string().replace("transactionPartitionKey", "");
     assert!(!rest.to_lowercase().contains("transaction"), "{rest}");
     expect(&server, "POST /$api/v1/transactions", json!({}), 404).await;
     server.stop().await;
 }
 
-/// SES-29, HTP-10: sessions are listed in pages, filtered by one thing at a time.
+/// SES-29, HTP-10: sessions are listed in pages, with at most one filter.
 #[tokio::test]
 async fn sessions_are_listed_in_pages() {
     let server = Server::start().await;
@@ -387,8 +389,8 @@ async fn sessions_are_listed_in_pages() {
     server.stop().await;
 }
 
-/// PEK-07, DEL-07, HTP-10: a session is looked into without a hold on it, and what is in sessions that nobody holds
-/// is deleted by who manages the queue; a purge is of a queue without sessions.
+/// PEK-07, DEL-07, HTP-10: a session can be peeked at without holding it. A client that manages the
+/// queue can delete messages of unlocked sessions; a purge works only for queues without sessions.
 #[tokio::test]
 async fn sessions_are_looked_into_and_emptied() {
     let server = Server::start().await;
@@ -412,7 +414,7 @@ async fn sessions_are_looked_into_and_emptied() {
             assert!(detail.contains(way_out), "{operation}: {detail}");
         }
     }
-    // Only what was enqueued before now (DEL-03).
+    // Only messages enqueued before now (DEL-03).
     server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(1));
     let head = format!("POST {steps}/messages/delete-unlocked");
     let some = expect(&server, &head, json!({ "maxCount": 2 }), 200).await;
@@ -421,7 +423,7 @@ async fn sessions_are_looked_into_and_emptied() {
     server.stop().await;
 }
 
-/// A query parameter that an operation has not is refused by its name, whatever the method.
+/// A query parameter that an operation does not have is refused by name, for each method.
 #[tokio::test]
 async fn unknown_query_parameters_are_refused() {
     let server = Server::start().await;
@@ -440,7 +442,7 @@ async fn unknown_query_parameters_are_refused() {
     server.stop().await;
 }
 
-/// A slash that is not encoded divides segments; the refusal says so.
+/// An unencoded slash separates segments; the refusal explains that.
 #[tokio::test]
 async fn a_slash_in_the_name_of_a_queue_is_encoded() {
     let server = Server::start().await;
@@ -451,8 +453,8 @@ async fn a_slash_in_the_name_of_a_queue_is_encoded() {
     server.stop().await;
 }
 
-/// DEC-09, DEC-10, DEC-12, DEC-13: a declaration is planned, carried out in parts by digests, and refused when the steps
-/// are others; what is neither asked nor known is refused.
+/// DEC-09, DEC-10, DEC-12, DEC-13: a declaration is planned, and carried out in parts by digest. It
+/// is refused when the steps have changed, and unknown properties are refused.
 #[tokio::test]
 async fn a_declaration_is_planned_and_carried_out() {
     const PATH: &str = "POST /$api/v1/declaration";
@@ -488,8 +490,8 @@ async fn a_declaration_is_planned_and_carried_out() {
     server.stop().await;
 }
 
-/// ADM-68, ENT-31: below Premium, a creation over Atom gives the size of each of 16 partitions; description and quota have the whole
-/// size from then on. The JSON API takes the size as it is.
+/// ADM-68, ENT-31: below Premium, a creation over Atom gives the size of each of 16 partitions;
+/// from then on, description and quota have the total size. The JSON API takes the total size.
 #[tokio::test]
 async fn a_partitioned_entity_has_the_size_of_its_partitions() {
     let asked = |kind: &str, size: &str| {
@@ -512,7 +514,8 @@ async fn a_partitioned_entity_has_the_size_of_its_partitions() {
             let created = server.ask(&put, asked(kind, &size(2))).await;
             assert_eq!(created.status, 201, "{}", created.text());
             assert_eq!(read().await, (2 * factor).to_string());
-            // An update gives the size that was read; without one it is the default of a creation.
+            // An update gives the size that was read; without a size it resets to the default of a
+            // creation.
             let change = format!("{put}\nIf-Match: *");
             for (given, expected) in [(size(2 * factor), 2), (String::new(), 1_024)] {
                 let changed = server.ask(&change, asked(kind, &given)).await;

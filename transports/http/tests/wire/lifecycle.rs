@@ -1,4 +1,4 @@
-//! Connections that end, listeners that stop, time that passes.
+//! Ends of connections, stops of listeners, and the passage of time.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::server::{Plan, Server};
 
-/// Looks until a receive is refused, because the one that is allowed waits.
+/// Tries until a receive is refused, because the single allowed one waits.
 pub async fn until_refused(server: &Server) {
     while server.receive().await.status != 403 {
         tokio::task::yield_now().await;
     }
 }
 
-/// One receive at a time, so that a test can see whether one waits.
+/// Starts a listener that allows one receive at a time, so that a test can see whether one waits.
 async fn with_one_receiver() -> Server {
     let mut plan = Plan::new();
     plan.settings.limits.receiver_count_max = 1;
     plan.start().await
 }
 
-/// HTP-11, RCV-14: a receive whose client is gone takes nothing, and the count stays.
+/// HTP-11, RCV-14: a receive whose client has disconnected takes nothing, and no count increases.
 #[tokio::test]
 async fn a_client_that_leaves_takes_no_message() {
     let server = with_one_receiver().await;
@@ -46,7 +46,7 @@ async fn a_client_that_leaves_takes_no_message() {
     server.stop().await;
 }
 
-/// HTP-11, RCV-14: the same with an abort in place of an orderly close.
+/// HTP-11, RCV-14: the same with a reset instead of an orderly close.
 #[tokio::test]
 async fn a_client_whose_connection_is_reset_takes_no_message() {
     let server = with_one_receiver().await;
@@ -61,7 +61,8 @@ async fn a_client_whose_connection_is_reset_takes_no_message() {
     server.stop().await;
 }
 
-/// HTP-11, RCV-14: the same of a client that has sent more ahead than is read of it while its request waits.
+/// HTP-11, RCV-14: the same for a client with more pipelined bytes than are read while its request
+/// waits.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[tokio::test]
 async fn a_client_that_leaves_behind_much_takes_no_message() {
@@ -84,8 +85,8 @@ async fn a_client_that_leaves_behind_much_takes_no_message() {
     server.stop().await;
 }
 
-/// HTP-11: a client that ends its side behind requests that do not wait is answered, up to the last 8 KiB: their end is
-/// read with them.
+/// HTP-11: a client that shuts its side down after requests that do not wait gets answers, except
+/// perhaps for the last 8 KiB: the end is read together with them.
 #[tokio::test]
 async fn what_does_not_wait_is_answered_before_an_end() {
     const REQUEST_COUNT: usize = 1_000;
@@ -104,7 +105,8 @@ async fn what_does_not_wait_is_answered_before_an_end() {
     server.stop().await;
 }
 
-/// Who offers HTTP/2, as clients of Java do, is answered, and told that the connection ends.
+/// A client that offers HTTP/2, as Java clients do, is answered, with the announcement that the
+/// connection will be closed.
 #[tokio::test]
 async fn who_offers_an_upgrade_is_told_that_the_connection_ends() {
     let server = Server::start().await;
@@ -118,7 +120,7 @@ async fn who_offers_an_upgrade_is_told_that_the_connection_ends() {
     server.stop().await;
 }
 
-/// HTP-11, SET-23: a lock outlives the connection it was taken over.
+/// HTP-11, SET-23: a lock outlives the connection that has taken it.
 #[tokio::test]
 async fn a_lock_outlives_its_connection() {
     let server = Server::start().await;
@@ -130,7 +132,7 @@ async fn a_lock_outlives_its_connection() {
     drop(client);
     assert_eq!(server.receive().await.status, 204);
     assert_eq!(server.ask(&format!("POST /q/messages/1/{token}"), "").await.status, 200);
-    // It ends with time, which counts as a failed delivery.
+    // Its expiry counts as a failed delivery.
     server.clock.advance(TimeSpan::from_minutes(1));
     assert_eq!(server.receive().await.properties()["DeliveryCount"], 2);
     let late = server.ask(&format!("DELETE /q/messages/1/{token}"), "").await;
@@ -138,7 +140,7 @@ async fn a_lock_outlives_its_connection() {
     server.stop().await;
 }
 
-/// HTP-08, RCV-11: without a timeout, and with a longer one, the wait ends after 60 s.
+/// HTP-08, RCV-11: without a timeout, or with a longer one, the wait ends after 60 s.
 #[tokio::test]
 async fn a_wait_is_cut_at_sixty_seconds() {
     let server = with_one_receiver().await;
@@ -155,7 +157,7 @@ async fn a_wait_is_cut_at_sixty_seconds() {
     server.stop().await;
 }
 
-/// A stop ends the receives that wait, lets requests end, and closes idle connections.
+/// A stop ends waiting receives, lets requests complete, and closes idle connections.
 #[tokio::test]
 async fn a_stop_is_graceful() {
     let server = with_one_receiver().await;
@@ -182,7 +184,7 @@ async fn a_stop_is_graceful() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A request that does not end is cut when the grace of a stop is over.
+/// A request that does not end is cut off after the grace period of a stop.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_ever() {
     let server = Server::start().await;
@@ -195,7 +197,7 @@ async fn a_stop_does_not_wait_for_ever() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// Two listeners of one broker, started from different runtimes.
+/// Two listeners of a broker, started from different runtimes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_starts_from_any_runtime() {
     let server = Server::start().await;
@@ -209,7 +211,7 @@ async fn a_listener_starts_from_any_runtime() {
     server.stop().await;
 }
 
-/// What no outlet may do: it holds up its arbiter, until its sender is gone.
+/// An outlet that blocks its arbiter, which outlets must not do, until its sender is dropped.
 struct Standstill {
     reached: UnboundedSender<()>,
     end: Mutex<mpsc::Receiver<()>>,
@@ -222,8 +224,8 @@ impl Outlet for Standstill {
     }
 }
 
-/// A broker of which an arbiter has been at one entity for a second is not ready, and says at which; when it turns
-/// again it is.
+/// A broker with an arbiter that has been busy with one entity for a second is not ready and names
+/// the entity. It is ready again when the arbiter continues.
 #[tokio::test]
 async fn who_has_an_arbiter_that_stands_still_is_not_ready() {
     let server = Server::start().await;
@@ -246,13 +248,14 @@ async fn who_has_an_arbiter_that_stands_still_is_not_ready() {
     assert!(detail.contains("`slow` for 1.0 s"), "{detail}");
     assert_eq!(server.ask("GET /livez", "").await.status, 200);
     drop(go_on);
-    // The one arbiter has come to something else.
+    // The only arbiter has continued.
     server.send("a").await;
     assert_eq!(server.ask("GET /readyz", "").await.status, 200);
     server.stop().await;
 }
 
-/// SEC-25: a broker is not ready before its host says so, which is when the first key is where its operator finds it.
+/// SEC-25: a broker is not ready before its host reports it, which is after the first key was
+/// written for the operator.
 #[tokio::test]
 async fn a_broker_is_not_ready_before_its_host_says_so() {
     let readiness = Readiness::default();

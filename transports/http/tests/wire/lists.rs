@@ -1,4 +1,5 @@
-//! Lists of the JSON API and of the Atom API: how long they may take, whose time counts, and how large a page is.
+//! Lists of the JSON API and of the Atom API: their maximum duration, the time that counts for it,
+//! and the size of a page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use peeklock_store_testing::{Fate, FaultStore};
 use super::client::Answer;
 use super::server::{Plan, Server};
 
-/// Every list of either API, but for those of sessions and policies, which no other entity has part in.
+/// Each list of both APIs that involves several entities; lists of sessions and policies do not.
 const LISTS: [&str; 8] = [
     "GET /$api/v1/queues",
     "GET /$api/v1/topics",
@@ -40,8 +41,8 @@ async fn furnish(broker: &Broker) {
     broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
 }
 
-/// ERR-09, ADM-23, DESIGN D6: a list waits for 10 s for entities that are busy, whichever list it is, and is then told so: others wait
-/// for its turn.
+/// ERR-09, ADM-23, DESIGN D6: each kind of list waits up to 10 s for busy entities and then fails,
+/// since others wait for its turn.
 #[tokio::test]
 async fn every_list_has_its_time() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -50,7 +51,7 @@ async fn every_list_has_its_time() {
     let server = plan.start().await;
     furnish(&server.broker).await;
     store.complete_at_once(false);
-    // What is asked of an entity waits for what was changed before, and is not stored.
+    // A request to an entity waits for earlier changes that are not stored yet.
     let (queues, topics, subscriptions) =
         (server.broker.clone(), server.broker.clone(), server.broker.clone());
     let metadata = || Some("changed".into());
@@ -91,7 +92,7 @@ async fn every_list_has_its_time() {
     server.stop().await;
 }
 
-/// Asks while time passes, as much as it takes.
+/// Sends a request and advances the clock until it is answered.
 async fn ask_in_any_time(server: &Server, head: &str) -> Answer {
     let mut asked = std::pin::pin!(server.ask(head, ""));
     loop {
@@ -103,8 +104,8 @@ async fn ask_in_any_time(server: &Server, head: &str) -> Answer {
     }
 }
 
-/// Says at once that nothing is granted on the namespace and on a topic, and of other entities only when it is let what is granted
-/// there: to one token all, to another nothing.
+/// Answers at once for the namespace and for a topic, with no rights. For other entities it answers
+/// only when the test allows it: with all rights for one token, with none for another.
 #[derive(Default)]
 struct Slow {
     asked: AtomicUsize,
@@ -132,8 +133,9 @@ impl Authorizer for Slow {
     }
 }
 
-/// SEC-08, SEC-26, CON-73, DESIGN D6: how long an authorizer takes to say what of a list is somebody's is no time of the list: who may
-/// read something reads it, who may read nothing is refused for that, and neither has a turn meanwhile.
+/// SEC-08, SEC-26, CON-73, DESIGN D6: the time of an authorizer does not count as time of the list.
+/// A client that may read some entities gets them, a client that may read none is refused, and
+/// neither has a turn meanwhile.
 #[tokio::test]
 async fn the_time_of_an_authorizer_does_not_count() {
     let slow = Arc::new(Slow::default());
@@ -166,13 +168,13 @@ async fn the_time_of_an_authorizer_does_not_count() {
     server.stop().await;
 }
 
-/// How many queues and rules there are, each of some 190 KiB, and how many topics and subscriptions.
+/// Number of queues and rules, each of some 190 KiB, and number of topics and subscriptions.
 const MANY: usize = 45;
 const SOME: usize = 12;
-/// A page as it is written: of 1 MiB, and what stands around it.
+/// Upper bound of a written page: 1 MiB, and its envelope.
 const PAGE_BYTES: usize = (1 << 20) + (64 << 10);
 
-/// A broker whose descriptions and rules may be large, and are.
+/// Starts a broker that allows large descriptions and rules, and creates them.
 async fn with_large_descriptions() -> Server {
     let mut plan = Plan::new();
     plan.settings.limits.user_metadata_chars_max = 65_536;
@@ -204,8 +206,8 @@ async fn with_large_descriptions() -> Server {
     server
 }
 
-/// ENT-30, DESIGN D6: a page of the JSON API ends with its bytes, and one behind the other they have all that there is; the one behind
-/// the last is empty.
+/// ENT-30, DESIGN D6: the bytes of a page of the JSON API are limited, consecutive pages contain
+/// everything, and the page after the last is empty.
 #[tokio::test]
 async fn a_page_of_the_json_api_ends_with_its_bytes() {
     let server = with_large_descriptions().await;
@@ -237,8 +239,8 @@ async fn a_page_of_the_json_api_ends_with_its_bytes() {
     server.stop().await;
 }
 
-/// ENT-30, ADM-23, DESIGN D6: a page of the Atom API is whole, since clients take a short one for the last; what would be larger than
-/// 8 MiB is refused with the way out.
+/// ENT-30, ADM-23, DESIGN D6: a page of the Atom API is complete, since clients take a short page
+/// for the last. A page above 8 MiB is refused with a remedy.
 #[tokio::test]
 async fn a_page_of_the_atom_api_is_whole_or_refused() {
     let server = with_large_descriptions().await;

@@ -1,7 +1,7 @@
-//! Every operation of the data plane, the JSON API and the Atom API against every kind of token. What there is to ask is not written
-//! down here a second time: the JSON API is walked by its own OpenAPI document, the Atom API by the methods that each address says it
-//! has, and the actions by a match that a new one breaks. What each takes is expected by the specification, and not by the table that
-//! the broker decides by.
+//! Each operation of the data plane, the JSON API and the Atom API with each kind of token. The
+//! operations are not listed here again: the JSON API is read from its OpenAPI document, the Atom
+//! API from the methods of each address, and the actions from a match that must cover new ones. The
+//! expected rights are taken from the specification, not from the broker's own table.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,12 @@ use super::signed::{KEY, LATER_KEY, RETIRED_KEY, ask, rights_of, start};
 
 const SUBSCRIPTION: &str = "news/Subscriptions/audit";
 const LOCK: &str = "00000000-0000-0001-0000-000000000001";
-/// Who has policies, with each right: a queue, a topic with a subscription, and the namespace. A policy of one of the first two is that of
-/// a sibling to the other, that of the topic is that of the parent to its subscription.
+/// Entities with policies, one for each right: a queue, a topic with a subscription, and the
+/// namespace. Queue and topic are siblings of each other, and the topic is the parent of its
+/// subscription.
 const OWNERS: [&str; 3] = ["orders", "news", ""];
 
-/// In which way something is asked.
+/// Interface of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Surface {
     Rest,
@@ -32,17 +33,18 @@ enum Surface {
     Page,
 }
 
-/// One operation as it is asked for.
+/// One operation as a request.
 struct Row {
     surface: Surface,
-    /// Its line, with further headers if it has them.
+    /// Request line, with additional headers if necessary.
     head: String,
     body: String,
-    /// What it takes, all of it, and where.
+    /// All actions that it needs, with their entities.
     needs: Vec<(Action, &'static str)>,
 }
 
-/// How an action is asked for over HTTP, if it is. There is no other list of actions: who adds one says it here.
+/// Returns the interfaces of an action over HTTP. The match makes the compiler report a new action
+/// here.
 fn surfaces(action: Action) -> &'static [Surface] {
     use Surface::{Atom, Json, Page, Rest};
     match action {
@@ -67,7 +69,8 @@ fn surfaces(action: Action) -> &'static [Surface] {
         | Action::ChangeRules
         | Action::ChangePolicies => &[Json, Atom],
         Action::ReadMetrics => &[Page],
-        // They take a link, or a session that is held, which HTTP has not; or are nobody's to ask for.
+        // They need a link or a held session, which HTTP does not have, or no client can request
+        // them.
         Action::SendVia
         | Action::ChangeOwnRules
         | Action::BeSentTo
@@ -84,7 +87,7 @@ fn row(surface: Surface, head: impl Into<String>, action: Action, at: &'static s
     Row { surface, head: head.into(), body: "{}".to_owned(), needs: vec![(action, at)] }
 }
 
-/// What an operation of the JSON API does, and to what.
+/// Returns the action of an operation of the JSON API, and its entity.
 fn of_document(method: &str, path: &str) -> (Action, &'static str) {
     let (at, below) = if let Some(below) = path.strip_prefix("/queues/{queue}") {
         ("orders", below)
@@ -125,7 +128,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
     (action, at)
 }
 
-/// The JSON API, as it says itself that it is.
+/// Returns the operations of the JSON API from its OpenAPI document.
 async fn json_rows(server: &Server) -> Vec<Row> {
     let document = server.ask("GET /$api/v1/openapi.json", "").await.json();
     let mut rows = Vec::new();
@@ -170,7 +173,7 @@ async fn json_rows(server: &Server) -> Vec<Row> {
     rows.push(forwards("PUT /$api/v1/queues/fresh", Action::Create, "fresh"));
     let subscription = "PATCH /$api/v1/topics/news/subscriptions/audit";
     rows.push(forwards(subscription, Action::Update, SUBSCRIPTION));
-    // What it forwards to already it does not come to forward to (FWD-05).
+    // An unchanged destination needs no right (FWD-05).
     let again = "PATCH /$api/v1/topics/news/subscriptions/forwarded";
     rows.push(Row {
         body: r#"{"forwardTo": "orders"}"#.to_owned(),
@@ -179,7 +182,8 @@ async fn json_rows(server: &Server) -> Vec<Row> {
     rows
 }
 
-/// What is planned, and carried out: the right on all that is named is asked for, and on nothing else (DEC-12).
+/// Returns plans and declarations: they need the right on all named entities, and on no others
+/// (DEC-12).
 fn declarations() -> Vec<Row> {
     let named = |body: &str, needs| {
         ["dryRun=true", "digest=0123456789abcdef"].map(|query| Row {
@@ -208,7 +212,7 @@ fn declarations() -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// The data plane, which has no document.
+/// Returns the operations of the data plane, which has no document.
 fn rest_rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for at in ["orders", "news"] {
@@ -229,9 +233,9 @@ fn rest_rows() -> Vec<Row> {
     rows
 }
 
-/// The Atom API: what each address has.
+/// Returns the operations of the Atom API from the methods of each address.
 async fn atom_rows(server: &Server) -> Vec<Row> {
-    // Reading rules is for who manages the subscription over this API.
+    // Over this API, reading rules needs the right to manage the subscription.
     let rule = (Action::Describe, Action::ChangeRules, Action::ChangeRules, Action::ChangeRules);
     let rules = (Action::List, Action::ChangeRules, Action::ChangeRules, Action::ChangeRules);
     let entity = (Action::Describe, Action::Create, Action::Update, Action::Delete);
@@ -254,7 +258,7 @@ async fn atom_rows(server: &Server) -> Vec<Row> {
         for method in methods.header("allow").unwrap().split(", ") {
             let atom = |head, action| row(Surface::Atom, head, action, at);
             match method {
-                // The one is the other without a body, and the other asks nothing.
+                // HEAD is GET without a body, and OPTIONS requests nothing.
                 "HEAD" | "OPTIONS" => {}
                 "GET" => rows.push(atom(line("GET"), read)),
                 "PUT" => {
@@ -278,7 +282,7 @@ async fn atom_rows(server: &Server) -> Vec<Row> {
     rows
 }
 
-/// Sees that there is what the matrix is about, whatever the last request has deleted.
+/// Ensures that all entities of the matrix exist, after the last request may have deleted some.
 async fn arrange(server: &Server) {
     for queue in ["orders", "sibling"] {
         server.broker.create_queue(queue, QueueUpdate::default()).await.ok();
@@ -307,18 +311,19 @@ async fn arrange(server: &Server) {
     }
 }
 
-/// Of an entity each policy has a name of its own, so that a name tells where it is.
+/// Returns the name of a policy, which differs between entities, so that it identifies its entity.
 fn policy(right: Right, owner: &str) -> String {
     format!("{}{owner}", right.name())
 }
 
-/// Whether a policy of `owner` holds at a resource: at its entity, at what is below that, or everywhere.
+/// Whether a policy of `owner` applies to a resource: to its entity, to resources below that, or to
+/// all.
 fn holds(owner: &str, at: &str) -> bool {
     let below = at.strip_prefix(owner);
     owner.is_empty() || below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// A token, and for what of all that there is it is good.
+/// A token, and the resources for which it is valid.
 struct Shown {
     token: String,
     is_good_at: Box<dyn Fn(&str) -> bool>,
@@ -343,7 +348,8 @@ fn tokens(of: &str) -> Vec<(Right, &'static str, Shown)> {
             if right != Right::Manage {
                 continue;
             }
-            // What is wrong with a token is wrong whatever its policy gives: with that which gives all.
+            // An invalid token is invalid whatever its policy grants, so a policy that grants
+            // everything is enough.
             add("token for elsewhere", sign(&name, KEY, "sb://x/elsewhere", latest), nowhere());
             add("wrong signature", sign(&name, LATER_KEY, "sb://x", latest), nowhere());
             add("regenerated key", sign(&name, RETIRED_KEY, "sb://x", latest), nowhere());
@@ -353,9 +359,11 @@ fn tokens(of: &str) -> Vec<(Right, &'static str, Shown)> {
     tokens
 }
 
-/// SEC-01, SEC-03, SEC-05, SEC-07, SEC-09, SEC-14, FWD-05, DEC-12, HTP-02, ADM-11: every operation that HTTP has, in each of its forms, with no token and with
-/// one of each right of its entity, of the parent, of a sibling and of the namespace, with one that has expired, is signed wrongly or with
-/// a key that was regenerated, or is for something else: it is refused exactly if the specification says so.
+/// SEC-01, SEC-03, SEC-05, SEC-07, SEC-09, SEC-14, FWD-05, DEC-12, HTP-02, ADM-11: each operation
+/// over HTTP, in each of its forms, without a token, and with a token for each right on its entity,
+/// the parent, a sibling and the namespace. Also with a token that has expired, has a wrong
+/// signature or a regenerated key, or is for another resource. The broker refuses exactly the
+/// requests that the specification refuses.
 #[tokio::test]
 async fn every_operation_against_every_token() {
     let server = start(SasConfig::closed()).await;
@@ -385,7 +393,8 @@ async fn every_operation_against_every_token() {
             let head = format!("{head}\nAuthorization: {token}");
             let answer = ask(&server, &head, body).await;
             let shown = || format!("{head} with the {what}: {}", answer.text());
-            // What of a list is somebody's own, he is told; `q` and `sibling` are nobody's.
+            // A list may contain the entities that the token covers; no token covers `q` or
+            // `sibling`.
             if of.is_empty() && is_read && !allowed && answer.status == 200 {
                 assert!(
                     !answer.text().contains("\"q\"") && !answer.text().contains(">q<"),

@@ -1,4 +1,4 @@
-//! The same over TLS.
+//! HTTP over TLS.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,8 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
-/// A listener with a certificate by an authority of the test, and whom its clients trust.
+/// Starts a listener with a certificate of a test authority; returns it and the TLS settings of its
+/// clients.
 async fn start(authority: &Authority, config: TlsConfig, plan: Plan) -> (Server, ClientTls) {
     let mut plan = plan;
     let tls = Tls::open(config).unwrap();
@@ -40,20 +41,21 @@ async fn connect(server: &Server, client: &ClientTls) -> TlsStream<TcpStream> {
     client.connect("localhost", socket).await.unwrap()
 }
 
-/// Asks on a connection of its own, to its end.
+/// Sends a request on its own connection and reads to the end.
 async fn ask(server: &Server, client: &ClientTls, head: &str, body: &[u8]) -> String {
     let mut stream = connect(server, client).await;
     let head = format!("{head}\nConnection: close");
     stream.write_all(&server.request(&head, body)).await.unwrap();
-    // TLS keeps what the socket did not take at once.
+    // TLS buffers the bytes that the socket did not accept at once.
     stream.flush().await.unwrap();
     let mut answer = Vec::new();
-    // What was cut off is seen by its length.
+    // A truncated answer is detected by its length.
     stream.read_to_end(&mut answer).await.ok();
     String::from_utf8(answer).unwrap()
 }
 
-/// TLS-01, HTP-06: requests and answers of every size pass, addresses name TLS, and what comes without is told so.
+/// TLS-01, HTP-06: requests and answers of each size pass, addresses begin with `https`, and a
+/// plain connection gets an error.
 #[tokio::test]
 async fn requests_are_served_over_tls() {
     let authority = Authority::at(directory("served"));
@@ -69,7 +71,7 @@ async fn requests_are_served_over_tls() {
     assert!(head.to_lowercase().contains(&location), "{head}");
     assert_eq!(received.as_bytes(), body);
 
-    // Several on one connection.
+    // Several requests on one connection.
     let mut stream = connect(&server, &client).await;
     for _ in 0..3 {
         stream.write_all(&server.request("GET /livez", "")).await.unwrap();
@@ -86,7 +88,7 @@ async fn requests_are_served_over_tls() {
     server.stop().await;
 }
 
-/// Tells who asks.
+/// Records the principals of requests.
 #[derive(Default)]
 struct Noting(Mutex<Vec<Principal>>);
 
@@ -102,7 +104,7 @@ impl Authorizer for Noting {
     }
 }
 
-/// TLS-04: the subject of a client's certificate is told to the authorizer, and comes with a token or without.
+/// TLS-04: the authorizer gets the subject of a client certificate, with and without a token.
 #[tokio::test]
 async fn the_authorizer_is_told_the_subject() {
     let directory = directory("subject");
@@ -139,7 +141,8 @@ async fn the_authorizer_is_told_the_subject() {
     server.stop().await;
 }
 
-/// LIS-04: the header of a proxy comes before TLS, is of this connection alone, and no TLS is spoken without it.
+/// LIS-04: the header of a proxy precedes TLS and applies only to its connection; without it there
+/// is no TLS.
 #[tokio::test]
 async fn the_header_of_a_proxy_comes_before_tls() {
     let authority = Authority::at(directory("proxy"));
@@ -166,13 +169,14 @@ async fn the_header_of_a_proxy_comes_before_tls() {
     server.stop().await;
 }
 
-/// RCV-14: over TLS too, what was locked for a reader that reads no more is released, uncounted, when its time is over.
+/// RCV-14: over TLS too, a lock for a client that stops reading is released without a count when
+/// its time is over.
 #[tokio::test]
 async fn an_answer_that_is_not_read_gives_its_lock_back() {
     let authority = Authority::at(directory("unread"));
     authority.prepare(&[]).unwrap();
     let mut plan = large();
-    // Long enough for a reader that goes on, on any machine.
+    // Long enough for a client that keeps reading, on any machine.
     plan.config.write_timeout = Duration::from_secs(2);
     let (server, client) = start(&authority, authority.config(), plan).await;
     let body = vec![b'x'; LARGE];

@@ -1,4 +1,4 @@
-//! Who is let in, and what the others learn: nothing.
+//! Which clients are admitted, and that refusals reveal nothing.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use peeklock_http::{HttpConfig, HttpTransport};
 use super::expected;
 use super::server::{Plan, Server};
 
-/// Grants the rights that a token lists, and keeps what it was asked.
+/// Grants the rights that a token lists, and records the resources that it was asked about.
 #[derive(Default)]
 pub(super) struct Keys {
     pub(super) asked: Mutex<Vec<String>>,
@@ -53,7 +53,7 @@ pub(super) async fn guarded() -> (Server, Arc<Keys>) {
     (plan.start().await, keys)
 }
 
-/// Every operation, with what it is an action of; `{}` stands for the entity.
+/// Each operation with its action; `{}` stands for the entity.
 pub(super) const OPERATIONS: [(&str, Action); 35] = [
     ("POST /{}/messages", Action::Send),
     ("POST /{}/messages/head?timeout=0", Action::Receive),
@@ -95,7 +95,7 @@ pub(super) const OPERATIONS: [(&str, Action); 35] = [
     ("DELETE /$api/v1/queues/{}/policies/p", Action::ChangePolicies),
 ];
 
-/// Every set of rights, with whether the specification lets an action be done by it.
+/// Returns each set of rights, and whether the specification allows the action with it.
 pub(super) fn matrix(action: Action) -> Vec<(String, bool)> {
     let sets = (0..8u8).map(|bits| {
         let rights = Right::ALL.into_iter().enumerate();
@@ -110,8 +110,9 @@ pub(super) fn matrix(action: Action) -> Vec<(String, bool)> {
     .collect()
 }
 
-/// SEC-05, SEC-08, SEC-22, CNT-12, CON-73: every operation is allowed by exactly the rights that the table names.
-/// Without them it is refused alike, before it is known whether the entity exists, and no token is told back.
+/// SEC-05, SEC-08, SEC-22, CNT-12, CON-73: an operation is allowed by exactly the rights in the
+/// table. Without them the refusal is the same whether the entity exists or not, and it contains no
+/// token.
 #[tokio::test]
 async fn a_refusal_discloses_nothing() {
     let (server, keys) = guarded().await;
@@ -143,8 +144,8 @@ async fn a_refusal_discloses_nothing() {
     server.stop().await;
 }
 
-/// FWD-05, SEC-07: who names a destination must have the Manage right on it as well; a patch that names
-/// none asks for none.
+/// FWD-05, SEC-07: naming a destination also requires the Manage right on it; a patch without a
+/// destination does not.
 #[tokio::test]
 async fn forwarding_needs_the_right_on_source_and_destination() {
     let (server, keys) = guarded().await;
@@ -170,7 +171,7 @@ async fn forwarding_needs_the_right_on_source_and_destination() {
     server.stop().await;
 }
 
-/// SEC-08: what is authorized is what is looked up, whatever the spelling.
+/// SEC-08: the authorizer is asked about the same path that is looked up, in any spelling.
 #[tokio::test]
 async fn the_authorizer_sees_the_address_that_is_looked_up() {
     let (server, keys) = guarded().await;
@@ -187,7 +188,8 @@ async fn the_authorizer_sees_the_address_that_is_looked_up() {
     server.stop().await;
 }
 
-/// ADM-05: probes need no token; the metrics, which name entities, do, and so does what the health tells of the broker beside whether it can work.
+/// ADM-05: probes need no token. The metrics, which name entities, and the details of the health
+/// do.
 #[tokio::test]
 async fn probes_are_open_and_metrics_are_not() {
     let (server, _) = guarded().await;
@@ -208,7 +210,8 @@ async fn probes_are_open_and_metrics_are_not() {
     server.stop().await;
 }
 
-/// ADM-05: with `http.metrics_public` the metrics need no token either; what the health tells of the broker still does.
+/// ADM-05: with `http.metrics_public` the metrics need no token either; the details of the health
+/// still do.
 #[tokio::test]
 async fn metrics_are_open_where_they_are_public() {
     let mut plan = Plan::new();
@@ -229,7 +232,8 @@ async fn raw(server: &Server, request: String) -> u16 {
     client.read().await.unwrap().status
 }
 
-/// SEC-23: while anonymous access is on, a foreign `Host` is refused and the setting named.
+/// SEC-23: while anonymous access is on, a foreign `Host` is refused, and the error names the
+/// setting.
 #[tokio::test]
 async fn a_foreign_host_is_refused() {
     let mut plan = Plan::new();
@@ -262,14 +266,14 @@ async fn a_foreign_host_is_refused() {
     answer.error();
     server.stop().await;
 
-    // With authentication any name will do: the token protects.
+    // With authentication any name is accepted, since the token protects.
     let (server, _) = guarded().await;
     let request = "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned();
     assert_eq!(raw(&server, request).await, 200);
     server.stop().await;
 }
 
-/// Asks the one token that is good nothing, and leaves every other without an answer.
+/// Answers at once for one valid token, and never for any other.
 #[derive(Default)]
 struct Late {
     waiting: AtomicUsize,
@@ -290,14 +294,14 @@ impl Authorizer for Late {
     }
 }
 
-/// SEC-26, DESIGN D6: while the refusal of a list waits, whatever list it is, it holds neither room for its answer nor a
-/// turn: who has a valid token never waits for it.
+/// SEC-26, DESIGN D6: while the refusal of any list is delayed, it holds neither memory for an
+/// answer nor a turn, so a client with a valid token never waits for it.
 #[tokio::test]
 async fn a_refusal_that_waits_holds_nothing() {
     let late = Arc::new(Late::default());
     let mut plan = Plan::new();
     plan.authorizer = Arc::clone(&late) as Arc<dyn Authorizer>;
-    // Room for one answer.
+    // Memory for one answer.
     plan.config.outbound_bytes_max = 64 << 10;
     let server = plan.start().await;
     server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
@@ -332,8 +336,8 @@ async fn a_refusal_that_waits_holds_nothing() {
     server.stop().await;
 }
 
-/// ERR-09, DESIGN D6: lists and explanations are made few at once, over all connections; who waits for too long is told
-/// so.
+/// ERR-09, DESIGN D6: the number of lists and explanations built at once is limited, over all
+/// connections; a request that waits too long fails.
 #[tokio::test]
 async fn lists_have_their_turns() {
     let server = Server::start().await;
@@ -365,7 +369,8 @@ async fn lists_have_their_turns() {
     server.stop().await;
 }
 
-/// SEC-23: a foreign `Origin` is refused at all times and the setting named; no CORS header is sent.
+/// SEC-23: a foreign `Origin` is always refused, and the error names the setting; no CORS header is
+/// sent.
 #[tokio::test]
 async fn a_foreign_origin_is_refused() {
     let mut plan = Plan::new();
@@ -395,7 +400,7 @@ async fn a_foreign_origin_is_refused() {
     server.stop().await;
 }
 
-/// SEC-17: anonymous access beyond loopback must be asked for.
+/// SEC-17: anonymous access beyond loopback must be requested explicitly.
 #[tokio::test]
 async fn an_open_listener_beyond_loopback_is_refused() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();

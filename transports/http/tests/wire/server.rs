@@ -24,14 +24,14 @@ pub struct Server {
     running: Box<dyn RunningTransport>,
 }
 
-/// What a test changes before the start.
+/// Settings that a test changes before the start.
 pub struct Plan {
     pub config: HttpConfig,
     pub settings: Settings,
     pub authorizer: Arc<dyn Authorizer>,
-    /// Where its policies are held, if they are looked up.
+    /// Policies to look up; none without a lookup.
     pub policies: Option<Policies>,
-    /// Where it stores, if that is not memory.
+    /// Store; none for a store in memory.
     pub store: Option<Arc<dyn Store>>,
 }
 
@@ -71,7 +71,7 @@ impl Plan {
 }
 
 impl Server {
-    /// A listener with a queue `q`, for everybody.
+    /// Starts a listener with a queue `q` that admits every client.
     pub async fn start() -> Self {
         Plan::new().start().await
     }
@@ -80,8 +80,8 @@ impl Server {
         Client::connect(self.address).await
     }
 
-    /// Sends one request on a connection of its own. `head` is the request line without the version
-    /// and any headers but Host and Content-Length, one per line.
+    /// Sends one request on its own connection. `head` is the request line without the version,
+    /// followed by headers, one per line; Host and Content-Length are added.
     pub async fn ask(&self, head: &str, body: impl AsRef<[u8]>) -> Answer {
         let mut client = self.connect().await;
         client.write(&self.request(head, body)).await;
@@ -91,7 +91,7 @@ impl Server {
         client.read().await.unwrap()
     }
 
-    /// The bytes of a request.
+    /// Returns the bytes of a request.
     pub fn request(&self, head: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
         let body = body.as_ref();
         let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
@@ -116,19 +116,19 @@ impl Server {
         self.ask("POST /q/messages/head?timeout=0", "").await
     }
 
-    /// Looks at the listener until so many requests are in progress, the look included.
+    /// Polls the listener until `count` requests are in progress, including its own.
     pub async fn in_progress(&self, count: u64) {
         while self.ask("GET /health", "").await.json()["requestsInProgress"] != count {
             tokio::task::yield_now().await;
         }
     }
 
-    /// How many requests are in progress, the look included.
+    /// Returns the number of requests in progress, including its own.
     pub async fn in_progress_now(&self) -> u64 {
         self.ask("GET /health", "").await.json()["requestsInProgress"].as_u64().unwrap()
     }
 
-    /// Sends past the listener.
+    /// Sends a message without the listener.
     pub async fn send_direct(&self, body: &str) {
         let entity = self.broker.entity("q").unwrap();
         let message = Message { body: Body::Data(body.to_owned().into()), ..Message::default() };
@@ -136,7 +136,7 @@ impl Server {
         entity.call(Command::Send { message }).await.unwrap();
     }
 
-    /// Looks until so many messages are there to be received.
+    /// Waits until `count` messages are available.
     pub async fn active(&self, count: u64) -> u64 {
         loop {
             let active = self.broker.describe_queue("q").await.unwrap().counts.active;
@@ -152,7 +152,7 @@ impl Server {
         self.broker.stop(Duration::ZERO).await.unwrap();
     }
 
-    /// Stops the listener and leaves the broker.
+    /// Stops the listener and keeps the broker.
     pub async fn stop_listener(self, grace: Duration) -> Broker {
         self.running.stop(grace).await;
         self.broker

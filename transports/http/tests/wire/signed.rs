@@ -1,4 +1,4 @@
-//! Policies and the tokens that are signed with their keys. Every operation against every token is `matrix.rs`.
+//! Policies, and tokens signed with their keys. `matrix.rs` tests each operation with each token.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::client::Answer;
 use super::server::{Plan, Server};
 
 pub(super) const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-/// A key that each policy has had.
+/// An earlier key of each policy.
 pub(super) const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub(super) const LATER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -25,7 +25,7 @@ pub(super) async fn start(config: SasConfig) -> Server {
     plan.start().await
 }
 
-/// Asks while time passes, for what is refused waits (SEC-26).
+/// Sends a request while time passes, since refusals are delayed (SEC-26).
 pub(super) async fn ask(server: &Server, head: &str, body: &str) -> Answer {
     server.clock.while_short_waits_pass(server.ask(head, body)).await
 }
@@ -34,7 +34,7 @@ pub(super) fn rights_of(right: Right) -> Rights {
     if right == Right::Manage { Rights::ALL } else { Rights::of(right) }
 }
 
-/// Sees that there are queues, and policies of them and of the namespace.
+/// Ensures that queues exist, and policies of these and of the namespace.
 async fn arrange(server: &Server) {
     for queue in ["orders", "sibling"] {
         server.broker.create_queue(queue, QueueUpdate::default()).await.ok();
@@ -46,7 +46,7 @@ async fn arrange(server: &Server) {
                 primary_key: KeyText::parse(KEY).ok(),
                 secondary_key: KeyText::parse(RETIRED_KEY).ok(),
             };
-            // Of an entity each has a name of its own, so that a name tells where it is.
+            // Names differ between entities, so that a name identifies its entity.
             let name = format!("{}{}", right.name(), owner);
             if server.broker.create_policy(owner, &name, properties).await.is_ok() {
                 let which = WhichKey::Secondary;
@@ -56,7 +56,7 @@ async fn arrange(server: &Server) {
     }
 }
 
-/// SEC-09: a key that was regenerated lets nobody in any more.
+/// SEC-09: after a key is regenerated, tokens signed with it are refused.
 #[tokio::test]
 async fn a_regenerated_key_lets_nobody_in() {
     let server = start(SasConfig::closed()).await;
@@ -75,8 +75,8 @@ async fn a_regenerated_key_lets_nobody_in() {
     server.stop().await;
 }
 
-/// SEC-01, SEC-02, SEC-04, SEC-09, SEC-17: policies are managed over the JSON API; with the first one that is created nobody is let
-/// in without a token, neither to the metrics.
+/// SEC-01, SEC-02, SEC-04, SEC-09, SEC-17: policies are managed over the JSON API. After the first
+/// one is created, every client needs a token, also for the metrics.
 #[tokio::test]
 async fn policies_are_managed_and_end_anonymous_access() {
     let server = start(SasConfig::open_on_loopback()).await;
@@ -85,7 +85,7 @@ async fn policies_are_managed_and_end_anonymous_access() {
     assert_eq!(listed["policies"][0]["name"], "RootManageSharedAccessKey");
     assert_eq!(listed["policies"][0]["rights"].as_array().unwrap().len(), 3);
     assert!(listed["policies"][0].get("primaryKey").is_none());
-    // Somebody behind a proxy is not of this machine.
+    // A client behind a proxy is not local.
     for header in [
         "Forwarded: for=10.0.0.1",
         "X-Forwarded-For: 10.0.0.1",
@@ -97,7 +97,7 @@ async fn policies_are_managed_and_end_anonymous_access() {
         let answer = ask(&server, &format!("GET /$api/v1/policies\n{header}"), "").await;
         assert_eq!(answer.status, 401, "{header}");
     }
-    // As nginx asks unless it is told otherwise.
+    // The version that nginx uses by default.
     for (version, status) in [("1.0", 401), ("1.1", 200)] {
         let mut client = server.connect().await;
         let head = format!("GET /$api/v1/policies HTTP/{version}\r\nHost: localhost\r\n\r\n");
@@ -141,7 +141,7 @@ async fn policies_are_managed_and_end_anonymous_access() {
     server.stop().await;
 }
 
-/// HTP-02, SEC-22: a token in the URL is none, and a right to the metrics is one of the namespace.
+/// HTP-02, SEC-22: a token in the URL does not count, and metrics need a right on the namespace.
 #[tokio::test]
 async fn a_token_stands_in_its_header_alone() {
     let server = start(SasConfig::closed()).await;

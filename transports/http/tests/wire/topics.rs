@@ -1,4 +1,4 @@
-//! Topics, subscriptions and rules: the JSON API, and the REST data plane on their paths.
+//! Topics, subscriptions and rules over the JSON API, and on their paths in the REST data plane.
 
 use peeklock_core::contract::Right;
 use peeklock_core::time::TimeSpan;
@@ -25,7 +25,8 @@ async fn with_subscription(rules: Value) -> Server {
     server
 }
 
-/// HTP-10, ENT-17, ENT-31, CNT-04: topics and subscriptions are created, read, listed, updated, deleted.
+/// HTP-10, ENT-17, ENT-31, CNT-04: topics and subscriptions are created, read, listed, updated,
+/// deleted.
 #[tokio::test]
 async fn topics_and_subscriptions_are_managed() {
     let server = Server::start().await;
@@ -77,7 +78,7 @@ async fn topics_and_subscriptions_are_managed() {
     let list = expect(&server, "GET /$api/v1/topics?skip=0&top=1", Value::Null, 200).await;
     assert_eq!((&list["topics"][0]["path"], &list["top"]), (&json!("eu/orders"), &json!(1)));
 
-    // A queue is no topic, and a topic no queue.
+    // A queue is not a topic, and a topic is not a queue.
     expect(&server, "GET /$api/v1/topics/q", Value::Null, 404).await;
     expect(&server, "GET /$api/v1/queues/eu%2Forders", Value::Null, 404).await;
     expect(&server, "DELETE /$api/v1/queues/eu%2Forders", Value::Null, 404).await;
@@ -88,7 +89,7 @@ async fn topics_and_subscriptions_are_managed() {
     server.stop().await;
 }
 
-/// TOP-13, TOP-16, TOP-17, TOP-24: rules, and what is wrong with them, with its place.
+/// TOP-13, TOP-16, TOP-17, TOP-24: rules, and their errors with positions.
 #[tokio::test]
 async fn rules_are_managed() {
     let server = with_subscription(Value::Null).await;
@@ -107,7 +108,7 @@ async fn rules_are_managed() {
     expect(&server, &format!("PUT {rules}/r-1"), body.clone(), 409).await;
     let got = expect(&server, &format!("GET {rules}/r-1"), Value::Null, 200).await;
     assert_eq!((&got["name"], &got["action"]["sql"]), (&json!("R-1"), &json!("SET c = 1")));
-    // Replaced as a whole: the action is gone.
+    // It is replaced as a whole, so the action is removed.
     let new =
         json!({ "filter": { "type": "correlation", "subject": "s", "properties": { "n": 1 } } });
     let updated = expect(&server, &format!("PATCH {rules}/r-1"), new, 200).await;
@@ -135,7 +136,7 @@ async fn rules_are_managed() {
         assert!(problem["detail"].as_str().unwrap().contains(part), "{wrong}: {problem}");
     }
     expect(&server, &format!("GET {rules}/new"), Value::Null, 404).await;
-    // With a subscription, a wrong rule creates nothing, nor does what is misspelt beside it.
+    // An invalid rule, or a misspelt property, creates no subscription.
     let other = format!("{TOPIC}/subscriptions/b");
     for wrong in [
         json!({ "rules": [{ "name": "x", "filter": { "type": "sql", "sql": "a >" } }] }),
@@ -169,7 +170,7 @@ async fn rest_sends_to_a_topic_and_receives_from_a_subscription() {
     let place = &location[location.find("/eu/").unwrap()..];
     assert_eq!(server.ask(&format!("POST {place}"), "").await.status, 200);
     assert_eq!(server.ask(&format!("PUT {place}"), "").await.status, 200);
-    // Another topic's lock is not found there.
+    // A lock of another entity is not found.
     let foreign = place.replace("/eu/orders/Subscriptions/a/", "/q/");
     assert_eq!(server.ask(&format!("DELETE {foreign}"), "").await.status, 404);
     let again = server.ask(&format!("POST {entity}/messages/head?timeout=0"), "").await;
@@ -185,7 +186,7 @@ async fn rest_sends_to_a_topic_and_receives_from_a_subscription() {
     let answer = server.ask(&dead, "").await;
     assert_eq!((answer.status, answer.text()), (200, "hello"));
     assert_eq!(answer.header("deadletterreason"), Some("\"poison\""));
-    // A topic holds nothing, and nobody sends to a subscription.
+    // A topic holds no messages, and no client can send to a subscription.
     let answer = server.ask("POST /eu/orders/messages/head?timeout=0", "").await;
     assert_eq!(answer.error(), (400, "InvalidOperation".to_owned()));
     let answer = server.ask(&format!("POST {entity}/messages"), "x").await;
@@ -219,7 +220,7 @@ async fn messages_are_below_topics_and_subscriptions() {
     server.stop().await;
 }
 
-/// TOP-01, SQL-15: why a rule does or does not select a message, which is not stored.
+/// TOP-01, SQL-15: explains why a rule selects a message or not; the message is not stored.
 #[tokio::test]
 async fn rules_explain_themselves() {
     let rule = json!({ "name": "dear", "filter": { "type": "sql", "sql": "price > 100 AND b = 1" },
@@ -250,7 +251,8 @@ async fn rules_explain_themselves() {
     server.stop().await;
 }
 
-/// Operations on topics with the right that SEC-05 names, and the resource that it is asked for.
+/// Operations on topics with the right that SEC-05 requires, and the resource for which it is
+/// checked.
 const OPERATIONS: [(&str, Right, &str); 14] = [
     ("POST /t/messages", Right::Send, "t"),
     ("POST /t/subscriptions/s/messages/head?timeout=0", Right::Listen, "t/Subscriptions/s"),
@@ -268,7 +270,7 @@ const OPERATIONS: [(&str, Right, &str); 14] = [
     ("DELETE /$api/v1/topics/t/subscriptions/s/rules/r", Right::Manage, "t/Subscriptions/s"),
 ];
 
-/// SEC-05, SEC-08: without the right nothing is told of what there is.
+/// SEC-05, SEC-08: without the right, a refusal reveals nothing about entities.
 #[tokio::test]
 async fn every_operation_on_topics_asks_for_its_right() {
     let (server, keys) = guarded().await;
@@ -287,7 +289,7 @@ async fn every_operation_on_topics_asks_for_its_right() {
         let head = format!("{operation}\nAuthorization: {}", right.name());
         assert_ne!(server.ask(&head, "{}").await.status, 401, "{head}");
     }
-    // Rules, descriptions and counts are read by who may listen, or manage (CON-73).
+    // Rules, descriptions and counts can be read with Listen or Manage (CON-73).
     let subscription = "/$api/v1/topics/t/subscriptions/s";
     for operation in [
         "GET {}/rules",
@@ -310,7 +312,7 @@ async fn every_operation_on_topics_asks_for_its_right() {
     server.stop().await;
 }
 
-/// CNT-10, SEC-05: name, tier and instants of the namespace, for who may manage it, or listen.
+/// CNT-10, SEC-05: name, tier and instants of the namespace, with Manage or Listen.
 #[tokio::test]
 async fn the_namespace_tells_of_itself() {
     let (server, keys) = guarded().await;

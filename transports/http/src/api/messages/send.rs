@@ -23,7 +23,7 @@ pub(crate) struct Accepted {
     /// 0 for a discarded duplicate. If a scheduled message duplicates another scheduled one, the
     /// number of that message.
     sequence_number: u64,
-    /// The given id, or the one that the broker has assigned.
+    /// The given id, or the id that the broker has assigned.
     message_id: Option<String>,
 }
 

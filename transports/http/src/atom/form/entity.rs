@@ -196,8 +196,9 @@ pub(in crate::atom) fn read_new<D: AtomEntity>(
     Ok(update)
 }
 
-/// Reads an update, with defaults for the properties that it does not name (ADM-31). Properties that are fixed at creation
-/// keep their value, and so do properties that some versions of this form do not have.
+/// Reads an update, with defaults for the properties that it does not name (ADM-31). Properties
+/// that are fixed at creation keep their value, and so do properties that some versions of this
+/// form do not have.
 pub(in crate::atom) fn read_update<D: AtomEntity>(
     description: &Element,
     current: &D,

@@ -87,7 +87,8 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
     Ok(said)
 }
 
-/// Checks that policies could replace those of an entity, before the entity is created or changed.
+/// Checks that policies could replace the current ones of an entity, before the entity is created
+/// or changed.
 pub(in crate::atom) async fn judge(
     exchange: &Exchange,
     path: &str,

@@ -98,7 +98,7 @@ impl Xml {
 
     /// Writes a parsed element with all its content, in order.
     pub(crate) fn copy(&mut self, element: &Element) {
-        // Without a prefix, except for the one namespace with a predefined prefix.
+        // Without a prefix, except in the namespace with a predefined prefix.
         let (name, mut attributes) = match &*element.namespace {
             XML => (format!("xml:{}", element.name), Vec::new()),
             namespace => {
@@ -197,8 +197,8 @@ fn printable(text: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// DESIGN D6: a document has exactly its measured size, whatever is escaped, and measuring
-    /// keeps no bytes.
+    /// DESIGN D6: a document has exactly its measured size, even with escapes, and measuring keeps
+    /// no bytes.
     #[test]
     fn a_document_is_as_large_as_it_was_counted() {
         let write = |mut xml: Xml| {
