@@ -84,7 +84,8 @@ fn expect(description: &Element, name: &str) -> Result<(), Refusal> {
 }
 
 /// Returns whether a path is a queue or a topic, if the client may do this to it. The dead-letter
-/// queue of a topic counts as missing rather than invalid, since it cannot exist (ADM-21).
+/// queue of a topic is refused as an invalid argument, not as missing, since it cannot exist
+/// (ADM-21).
 async fn kind_at(exchange: &Exchange, action: Action, path: &str) -> Result<EntityKind, Refusal> {
     let refusal = match exchange.entity(action, path).await {
         Ok(entity) => return Ok(entity.kind()),

@@ -83,8 +83,8 @@ impl Conversation {
             }
         }
         keyed.left = checks.len();
-        // The frame has paid for its elements, and the transaction only for the operations that it
-        // keeps. If there are more checks than elements, they run one at a time.
+        // The transaction pays only for the operations that it keeps. A request with more checks than
+        // its frame has paid for delays all later requests, so there is at most one at a time.
         let is_wide = checks.len() > keyed.elements.max(1);
         let slot =
             self.await_answer(asked, number, Expect::Joined(Joining { keyed, issued, is_whole }));
