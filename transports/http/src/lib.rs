@@ -1,7 +1,8 @@
 //! HTTP transport for Peeklock: the Service Bus REST data plane, a JSON API and the probes. (Data
 //! path, step 1.)
 //!
-//! Read in the order of the modules. [`HttpTransport`] listens. `socket` enforces the bounds of a
+//! The modules in reading order: `config`, `error` and [`HttpTransport`] in `listener`; `places`,
+//! `room` and `deadline` limit slots, memory and time. `socket` enforces the bounds of a
 //! connection in bytes and in time. `serve` takes one request through the common checks, as an
 //! `exchange`; `route` parses the path. `data` is the REST data plane of file 22 of the
 //! specification, `atom` the administration API that the Service Bus SDKs use, and `api` the JSON

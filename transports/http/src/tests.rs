@@ -1,3 +1,5 @@
+//! Tests of parsers and formatters: headers, broker properties, paths, origins, JSON, OpenAPI.
+
 use actix_web::http::header::HeaderValue;
 use actix_web::web::Bytes;
 use peeklock_core::command::{LockGrant, MessageFacts, MessageState};

@@ -10,6 +10,9 @@
 //! [`connect_by`] takes a connection string, as `peeklock connection-string` prints it. From it the
 //! client takes the address of the broker and the key to sign tokens, each before its predecessor
 //! expires. Over `wss://` the certificate of the broker is always verified ([`ClientTls`]).
+//!
+//! `connection` implements the port of the handles. `core` and `link` hand their requests to `driver`,
+//! the task that owns the socket; `deliveries` is the link of a consumer.
 
 mod backoff;
 mod connection;

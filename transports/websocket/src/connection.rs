@@ -4,6 +4,10 @@
 //! One task reads, carries out, and writes. It groups the commands of all available frames by link
 //! before they go to the entities, and writes the results once per wake-up. While the socket
 //! accepts no bytes, nothing is encoded; while there is no permit, nothing is read (DESIGN D6).
+//!
+//! `open` begins and resumes, `serve` has the loop, `price` pays for a frame, `inbound` carries out
+//! its requests, `apart` runs long ones in the background, `outbound` writes, `stall` detects a
+//! client that does not read, and `place` gets a slot.
 
 mod apart;
 mod inbound;

@@ -2,10 +2,18 @@
 //! ranges, and conversations that continue over a new socket after one is lost. (Data path, step
 //! 1.)
 //!
-//! `docs/reference/websocket.md` describes the protocol, and `frame` has the same as types. Read in
-//! the order of the modules. [`WebSocketTransport`] listens; `handshake` judges an upgrade;
-//! `connection` is a conversation with one client; `operation` has a file for each group of
-//! operations, with their bodies, their work and their answers.
+//! `docs/reference/websocket.md` describes the protocol. The modules in reading order:
+//!
+//! | Module | Content |
+//! |---|---|
+//! | `config`, `error` | settings; errors, and closes with their codes |
+//! | `listener`, `site` | [`WebSocketTransport`], and the state of a listener |
+//! | `handshake` | judges an upgrade |
+//! | `metered`, `progress`, `unwritten` | below the library: bounds, pace, frames in pieces |
+//! | `frame` | the protocol as types, in JSON and binary form |
+//! | `connection` | a conversation with one client: open, read, carry out, write, resume, end |
+//! | `operation` | a file for each group of operations: bodies, work, answers |
+//! | `client`, `js` | the clients for Rust and for browsers |
 //!
 //! Two things are absent on purpose: compression, which a proxy in front can provide, and the
 //! meaning of operations, which belongs to the broker.

@@ -43,7 +43,7 @@ const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let broker = Broker::builder().start().await?;
-/// // Port 0 is any that is free.
+/// // Port 0 selects a free port.
 /// let mut config = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
 /// config.workers = 2;
 /// let running = Box::new(WebSocketTransport::new(config)).start(broker.clone()).await?;

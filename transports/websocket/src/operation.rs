@@ -67,7 +67,7 @@ schema! {
         12 "receiveDeferred" ReceiveDeferred(Numbered),
         /// Settles messages.
         13 "settle" Settle(Settle),
-        /// Prolongs locks.
+        /// Renews locks.
         14 "renew" Renew(Renew),
         /// Peeks at messages.
         15 "peek" Peek(Peek),
@@ -81,7 +81,7 @@ schema! {
         24 "heartbeat" Heartbeat(Empty),
         /// Locks a session and opens a link to it, or waits for one that can be locked.
         25 "acceptSession" AcceptSession(AcceptSession),
-        /// Prolongs a session lock.
+        /// Renews a session lock.
         26 "renewSession" RenewSession(LinkOnly),
         /// Reads the state of a session.
         27 "getSessionState" GetSessionState(LinkOnly),
@@ -105,7 +105,7 @@ schema! {
         71 "sendIn" SendIn(SendIn),
         /// Settles messages in a transaction.
         72 "settleIn" SettleIn(SettleIn),
-        /// Prolongs locks in a transaction.
+        /// Renews locks in a transaction.
         73 "renewIn" RenewIn(RenewIn),
         /// Commits a transaction, whole or not at all.
         74 "commit" Commit(CommitTransaction),

@@ -83,8 +83,8 @@ impl Conversation {
 
     /// Whether a request may be carried out: there is room for its answer, and all earlier requests
     /// are with their entities. Requests that may remove messages permanently also wait until their
-    /// messages can be sent soon. A conversation that keeps frames until the client confirms them
-    /// loses no messages, so it need not wait.
+    /// messages can be sent soon. They do not wait while the server writes nothing until a
+    /// confirmation: frames are kept then, and no message is lost.
     pub(super) fn may_ask(&self, request: &Result<Request, BadRequest>) -> bool {
         if !self.may_answer() || self.handing_over.is_some() {
             return false;
