@@ -143,7 +143,7 @@ impl Core {
         BrokerError::new(rejection, TrackingId(id), entity, self.now())
     }
 
-    /// Returns the time of the broker's clock, as far as it is known.
+    /// Returns the time of the broker's clock, estimated from the last welcome.
     pub(super) fn now(&self) -> Timestamp {
         let ticks = local_now().ticks().saturating_add(self.ahead.load(Ordering::Relaxed));
         Timestamp::from_ticks(ticks)
