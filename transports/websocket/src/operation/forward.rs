@@ -45,7 +45,7 @@ bodies! {
     }
 
     struct Forwarded {
-        /// Number of messages that were tried, from the first on; later ones were not tried.
+        /// Number of messages that were tried, in order from the first.
         tried: u32,
         /// Failed messages; all other tried messages are stored, now or by an earlier request.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
