@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use peeklock_core::admission::Budget;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::description::{QueueDescription, Settings};
 use peeklock_core::edge::{Edge, Entropy};
@@ -18,7 +19,6 @@ use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::ids::{EntityId, LockToken, Ticket};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
-use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::{StageCompletion, Tree};

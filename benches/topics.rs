@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use peeklock_core::admission::Budget;
 use peeklock_core::command::{Command, InboundMessage, Outcome, TopicCommand};
 use peeklock_core::description::{
     QueueDescription, Settings, SubscriptionDescription, TopicDescription,
@@ -25,7 +26,6 @@ use peeklock_core::entity::{Machine, StageNumber};
 use peeklock_core::ids::{EntityId, Ticket};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
-use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::shell::Shell;

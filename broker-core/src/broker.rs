@@ -22,6 +22,7 @@ use actix::Addr;
 use tokio::sync::{Notify, oneshot};
 
 use crate::actor::namespace::{AnswerTo, DeleteEntity, NamespaceActor, Stop};
+use crate::admission::{Budget, Permit, Pool};
 use crate::command::InboundMessage;
 use crate::condition::Condition;
 use crate::description::{Destination, EntityKind, Settings};
@@ -29,7 +30,6 @@ use crate::error::{BrokerError, Rejection};
 use crate::ids::{ReceiverId, Ticket, TrackingId};
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
-use crate::permits::{Budget, Permit, Pool};
 use crate::shared::{Namespace, Shared};
 use crate::store::{Shortage, StoreError};
 use crate::telemetry::Observed;
@@ -274,13 +274,13 @@ impl Broker {
         bytes: u64,
     ) -> Result<Permit, Rejection> {
         let room = self.placed.as_deref().unwrap_or(&self.shared.management);
-        if let Some(permit) = room.try_acquire_list(count, bytes) {
+        if let Some(permit) = room.try_take_list(count, bytes) {
             return Ok(permit);
         }
         let until = self.now().plus(MANAGEMENT_PATIENCE);
         tokio::select! {
             biased;
-            permit = room.acquire_list(count, bytes) => Ok(permit),
+            permit = room.wait_list(count, bytes) => Ok(permit),
             () = self.shared.clock.sleep_until(until) => Err(Rejection::server_busy(
                 "too many management requests wait for busy entities: they hold half of \
                  `broker_inbound_bytes_max`; try again later",

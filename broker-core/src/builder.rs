@@ -11,6 +11,7 @@ use crate::activity::{Activity, Watched};
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
+use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::broker::{Broker, Engine};
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{AllowAll, Authorizer, Forwarder, Tracer};
@@ -18,7 +19,6 @@ use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
 use crate::forwarders::Forwarders;
-use crate::permits::{Budget, Loads, Pool, Turns};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::shared::{Health, Namespace, Shared};
@@ -249,7 +249,6 @@ impl BrokerBuilder {
         policies.begin(&clock);
         let budget =
             Budget::of_broker(limits.broker_inbound_bytes_max, limits.broker_inbound_count_max);
-        let turns = Turns::new(&clock);
         let shared = Arc::new(Shared {
             edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
             namespace: Namespace {
@@ -267,7 +266,7 @@ impl BrokerBuilder {
             policies,
             parking: budget.parking(),
             management: budget.parking(),
-            turns,
+            turns: Turns::default(),
             outbound: Pool::new(limits.broker_outbound_bytes_max),
             loads: Loads::new(limits.broker_loaded_bytes_max),
             // No operation takes all of it: its own transaction has a part of that already.

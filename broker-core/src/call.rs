@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::activity::{self, AtWork};
+use crate::admission::Permit;
 use crate::broker::Entity;
 use crate::command::{Command, LinkEnd, Outcome, SessionCommand, Settlement};
 use crate::error::Rejection;
 use crate::ids::Ticket;
-use crate::permits::Permit;
 use crate::request::{Outlet, Released, Reply, Request};
 use crate::telemetry::count_undelivered;
 

@@ -4,7 +4,8 @@
 //! ```text
 //!   words <- model <- machine        what is said; what can be asked and happen; what an entity does
 //!             record <- store        keys and records; where they are kept
-//!                        machine + store <- this crate
+//!   words <- admission               how much of it there may be at once
+//!            machine + store + admission <- this crate
 //! ```
 //!
 //! Read in the order of the modules. [`command`], [`change`] and [`effect`] are the model on three pages;
@@ -27,6 +28,8 @@ pub use peeklock_machine as entity;
 // What goes over several commands, or from one entity to another.
 pub mod transaction;
 pub mod transfer;
+// How much of it there may be at once.
+pub use peeklock_admission as admission;
 // Where it is kept.
 pub use peeklock_store as store;
 pub use peeklock_store::content_ref;
@@ -34,7 +37,6 @@ pub use peeklock_store::content_ref;
 pub mod actor;
 pub mod clock;
 pub mod edge;
-pub mod permits;
 pub mod request;
 pub mod shell;
 pub mod telemetry;

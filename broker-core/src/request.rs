@@ -8,13 +8,13 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
+use crate::admission::Permit;
 use crate::command::{Command, MessageFacts};
 use crate::content_ref::ContentRef;
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
-use crate::permits::Permit;
 use crate::store::StoreError;
 use crate::traced::{Traced, Witness};
 use crate::transfer::passage::Passage;
@@ -170,14 +170,6 @@ pub enum Released {
 /// Who asks, as far as one who waits for answers can be told from another while both do: a connection, or one call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Asker(usize);
-
-impl Asker {
-    /// One of several.
-    #[cfg(test)]
-    pub(crate) const fn numbered(number: usize) -> Self {
-        Self(number)
-    }
-}
 
 /// Observer of the answer to a command that may leave something open, such as a link.
 pub(crate) trait AnswerObserver: Send + Sync {

@@ -8,8 +8,8 @@
 use std::cmp::Reverse;
 
 use peeklock::Access;
+use peeklock::core::admission::sockets;
 use peeklock::declaration::TOLD_BYTES_MAX;
-use peeklock::listen::sockets;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::store::JournalConfig;
 

@@ -9,7 +9,8 @@
 //! | segments and what else the journal has | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
 
-use peeklock::listen::{GatewayConfig, sockets};
+use peeklock::core::admission::sockets;
+use peeklock::listen::GatewayConfig;
 use peeklock::store::JournalConfig;
 
 use super::Config;

@@ -10,7 +10,8 @@ use crate::{code, code_of, files, place, read, root};
 /// and the store does not know what its records mean.
 #[test]
 fn the_floors_of_the_core_agree_with_the_map() {
-    let floors: [(&str, &[&str]); 5] = [
+    let floors: [(&str, &[&str]); 6] = [
+        ("admission", &["peeklock-words", "tokio"]),
         ("record", &["bytes"]),
         ("words", &["bytes", "siphasher", "smallvec", "thiserror", "time"]),
         ("model", &["bytes", "peeklock-record", "peeklock-words"]),
@@ -69,6 +70,7 @@ fn the_library_builds_nothing_of_the_program() {
         "dashmap",
         "getrandom",
         "metrics",
+        "peeklock-admission",
         "peeklock-machine",
         "peeklock-model",
         "peeklock-store",

@@ -5,12 +5,13 @@ use std::sync::OnceLock;
 
 use super::manage::Judged;
 use super::{Access, declare};
+use crate::admission::{HeldTurn, Large, Turns};
 use crate::broker::Broker;
 use crate::declaration::breather::Breather;
 use crate::declaration::{CarriedOut, Declaration, Digest};
 use crate::error::BrokerError;
 use crate::management::{Managed, Management};
-use crate::permits::{CARRIED_OUT_BYTES_MAX, EXPLANATIONS_MAX, HeldTurn, LISTS_MAX, Large};
+
 use crate::time::Timestamp;
 
 /// A management request that its principal may make, with a turn at a large answer. Keep the turn until there is room for
@@ -34,11 +35,11 @@ pub(super) struct Turn {
 
 impl Access {
     /// Lists and plans of declarations that are made at once, over all connections.
-    pub const LISTS_MAX: u64 = LISTS_MAX;
+    pub const LISTS_MAX: u64 = Turns::LISTS_MAX;
     /// Bytes of declarations that are carried out at once, over all connections.
-    pub const CARRIED_OUT_BYTES_MAX: u64 = CARRIED_OUT_BYTES_MAX;
+    pub const CARRIED_OUT_BYTES_MAX: u64 = Turns::CARRIED_OUT_BYTES_MAX;
     /// Explanations of rules that are there at once, over all connections.
-    pub const EXPLANATIONS_MAX: u64 = EXPLANATIONS_MAX;
+    pub const EXPLANATIONS_MAX: u64 = Turns::EXPLANATIONS_MAX;
 
     /// Waits for a turn at a request whose answer may be large ([`Management::is_large`]), after its rights were judged.
     /// Carrying out a declaration waits for room for the most that it may take.
@@ -67,7 +68,9 @@ impl Access {
     async fn turn(&self, large: Large) -> Result<Turn, BrokerError> {
         let broker = self.broker.clone();
         let peer = self.principal().and_then(|principal| principal.peer);
-        let held = broker.shared.turns.take(large, peer).await;
+        let clock = &broker.shared.clock;
+        let late = clock.sleep_until(clock.now().plus(Turns::WAIT_MAX));
+        let held = broker.shared.turns.wait(large, peer, late).await;
         let held = held.map_err(|rejection| broker.refuse(rejection, ""))?;
         Ok(Turn { broker, large, until: OnceLock::new(), held })
     }
@@ -83,7 +86,7 @@ impl Access {
     ) -> Result<CarriedOut, BrokerError> {
         let planning = self.turn(Large::List).await?;
         let planned = planning.make(declare::planned(&self.broker, declaration)).await?;
-        turn.held.shrink(planned.bytes(&mut Breather::default()).await);
+        turn.held.release_beyond(planned.bytes(&mut Breather::default()).await);
         // Others plan while this is carried out, which may take long.
         drop(planning);
         self.carry_out_if(planned, digest, steps_max).await
@@ -97,9 +100,9 @@ impl Turn {
         &self,
         making: impl Future<Output = Result<M, BrokerError>>,
     ) -> Result<M, BrokerError> {
-        let turns = &self.broker.shared.turns;
-        let until = *self.until.get_or_init(|| turns.until(self.large));
-        let made = turns.make(self.large, until, making).await;
+        let clock = &self.broker.shared.clock;
+        let until = *self.until.get_or_init(|| clock.now().plus(self.large.time()));
+        let made = self.large.make(making, clock.sleep_until(until)).await;
         made.map_err(|rejection| self.broker.refuse(rejection, ""))?
     }
 }

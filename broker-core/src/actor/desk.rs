@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actix::Recipient;
 use tokio::sync::Notify;
 
-use super::long_turns::LongTurns;
 use super::messages::{TreeFailed, TreeNews};
 use super::pulse::Pulse;
+use crate::admission::LongTurns;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::family::MemberNumber;
 use crate::ids::EntityId;
-use crate::request::release_all;
+use crate::request::{Asker, release_all};
 use crate::shell::tree::{StageCompletion, Tree};
 use crate::store::StoreError;
 use crate::telemetry::Telemetry;
@@ -48,8 +48,8 @@ pub(super) struct Desk {
     /// When it was last said that retries are not delayed.
     warned_of_undelayed_at: Cell<Option<Timestamp>>,
     pub(super) pulse: Arc<Pulse>,
-    /// For turns that take long.
-    pub(super) long_turns: Rc<LongTurns>,
+    /// Long turns of this arbiter.
+    pub(super) long_turns: Rc<LongTurns<Asker>>,
 }
 
 /// A stage of the tree of a tray, and how it ended.

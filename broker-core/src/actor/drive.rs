@@ -26,13 +26,13 @@ use super::messages::{ContentsLoaded, Counts, End, IdleElapsed, Look, Round};
 use super::session::{HeldSession, SessionActor};
 use super::transfer::Courier;
 use super::wakeups::Knock;
+use crate::admission::{Budget, LoadedFor, Loads};
 use crate::clock::Clock;
 use crate::entity::Machine;
 use crate::entity::any::AnyMachine;
 use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId};
-use crate::permits::{Budget, LoadedFor, Loads};
 use crate::request::{Asker, Release, Request, Way, release_all};
 use crate::shell::load::Wanted;
 use crate::shell::session::SessionHost;
@@ -185,9 +185,7 @@ impl Drive {
     /// Runs one long turn of the shell.
     pub(super) fn long_turn(&self, run: impl FnOnce()) {
         self.share(Share::LongTurn);
-        self.desk.long_turns.take(true);
-        run();
-        self.desk.long_turns.take(false);
+        self.desk.long_turns.run(run);
         self.share(Share::Turn);
     }
 
@@ -336,7 +334,7 @@ impl Drive {
         actix_rt::spawn(async move {
             let room = match room {
                 Some(room) => room,
-                None => loads.take(bytes, LoadedFor::Entity).await,
+                None => loads.wait(bytes, LoadedFor::Entity).await,
             };
             let mut loaded = Vec::with_capacity(contents.len());
             for (sequence, content) in contents {

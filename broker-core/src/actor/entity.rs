@@ -12,10 +12,9 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 use super::desk::Desk;
 use super::drive::Drive;
 use super::inlet::{self, Group, Late};
-use super::long_turns::LongTurn;
 use super::messages::{
-    ContentsLoaded, Counts, EndWaits, ListEnded, Look, Retire, RetireWhen, RoomAgain, Round,
-    TreeNews,
+    BeginLongTurn, ContentsLoaded, Counts, EndWaits, ListEnded, Look, Retire, RetireWhen,
+    RoomAgain, Round, TreeNews,
 };
 use super::wakeups::{self, Knock, Wakeups, Woken};
 use crate::command::Command;
@@ -79,8 +78,9 @@ impl EntityActor {
         let now = drive.clock.now();
         if drive.wants_long_turn() {
             if !std::mem::replace(&mut self.awaits_long_turn, true) {
-                let who = context.address().recipient();
-                drive.desk.long_turns.ask(drive.asker_of_long_turn(), who);
+                let who = context.address();
+                let begin = move |turn| who.do_send(BeginLongTurn(turn));
+                drive.desk.long_turns.wait(drive.asker_of_long_turn(), begin);
             }
             // What is staged does not wait for that.
             let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
@@ -293,10 +293,10 @@ impl Handler<Knock> for EntityActor {
     }
 }
 
-impl Handler<LongTurn> for EntityActor {
+impl Handler<BeginLongTurn> for EntityActor {
     type Result = ();
 
-    fn handle(&mut self, _turn: LongTurn, context: &mut Self::Context) {
+    fn handle(&mut self, BeginLongTurn(_turn): BeginLongTurn, context: &mut Self::Context) {
         self.awaits_long_turn = false;
         if !self.drive.can_go_on() {
             self.give_back();

@@ -7,10 +7,10 @@ use actix::Message;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::admission::{LoadRoom, LongTurn};
 use crate::entity::StageNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber};
-use crate::permits::LoadRoom;
 use crate::transfer::{Departure, ListNumber};
 
 /// News of the tree of an entity, from the desk of its arbiter.
@@ -24,6 +24,11 @@ pub(super) enum TreeNews {
     /// An append failed; the tree ends.
     StoreFailed(String),
 }
+
+/// The entity begins its long turn.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct BeginLongTurn(pub(super) LongTurn);
 
 /// The store may have room again.
 #[derive(Message)]

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A `Desk` (`desk.rs`) serves all trees of one arbiter: it submits their stages once everything that is
-//! ready has run, and takes completions back; turns that take long wait there for each other
-//! (`long_turns.rs`). The [`namespace::NamespaceActor`] is the parent of all entities: it creates, rebuilds
+//! ready has run, and takes completions back; long turns wait there for each other
+//! ([`LongTurns`](crate::admission::LongTurns)). The [`namespace::NamespaceActor`] is the parent of all entities: it creates, rebuilds
 //! and retires them.
 
 mod apart;
@@ -17,7 +17,6 @@ pub mod directory;
 mod drive;
 pub mod entity;
 pub mod inlet;
-mod long_turns;
 pub(crate) mod messages;
 pub mod namespace;
 pub mod pulse;

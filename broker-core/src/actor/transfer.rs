@@ -21,6 +21,7 @@ use super::inlet::Inlet;
 use super::messages::ListEnded;
 use super::route::{Leave, RouteSlot, Trouble};
 use crate::activity::AtWork;
+use crate::admission::{LoadRoom, LoadedFor, Loads};
 use crate::command::Command;
 use crate::contract::{Forwarder, Outgoing, Source, Verdict};
 use crate::description::Destination;
@@ -28,7 +29,6 @@ use crate::error::Rejection;
 use crate::ids::{EntityId, Ticket};
 use crate::message::Overlay;
 use crate::path::{PathKey, SubQueue};
-use crate::permits::{LoadRoom, LoadedFor, Loads};
 use crate::request::{Reply, Request, release_all};
 use crate::shared::Shared;
 use crate::store::{Key, StoreError};
@@ -133,7 +133,7 @@ impl Errand {
             Some(room) => room,
             None => {
                 errand::let_go(list, &*self.shared.store);
-                loads.take(bytes, wanted).await
+                loads.wait(bytes, wanted).await
             }
         };
         match errand::load(list, &self.shared.edge).await {
@@ -275,7 +275,7 @@ impl Errand {
             }
             Ok(verdicts) => {
                 // Where they go may take long, and other forwarders do not wait for that.
-                room.has_answered();
+                room.release_forwarder_part();
                 self.carry_out(list, arrivals, verdicts).await
             }
             Err(Trouble::NoRoute(rejection)) => {

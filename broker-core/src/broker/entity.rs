@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Broker;
 use crate::actor::directory::Entry;
 use crate::actor::inlet::Inlet;
+use crate::admission::Permit;
 use crate::call::{Call, CallList};
 use crate::command::{Command, Cost, Outcome};
 use crate::contract::action::Action;
@@ -13,7 +14,6 @@ use crate::error::{BrokerError, Rejection};
 use crate::grant::{GrantedEntity, Onward, Pass, Tracked};
 use crate::ids::{EntityId, ReceiverId};
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
-use crate::permits::Permit;
 use crate::request::{Outlet, Release, Reply, Request, Watch, Way, release_all};
 use crate::time::Timestamp;
 use crate::traced::Witness;
@@ -222,9 +222,9 @@ impl Entity {
                 (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
             });
         let budget = &self.handle.broker.shared.budget;
-        match budget.try_acquire_list(count, bytes) {
+        match budget.try_take_list(count, bytes) {
             Some(permit) => permit,
-            None => budget.acquire_list(count, bytes).await,
+            None => budget.wait_list(count, bytes).await,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Broker, Entity};
 use crate::access::Access;
+use crate::admission::Permit;
 use crate::command::{
     Command, Described, DescribedSubscription, DescribedTopic, Outcome, TopicCommand,
 };
@@ -14,7 +15,6 @@ use crate::description::{
 };
 use crate::error::{BrokerError, Rejection};
 use crate::limits::Limits;
-use crate::permits::Permit;
 use crate::time::Timestamp;
 
 /// The properties that an update names, of one kind of entity, and what this kind has of its own.

@@ -2,10 +2,11 @@
 //! has a valid token is never asked. For authorizers, each of which counts for itself.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use super::authorizer::Principal;
+use crate::admission::network;
 use crate::clock::Clock;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -114,20 +115,10 @@ impl Failures {
     }
 }
 
-/// The address, or of IPv6 the network that one subscriber has.
-#[must_use]
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn ms(failures: &Failures, address: &str, now: Timestamp) -> i64 {

@@ -5,10 +5,10 @@
 use bytes::Bytes;
 
 use super::{Failure, Shell, Turn};
+use crate::admission::{LoadRoom, LoadedFor, loaded_bytes};
 use crate::content_ref::ContentRef;
 use crate::entity::{Ahead, Machine};
 use crate::ids::SequenceNumber;
-use crate::permits::{LoadRoom, LoadedFor, loaded_bytes};
 use crate::request::Release;
 use crate::store::Reserved;
 use crate::time::Timestamp;

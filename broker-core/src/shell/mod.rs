@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::admission::{Budget, Loads};
 use crate::census::{Census, Counted};
 use crate::change::Change;
 use crate::command::{Command, MachineOutcome};
@@ -27,7 +28,6 @@ use crate::entity::{Ahead, Ctx, Left, Machine, Moves, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
-use crate::permits::{Budget, Loads};
 use crate::request::{Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, Shell, Turn};
+use crate::admission::{Budget, Permit};
 use crate::command::Stored;
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::entity::{Ahead, Machine};
 use crate::error::Rejection;
 use crate::ids::ReceiverId;
-use crate::permits::{Budget, Permit};
 use crate::request::{Release, Request};
 use crate::store::{Reserved, Shortage, Waker};
 use crate::time::{TimeSpan, Timestamp};
@@ -313,7 +313,7 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         let Some(request) = self.check(request, now, out, turn)? else { return Ok(()) };
-        let Some(place) = self.parked.budget.try_acquire(stored.bytes) else {
+        let Some(place) = self.parked.budget.try_take(stored.bytes) else {
             let detail = "too many sends wait for space in the store; wait 10 s and retry";
             out.extend(request.reply.answer(Err(Rejection::server_busy(detail))));
             return Ok(());

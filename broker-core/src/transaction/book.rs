@@ -9,6 +9,7 @@ use super::TransactionId;
 use super::open::{Granted, Open, Scope};
 use super::purse::{Asker, End, Holder};
 use super::standing::Standing;
+use crate::admission::Permit;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, InboundMessage};
 use crate::condition::Condition;
@@ -16,7 +17,6 @@ use crate::error::Rejection;
 use crate::grant::Onward;
 use crate::ids::LockToken;
 use crate::limits::Tier;
-use crate::permits::Permit;
 use crate::request::Outcome;
 use crate::time::Timestamp;
 

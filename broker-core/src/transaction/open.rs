@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use peeklock_model::transaction::{Operation, Part};
 
+use crate::admission::Permit;
 use crate::contract::Action;
 use crate::error::Rejection;
 use crate::grant::{Onward, Pass};
 use crate::ids::{EntityId, LockToken, SequenceNumber};
 use crate::limits::Limits;
-use crate::permits::Permit;
 use crate::time::Timestamp;
 
 /// Why an operation or a link cannot be part of a transaction, in the words that programs look for.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::TransactionId;
+use crate::admission::{Budget, Permit};
 use crate::error::Rejection;
-use crate::permits::{Budget, Permit};
 use crate::time::Timestamp;
 
 /// The budget that all open transactions draw on, and who draws on it.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::passage::PassageEnd;
 use super::{Arrival, Departure, HandOver, PinnedMessage};
+use crate::admission::loaded_bytes;
 use crate::condition::Condition;
 use crate::content_ref::ContentRef;
 use crate::edge::Edge;
 use crate::ids::SequenceNumber;
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
-use crate::permits::loaded_bytes;
 use crate::store::{Key, Store, StoreError};
 
 /// Others of the thread have their turn when so much of headers, and of what was set on them, was read.

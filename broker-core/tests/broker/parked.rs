@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::condition::Condition;
@@ -15,7 +16,6 @@ use peeklock_core::description::{
 };
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
-use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::rule::Filter;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};

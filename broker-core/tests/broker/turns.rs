@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use peeklock_core::admission::Budget;
 use peeklock_core::change::Removal;
 use peeklock_core::command::{
     Command, InboundMessage, LinkEnd, ReceiveMode, Settlement, TopicCommand,
@@ -18,7 +19,6 @@ use peeklock_core::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket
 use peeklock_core::limits::Limits;
 use peeklock_core::message::{Message, Overlay, PropertyLimits, Value};
 use peeklock_core::path::SubQueue;
-use peeklock_core::permits::Budget;
 use peeklock_core::request::{Reply, Request};
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::shell::commit::Participant;

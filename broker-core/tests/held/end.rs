@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::command::{Command, LinkEnd, ReceiveMode, SessionCommand};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{EntityStatus, QueueUpdate};
-use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::time::TimeSpan;
 
 use crate::stand::{Held, Log, Stand, receive, submit};
@@ -67,7 +67,7 @@ async fn commands_after_the_end_of_a_hold_are_answered() {
     let log = Arc::new(Log::default());
     let budget = stand.broker.connection_budget();
     let go_on = stand.hold_up();
-    let permit = || budget.try_acquire(COMMAND_BYTES);
+    let permit = || budget.try_take(COMMAND_BYTES);
     let renew = |number| (held.command(SessionCommand::Renew), log.reply_with(number, permit()));
     let end = (held.detach(LinkEnd::Orderly), log.reply_with(300, permit()));
     submit(&held.entity, (0..300).map(renew).chain([end]).chain((301..600).map(renew)).collect());
@@ -83,7 +83,7 @@ async fn commands_after_the_end_of_a_hold_are_answered() {
     }
     stand.actors(0).await;
     let all = stand.broker.settings().limits.connection_inbound_bytes_max;
-    assert!(budget.try_acquire(all).is_some(), "every permit is back");
+    assert!(budget.try_take(all).is_some(), "every permit is back");
     stand.stop().await;
 }
 

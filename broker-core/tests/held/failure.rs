@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::command::{Command, LinkEnd, Outcome, SessionCommand};
 use peeklock_core::condition::Condition;
 use peeklock_core::message::Message;
-use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::time::TimeSpan;
 
 use crate::stand::{Log, Stand, receive, submit};
@@ -26,7 +26,7 @@ async fn a_panic_in_the_turn_of_a_session_ends_the_tree() {
     stand.store.panics.store(1, Ordering::SeqCst);
     let log = Arc::new(Log::default());
     let budget = stand.broker.connection_budget();
-    let reply = |number| log.reply_with(number, budget.try_acquire(COMMAND_BYTES));
+    let reply = |number| log.reply_with(number, budget.try_take(COMMAND_BYTES));
     let go_on = stand.hold_up();
     // The call is served at the end of its turn, after the other commands.
     let renew = |number| (held.command(SessionCommand::Renew), reply(number));
@@ -48,7 +48,7 @@ async fn a_panic_in_the_turn_of_a_session_ends_the_tree() {
     assert_eq!(answer.unwrap_err(), Condition::InternalError);
     stand.actors(0).await;
     let all = stand.broker.settings().limits.connection_inbound_bytes_max;
-    assert!(budget.try_acquire(all).is_some(), "every permit is back");
+    assert!(budget.try_take(all).is_some(), "every permit is back");
 
     let again = stand.accept("a").await.unwrap();
     let messages = again.receive(TimeSpan::ZERO).await.unwrap();

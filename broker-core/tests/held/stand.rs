@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use peeklock_core::admission::Permit;
 use peeklock_core::clock::{Clock, ManualClock, SystemClock};
 use peeklock_core::command::{
     Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
@@ -15,7 +16,6 @@ use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
-use peeklock_core::permits::Permit;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 use peeklock_core::telemetry::Observed;
 use peeklock_core::time::{TimeSpan, Timestamp};

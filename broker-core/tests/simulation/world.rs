@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use peeklock_core::admission::Budget;
 use peeklock_core::change::codec;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::description::{
@@ -24,7 +25,6 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::path::SubQueue;
-use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use peeklock_core::admission::Budget;
 use peeklock_core::change::codec::read_rule;
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::command::{Command, InboundMessage, Outcome, ReceivedMessage};
@@ -19,7 +20,6 @@ use peeklock_core::ids::{EntityId, Ticket};
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message, MessageId, Overlay, PropertyLimits, Value};
 use peeklock_core::path::SubQueue;
-use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::rule::SubscriptionSettings;
 use peeklock_core::shell::tree::{StageCompletion, Tree};

@@ -1,7 +1,7 @@
 //! Request bodies: bounded in size and pace, and in memory over all connections.
 
 use std::fmt;
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,15 +12,14 @@ use actix_web::HttpRequest;
 use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Bytes, BytesMut};
 use futures_util::Stream as _;
+use peeklock_core::admission::{NotGranted, Pace, PacedShare, Timer, arriving_step};
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Pace, Seat, arriving_step};
 use peeklock_json::{Marks, PART_BYTES};
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::Refusal;
 use crate::exchange::Exchange;
-use crate::room::{Taken, take};
 use crate::site::Site;
 use crate::socket::Connection;
 
@@ -40,7 +39,7 @@ const MADE_BYTES_MAX: u64 = 16 << 20;
 /// A request body. Dropping it releases its memory.
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    seat: Seat,
+    share: PacedShare,
 }
 
 /// A body that is being received.
@@ -54,6 +53,7 @@ struct Arriving<'a> {
     whole_bytes: Option<u64>,
     bytes: u64,
     pace: Pace,
+    timer: Timer,
 }
 
 /// Reads a body of at most `bytes_max`; `what` names it in a refusal. Memory is reserved as bytes
@@ -75,25 +75,25 @@ pub(crate) async fn read(
             Refusal::from(Rejection::message_size_exceeded(what, bytes, bytes_max)).closing()
         );
     }
-    let mut seat = site.inbound.seat();
+    let mut share = site.inbound.paced_share();
     let mut arriving = Arriving::new(exchange, payload, what, bytes_max, whole_bytes);
-    let Some(first) = arriving.next(Some(&mut seat)).await? else {
+    let Some(first) = arriving.next(Some(&mut share)).await? else {
         exchange.deadline.begin_anew(Duration::ZERO);
-        return Ok(RequestBody { bytes: Bytes::new(), seat });
+        return Ok(RequestBody { bytes: Bytes::new(), share });
     };
     let mut collected = BytesMut::new();
     let mut chunk = first;
     loop {
-        arriving.have_room(&mut seat).await?;
+        arriving.have_room(&mut share).await?;
         collected.extend_from_slice(&chunk);
         arriving.taken(chunk.len());
-        let Some(next) = arriving.next(Some(&mut seat)).await? else { break };
+        let Some(next) = arriving.next(Some(&mut share)).await? else { break };
         chunk = next;
     }
     // The body is complete: from now on the request waits for the broker, not for the client.
-    seat.rest();
+    share.rest();
     exchange.deadline.begin_anew(Duration::ZERO);
-    Ok(RequestBody { bytes: collected.freeze(), seat })
+    Ok(RequestBody { bytes: collected.freeze(), share })
 }
 
 /// Reads and discards the body of a request that needs none, so that the connection can continue
@@ -145,26 +145,24 @@ impl<'a> Arriving<'a> {
         let connection = request.conn_data();
         let grace = site.config.body_timeout;
         let pace = Pace::begin(Instant::now(), 0, grace).at_least(PACE_BYTES);
-        Self { site, connection, payload, what, bytes_max, whole_bytes, bytes: 0, pace }
+        let timer = Timer::default();
+        Self { site, connection, payload, what, bytes_max, whole_bytes, bytes: 0, pace, timer }
     }
 
     /// Returns the next chunk; none at the end.
-    async fn next(&mut self, mut seat: Option<&mut Seat>) -> Result<Option<Bytes>, Refusal> {
+    async fn next(&mut self, mut share: Option<&mut PacedShare>) -> Result<Option<Bytes>, Refusal> {
         let patience = self.site.config.body_timeout;
-        let late = self.pace.slow_from();
+        let (pace, timer) = (self.pace, &mut self.timer);
         let (payload, here_bytes) = (&mut *self.payload, self.bytes);
-        let mut timer = None;
         let chunk = poll_fn(|context| {
             if let Poll::Ready(chunk) = pin!(&mut *payload).poll_next(context) {
                 return Poll::Ready(Ok(chunk));
             }
-            let seat = seat.as_deref_mut();
-            if seat.is_some_and(|seat| seat.must_yield(here_bytes, Instant::now(), context)) {
-                return Poll::Ready(Err(yielded()));
+            let share = share.as_deref_mut();
+            if share.is_some_and(|share| share.is_evicted(here_bytes, Instant::now(), context)) {
+                return Poll::Ready(Err(evicted()));
             }
-            let timer =
-                timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(late.into())));
-            timer.as_mut().poll(context).map(|()| Err(too_slow(patience)))
+            pace.poll_slow(timer, context).map(|()| Err(too_slow(patience)))
         });
         let Some(chunk) = chunk.await? else { return Ok(None) };
         let chunk = chunk.map_err(|_| broken())?;
@@ -178,17 +176,17 @@ impl<'a> Arriving<'a> {
     }
 
     /// Reserves memory for the received bytes.
-    async fn have_room(&mut self, seat: &mut Seat) -> Result<(), Refusal> {
+    async fn have_room(&mut self, share: &mut PacedShare) -> Result<(), Refusal> {
         let most = self.site.inbound.bytes_max();
-        while self.bytes.min(most) > FREE_BYTES + seat.held_bytes() {
-            let step = arriving_step(self.whole_bytes, FREE_BYTES + seat.held_bytes());
-            let step = step.min(most - seat.held_bytes());
+        while self.bytes.min(most) > FREE_BYTES + share.held_bytes() {
+            let step = arriving_step(self.whole_bytes, FREE_BYTES + share.held_bytes());
+            let step = step.min(most - share.held_bytes());
             let asked = Instant::now();
-            match take(seat, step, self.bytes, asked + ROOM_PATIENCE).await {
+            match share.wait(step, self.bytes, asked + ROOM_PATIENCE).await {
                 // The body was not read during the wait.
-                Taken::Granted => self.pace.put_off(asked.elapsed()),
-                Taken::Yield => return Err(yielded()),
-                Taken::Late => return Err(no_room().closing()),
+                Ok(()) => self.pace.put_off(asked.elapsed()),
+                Err(NotGranted::Evicted) => return Err(evicted()),
+                Err(NotGranted::Late) => return Err(no_room().closing()),
             }
         }
         Ok(())
@@ -223,15 +221,14 @@ impl RequestBody {
         made_bytes: u64,
     ) -> Result<(), Refusal> {
         let wanted = (self.bytes.len() as u64 + made_bytes).min(site.inbound.bytes_max());
-        if wanted <= FREE_BYTES + self.seat.held_bytes() {
+        if wanted <= FREE_BYTES + self.share.held_bytes() {
             return Ok(());
         }
         // Requested in one step; meanwhile it holds no memory that others may wait for.
-        self.seat.give_back();
-        match take(&mut self.seat, wanted, wanted, Instant::now() + ROOM_PATIENCE).await {
-            Taken::Granted => self.seat.rest(),
-            Taken::Yield | Taken::Late => return Err(no_room()),
-        }
+        self.share.release();
+        let granted = self.share.wait(wanted, wanted, Instant::now() + ROOM_PATIENCE).await;
+        granted.map_err(|_| no_room())?;
+        self.share.rest();
         Ok(())
     }
 }
@@ -324,7 +321,7 @@ fn too_slow(patience: Duration) -> Refusal {
     Refusal::from(Rejection::timeout(detail)).closing()
 }
 
-fn yielded() -> Refusal {
+fn evicted() -> Refusal {
     let detail = "the request body arrives slowly while other requests wait for memory; retry";
     Refusal::from(Rejection::server_busy(detail)).closing()
 }

@@ -158,7 +158,7 @@ mod tests {
         let mut messages = receive().await;
         let mut delivery = Delivery::new(&entity, ReceiveMode::ReceiveAndDelete, &mut messages);
         let budget = broker.connection_budget();
-        let held: Vec<_> = std::iter::from_fn(|| budget.try_acquire(1)).collect();
+        let held: Vec<_> = std::iter::from_fn(|| budget.try_take(1)).collect();
         assert!(delivery.remove(&mut messages).await.is_err());
         assert_eq!(delivery.removed_count, 0);
         drop((delivery, held));

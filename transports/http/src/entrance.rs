@@ -8,7 +8,8 @@ use std::sync::Arc;
 use actix_http::error::DispatchError;
 use actix_service::{Service, ServiceFactory as _};
 use futures_util::future::LocalBoxFuture;
-use peeklock_listen::{Attend, Enter, Upgrade, sockets};
+use peeklock_core::admission::sockets;
+use peeklock_listen::{Attend, Enter, Upgrade};
 use peeklock_tls::Stream;
 use tokio::sync::{Semaphore, oneshot};
 

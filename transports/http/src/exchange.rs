@@ -63,12 +63,13 @@ impl Exchange {
         let call = entity.call_admitted(permit, command);
         let connection = self.request.conn_data::<Rc<Connection>>().filter(|_| waits);
         let Some(connection) = connection else { return Ok(call.await?) };
-        let receiving = connection.place.receives();
+        let waiting = connection.wait_for_message();
+        let evicted = poll_fn(|context| waiting.poll_evicted(context));
         tokio::select! {
             biased;
             outcome = call => Ok(outcome?),
             _ = self.site.requests.stop_begun() => Ok(Outcome::Received(Vec::new())),
-            () = receiving.told() => Ok(Outcome::Received(Vec::new())),
+            () = evicted => Ok(Outcome::Received(Vec::new())),
         }
     }
 

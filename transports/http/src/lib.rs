@@ -38,7 +38,6 @@ mod config;
 mod entrance;
 mod error;
 mod listener;
-mod places;
 mod site;
 mod socket;
 

@@ -1,15 +1,13 @@
-//! Room that connections share: taken before something is read or carried out, and given by who is slow to who
-//! waits.
+//! Room for answers and commands, which connections share: taken before something is carried out, and released by a slow
+//! client for others that wait.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use peeklock_core::Entity;
+use peeklock_core::admission::{PacedShare, Permit, Pool};
 use peeklock_core::command::Command;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Permit, Pool, RoomAnswer, Seat};
 
 use crate::error::Refusal;
 use crate::site::Site;
@@ -20,42 +18,6 @@ const FREE_BYTES: u64 = 16 << 10;
 const ANSWER_BYTES: u64 = 64 << 10;
 /// How long a request waits for room. Nothing was taken for it but locks, which are released.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What became of a wish for room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
-    Granted,
-    /// Its time is over.
-    Late,
-    /// It is slow itself, and others wait.
-    Yield,
-}
-
-/// Waits for room for something of which so much is here.
-pub(crate) async fn take(seat: &mut Seat, bytes: u64, here_bytes: u64, until: Instant) -> Taken {
-    loop {
-        let mut sleep = None;
-        let room = poll_fn(|context| {
-            let room = seat.take(bytes, here_bytes, Instant::now(), context);
-            if let RoomAnswer::Later(at) = room {
-                // Also woken by who gives back.
-                let sleep = sleep.get_or_insert_with(|| {
-                    Box::pin(tokio::time::sleep_until(at.min(until).into()))
-                });
-                if sleep.as_mut().poll(context).is_pending() {
-                    return Poll::Pending;
-                }
-            }
-            Poll::Ready(room)
-        });
-        match room.await {
-            RoomAnswer::Granted => return Taken::Granted,
-            RoomAnswer::Yield => return Taken::Yield,
-            RoomAnswer::Later(_) if Instant::now() >= until => return Taken::Late,
-            RoomAnswer::Later(_) => {}
-        }
-    }
-}
 
 /// Waits for the broker's room for commands, as long as for any other.
 pub(crate) async fn admit(entity: &Entity, commands: &[Command]) -> Result<Permit, Refusal> {
@@ -71,14 +33,14 @@ pub(crate) async fn admit(entity: &Entity, commands: &[Command]) -> Result<Permi
 /// Room for an answer.
 pub(crate) struct AnswerRoom {
     pool: Arc<Pool>,
-    seat: Seat,
+    share: PacedShare,
 }
 
 impl AnswerRoom {
     /// Takes room before the answer is made, and before anything is carried out for it.
     pub(crate) async fn take(site: &Site) -> Result<Self, Refusal> {
         let pool = Arc::clone(&site.outbound);
-        let mut room = Self { seat: pool.seat(), pool };
+        let mut room = Self { share: pool.paced_share(), pool };
         room.fit_messages(ANSWER_BYTES).await?;
         Ok(room)
     }
@@ -89,7 +51,7 @@ impl AnswerRoom {
             return Ok(None);
         }
         let pool = Arc::clone(&site.outbound);
-        let mut room = Self { seat: pool.seat(), pool };
+        let mut room = Self { share: pool.paced_share(), pool };
         room.fit_messages(bytes).await?;
         Ok(Some(room))
     }
@@ -101,40 +63,36 @@ impl AnswerRoom {
 
     /// Gives it back for a while.
     pub(crate) fn leave(&mut self) {
-        self.seat.give_back();
+        self.share.release();
     }
 
     /// Has room for at least so much of messages that were received under lock, or looked at. Who needs more
     /// gives back what it has before it waits, so that nobody waits for it meanwhile.
     pub(crate) async fn fit_messages(&mut self, bytes: u64) -> Result<(), Refusal> {
         let bytes = bytes.min(self.pool.bytes_max());
-        if bytes <= self.seat.held_bytes() {
+        if bytes <= self.share.held_bytes() {
             return Ok(());
         }
-        self.seat.give_back();
-        match take(&mut self.seat, bytes, 0, Instant::now() + PATIENCE).await {
-            Taken::Granted => {
-                // It is judged by the pace of its reader, from when that has something to read.
-                self.seat.rest();
-                Ok(())
-            }
-            Taken::Late | Taken::Yield => {
-                let detail = "there is no memory for the response, because other clients do not \
-                    read theirs; retry later";
-                Err(Rejection::server_busy(detail).into())
-            }
+        self.share.release();
+        if self.share.wait(bytes, 0, Instant::now() + PATIENCE).await.is_err() {
+            let detail = "there is no memory for the response, because other clients do not read \
+                theirs; retry later";
+            return Err(Rejection::server_busy(detail).into());
         }
+        // It is judged by the pace of its reader, from when that has something to read.
+        self.share.rest();
+        Ok(())
     }
 
     /// Gives back what is more than so much: it is known how large the answer is.
     pub(crate) fn shrink(&mut self, bytes: u64) {
-        self.seat.shrink(bytes);
+        self.share.release_beyond(bytes);
     }
 
     /// The room for an answer of this size, until it was written.
-    pub(crate) fn for_answer(mut self, bytes: usize) -> Seat {
+    pub(crate) fn for_answer(mut self, bytes: usize) -> PacedShare {
         let bytes = bytes as u64;
-        self.seat.shrink(if bytes > FREE_BYTES { bytes } else { 0 });
-        self.seat
+        self.share.release_beyond(if bytes > FREE_BYTES { bytes } else { 0 });
+        self.share
     }
 }

@@ -48,12 +48,12 @@ pub(crate) async fn serve(
     let deadline = Deadline::begin(site.config.operation_timeout);
     let exchange = Exchange { site, request, access, deadline };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
-    // Its slot is needed, or the listener is stopping.
-    let is_told = connection.as_ref().is_some_and(|connection| connection.place.was_told());
+    // Another connection needs its place, or the listener stops.
+    let is_evicted = connection.as_ref().is_some_and(|connection| connection.is_evicted());
     // The framework would keep the connection alive after an offer to upgrade, for instance to
     // HTTP/2, but closes it.
     let has_offered = exchange.request.head().connection_type() == ConnectionType::Upgrade;
-    if is_told || has_offered || exchange.site.requests.is_stopping() {
+    if is_evicted || has_offered || exchange.site.requests.is_stopping() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let unread = may_be_unread(&exchange.request, &response).then_some(payload);

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::permits::Pool;
+use peeklock_core::admission::{Places, Pool};
 use peeklock_listen::{Strangers, Tracker};
 use tokio::sync::Semaphore;
 
 use crate::config::HttpConfig;
-use crate::places::Places;
 
 /// One listener: its broker, its settings, its memory budgets.
 pub(crate) struct Site {
@@ -26,7 +25,7 @@ pub(crate) struct Site {
     /// Clients that were refused because of their address.
     pub(crate) strangers: Strangers,
     /// Open connections.
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Places,
     /// Requests in progress.
     pub(crate) requests: Tracker,
     /// Connections that AMQP has taken over.
@@ -41,7 +40,7 @@ impl Site {
             outbound: Pool::new(config.outbound_bytes_max),
             metrics_turn: Arc::new(Semaphore::new(1)),
             strangers: Strangers::default(),
-            places: Places::new(config.connection_count_max.max(1)),
+            places: Places::of_requests(config.connection_count_max.max(1)),
             config,
             requests: Tracker::default(),
             taken_over: Tracker::default(),
@@ -56,6 +55,6 @@ impl Site {
     /// Ends waiting receives and idle connections.
     pub(crate) fn begin_stop(&self, grace: Duration) {
         self.requests.begin_stop(grace);
-        self.places.wake_all();
+        self.places.wake_idle();
     }
 }

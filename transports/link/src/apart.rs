@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use peeklock_core::permits::{HeldTurn, Permit, Pool, Room};
+use peeklock_core::admission::{HeldTurn, Permit, Pool, Room};
 use tokio::sync::watch;
 
 /// Maximum pieces of work that run at the same time.
@@ -129,7 +129,7 @@ pub(crate) async fn do_apart<T>(
         return Some((made, None));
     }
     // A single result that is larger than all of the room takes all the room.
-    let room = outbound.hold(None, bytes.min(outbound.bytes_max()));
+    let room = outbound.wait(None, bytes.min(outbound.bytes_max()));
     let room = unless_ended(&mut alive, room).await?;
     Some((made, Some((bytes, room))))
 }
@@ -171,8 +171,8 @@ mod tests {
                 (bytes, (room > 0).then_some(bytes))
             );
             assert!(
-                pool.try_hold(None, 10 - room + 1).is_none()
-                    && pool.try_hold(None, 10 - room).is_some()
+                pool.try_take(None, 10 - room + 1).is_none()
+                    && pool.try_take(None, 10 - room).is_some()
             );
         }
     }
@@ -183,7 +183,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let (alive, receiver) = watch::channel(());
         let pool = Pool::new(10);
-        let _held = pool.try_hold(None, 10).unwrap();
+        let _held = pool.try_take(None, 10).unwrap();
         let endless = std::future::pending::<(Option<HeldTurn>, u64)>();
         let mut working = pin!(do_apart(receiver.clone(), endless, |it| *it, 0, &pool));
         let made = std::future::ready((None, 7));

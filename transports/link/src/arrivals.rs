@@ -20,7 +20,7 @@ use peeklock_core::request::{Outlet, Released};
 use peeklock_core::store::StoreError;
 use peeklock_core::telemetry;
 
-use crate::Account;
+use peeklock_core::admission::Account;
 
 /// Maximum pieces of mail of a link whose contents are fetched at the same time.
 const AHEAD_MAX: usize = 64;
@@ -196,7 +196,7 @@ impl Arrivals {
                 continue;
             }
             let bytes = self.scale.weight(&released);
-            let (bytes, missing, asked) = if bytes > 0 && !account.has_room(bytes) {
+            let (bytes, missing, asked) = if bytes > 0 && !account.try_take(bytes) {
                 want(bytes);
                 self.whole.push_back(link);
                 (0, 0, 0)
@@ -265,7 +265,7 @@ impl OfLink {
             let number = self.first + self.asked as u64;
             let Some(waiting) = self.waiting.get_mut(self.asked) else { return };
             let bytes = scale.weight(&waiting.released);
-            if bytes > 0 && !account.has_room(bytes) {
+            if bytes > 0 && !account.try_take(bytes) {
                 return;
             }
             account.hold(bytes);

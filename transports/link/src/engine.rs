@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use peeklock_core::permits::{Budget, Permit};
+use peeklock_core::admission::{Account, Budget, ClientPace, Permit, Standing};
 use peeklock_core::request::Released;
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
@@ -40,13 +40,10 @@ use peeklock_listen::Lookout;
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use crate::account::Account;
 use crate::apart::{Apart, Finished, do_apart};
 use crate::arrivals::{Arrivals, Mail, Mailbox, Next};
 use crate::links::{Event, Links};
-use crate::place::Standing;
 use crate::steps::Steps;
-use crate::taking::Taking;
 
 /// Connection of a protocol, built around its engine.
 pub trait Protocol: Send + Sized {
@@ -217,7 +214,7 @@ pub struct Engine<P: Protocol> {
     /// Bytes that the next event needs and the account does not have.
     wanted_bytes: Option<u64>,
     /// Pace at which the client takes bytes.
-    taking: Taking,
+    client_pace: ClientPace,
     /// Work that takes more than one command.
     pub apart: Apart<P::Outcome>,
     /// Steps since the last yield to other connections of the thread.
@@ -259,7 +256,7 @@ impl<P: Protocol> Engine<P> {
             arrivals: Arrivals::default(),
             account,
             wanted_bytes: None,
-            taking: Taking::default(),
+            client_pace: ClientPace::default(),
             apart: Apart::default(),
             steps: Steps::default(),
             standing: Standing::default(),
@@ -274,7 +271,7 @@ impl<P: Protocol> Engine<P> {
     /// Whether there is mail, or room for an event that waited for it.
     pub fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
         let has_room = match self.wanted_bytes {
-            Some(bytes) => self.account.poll_room(bytes, context).is_ready(),
+            Some(bytes) => self.account.poll_wait(bytes, context).is_ready(),
             None => true,
         };
         (has_room && !self.arrivals.is_idle()) || self.mailbox.poll(context).is_ready()
@@ -284,13 +281,13 @@ impl<P: Protocol> Engine<P> {
     /// the room. `taken_bytes` is the total that it has taken; none if nothing waits for it.
     pub fn poll_yield(&mut self, taken_bytes: Option<u64>, context: &mut Context<'_>) -> Poll<()> {
         let held = (&self.account, &self.budget);
-        self.taking.poll(taken_bytes, self.account.held_bytes(), held, context)
+        self.client_pace.poll_evicted(taken_bytes, self.account.held_bytes(), held, context)
     }
 
     /// Fetches contents in separate tasks.
     fn fetch(&mut self) {
         if self.wanted_bytes.is_none() {
-            self.account.want_nothing();
+            self.account.end_wait();
         }
         for fetch in self.arrivals.fetches() {
             let mailbox = Arc::clone(&self.mailbox);
@@ -301,7 +298,7 @@ impl<P: Protocol> Engine<P> {
     /// Holds a request until there is a permit for `count` commands of `bytes`.
     pub fn hold(&mut self, request: P::Unpaid, count: u64, bytes: u64) {
         let budget = self.budget.clone();
-        let permit = Box::pin(async move { budget.acquire_list(count, bytes).await });
+        let permit = Box::pin(async move { budget.wait_list(count, bytes).await });
         self.phase = Phase::NeedsPermit(request, permit);
     }
 
@@ -489,7 +486,7 @@ pub trait Serve<S: Send>: Protocol {
     /// their answers.
     fn poll_turn(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
         let engine = self.engine();
-        if engine.standing.poll_needed(context).is_ready() {
+        if engine.standing.poll_evicted(context).is_ready() {
             return Poll::Ready(Turn::PlaceNeeded);
         }
         if let Poll::Ready(grace) = engine.poll_stop(context) {

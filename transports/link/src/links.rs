@@ -25,10 +25,10 @@ mod session;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
-use peeklock_core::permits::Permit;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 
 pub use self::event::Event;

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use peeklock_core::permits::Permit;
+use peeklock_core::admission::Permit;
 
 /// Request whose answer is awaited.
 pub struct Pending<T> {

@@ -1,6 +1,5 @@
 //! Tests of the link machine from scripts, without a socket or a broker; time is a number.
 
-mod account;
 mod arrivals;
 mod links;
 mod mailbox;

@@ -1,24 +1,23 @@
-//! Accepts connections while there are places, until the listener stops. Listeners and gateways use
-//! it. Invariant: a socket is passed on only together with a place.
+//! Accepts sockets while there are permits for them, until the stop.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_core::permits::GRACE;
+use peeklock_core::admission::GRACE;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Pause after an error of accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Passes each accepted socket with its place to `hand_on`, until the value of `stop` becomes
-/// false. When no place is free, one socket waits here and the others in the system.
+/// Hands each socket on, which may wait, with its permit, until the stop. One socket beyond the permits waits here, and the
+/// others in the system.
 pub(crate) async fn accept<F: Future<Output = ()>>(
     socket: TcpListener,
-    places: Arc<Semaphore>,
+    sockets: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
-    make_room: impl Fn(),
+    evict: impl Fn(),
     mut hand_on: impl FnMut(std::net::TcpStream, OwnedSemaphorePermit) -> F,
 ) {
     let next = async {
@@ -31,10 +30,9 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            // The place is acquired after the accept. A place that waits for a socket could not be
-            // used by connections from another listener.
-            let Some(place) = place(&places, &make_room).await else { return };
-            hand_on(stream, place).await;
+            // Not before: a wait for sockets would keep a permit from connections that come another way.
+            let Some(permit) = wait_for_socket(&sockets, &evict).await else { return };
+            hand_on(stream, permit).await;
         }
     };
     tokio::select! {
@@ -43,42 +41,23 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
     }
 }
 
-/// Waits for a place. While there is none, `make_room` is called repeatedly. None if the listener
-/// has ended.
-pub(crate) async fn place(
-    places: &Arc<Semaphore>,
-    make_room: impl Fn(),
+/// Waits for a permit for a socket; meanwhile connections may be evicted. `None` if there will be no more.
+pub(crate) async fn wait_for_socket(
+    sockets: &Arc<Semaphore>,
+    evict: impl Fn(),
 ) -> Option<OwnedSemaphorePermit> {
-    let mut acquiring = pin!(Arc::clone(places).acquire_owned());
+    let mut acquiring = pin!(Arc::clone(sockets).acquire_owned());
     loop {
         tokio::select! {
             biased;
-            place = &mut acquiring => return place.ok(),
-            // A connection that was asked to leave has gone within `GRACE`, before the next call.
-            () = async { make_room(); tokio::time::sleep(GRACE).await } => {}
+            permit = &mut acquiring => return permit.ok(),
+            // An evicted connection has ended by the time of the next eviction.
+            () = async { evict(); tokio::time::sleep(GRACE).await } => {}
         }
     }
 }
 
-/// Sockets that a listener has for `connection_count_max` connections; further ones wait in the
-/// system.
-#[must_use]
-pub const fn sockets(connection_count_max: usize) -> usize {
-    connection_count_max.saturating_add(spare_sockets(connection_count_max))
-}
-
-/// Sockets in addition to the connections, for clients that have not authenticated, wait for a
-/// place, or receive their refusal: as many as connections, but at least 16 and at most 256.
-#[must_use]
-pub const fn spare_sockets(connection_count_max: usize) -> usize {
-    match connection_count_max {
-        0..16 => 16,
-        16..256 => connection_count_max,
-        _ => 256,
-    }
-}
-
-/// Semaphore with `count_max` places, or the maximum of a semaphore if that is less.
-pub(crate) fn places(count_max: usize) -> Arc<Semaphore> {
+/// Permits for this number of sockets, if a semaphore can have them.
+pub(crate) fn socket_permits(count_max: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(count_max.min(Semaphore::MAX_PERMITS)))
 }

@@ -8,15 +8,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use peeklock_tls::{Handshakes, Stream};
+use peeklock_core::admission::Openings;
+use peeklock_tls::Stream;
 use tokio::sync::Semaphore;
 
-use crate::accept::place;
+use crate::accept::wait_for_socket;
 use crate::serve::Serve;
 
-/// How long a connection may wait for a place among those of its transport.
-const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many may wait for one. For a further one the oldest ends, so that they leave the sockets to other transports.
+/// Time for which a connection may wait for a socket of its transport.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections that may wait for one. A further one evicts the oldest, so that they leave the sockets to other transports.
 pub(crate) const WAITING_COUNT_MAX: usize = 256;
 
 /// A way into a transport; clones are the same one. Closed until the transport has started.
@@ -87,23 +88,23 @@ impl fmt::Debug for Entrance {
 /// A site whose connections are served in any thread.
 pub(crate) struct Shared<S> {
     site: Arc<S>,
-    places: Arc<Semaphore>,
-    /// So many of those there are.
-    place_count: usize,
-    waiting: Arc<Handshakes>,
+    sockets: Arc<Semaphore>,
+    /// Number of those sockets.
+    socket_count: usize,
+    waiting: Arc<Openings>,
 }
 
 impl<S> Shared<S> {
-    pub(crate) fn new(site: Arc<S>, places: Arc<Semaphore>, place_count: usize) -> Self {
-        Self { site, places, place_count, waiting: Handshakes::new(WAITING_COUNT_MAX) }
+    pub(crate) fn new(site: Arc<S>, sockets: Arc<Semaphore>, socket_count: usize) -> Self {
+        Self { site, sockets, socket_count, waiting: Openings::new(WAITING_COUNT_MAX) }
     }
 }
 
 impl<S> Clone for Shared<S> {
     fn clone(&self) -> Self {
-        let Self { site, places, place_count, waiting } = self;
-        let (site, places, waiting) = (Arc::clone(site), Arc::clone(places), Arc::clone(waiting));
-        Self { site, places, place_count: *place_count, waiting }
+        let Self { site, sockets, socket_count, waiting } = self;
+        let (site, sockets, waiting) = (Arc::clone(site), Arc::clone(sockets), Arc::clone(waiting));
+        Self { site, sockets, socket_count: *socket_count, waiting }
     }
 }
 
@@ -118,24 +119,23 @@ impl<S: Serve> Enter for Shared<S> {
     }
 
     fn sockets(&self) -> usize {
-        self.place_count
+        self.socket_count
     }
 }
 
 impl<S: Serve> Attend for Shared<S> {
     fn attend(&self, stream: Stream) -> LocalBoxFuture<'static, Option<Upgrade>> {
-        let Self { site, places, waiting, .. } = self.clone();
+        let Self { site, sockets, waiting, .. } = self.clone();
         Box::pin(async move {
-            let waiting = waiting.enter();
-            let place = tokio::select! {
+            let waiting = waiting.begin();
+            let socket = wait_for_socket(&sockets, || site.evict_for_socket());
+            let socket = tokio::select! {
                 biased;
-                () = waiting.needed() => return None,
-                place = tokio::time::timeout(PLACE_TIMEOUT, place(&places, || site.make_room())) => {
-                    place
-                }
+                () = waiting.evicted() => return None,
+                socket = tokio::time::timeout(SOCKET_TIMEOUT, socket) => socket,
             };
             drop(waiting);
-            if let Ok(Some(_place)) = place {
+            if let Ok(Some(_socket)) = socket {
                 site.serve(stream).await;
             }
             None

@@ -25,13 +25,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use peeklock_core::Broker;
+use peeklock_core::admission::Openings;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_tls::{Acceptor, Handshakes, Stream};
+use peeklock_tls::{Acceptor, Stream};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::spawn_local;
 
-use crate::accept::{accept, places};
+use crate::accept::{accept, socket_permits};
 use crate::admission::Admission;
 use crate::entrance::{self, Attend, Enter, Entrance, Upgrade};
 use crate::listener::Listener;
@@ -166,7 +167,7 @@ struct Site {
     transport: &'static str,
     admission: Admission,
     shared: SharedPort,
-    openings: Arc<Handshakes>,
+    openings: Arc<Openings>,
     connections: Tracker,
 }
 
@@ -239,7 +240,7 @@ impl Door {
         socket: std::net::TcpListener,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         self.check()?;
-        let (count, places) = (self.workers.max(1), places(self.sockets()));
+        let (count, sockets) = (self.workers.max(1), socket_permits(self.sockets()));
         let Self { listener, threads, workers: _, admission, shared, own } = self;
         let failed = |error| listener.failed(error);
         socket.set_nonblocking(true).map_err(failed)?;
@@ -249,15 +250,15 @@ impl Door {
             transport,
             admission,
             shared,
-            openings: Handshakes::new(OPENING_COUNT_MAX),
+            openings: Openings::new(OPENING_COUNT_MAX),
             connections: Tracker::default(),
         });
         let connections = std::iter::once(site.connections.clone()).chain(own).collect();
         let (senders, mains): (Vec<_>, Vec<_>) = (0..count)
             .map(|_| {
-                let (sender, sockets) = mpsc::channel(SOCKETS_AHEAD);
+                let (sender, receiver) = mpsc::channel(SOCKETS_AHEAD);
                 let site = Arc::clone(&site);
-                (sender, move || run(site, sockets))
+                (sender, move || run(site, receiver))
             })
             .unzip();
         let workers = Workers::running(threads, mains).map_err(failed)?;
@@ -266,17 +267,16 @@ impl Door {
             let _runtime = first.enter();
             let socket = TcpListener::from_std(socket).map_err(failed)?;
             let mut turn = 0;
-            // Only connections without a known protocol make room here; the transports bound their
-            // own connections.
+            // Connections on their way: the transports evict their own.
             let openings = Arc::clone(&site.openings);
-            let make_room = move || openings.make_room();
-            first.spawn(accept(socket, places, stop, make_room, move |stream, place| {
+            let evict = move || openings.evict_oldest();
+            first.spawn(accept(socket, sockets, stop, evict, move |stream, permit| {
                 turn = (turn + 1) % senders.len();
                 let sender = senders.get(turn).cloned();
                 async move {
                     if let Some(sender) = sender {
                         // If the thread has ended, the socket is closed.
-                        sender.send((stream, place)).await.ok();
+                        sender.send((stream, permit)).await.ok();
                     }
                 }
             }));
@@ -296,12 +296,12 @@ async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
             return;
         }
     };
-    while let Some((socket, place)) = sockets.recv().await {
+    while let Some((socket, permit)) = sockets.recv().await {
         let thread = Rc::clone(&thread);
         spawn_local(async move {
             let _tracked = thread.site.connections.track();
             thread.conduct(socket).await;
-            drop(place);
+            drop(permit);
         });
     }
     // After the stop has begun no further sockets arrive; connections on this thread go on until
@@ -359,11 +359,11 @@ impl Site {
     async fn opened(&self, socket: std::net::TcpStream) -> io::Result<(Stream, Spoken)> {
         let Self { admission, shared, openings, .. } = self;
         let mut stream = admitted(socket, admission).await?;
-        let place = openings.enter();
+        let opening = openings.begin();
         let ended = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
         let spoken = tokio::select! {
             biased;
-            () = place.needed() => return ended("the oldest silent connection was closed for a new \
+            () = opening.evicted() => return ended("the oldest silent connection was closed for a new \
                 client"),
             spoken = tokio::time::timeout(shared.opening_timeout, tell(&mut stream)) => spoken,
         };
@@ -418,7 +418,7 @@ mod tests {
                 opening_timeout: Duration::from_secs(5),
                 entrances: Entrances::default(),
             },
-            openings: Handshakes::new(OPENING_COUNT_MAX),
+            openings: Openings::new(OPENING_COUNT_MAX),
             connections: Tracker::default(),
         };
         let listener = TcpListener::bind(address).await.unwrap();

@@ -15,31 +15,25 @@
 //! | `serve.rs` | from a socket to its connection, and the end of all connections |
 //! | `start.rs` | from the settings of a transport to its listener |
 //! | `entrance.rs` | ways into transports for connections that another listener has accepted |
-//! | `gateway.rs`, `gateway/opening.rs` | one port for all protocols: the AMQP port, and further ones (LIS-01) |
-//! | `workers.rs` | the threads that serve connections |
-//! | `tracker.rs` | the number of connections, and whether they must end |
-//! | `places.rs` | places apart from sockets, for transports that learn the client's identity while they serve it |
-//! | `idle.rs` | which idle connection ends when all places are taken |
-//! | `crowd.rs` | which connection ends when none is idle: at the address with most places, or without a key |
-//! | `lookout.rs` | detects that a client has disconnected while nothing is read |
-//! | `relayed.rs` | headers that show that a request passed a proxy (SEC-17) |
-//! | `strangers.rs` | logs requests that are refused for their origin or host (SEC-23) |
-//! | `upgrade.rs` | which clients may connect over WebSocket (SEC-23; feature `upgrade`) |
-//! | `websocket.rs` | bounds on the buffers of the WebSocket library (feature `upgrade`) |
+//! | `gateway.rs`, `gateway/opening.rs` | one port for everything: that of AMQP, and further ones (LIS-01) |
+//! | `workers.rs` | the threads that connections live in |
+//! | `tracker.rs` | how many there are, and whether they are to end |
+//! | `lookout.rs` | who has gone while nothing is read of it |
+//! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
+//! | `strangers.rs` | who is refused for where it comes from, in the log (SEC-23) |
+//! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
+//! | `websocket.rs` | bounds on what the library of WebSocket buffers (feature `upgrade`) |
 //!
-//! A transport whose framework has its own threads, such as HTTP, uses only the listener and the
-//! tracker. The cost of a connection, and the choice which client makes room, are not here: each
-//! transport decides by its knowledge of clients.
+//! A transport with threads of its own, as HTTP has them by its framework, takes the listener and the tracker and leaves
+//! the rest. Absent on purpose: the number of connections and who makes room for whom, which are the places of
+//! [`admission`](peeklock_core::admission), and the cost of a connection, which its transport knows.
 
 mod accept;
 mod admission;
-mod crowd;
 mod entrance;
 mod gateway;
-mod idle;
 mod listener;
 mod lookout;
-mod places;
 mod proxy;
 pub mod relayed;
 mod serve;
@@ -52,15 +46,11 @@ pub mod upgrade;
 pub mod websocket;
 mod workers;
 
-pub use accept::{sockets, spare_sockets};
 pub use admission::Admission;
-pub use crowd::{Leaving, Member};
 pub use entrance::{Attend, Enter, Entrance, Upgrade};
 pub use gateway::{Entrances, Gateway, GatewayConfig, SharedPort};
-pub use idle::Idling;
 pub use listener::Listener;
 pub use lookout::Lookout;
-pub use places::{Newcomer, Place, Places};
 pub use proxy::{NoSource, Proxies, Source};
 pub use serve::{Serve, Threads};
 pub use start::Start;

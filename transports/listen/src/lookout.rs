@@ -1,11 +1,11 @@
 //! Sees that a client has gone of which nothing is read, because what it has asked for waits. Its end stands behind
 //! what it has sent ahead, where nobody comes meanwhile.
 
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use peeklock_core::admission::Timer;
+use tokio::time::Instant;
 
 /// After so long that is looked at, and then as often. What is carried out sooner is carried out for those too that
 /// send all that they have and wait for no answer.
@@ -16,8 +16,7 @@ const LOOK_EACH: Duration = Duration::from_secs(1);
 pub struct Lookout {
     /// When it looks next; none while the connection is read.
     at: Option<Instant>,
-    /// Set anew only when it would be late: most connections are read again long before.
-    sleep: Option<Pin<Box<Sleep>>>,
+    timer: Timer,
 }
 
 impl Lookout {
@@ -26,15 +25,11 @@ impl Lookout {
     pub fn poll(&mut self, has_ended: impl Fn() -> bool, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let at = *self.at.get_or_insert_with(|| Instant::now() + LOOK_EACH);
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-            ready!(sleep.as_mut().poll(context));
-            if sleep.deadline() < at {
-                sleep.as_mut().reset(at);
-            } else if has_ended() {
+            ready!(self.timer.poll(at.into_std(), context));
+            if has_ended() {
                 return Poll::Ready(());
-            } else {
-                self.at = None;
             }
+            self.at = None;
         }
     }
 

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_tls::Handshakes;
+use peeklock_core::admission::Openings;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
@@ -32,7 +32,7 @@ pub struct Proxies(Option<Arc<Known>>);
 struct Known {
     sources: Vec<Source>,
     header_timeout: Duration,
-    waiting: Arc<Handshakes>,
+    waiting: Arc<Openings>,
 }
 
 /// Addresses of proxies: `*`, an address, or a network such as `10.0.0.0/8`.
@@ -86,7 +86,7 @@ impl Proxies {
         if sources.is_empty() {
             return Self::default();
         }
-        let waiting = Handshakes::new(WAITING_COUNT_MAX);
+        let waiting = Openings::new(WAITING_COUNT_MAX);
         Self(Some(Arc::new(Known { sources, header_timeout, waiting })))
     }
 
@@ -113,11 +113,11 @@ impl Proxies {
         if !known.sources.iter().any(|source| source.has(peer.ip())) {
             return Ok(None);
         }
-        let place = known.waiting.enter();
+        let opening = known.waiting.begin();
         let time = known.header_timeout;
         let heard = tokio::select! {
             biased;
-            () = place.needed() => Err(NoHeader::MadeRoom),
+            () = opening.evicted() => Err(NoHeader::MadeRoom),
             heard = tokio::time::timeout(time, Box::pin(read(socket))) => {
                 heard.unwrap_or(Err(NoHeader::Late(time)))
             }

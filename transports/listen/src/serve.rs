@@ -11,7 +11,7 @@ use peeklock_tls::Stream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::accept::{accept, places};
+use crate::accept::{accept, socket_permits};
 use crate::admission::Admission;
 use crate::entrance::{Entrance, Shared};
 use crate::listener::Listener;
@@ -30,9 +30,9 @@ pub trait Serve: Send + Sync + 'static {
     /// them.
     fn connections(&self) -> &Tracker;
 
-    /// Called when a connection waits for a socket and all sockets are taken: a connection may make
-    /// room. Called repeatedly while the connection waits.
-    fn make_room(&self) {}
+    /// Evicts a connection, if one can go, for a connection that waits for a socket. Called again every while as long as it
+    /// waits.
+    fn evict_for_socket(&self) {}
 
     /// Whether the transport accepts an upgrade to WebSocket at this path (LIS-01).
     fn takes_upgrade(&self, path: &str) -> bool;
@@ -78,8 +78,8 @@ impl Listener {
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let workers = Workers::start(name, count.max(1)).map_err(failed)?;
-        let places = places(socket_count_max);
-        entrance.open(Shared::new(Arc::clone(&site), Arc::clone(&places), socket_count_max));
+        let sockets = socket_permits(socket_count_max);
+        entrance.open(Shared::new(Arc::clone(&site), Arc::clone(&sockets), socket_count_max));
         let (accepting, stop) = watch::channel(true);
         if let Some(first) = workers.handles().first() {
             let _runtime = first.enter();
@@ -87,8 +87,8 @@ impl Listener {
             let handles = workers.handles().to_vec();
             let (mut turn, site) = (0, Arc::clone(&site));
             let crowded = Arc::clone(&site);
-            let make_room = move || crowded.make_room();
-            first.spawn(accept(socket, places, stop, make_room, move |stream, place| {
+            let evict = move || crowded.evict_for_socket();
+            first.spawn(accept(socket, sockets, stop, evict, move |stream, permit| {
                 turn = (turn + 1) % handles.len();
                 if let Some(worker) = handles.get(turn) {
                     let (site, admission) = (Arc::clone(&site), admission.clone());
@@ -98,7 +98,7 @@ impl Listener {
                         if let Ok(stream) = admitted.await {
                             site.serve(stream).await;
                         }
-                        drop(place);
+                        drop(permit);
                     });
                 }
                 std::future::ready(())

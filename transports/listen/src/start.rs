@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use peeklock_core::Broker;
+use peeklock_core::admission::sockets;
 use peeklock_core::contract::{RunningTransport, TransportError};
 use peeklock_tls::Acceptor;
 
-use crate::accept::{places, sockets};
+use crate::accept::socket_permits;
 use crate::admission::Admission;
 use crate::entrance::{Entrance, Shared};
 use crate::gateway::{Door, SharedPort};
@@ -29,7 +30,7 @@ pub struct Start {
     pub i_know: bool,
     /// Number of threads that serve connections.
     pub workers: usize,
-    /// Maximum connections; there are [spare sockets](crate::spare_sockets) in addition.
+    /// Maximum connections; there are [spare sockets](peeklock_core::admission::spare_sockets) in addition.
     pub connection_count_max: usize,
     /// Proxies that name their clients (LIS-04).
     pub proxies: Proxies,
@@ -64,7 +65,7 @@ impl Start {
             return listener.serve(socket, threads, site);
         };
         let own = Some(site.connections().clone());
-        entrance.open(Shared::new(site, places(socket_count_max), socket_count_max));
+        entrance.open(Shared::new(site, socket_permits(socket_count_max), socket_count_max));
         Door { listener, threads: name, workers: count, admission, shared, own }.open(socket)
     }
 }

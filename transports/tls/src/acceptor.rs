@@ -176,11 +176,11 @@ impl Acceptor {
     }
 
     async fn accept(&self, socket: TcpStream) -> Result<Stream, Refused> {
-        let place = self.tls.handshakes.enter();
+        let opening = self.tls.handshakes.begin();
         let time = self.tls.config.handshake_timeout;
         tokio::select! {
             biased;
-            () = place.needed() => Err(Refused::MadeRoom),
+            () = opening.evicted() => Err(Refused::MadeRoom),
             agreed = tokio::time::timeout(time, self.agree(socket)) => {
                 agreed.unwrap_or(Err(Refused::Late))
             }

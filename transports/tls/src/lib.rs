@@ -15,7 +15,7 @@
 //! | `certificate.rs` | content of a certificate: subject, names, validity |
 //! | `source.rs`, `watch.rs` | the certificate and key in use, and their replacement |
 //! | `standing.rs` | validity of a certificate, and when it is logged |
-//! | `acceptor.rs`, `handshakes.rs` | the handshake, limited in time and number |
+//! | `acceptor.rs` | the handshake, limited in time and number |
 //! | `lines.rs` | limit on log lines that clients can cause |
 //! | `stream.rs` | the stream that a listener reads and writes |
 //! | `client.rs` | the client side |
@@ -32,7 +32,6 @@ mod certificate;
 mod client;
 mod config;
 mod files;
-mod handshakes;
 mod lines;
 pub mod place;
 mod source;
@@ -45,7 +44,6 @@ pub use certificate::{Certificate, CertificateError};
 pub use client::{ClientTls, ConnectError, client_config};
 pub use config::{ClientCertificates, TlsConfig};
 pub use files::{File, FileError, certificates};
-pub use handshakes::{Handshake, Handshakes};
 pub use source::{Reloaded, Tls};
 pub use standing::Standing;
 pub use stream::Stream;

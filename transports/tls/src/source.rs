@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use peeklock_core::admission::Openings;
 use peeklock_core::time::Timestamp;
 use ring::digest::{Context, SHA256};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -15,14 +16,13 @@ use crate::acceptor::{Acceptor, Protocol};
 use crate::certificate::Certificate;
 use crate::config::{ClientCertificates, TlsConfig};
 use crate::files::{File, FileError, certificates_in, key_in, read};
-use crate::handshakes::Handshakes;
 use crate::lines::LineLimit;
 use crate::standing::{LastReport, Standing};
 
 /// A broker's certificate and key, loaded from files, for all of its listeners.
 pub struct Tls {
     pub(crate) config: TlsConfig,
-    pub(crate) handshakes: Arc<Handshakes>,
+    pub(crate) handshakes: Arc<Openings>,
     pub(crate) lines: LineLimit,
     in_use: RwLock<Arc<InUse>>,
     /// Content at the last check, valid or not: unchanged files are not checked again.
@@ -69,7 +69,7 @@ impl Tls {
         in_use.log_validity(now());
         warn_readable_key(&config.key_file);
         Ok(Arc::new(Self {
-            handshakes: Handshakes::new(config.handshake_count_max),
+            handshakes: Openings::new(config.handshake_count_max),
             lines: LineLimit::default(),
             in_use: RwLock::new(Arc::new(in_use)),
             seen: Mutex::new(Some(read.contents())),

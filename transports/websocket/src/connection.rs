@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
+use peeklock_core::admission::{ClientPace, Permit};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::permits::Permit;
 use peeklock_core::transaction::TransactionId;
-use peeklock_link::{Engine, Serve as _, Taking};
+use peeklock_link::{Engine, Serve as _};
 use peeklock_listen::websocket::Pongs;
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
@@ -202,7 +202,7 @@ pub(crate) struct Conversation {
     /// Total bytes of started requests; of a request that is handed over in parts, its parts. They
     /// measure progress: a client whose requests hold room without progress may have to yield.
     pub(crate) begun_bytes: u64,
-    beginning: Taking,
+    beginning: ClientPace,
     /// Items to write, and the bytes that they count for.
     pub(crate) ready: Vec<Item>,
     ready_bytes: u64,

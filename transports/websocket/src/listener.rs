@@ -96,16 +96,16 @@ impl Transport for WebSocketTransport {
 impl Serve for Site {
     async fn serve(self: Arc<Self>, stream: Stream) {
         let _counted = telemetry::Connected::by("websocket");
-        let handshake = self.places.arrive();
+        let opening = self.places.begin_opening();
         let agreed = Box::pin(async {
             tokio::select! {
                 biased;
-                () = handshake.needed() => None,
+                () = opening.evicted() => None,
                 agreed = upgraded(&self, stream) => agreed,
             }
         });
         if let Some((socket, encoding)) = agreed.await {
-            converse(self, socket, encoding, handshake).await;
+            converse(self, socket, encoding, opening).await;
         }
     }
 
@@ -113,8 +113,8 @@ impl Serve for Site {
         &self.tracker
     }
 
-    fn make_room(&self) {
-        self.places.make_room_for_socket();
+    fn evict_for_socket(&self) {
+        self.places.evict_oldest_opening();
     }
 
     /// Accepts each upgrade that no other transport takes, so that a wrong path is answered with
@@ -127,9 +127,9 @@ impl Serve for Site {
 /// Upgrades a connection and agrees on an encoding. Returns none after it has refused the upgrade
 /// or it took too long.
 async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)> {
-    let (seat, peer) = (site.inbound.seat(), stream.peer());
+    let (share, peer) = (site.inbound.paced_share(), stream.peer());
     let mut metered =
-        Metered::new(stream, seat, site.config.frame_timeout, site.config.frame_bytes_max);
+        Metered::new(stream, share, site.config.frame_timeout, site.config.frame_bytes_max);
     let sizes = BufferSizes {
         read_bytes: READ_BUFFER_BYTES,
         write_bytes: WRITE_BUFFER_BYTES,

@@ -2,18 +2,16 @@
 //! a small free part, room that all connections of the listener share, and is not read while there is
 //! none. Who is slow yields to who waits (`Pool`).
 
-use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use peeklock_core::admission::{Evicted, Pace, PacedShare, arriving_step};
 use peeklock_core::contract::Principal;
-use peeklock_core::permits::{Pace, RoomAnswer, Seat, arriving_step};
 use peeklock_listen::websocket::Pieces;
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
 
 use crate::progress::Progress;
 
@@ -25,7 +23,7 @@ const PACE_BYTES: u64 = 16 << 10;
 /// The socket.
 pub(crate) struct Metered {
     stream: Stream,
-    seat: Seat,
+    share: PacedShare,
     /// How long a frame may stand still.
     patience: Duration,
     /// What was read of a message that is not whole: of the upgrade all that was.
@@ -36,8 +34,6 @@ pub(crate) struct Metered {
     pieces: Option<Pieces>,
     /// Of the frame that has not arrived whole.
     pace: Option<Pace>,
-    /// When room is asked for again.
-    again: Option<Pin<Box<Sleep>>>,
     written_bytes: u64,
     /// Whether a proxy has said that somebody else is behind it (SEC-17).
     by_proxy: bool,
@@ -46,19 +42,18 @@ pub(crate) struct Metered {
 impl Metered {
     pub(crate) fn new(
         stream: Stream,
-        seat: Seat,
+        share: PacedShare,
         patience: Duration,
         frame_bytes_max: usize,
     ) -> Self {
         Self {
             stream,
-            seat,
+            share,
             patience,
             unfinished_bytes: 0,
             progress: None,
             pieces: Some(Pieces::new(frame_bytes_max)),
             pace: None,
-            again: None,
             written_bytes: 0,
             by_proxy: false,
         }
@@ -79,8 +74,7 @@ impl Metered {
             return;
         }
         self.pace = is_under_way.then(|| self.begin());
-        self.again = None;
-        self.seat.give_back();
+        self.share.release();
     }
 
     /// Whether anything has come of what is not whole.
@@ -90,12 +84,12 @@ impl Metered {
 
     /// Whether a frame has begun and does not arrive at its pace.
     pub(crate) fn is_late(&self) -> bool {
-        self.pace.is_some_and(|pace| pace.slow_from() <= Instant::now())
+        self.pace.is_some_and(|pace| pace.is_slow(Instant::now()))
     }
 
-    /// Whether it has to give up what has arrived.
-    pub(crate) fn must_yield(&self) -> bool {
-        self.seat.is_told_to_yield()
+    /// Whether it must release the bytes that have arrived.
+    pub(crate) fn was_evicted(&self) -> bool {
+        self.share.was_evicted()
     }
 
     /// Nothing was read for a while: a frame that has begun is judged from now on.
@@ -124,27 +118,15 @@ impl Metered {
     }
 
     const fn allowed_bytes(&self) -> u64 {
-        FREE_BYTES + self.seat.held_bytes()
+        FREE_BYTES + self.share.held_bytes()
     }
 
     /// Asks for more room.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let whole_bytes = self.progress.as_ref().and_then(Progress::announced_bytes);
-        let step = arriving_step(whole_bytes, self.allowed_bytes()).min(self.seat.bytes_max());
-        loop {
-            let now = Instant::now();
-            match self.seat.take(step, self.unfinished_bytes, now, context) {
-                RoomAnswer::Granted => {
-                    self.again = None;
-                    return Poll::Ready(Ok(()));
-                }
-                RoomAnswer::Yield => return Poll::Ready(Err(slow())),
-                RoomAnswer::Later(at) => {
-                    let sleep = Box::pin(tokio::time::sleep_until(at.into()));
-                    ready!(self.again.insert(sleep).as_mut().poll(context));
-                }
-            }
-        }
+        let step = arriving_step(whole_bytes, self.allowed_bytes()).min(self.share.bytes_max());
+        let granted = self.share.poll_wait(step, self.unfinished_bytes, context);
+        granted.map_err(|Evicted| slow())
     }
 }
 
@@ -184,7 +166,7 @@ impl Metered {
         }
         let before = buffer.filled().len();
         if Pin::new(&mut this.stream).poll_read(context, buffer)?.is_pending() {
-            if this.seat.must_yield(this.unfinished_bytes, Instant::now(), context) {
+            if this.share.is_evicted(this.unfinished_bytes, Instant::now(), context) {
                 return Poll::Ready(Err(slow()));
             }
             return Poll::Pending;

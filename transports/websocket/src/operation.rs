@@ -24,9 +24,9 @@ mod transaction;
 
 use std::sync::Arc;
 
+use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::command::{Outcome, peeked_bytes};
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::COMMAND_BYTES;
 
 use peeklock_link::Pending;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
-use peeklock_core::permits::Pool;
-use peeklock_listen::{Leaving, Member, Newcomer, Place, Places, Strangers, Tracked, Tracker};
+use peeklock_core::admission::{Member, Newcomer, Occupant, Place, Places, Pool};
+use peeklock_listen::{Strangers, Tracked, Tracker};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 
@@ -50,7 +50,7 @@ struct Lost {
     /// Position in the order of losses.
     at: u64,
     /// Handle to give its slot to another connection, if its address is counted.
-    leaving: Option<Leaving>,
+    occupant: Option<Occupant>,
 }
 
 /// A request of another task to a conversation.
@@ -101,7 +101,7 @@ impl Site {
         newcomer: Newcomer,
         calls: mpsc::Sender<Call>,
     ) -> Option<ConversationPlace> {
-        let place = self.places.enter_or(newcomer, || self.place_of_lost())?;
+        let place = self.places.take_or_evict_with(newcomer, || self.place_of_lost())?;
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(key, Entry { resume_token, encoding, calls, lost: None, place });
         Some(ConversationPlace { site: Arc::clone(self), key, _tracked: self.tracker.track() })
@@ -115,7 +115,7 @@ impl Site {
             conversations.iter().filter_map(|(key, entry)| Some((entry.lost.as_ref()?, *key)));
         let mut in_order: Vec<(&Lost, u64)> = lost.collect();
         in_order.sort_unstable_by_key(|(lost, _)| lost.at);
-        let goes = |lost: &Lost| lost.leaving.as_ref().is_none_or(Leaving::tell);
+        let goes = |lost: &Lost| lost.occupant.as_ref().is_none_or(Occupant::claim);
         let (_, key) = in_order.into_iter().find(|&(lost, _)| goes(lost))?;
         let entry = conversations.remove(&key)?;
         // The channel is full only if a resumption is in progress; then that socket is closed.
@@ -153,7 +153,7 @@ impl ConversationPlace {
     /// Notes that the conversation has lost its socket.
     pub(crate) fn lose(&self, member: Option<&Member>) {
         let at = self.site.lost.fetch_add(1, Ordering::Relaxed);
-        self.mark(Some(Lost { at, leaving: member.map(Member::leaving) }));
+        self.mark(Some(Lost { at, occupant: member.map(Member::occupant) }));
     }
 
     /// Notes that the conversation has a socket again.

@@ -9,10 +9,10 @@ use peeklock_store_testing::{Fate, FaultStore};
 
 use super::*;
 use crate::Broker;
+use crate::admission::Budget;
 use crate::clock::ManualClock;
 use crate::description::{QueueDescription, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
-use crate::permits::Budget;
 use crate::rule::{Filter, RuleDescription};
 use crate::store::Shard;
 use crate::time::{TimeSpan, Timestamp};
@@ -20,7 +20,7 @@ use crate::time::{TimeSpan, Timestamp};
 /// All room of management, when it is back: what was answered gives its own back behind the answer, on another thread.
 async fn all_room(broker: &Broker) -> Permit {
     loop {
-        match broker.shared.management.try_acquire(u64::MAX) {
+        match broker.shared.management.try_take(u64::MAX) {
             Some(room) => return room,
             None => tokio::task::yield_now().await,
         }
@@ -40,7 +40,7 @@ async fn a_creation_waits_for_room_before_it_is_mail() {
     let mut creation = pin!(broker.create_queue("orders", QueueUpdate::default()));
     assert!(!is_ready(creation.as_mut()).await);
     // Mail is taken in its order: what was sent before this was looked at before.
-    let room = Arc::new(Budget::new(0).try_acquire(1).unwrap());
+    let room = Arc::new(Budget::new(0).try_take(1).unwrap());
     let (answer, answered) = AnswerTo::new(&room);
     let description = QueueDescription::new("orders", &broker.settings().limits);
     broker.namespace.do_send(Create { root: Root::Queue(description), answer });
@@ -58,8 +58,8 @@ async fn a_creation_waits_for_room_before_it_is_mail() {
 async fn management_does_not_wait_for_room_of_what_asks_for_it() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
     let held: Vec<Permit> =
-        std::iter::from_fn(|| broker.shared.budget.try_acquire(u64::MAX >> 1)).collect();
-    let rest: Vec<Permit> = std::iter::from_fn(|| broker.shared.budget.try_acquire(1)).collect();
+        std::iter::from_fn(|| broker.shared.budget.try_take(u64::MAX >> 1)).collect();
+    let rest: Vec<Permit> = std::iter::from_fn(|| broker.shared.budget.try_take(1)).collect();
     assert!(!held.is_empty() && !rest.is_empty());
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
     broker.update_queue("orders", QueueUpdate::default(), None).await.unwrap();
@@ -103,7 +103,7 @@ async fn management_is_done_for_who_has_least() {
     {
         held.push(permit);
     }
-    let rest: Vec<Permit> = std::iter::from_fn(|| room.try_acquire(1)).collect();
+    let rest: Vec<Permit> = std::iter::from_fn(|| room.try_take(1)).collect();
     assert!(held.len() > 100, "half of 256 MiB");
     let mut more = pin!(greedy.management_room(1, 1 << 20));
     assert!(!is_ready(more.as_mut()).await);
@@ -160,8 +160,8 @@ async fn who_has_room_for_a_change_is_told_what_came_of_it() {
         }
         // Others take all that is left, and wait for more.
         let room = &broker.shared.management;
-        let mut held: Vec<Permit> = std::iter::from_fn(|| room.try_acquire(1 << 20)).collect();
-        held.extend(std::iter::from_fn(|| room.try_acquire(1)));
+        let mut held: Vec<Permit> = std::iter::from_fn(|| room.try_take(1 << 20)).collect();
+        held.extend(std::iter::from_fn(|| room.try_take(1)));
         let mut next = pin!(broker.management_room(1, 1));
         assert!(!is_ready(next.as_mut()).await);
         store.complete_at_once(true);

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use peeklock_core::admission::Budget;
 use peeklock_core::change::codec;
 use peeklock_core::entity::Machine as _;
 use peeklock_core::entity::any::AnyMachine;
 use peeklock_core::entity::family::Family;
 use peeklock_core::ids::EntityId;
-use peeklock_core::permits::Budget;
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Store, StoreError};

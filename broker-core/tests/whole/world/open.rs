@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use peeklock_core::admission::Budget;
 use peeklock_core::change::codec::read_rule;
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::command::{Command, Outcome, TopicCommand};
@@ -21,7 +22,6 @@ use peeklock_core::entity::topic::Topic;
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
-use peeklock_core::permits::Budget;
 use peeklock_core::rule::Rule as ProductRule;
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::commit::Participant;

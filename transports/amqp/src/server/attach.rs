@@ -4,12 +4,12 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use peeklock_core::Entity;
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::path::{Address, EntityAddress, Node as AddressNode, SubQueue};
-use peeklock_core::permits::Permit;
 use peeklock_core::request::Outcome;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_link::Role as LinkRole;

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use peeklock_core::admission::{Account, Budget};
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Budget;
-use peeklock_link::{Account, ByToken, Engine};
+use peeklock_link::{ByToken, Engine};
 use peeklock_listen::Tracked;
 
 use super::book::Book;

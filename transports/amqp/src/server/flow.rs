@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use peeklock_core::permits::Seat;
+use peeklock_core::admission::PacedShare;
 use tokio::time::Sleep;
 
 use super::removed::{Leaving, Lost};
@@ -19,10 +19,10 @@ pub(super) const TICK: Duration = Duration::from_secs(5);
 pub(super) struct Inflow {
     pub(super) input: BytesMut,
     /// Room for messages that have not arrived whole, and the bytes of them that have arrived.
-    pub(super) seat: Seat,
+    pub(super) share: PacedShare,
     pub(super) assembled_bytes: u64,
     /// Room for a large message, and the number of large ones that are not stored.
-    pub(super) large_seat: Seat,
+    pub(super) large_share: PacedShare,
     pub(super) large_count: usize,
 }
 
@@ -30,9 +30,9 @@ impl Inflow {
     pub(super) fn new(site: &Site) -> Self {
         Self {
             input: BytesMut::new(),
-            seat: site.inbound.seat(),
+            share: site.inbound.paced_share(),
             assembled_bytes: 0,
-            large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
+            large_share: site.large_inbound.patient_share(LARGE_GRACE),
             large_count: 0,
         }
     }

@@ -92,8 +92,8 @@ impl Serve for Site {
         &self.connections
     }
 
-    fn make_room(&self) {
-        self.places.make_room_for_socket();
+    fn evict_for_socket(&self) {
+        self.places.evict_oldest_opening();
     }
 
     fn takes_upgrade(&self, path: &str) -> bool {

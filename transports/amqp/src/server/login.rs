@@ -336,7 +336,7 @@ mod tests {
     /// a certificate that nothing was said of gives none.
     #[tokio::test]
     async fn who_has_logged_in_gets_a_place() {
-        let mut context = Context::from_waker(Waker::noop());
+        let context = Context::from_waker(Waker::noop());
         let (_, broker) = start().await;
         let [bare, certified] = clients();
         for (who, said) in [(&bare, plain("k")), (&certified, Credentials::External)] {
@@ -348,8 +348,8 @@ mod tests {
             let mut client = logged_in(&site, who, said).await;
             client.seek_place().await;
             assert!(client.entry.place.is_some() && client.entry.seeking.is_none());
-            let mut is_told =
-                |it: &mut Conversation| it.engine.standing.poll_needed(&mut context).is_ready();
+            let is_told =
+                |it: &mut Conversation| it.engine.standing.poll_evicted(&context).is_ready();
             assert!(is_told(&mut stranger));
             drop(stranger);
             for said in [Credentials::Anonymous, plain("k")] {

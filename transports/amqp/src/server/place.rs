@@ -7,9 +7,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use peeklock_core::admission::{Newcomer, Place, Standing};
 use peeklock_core::error::Rejection;
-use peeklock_link::{Phase, Standing};
-use peeklock_listen::{Newcomer, Place};
+use peeklock_link::Phase;
 
 use super::conversation::Conversation;
 use super::node::is_for_tokens;
@@ -29,11 +29,11 @@ pub(super) struct Entry {
 impl Conversation {
     /// Takes a place for a connection that is open, or begins to wait for one.
     pub(super) async fn seek_place(&mut self) {
-        if let Some(place) = self.site.places.free() {
+        if let Some(place) = self.site.places.try_take() {
             return self.take_place(place);
         }
         let newcomer = self.newcomer().await;
-        if let Some(place) = self.site.places.enter(newcomer) {
+        if let Some(place) = self.site.places.take_or_evict(newcomer) {
             return self.take_place(place);
         }
         self.entry.seeking = Some(Box::pin(self.site.places.clone().wait(newcomer)));

@@ -15,11 +15,11 @@ use super::websocket;
 /// Serves a client to its end.
 pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Principal) {
     let patience = site.config.opening_timeout;
-    let handshake = site.places.arrive();
+    let opening = site.places.begin_opening();
     let mut first = [0];
     let read = tokio::select! {
         biased;
-        () = handshake.needed() => return unopened(&who, "made_room"),
+        () = opening.evicted() => return unopened(&who, "made_room"),
         read = tokio::time::timeout(patience, stream.read_exact(&mut first)) => read,
     };
     match read {
@@ -32,17 +32,17 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
     }
     // No frame of AMQP begins like a request of HTTP.
     if first != *b"G" {
-        return Conversation::new(site, who).run(stream, &first, handshake).await;
+        return Conversation::new(site, who).run(stream, &first, opening).await;
     }
     let upgrade = websocket::accept(&site, who.peer, stream, &first);
     let upgraded = tokio::select! {
         biased;
-        () = handshake.needed() => return unopened(&who, "made_room"),
+        () = opening.evicted() => return unopened(&who, "made_room"),
         upgraded = upgrade => upgraded,
     };
     if let Some((stream, by_proxy)) = upgraded {
         let who = if by_proxy { who.through_proxy() } else { who };
-        Conversation::new(site, who).run(stream, &[], handshake).await;
+        Conversation::new(site, who).run(stream, &[], opening).await;
     }
 }
 

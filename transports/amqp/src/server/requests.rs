@@ -7,8 +7,8 @@
 
 use std::convert::Infallible;
 
+use peeklock_core::admission::Permit;
 use peeklock_core::error::{Quoted, Rejection};
-use peeklock_core::permits::Permit;
 use peeklock_core::request::{Outcome, Released};
 use peeklock_link::pending::place;
 use peeklock_link::{Engine, Event as LinkEvent, Finished, LONG_MAX, Phase, Protocol};
@@ -334,7 +334,7 @@ impl Conversation {
     /// Does something when there is room for it; until then nothing more is carried out.
     pub(super) async fn when_room(&mut self, work: Work) {
         let (count, bytes) = work.cost();
-        if let Some(permit) = self.engine.budget.try_acquire_list(count, bytes) {
+        if let Some(permit) = self.engine.budget.try_take_list(count, bytes) {
             return self.work(work, permit).await;
         }
         self.engine.hold(work, count, bytes);

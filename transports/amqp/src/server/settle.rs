@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::permits::Permit;
 use peeklock_core::time::Timestamp;
 use peeklock_link::pending::correlation;
 

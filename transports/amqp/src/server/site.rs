@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
-use peeklock_core::permits::{Budget, Pool};
-use peeklock_listen::{Places, Strangers, Tracker};
+use peeklock_core::admission::{Budget, Places, Pool};
+use peeklock_listen::{Strangers, Tracker};
 
 use super::config::AmqpConfig;
 use super::outcomes::Outcomes;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use peeklock_core::Entity;
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::permits::Permit;
 use peeklock_core::request::Outcome as Answered;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{

@@ -8,11 +8,10 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
+use peeklock_core::admission::{Account, Opening, Place};
 use peeklock_core::command::LinkEnd;
-use peeklock_core::permits::RoomAnswer;
-use peeklock_link::{LARGE_BYTES, NextTurn, Phase, Protocol as _, Serve, Turn};
-use peeklock_listen::Place;
-use peeklock_tls::{Handshake, Stream};
+use peeklock_link::{NextTurn, Phase, Protocol as _, Serve, Turn};
+use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::conversation::{Close, Conversation};
@@ -83,13 +82,8 @@ pub(super) enum AmqpTurn {
 
 impl Conversation {
     /// Serves a socket to its end; the bytes of `first` were read from it already.
-    pub(super) async fn run<S: Socket>(
-        mut self,
-        mut stream: S,
-        first: &[u8],
-        handshake: Handshake,
-    ) {
-        self.entry.opening = Some(Box::pin(async move { handshake.needed().await }));
+    pub(super) async fn run<S: Socket>(mut self, mut stream: S, first: &[u8], opening: Opening) {
+        self.entry.opening = Some(Box::pin(async move { opening.evicted().await }));
         self.inflow.input.extend_from_slice(first);
         let end = self.serve(&mut stream).await;
         self.flush_at_end(&mut stream).await;
@@ -131,8 +125,8 @@ impl Conversation {
         }
         self.inflow.assembled_bytes = 0;
         self.waiting_requests = 0;
-        self.inflow.seat.give_back();
-        self.inflow.large_seat.give_back();
+        self.inflow.share.release();
+        self.inflow.large_share.release();
     }
 
     /// Closes a connection whose place is needed, and does not wait for its client.
@@ -245,66 +239,50 @@ impl Conversation {
         }
     }
 
-    /// Has the clock ask at that instant at the latest.
-    fn look_at(&mut self, at: Instant) {
-        if self.clock.timer.deadline() > at.into() {
-            self.clock.timer.as_mut().reset(at.into());
-        }
-    }
-
     /// Whether more may be read: there is room for what has not arrived whole. False if it is to be given up.
-    fn poll_room(&mut self, withheld_bytes: u64, context: &Context<'_>) -> Poll<bool> {
+    fn poll_room(&mut self, withheld_bytes: u64, context: &mut Context<'_>) -> Poll<bool> {
         let read = withheld_bytes
             .saturating_add(self.inflow.input.len() as u64)
             .saturating_add(self.behind_bytes());
         let mut unfinished = self.inflow.assembled_bytes.saturating_add(read);
         let largest = self.largest_bytes();
-        let is_large = largest > LARGE_BYTES;
-        if !is_large && self.inflow.large_seat.held_bytes() > 0 {
+        let is_large = largest > Account::LARGE_BYTES;
+        if !is_large && self.inflow.large_share.held_bytes() > 0 {
             match self.inflow.large_count {
-                0 if !self.engine.needs_permit() => self.inflow.large_seat.give_back(),
+                0 if !self.engine.needs_permit() => self.inflow.large_share.release(),
                 // Its client has done what it can.
-                _ => self.inflow.large_seat.rest(),
+                _ => self.inflow.large_share.rest(),
             }
         }
         if unfinished <= FREE_BYTES {
-            self.inflow.seat.give_back();
+            self.inflow.share.release();
             return Poll::Ready(true);
         }
         let now = Instant::now();
         if is_large {
-            if self.inflow.large_seat.held_bytes() == 0 {
-                match self.inflow.large_seat.take(1, unfinished, now, context) {
-                    RoomAnswer::Granted => {}
-                    RoomAnswer::Yield => return Poll::Ready(false),
-                    RoomAnswer::Later(at) => {
-                        self.look_at(at);
-                        return Poll::Pending;
-                    }
+            if self.inflow.large_share.held_bytes() == 0 {
+                let granted = self.inflow.large_share.poll_wait(1, unfinished, context);
+                if ready!(granted).is_err() {
+                    return Poll::Ready(false);
                 }
             }
-            if self.inflow.large_seat.must_yield(unfinished, now, context) {
+            if self.inflow.large_share.is_evicted(unfinished, now, context) {
                 return Poll::Ready(false);
             }
             // One that large has the rest of its room to itself; what else there is has not.
-            unfinished -= largest - LARGE_BYTES;
+            unfinished -= largest - Account::LARGE_BYTES;
         }
-        while unfinished > FREE_BYTES.saturating_add(self.inflow.seat.held_bytes()) {
-            match self.inflow.seat.take(STEP_BYTES, unfinished, now, context) {
-                RoomAnswer::Granted => {}
-                RoomAnswer::Yield => return Poll::Ready(false),
-                RoomAnswer::Later(at) => {
-                    self.look_at(at);
-                    return Poll::Pending;
-                }
+        while unfinished > FREE_BYTES.saturating_add(self.inflow.share.held_bytes()) {
+            if ready!(self.inflow.share.poll_wait(STEP_BYTES, unfinished, context)).is_err() {
+                return Poll::Ready(false);
             }
         }
-        Poll::Ready(!self.inflow.seat.must_yield(unfinished, now, context))
+        Poll::Ready(!self.inflow.share.is_evicted(unfinished, now, context))
     }
 
     /// What is here of the largest message of those that have not arrived whole.
     fn largest_bytes(&self) -> u64 {
-        if self.inflow.assembled_bytes <= LARGE_BYTES {
+        if self.inflow.assembled_bytes <= Account::LARGE_BYTES {
             // None is larger than all of them.
             return self.inflow.assembled_bytes;
         }
@@ -423,7 +401,7 @@ impl<S: Socket> Serve<S> for Conversation {
     ) -> Option<NextTurn<Self, S>> {
         if self.engine.needs_permit() || self.engine.needs_place() {
             // It is not the client who is slow.
-            self.inflow.seat.rest();
+            self.inflow.share.rest();
         }
         let may_ask = self.may_ask();
         self.clock.read_blocked = !may_ask;

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use peeklock_core::Entity;
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{ReceiveMode, Settlement};
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::Content;
-use peeklock_core::permits::Permit;
 use peeklock_core::time::Timestamp;
 use peeklock_core::transaction::{Issued, TransactionId};
 use peeklock_link::Working;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use peeklock_amqp::performative::{Close, Performative, SenderSettleMode};
 use peeklock_amqp::server::AmqpConfig;
 use peeklock_amqp::state::DeliveryState;
+use peeklock_core::admission::Permit;
 use peeklock_core::contract::AllowAll;
-use peeklock_core::permits::Permit;
 use peeklock_core::time::TimeSpan;
 
 use crate::client::{Client, text};
@@ -19,7 +19,7 @@ const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 pub fn all_room(server: &Server) -> Vec<Permit> {
     let mut held = Vec::new();
     for bytes in [16 << 20, 1] {
-        while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+        while let Some(permit) = server.broker.connection_budget().try_take(bytes) {
             held.push(permit);
         }
     }

@@ -283,7 +283,7 @@ async fn who_waits_for_room_is_not_silent() {
     client.sender(0, "q").await.unwrap();
     let mut held = Vec::new();
     for bytes in [16 << 20, 1] {
-        while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+        while let Some(permit) = server.broker.connection_budget().try_take(bytes) {
             held.push(permit);
         }
     }

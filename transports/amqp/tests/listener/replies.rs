@@ -80,7 +80,7 @@ async fn a_long_list_waits_for_its_room() {
         server.broker.create_rule("t/subscriptions/s", rule).await.unwrap();
     }
     let pool = server.broker.outbound_pool();
-    let room = pool.try_hold(None, pool.free_bytes()).unwrap();
+    let room = pool.try_take(None, pool.free_bytes()).unwrap();
     let mut client = server.client().await;
     client.manager(0, "t/subscriptions/s").await;
     client.sender(5, "q").await.unwrap();

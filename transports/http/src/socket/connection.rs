@@ -1,15 +1,13 @@
 //! What a socket and the requests that came over it know of each other. Both are of one thread.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use peeklock_core::permits::Seat;
+use peeklock_core::admission::{Idling, Occupant, PacedShare, Places};
 
 use crate::delivery::Delivery;
 use crate::error::Refusal;
-use crate::places::Occupied;
 
 /// How much of a body may be on its way to who reads it.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
@@ -18,8 +16,9 @@ const AHEAD_PIECES_MAX: usize = 256;
 
 /// One connection.
 pub(crate) struct Connection {
+    places: Places,
     /// Its place as others see it.
-    pub(crate) place: Arc<Occupied>,
+    occupant: Occupant,
     /// Why the request that was passed on last is none.
     refusal: Cell<Option<Refusal>>,
     /// Whether the answer stands in the framework's buffer as a whole.
@@ -37,13 +36,14 @@ pub(crate) struct Connection {
 /// What goes with an answer: who is told that it was written, and its room.
 pub(crate) struct Handed {
     pub(crate) delivery: Option<Delivery>,
-    pub(crate) room: Option<Seat>,
+    pub(crate) room: Option<PacedShare>,
 }
 
 impl Connection {
-    pub(super) fn new(place: Arc<Occupied>) -> Self {
+    pub(super) fn new(places: Places) -> Self {
         Self {
-            place,
+            places,
+            occupant: Occupant::default(),
             refusal: Cell::default(),
             is_answered: Cell::default(),
             answer: RefCell::default(),
@@ -51,6 +51,21 @@ impl Connection {
             ahead_pieces: Cell::default(),
             reader: Cell::default(),
         }
+    }
+
+    /// Records that it waits for a request, until this is dropped.
+    pub(super) fn idle(&self) -> Idling {
+        self.places.idle(&self.occupant)
+    }
+
+    /// Records that it waits for a message and has taken none, so that it can end at any time, until this is dropped.
+    pub(crate) fn wait_for_message(&self) -> Idling {
+        self.places.wait_for_message(&self.occupant)
+    }
+
+    /// Whether another connection has its place, so that it has to end.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.occupant.is_claimed()
     }
 
     /// The refusal of a request that could not be read as one.
@@ -92,11 +107,11 @@ impl Connection {
         }
     }
 
-    /// Whether others wait for the room of an answer of which so much was written.
-    pub(super) fn must_yield(&self, written_bytes: u64, context: &Context<'_>) -> bool {
+    /// Whether the room of an answer, of which `written_bytes` were written, must be released for others.
+    pub(super) fn must_release(&self, written_bytes: u64, context: &Context<'_>) -> bool {
         match &mut *self.answer.borrow_mut() {
             Some(Handed { room: Some(room), .. }) => {
-                room.must_yield(written_bytes, Instant::now(), context)
+                room.is_evicted(written_bytes, Instant::now(), context)
             }
             _ => false,
         }
@@ -149,12 +164,11 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::places::Places;
 
     /// A body is read so far ahead of who reads it and no farther, in bytes and in pieces.
     #[test]
     fn a_body_is_read_only_so_far_ahead() {
-        let connection = Connection::new(Places::new(1).enter().occupied());
+        let connection = Connection::new(Places::of_requests(1));
         let passed = |bytes: usize| {
             connection.begin();
             let pieces = std::iter::repeat_with(|| connection.passed(bytes));

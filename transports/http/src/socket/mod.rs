@@ -25,7 +25,6 @@
 mod chunks;
 mod connection;
 mod head;
-mod timer;
 mod write;
 
 pub(crate) use connection::{Connection, Handed};
@@ -38,9 +37,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use actix_web::http::StatusCode;
+use peeklock_core::admission::{Evicted, GRACE, Idling, Newcomer, PacedShare, Place, Timer};
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{GRACE, RoomAnswer, Seat};
 use peeklock_core::telemetry::Connected;
 use peeklock_listen::{Lookout, Upgrade};
 use peeklock_tls::Stream;
@@ -48,10 +47,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
-use crate::places::ConnectionPlace;
 use crate::site::Site;
 use head::{Body, Fault, HEAD_BYTES_MAX, HEADER_COUNT_MAX, Head, HeadReader, blank_bytes};
-use timer::Timer;
 use write::Writing;
 
 /// How AMQP begins (AMQP 2.2), and no request of HTTP.
@@ -80,7 +77,10 @@ pub(crate) struct Socket {
     takes_over: TakesOver,
     principal: Principal,
     site: Arc<Site>,
-    place: ConnectionPlace,
+    /// None until it has found one, and after a refusal.
+    place: Option<Place>,
+    /// While it waits for a request.
+    idling: Option<Idling>,
     connection: Rc<Connection>,
     phase: Phase,
     /// Bytes that were read and not passed on.
@@ -89,7 +89,7 @@ pub(crate) struct Socket {
     framed_bytes: usize,
     head: HeadReader,
     /// Room for a large head.
-    seat: Seat,
+    share: PacedShare,
     is_first: bool,
     /// Since when it is in its phase.
     since: Instant,
@@ -133,15 +133,15 @@ enum Phase {
 impl Socket {
     /// The socket of a connection that this one takes over if it is not for HTTP.
     pub(crate) fn new(stream: Stream, site: Arc<Site>, takes_over: TakesOver) -> Self {
-        let place = site.places.enter();
-        Self {
+        let mut socket = Self {
             principal: stream.principal(),
             stream: Some(stream),
             takes_over,
-            seat: site.inbound.seat(),
+            share: site.inbound.paced_share(),
+            connection: Rc::new(Connection::new(site.places.clone())),
             site,
-            connection: Rc::new(Connection::new(place.occupied())),
-            place,
+            place: None,
+            idling: None,
             phase: Phase::Head(None),
             input: Vec::new(),
             framed_bytes: 0,
@@ -152,13 +152,29 @@ impl Socket {
             lookout: Lookout::default(),
             writing: None,
             _counted: Connected::by("http"),
+        };
+        socket.seek_place();
+        socket
+    }
+
+    /// Takes a place that is free, or that of a connection that can go. Whether it has one.
+    fn seek_place(&mut self) -> bool {
+        if self.place.is_none() {
+            self.place = self.site.places.take_or_evict(Newcomer::Stranger);
+            self.idling = self.place.is_some().then(|| self.connection.idle());
         }
+        self.place.is_some()
+    }
+
+    /// Releases its place: no other has to go for it any more.
+    fn release_place(&mut self) {
+        (self.place, self.idling) = (None, None);
     }
 
     /// Waits a moment for a place where all were taken when the connection came: the one before it may have ended, and the
     /// listener not have seen that. Refuses the connection if there is none.
     fn poll_place(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while self.place.is_beyond() && !self.place.seek() {
+        while !self.seek_place() {
             let waited = self.since.elapsed();
             let next = PLACE_LOOKS.into_iter().map(|part| GRACE / part).find(|at| *at > waited);
             let Some(next) = next else {
@@ -186,8 +202,8 @@ impl Socket {
 
     /// Ends what is read with a refusal.
     fn refuse(&mut self, refusal: Refusal) {
-        self.seat.give_back();
-        self.place.leave();
+        self.share.release();
+        self.release_place();
         self.input.clear();
         self.input.extend_from_slice(IN_ITS_PLACE);
         self.connection.refuse(refusal.closing());
@@ -219,8 +235,8 @@ impl Socket {
 
     /// The head is the framework's.
     fn pass_on(&mut self, bytes: usize, body: Body) {
-        self.seat.give_back();
-        self.place.is_busy();
+        self.share.release();
+        self.idling = None;
         self.connection.begin();
         self.phase = Phase::Passing { bytes, then: Box::new(Phase::Body(body)) };
     }
@@ -259,8 +275,8 @@ impl Socket {
 
     /// The connection is somebody else's, with all that was read of it and not passed on.
     fn hand_over(&mut self) -> Option<Stream> {
-        self.seat.give_back();
-        self.place.leave();
+        self.share.release();
+        self.release_place();
         self.phase = Phase::Ended;
         let mut stream = self.stream.take()?;
         stream.give_back(std::mem::take(&mut self.input));
@@ -287,12 +303,13 @@ impl Socket {
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let is_idle = matches!(self.phase, Phase::Head(None));
         if matches!(self.phase, Phase::Head(_)) {
-            let is_told = self.place.is_told(context);
-            if is_idle && (is_told || self.site.requests.is_stopping()) {
+            let evicted = self.idling.as_ref().map(|idling| idling.poll_evicted(context));
+            let is_evicted = evicted.is_some_and(|evicted| evicted.is_ready());
+            if is_idle && (is_evicted || self.site.requests.is_stopping()) {
                 self.phase = Phase::Ended;
                 return Poll::Ready(());
             }
-            if is_told {
+            if is_evicted {
                 let detail = "the head of the request arrives slowly while other clients wait for \
                     a connection";
                 self.refuse(Rejection::server_busy(detail).into());
@@ -317,16 +334,14 @@ impl Socket {
     /// Room for more of a head.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let held = self.input.len() as u64;
-        while held >= FREE_BYTES + self.seat.held_bytes() {
-            match self.seat.take(STEP_BYTES, held, Instant::now(), context) {
-                RoomAnswer::Granted => {}
-                RoomAnswer::Later(at) => {
-                    if self.poll_late(context).is_ready() {
-                        break;
-                    }
-                    ready!(self.timer.poll(at, context));
+        while held >= FREE_BYTES + self.share.held_bytes() {
+            match self.share.poll_wait(STEP_BYTES, held, context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => {
+                    ready!(self.poll_late(context));
+                    break;
                 }
-                RoomAnswer::Yield => {
+                Poll::Ready(Err(Evicted)) => {
                     let detail = "the head of the request arrives slowly while other clients wait \
                         for memory";
                     self.refuse(Rejection::server_busy(detail).into());
@@ -436,7 +451,7 @@ impl Socket {
     fn next(&mut self) -> Phase {
         self.is_first = false;
         self.head.begin_anew();
-        self.place.is_idle();
+        self.idling = Some(self.connection.idle());
         Phase::Head(None)
     }
 }

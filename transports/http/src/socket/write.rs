@@ -5,11 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use peeklock_core::permits::Pace;
+use peeklock_core::admission::{Pace, Timer};
 use tokio::io::AsyncWrite;
 
 use super::Socket;
-use super::timer::Timer;
 
 /// An answer is read at no less than so many bytes a second, or after a while is given up.
 const WRITE_PACE_BYTES: u64 = 4 << 10;
@@ -78,11 +77,11 @@ impl Socket {
             Writing { pace, written_bytes: 0, timer: Timer::default() }
         });
         writing.pace.pass(writing.written_bytes, 0, now);
-        let late = writing.pace.slow_from();
-        if now >= late || connection.must_yield(writing.written_bytes, context) {
+        if writing.pace.is_slow(now) || connection.must_release(writing.written_bytes, context) {
             return Poll::Ready(slow_reader());
         }
-        writing.timer.poll(late.min(now + WRITE_LOOK), context).map(|()| slow_reader())
+        let look = writing.pace.slow_from().min(now + WRITE_LOOK);
+        writing.timer.poll(look, context).map(|()| slow_reader())
     }
 }
 

@@ -328,7 +328,7 @@ async fn a_body_that_waits_for_room_is_not_late() {
     let server = plan.start().await;
     let mut held = Vec::new();
     for bytes in [16 << 20, 1] {
-        while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+        while let Some(permit) = server.broker.connection_budget().try_take(bytes) {
             held.push(permit);
         }
     }
@@ -583,7 +583,7 @@ async fn who_finds_no_room_for_a_command_is_told() {
     let lock = server.receive().await.header("location").unwrap().to_owned();
     let delete = lock.replace(&format!("http://{}", server.address), "DELETE ");
     let budget = server.broker.connection_budget();
-    let held: Vec<_> = std::iter::from_fn(|| budget.try_acquire(1)).collect();
+    let held: Vec<_> = std::iter::from_fn(|| budget.try_take(1)).collect();
     let mut waiting = Vec::new();
     for (head, body) in [
         ("POST /q/messages", "more"),

@@ -189,7 +189,7 @@ async fn what_a_json_text_says_has_its_room() {
     broker.create_subscription("t", "s", SubscriptionUpdate::default(), Vec::new()).await.unwrap();
     let mut held = Vec::new();
     for bytes in [16 << 20, 1] {
-        while let Some(permit) = broker.connection_budget().try_acquire(bytes) {
+        while let Some(permit) = broker.connection_budget().try_take(bytes) {
             held.push(permit);
         }
     }

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::ReceiverId;
-use peeklock_core::permits::Permit;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{Event, Expect, Issuer, Links, unexpected};

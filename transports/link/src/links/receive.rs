@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Permit;
 use peeklock_core::time::TimeSpan;
 
 use super::{Event, Expect, Issuer, Links, unexpected};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Permit;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{Event, Expect, Handle, Issuer, Links, unexpected};

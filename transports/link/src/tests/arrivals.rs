@@ -6,18 +6,18 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use peeklock_core::admission::{Account, Pool};
 use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::ids::ReceiverId;
-use peeklock_core::permits::Pool;
 use peeklock_core::request::Released;
 use peeklock_core::store::StoreError;
 use tokio::sync::Semaphore;
 
 use super::stand::message;
+use crate::Arrivals;
 use crate::arrivals::MESSAGE_BYTES;
 use crate::arrivals::{Fetch, Fetched, Next};
-use crate::{Account, Arrivals};
 
 /// Content on a disk that answers when the test adds a permit.
 struct Slow(Arc<Semaphore>);
@@ -275,7 +275,7 @@ fn what_is_told_longer_has_its_room_before_it_is_fetched() {
     message.content = ContentRef::Stored(Arc::new(Slow(Arc::new(Semaphore::new(0)))));
     let receiver = ReceiverId(1);
     arrivals.push(1, Released::Delivery { receiver, message: Box::new(message) });
-    let taken = shared.try_hold(None, 64 << 10);
+    let taken = shared.try_take(None, 64 << 10);
     assert!(taken.is_some());
     let Next::NoRoom(bytes) = arrivals.next(&mut account) else { panic!("it has room") };
     assert!(bytes >= 120_000, "{bytes}");

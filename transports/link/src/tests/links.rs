@@ -307,7 +307,7 @@ fn a_refused_attach_leaves_nothing() {
     let role = crate::Role::Receiver;
     let mode = peeklock_core::command::ReceiveMode::PeekLock;
     stand.links.attach(2, entity, "q".into(), role, mode);
-    let permit = peeklock_core::permits::Budget::new(1).try_acquire(1).unwrap();
+    let permit = peeklock_core::admission::Budget::new(1).try_take(1).unwrap();
     stand.links.attach_flow(2, 5, 4, std::sync::Arc::new(permit));
     let correlation = stand.requests().first().unwrap().1;
     let event = stand.answer(correlation, Err(Rejection::internal("no")));
@@ -322,7 +322,7 @@ fn what_is_asked_on_a_refused_link_is_answered() {
     let mut stand = Stand::new();
     let entity = stand.entity.clone();
     stand.links.attach(2, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
-    let permit = peeklock_core::permits::Budget::new(1).try_acquire(1).unwrap();
+    let permit = peeklock_core::admission::Budget::new(1).try_take(1).unwrap();
     stand.links.attach_flow(2, 5, 4, Arc::new(permit));
     let attach = stand.requests().first().unwrap().1;
     let slot = stand.links.ask(2, 9, None, "renewals");

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use peeklock_core::Access;
+use peeklock_core::admission::{COMMAND_BYTES, HeldTurn};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::management::Management;
-use peeklock_core::permits::{COMMAND_BYTES, HeldTurn};
 use peeklock_link::{Finished, Pending, Protocol as _, Size, Start, Working};
 
 use super::{Asked, Conversation, Done};

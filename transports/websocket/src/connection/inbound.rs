@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use peeklock_core::Entity;
+use peeklock_core::admission::{COMMAND_BYTES, Permit};
 use peeklock_core::command::Command;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::time::TimeSpan;
 use peeklock_link::pending::correlation;
 use peeklock_link::{Link, Phase};

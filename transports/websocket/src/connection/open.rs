@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_core::Broker;
+use peeklock_core::admission::{Account, ClientPace, Member, Opening, Standing};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
 use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
-use peeklock_link::{Account, Arrivals, Engine, Phase, Standing, Taking};
-use peeklock_listen::Member;
+use peeklock_link::{Arrivals, Engine, Phase};
 use peeklock_listen::websocket::Pongs;
-use peeklock_tls::Handshake;
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -38,13 +37,13 @@ pub(crate) async fn converse(
     site: Arc<Site>,
     socket: Box<Socket>,
     encoding: Encoding,
-    handshake: Handshake,
+    opening: Opening,
 ) {
     // Boxed, so that its memory is released when it ends: a task is as large as the largest future
     // that it awaits, and an idle connection costs little more than its task.
-    let greeted = Box::pin(greet(&site, socket, encoding, handshake));
-    if let Some((handover, handshake)) = greeted.await {
-        Conversation::open(site, handover, encoding, handshake).await;
+    let greeted = Box::pin(greet(&site, socket, encoding, opening));
+    if let Some((handover, opening)) = greeted.await {
+        Conversation::open(site, handover, encoding, opening).await;
     }
 }
 
@@ -54,12 +53,12 @@ async fn greet(
     site: &Arc<Site>,
     mut socket: Box<Socket>,
     encoding: Encoding,
-    handshake: Handshake,
-) -> Option<(Box<Handover>, Handshake)> {
+    opening: Opening,
+) -> Option<(Box<Handover>, Opening)> {
     let timeout = site.config.handshake_timeout;
     let hello = tokio::select! {
         biased;
-        () = handshake.needed() => return None,
+        () = opening.evicted() => return None,
         hello = tokio::time::timeout(timeout, hello(&site.broker, &mut socket, encoding)) => hello,
     };
     let refusal = match hello {
@@ -71,12 +70,12 @@ async fn greet(
                 Some(resume) => site.resume(resume.resume_token.0, encoding, handover).err(),
                 None => Some(handover),
             };
-            return begins.map(|handover| (handover, handshake));
+            return begins.map(|handover| (handover, opening));
         }
         Ok(Err(refusal)) => refusal?,
         Err(_) => Close::new(code::NO_HELLO, "no hello arrived in time"),
     };
-    drop(handshake);
+    drop(opening);
     close(&mut socket, &refusal).await;
     None
 }
@@ -106,7 +105,7 @@ async fn hello(
     let Some(bytes) = payload(message, encoding)? else { return Err(None) };
     // As with any other frame, the cost is paid before anything is decoded.
     let (commands, cost) = announced(encoding, &bytes);
-    let _permit = broker.connection_budget().acquire_list(commands, cost).await;
+    let _permit = broker.connection_budget().wait_list(commands, cost).await;
     let frame =
         ClientFrame::decode(encoding, &bytes).map_err(|error| Some(Close::of_frame(&error)))?;
     let mut requests = frame.requests.into_iter();
@@ -126,13 +125,13 @@ impl Conversation {
         site: Arc<Site>,
         mut handover: Box<Handover>,
         encoding: Encoding,
-        handshake: Handshake,
+        opening: Opening,
     ) {
         let broker = site.broker.placed();
         let principal = handover.socket.get_ref().principal();
         let peer = principal.peer;
         if !broker.allows_anonymous() && handover.hello.token.is_none() {
-            drop(handshake);
+            drop(opening);
             let reason = Rejection::unauthorized("the hello has no token");
             // Counts and logs the refusal.
             drop(broker.refuse(reason.because("missing").of_peer(peer), ""));
@@ -147,12 +146,12 @@ impl Conversation {
         let asking = Box::pin(async {
             tokio::select! {
                 biased;
-                () = handshake.needed() => None,
+                () = opening.evicted() => None,
                 newcomer = place::newcomer(&site.places, &access, peer) => Some(newcomer),
             }
         });
         let Some(newcomer) = asking.await else { return };
-        drop(handshake);
+        drop(opening);
         let Some(place) = site.enter(resume_token, encoding, newcomer, sender) else {
             let count = site.config.connection_count_max;
             let detail =
@@ -178,7 +177,7 @@ impl Conversation {
             // Until its text is written, a message counts as its longest possible text.
             Encoding::Json => {
                 let told = move |bytes| message_in_json_max(bytes, header_bytes_max);
-                (account.with_told(IN_JSON_FACTOR), Arrivals::told_as(told))
+                (account.with_expansion(IN_JSON_FACTOR), Arrivals::told_as(told))
             }
         };
         let unsettled_max = config.unsettled_count_max;
@@ -199,7 +198,7 @@ impl Conversation {
             collected_bytes: 0,
             handing_over: None,
             begun_bytes: 0,
-            beginning: Taking::default(),
+            beginning: ClientPace::default(),
             ready: Vec::new(),
             ready_bytes: 0,
             unwritten_count: 0,
@@ -315,7 +314,7 @@ impl Conversation {
         // Its slot can be reclaimed like the slot of a lost connection, unless another connection
         // has it already.
         if !standing.mark_idle(false, &self.site.places)
-            || standing.member.as_ref().is_some_and(Member::is_told)
+            || standing.member.as_ref().is_some_and(Member::is_evicted)
         {
             return Err(LinkEnd::Broken);
         }
@@ -325,7 +324,7 @@ impl Conversation {
             if engine.poll_stop(context).is_ready() {
                 return Poll::Ready(LinkEnd::ByBroker);
             }
-            let is_needed = engine.standing.poll_needed(context).is_ready();
+            let is_needed = engine.standing.poll_evicted(context).is_ready();
             match is_needed || engine.poll_yield(taken_bytes, context).is_ready() {
                 true => Poll::Ready(LinkEnd::Broken),
                 false => Poll::Pending,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::SinkExt;
+use peeklock_core::admission::Room;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Room;
 use peeklock_core::telemetry::count_undelivered;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Engine, Event, Finished, Protocol, WORKING_MAX};

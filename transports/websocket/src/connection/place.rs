@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use peeklock_core::Access;
-use peeklock_listen::{Newcomer, Places};
+use peeklock_core::admission::{Newcomer, Places};
 
 use super::Conversation;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peeklock_core::permits::Permit;
+use peeklock_core::admission::Permit;
 use peeklock_json::size_in_json;
 
 use super::inbound::Requests;
@@ -36,7 +36,7 @@ impl Conversation {
         // The price is known and paid before anything is decoded.
         let (commands, made_bytes) = announced(self.encoding, &bytes);
         let price = Price { commands, made_bytes, answer_bytes: 0 };
-        let Some(permit) = self.engine.budget.try_acquire_list(commands, price.bytes()) else {
+        let Some(permit) = self.engine.budget.try_take_list(commands, price.bytes()) else {
             self.postpone(bytes, price);
             return Ok(());
         };
@@ -60,7 +60,7 @@ impl Conversation {
         let permit = if whole.answer_bytes > price.answer_bytes {
             // A frame that waits for room holds no part.
             drop(permit);
-            let Some(permit) = self.engine.budget.try_acquire_list(whole.commands, whole.bytes())
+            let Some(permit) = self.engine.budget.try_take_list(whole.commands, whole.bytes())
             else {
                 self.postpone(bytes, whole);
                 return Ok(());
@@ -151,8 +151,8 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
+    use peeklock_core::admission::COMMAND_BYTES;
     use peeklock_core::command::peeked_bytes;
-    use peeklock_core::permits::COMMAND_BYTES;
 
     use super::*;
 

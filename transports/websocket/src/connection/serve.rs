@@ -6,7 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
-use peeklock_link::{FREE_BYTES, NextTurn, Phase, Protocol as _, Serve, Turn, numbered_bytes};
+use peeklock_core::admission::Account;
+use peeklock_link::{NextTurn, Phase, Protocol as _, Serve, Turn, numbered_bytes};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::inbound::Requests;
@@ -200,7 +201,7 @@ impl Conversation {
         // Expired locks make room even if the client sends nothing.
         self.engine.links.forget_ended(self.engine.broker.now());
         // The notice to yield may have come while the socket was not read.
-        if socket.get_mut().must_yield() {
+        if socket.get_mut().was_evicted() {
             return Err(Ended::Lost(Some(Close::new(code::SLOW, YIELDS))));
         }
         if !self.may_read() {
@@ -284,7 +285,7 @@ impl Serve<Socket> for Conversation {
             return Poll::Ready(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
         // The client does not read the written bytes, or does not confirm them.
-        let is_held_up = self.unflushed || self.frames.kept_bytes > FREE_BYTES;
+        let is_held_up = self.unflushed || self.frames.kept_bytes > Account::FREE_BYTES;
         let taken_bytes = is_held_up.then_some(written_bytes + self.frames.confirmed_bytes);
         if self.engine.poll_yield(taken_bytes, context).is_ready() {
             return Poll::Ready(Ended::Yielded);
@@ -296,7 +297,7 @@ impl Serve<Socket> for Conversation {
         let is_asked = (is_waiting || self.engine.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
         let begun_bytes = is_asked.then_some(self.begun_bytes);
         let held = (&self.engine.account, &self.engine.budget);
-        let yields = self.beginning.poll(begun_bytes, held_bytes, held, context);
+        let yields = self.beginning.poll_evicted(begun_bytes, held_bytes, held, context);
         yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
     }
 

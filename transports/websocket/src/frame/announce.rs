@@ -2,7 +2,7 @@
 //! commands, and memory. A small frame must not become much larger than the room that it paid for.
 
 use bytes::Bytes;
-use peeklock_core::permits::COMMAND_BYTES;
+use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_json::{Marks, PART_BYTES};
 use serde_json::value::RawValue;
 

@@ -4,7 +4,7 @@
 //! length allocates nothing.
 
 use bytes::Bytes;
-use peeklock_core::permits::COMMAND_BYTES;
+use peeklock_core::admission::COMMAND_BYTES;
 
 use crate::error::FrameError;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::transaction::{Issued, Question, TransactionId};
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;

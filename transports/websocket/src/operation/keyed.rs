@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use peeklock_core::Entity;
+use peeklock_core::admission::{Budget, COMMAND_BYTES, Permit};
 use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, Ticket};
-use peeklock_core::permits::{Budget, COMMAND_BYTES, Permit};
 use peeklock_core::time::Timestamp;
 use peeklock_link::pending::correlation;
 
@@ -149,7 +149,7 @@ fn within(budget: &Budget, all: usize, paid: usize, bytes: u64) -> (usize, Optio
     let mut count = all;
     while count > paid {
         let more = (count - paid) as u64;
-        let room = budget.try_acquire_list(more, more.saturating_mul(bytes));
+        let room = budget.try_take_list(more, more.saturating_mul(bytes));
         if room.is_some() {
             return (count, room);
         }
@@ -287,7 +287,7 @@ mod tests {
         const ROOM: u64 = 100;
 
         let budget = Budget::new(1 << 30).connection(ROOM * COMMAND_BYTES);
-        let frame = budget.try_acquire_list(2, 0);
+        let frame = budget.try_take_list(2, 0);
         assert!(frame.is_some());
         let mut keyed = wide(1_000, 2, OfLock::Renew);
         let mut handed_over = Vec::new();
@@ -301,8 +301,8 @@ mod tests {
             } else {
                 assert!(commands.len() > 8 && commands.len() as u64 <= ROOM, "{}", commands.len());
                 let left = ROOM - commands.len() as u64;
-                assert!(budget.try_acquire_list(left + 1, 0).is_none(), "the room is held");
-                assert!(budget.try_acquire_list(left, 0).is_some());
+                assert!(budget.try_take_list(left + 1, 0).is_none(), "the room is held");
+                assert!(budget.try_take_list(left, 0).is_some());
             }
             handed_over.extend(tokens(&commands));
             for _ in 0..commands.len() {
@@ -314,7 +314,7 @@ mod tests {
             others = match handed_over.len() {
                 400..500 => {
                     keyed.parts.as_mut().unwrap().room = None;
-                    budget.try_acquire_list(ROOM - 2, 0)
+                    budget.try_take_list(ROOM - 2, 0)
                 }
                 _ => None,
             };
@@ -328,7 +328,7 @@ mod tests {
         const BYTES: usize = 60_000;
 
         let budget = Budget::new(1 << 30).connection(4_096 * COMMAND_BYTES);
-        let frame = budget.try_acquire_list(1, 0);
+        let frame = budget.try_take_list(1, 0);
         assert!(frame.is_some());
         let properties = [("p".to_owned(), Value::from("v".repeat(BYTES).as_str()))];
         let settlement = || OfLock::Settle(Settlement::defer(&properties).unwrap());

@@ -2,11 +2,11 @@
 //! belong to the conversation: they outlive a socket that is lost and resumed, and are rolled back
 //! with the conversation (TXN-12).
 
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Ending, Operation, PartOutcome, Reach, TransactionId};
 use peeklock_link::pending::correlation;
 

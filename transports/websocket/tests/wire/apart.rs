@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use peeklock_core::Access;
+use peeklock_core::admission::HeldTurn;
 use peeklock_core::contract::{Authorizer, Grant, Principal};
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::management::{Management, Page, SampleMessage};
 use peeklock_core::message::Message;
-use peeklock_core::permits::HeldTurn;
 use peeklock_core::time::TimeSpan;
 use serde_json::json;
 

@@ -361,7 +361,7 @@ fn a_frame_of_several_commands_waits_for_room_for_all_of_them() {
         client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" })).await;
         let messages = |count: usize| json!({ "link": 1, "messages": vec![json!({}); count] });
         // There is room for three more commands.
-        let held = server.broker.connection_budget().try_acquire_list(5, 1).unwrap();
+        let held = server.broker.connection_budget().try_take_list(5, 1).unwrap();
         let answer = client.ask("send", messages(3)).await;
         assert_eq!(answer["accepted"]["sequenceNumbers"], json!([[1, 3]]));
         let waiting = client.begin("send", messages(4)).await;
@@ -391,7 +391,7 @@ fn a_message_of_escapes_waits_for_the_room_of_its_text() {
             assert!(client.ask("attach", attach).await.get("error").is_none());
         }
         let pool = server.broker.outbound_pool();
-        let taken = pool.try_hold(None, pool.free_bytes());
+        let taken = pool.try_take(None, pool.free_bytes());
         assert!(taken.is_some());
         let peek = |link: u32| json!({ "link": link, "from": link, "maxCount": 1 });
         let waiting = client.begin("peek", peek(1)).await;

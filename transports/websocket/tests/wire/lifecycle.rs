@@ -74,7 +74,7 @@ fn a_connection_that_breaks_behind_what_is_unread_releases_its_locks() {
         client.ask("heartbeat", json!({})).await;
         let mut held = Vec::new();
         for bytes in [16 << 20, 1] {
-            while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+            while let Some(permit) = server.broker.connection_budget().try_take(bytes) {
                 held.push(permit);
             }
         }

@@ -1,7 +1,7 @@
 //! Ranges that name many deliveries, with room for few commands.
 
+use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::description::QueueUpdate;
-use peeklock_core::permits::COMMAND_BYTES;
 use serde_json::{Value as Json, json};
 
 use super::client::Client;

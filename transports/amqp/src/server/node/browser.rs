@@ -147,7 +147,7 @@ impl Conversation {
         let (entity, number) = (browser.entity.clone(), browser.number);
         let path = entity.path().into();
         let count_max = credit.min(COUNT_MAX);
-        let permit = self.engine.budget.try_acquire(peeked_bytes(count_max)).map(Arc::new);
+        let permit = self.engine.budget.try_take(peeked_bytes(count_max)).map(Arc::new);
         // Without room for more it looks at one at a time, and needs none: so much each link has.
         let count_max = if permit.is_some() { count_max } else { 1 };
         let command = Command::Peek { from: browser.next, count_max };

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use peeklock_core::admission::Account;
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, InboundMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::Ticket;
 use peeklock_core::message::Content;
-use peeklock_core::permits::Permit;
 use peeklock_core::telemetry;
 use peeklock_core::transaction::TransactionId;
-use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
 
 use super::{Node, REQUEST_CREDIT};
@@ -274,7 +274,7 @@ impl Conversation {
 
     /// Hands deliveries to their entity; each is answered when it is stored.
     pub(in crate::server) async fn send(&mut self, inbound: Inbound, permit: Permit) {
-        let is_large = inbound.bytes > LARGE_BYTES;
+        let is_large = inbound.bytes > Account::LARGE_BYTES;
         let Inbound { link, number, transaction, deliveries, messages, .. } = inbound;
         let Some(at) = self.engine.links.get(number).filter(|_| self.nodes.contains_key(&link))
         else {

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use peeklock_core::Broker;
+use peeklock_core::admission::Account;
 use peeklock_core::command::LockGrant;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_link::{LARGE_BYTES, Links};
+use peeklock_link::Links;
 
 use super::Node;
 use crate::connection::LinkId;
@@ -126,8 +127,8 @@ impl Outlet {
 
     /// Whether it holds a message of which only one is in memory at a time.
     fn has_large(&self) -> bool {
-        self.held_bytes > LARGE_BYTES
-            || self.waiting.iter().any(|waiting| waiting.held_bytes > LARGE_BYTES)
+        self.held_bytes > Account::LARGE_BYTES
+            || self.waiting.iter().any(|waiting| waiting.held_bytes > Account::LARGE_BYTES)
     }
 
     /// When the first of what waits is to be given back.
@@ -368,7 +369,7 @@ impl Conversation {
             return;
         }
         let mut tokens = Vec::new();
-        if outlet.held_bytes > LARGE_BYTES {
+        if outlet.held_bytes > Account::LARGE_BYTES {
             let begun = outlet.last_sent.filter(|token| self.sent.remove(token).is_some());
             let Some(token) = begun else { return };
             self.amqp.abort(link);

@@ -2,7 +2,7 @@
 //! it: for each kind of request and any length of lists and texts, in both encodings (DESIGN D6).
 
 use allocation_counter::measure;
-use peeklock_core::permits::COMMAND_BYTES;
+use peeklock_core::admission::COMMAND_BYTES;
 use serde_json::{Value as Json, json};
 
 use super::*;

@@ -1,11 +1,11 @@
 //! Requests for messages of an entity: `peek-message` (AMQP-83, PEK-01), `receive-by-sequence-number`, all or none
 //! (AMQP-84, AMQP-93, DEF-03), and `batch-delete-messages` (DEL-01, DEL-07).
 
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, SessionCommand};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
-use peeklock_core::permits::Permit;
 use peeklock_link::{Role, numbered_bytes};
 use peeklock_words::amqp::{code, write};
 
@@ -121,7 +121,7 @@ impl Conversation {
     fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
         let bytes = numbered_bytes(count, self.engine.broker.settings().limits.deferred_bytes_max);
         let is_free = self.engine.account.held_bytes() <= self.engine.account.bytes_max() / 2;
-        let room = if is_free { self.for_good.try_acquire(bytes) } else { None };
+        let room = if is_free { self.for_good.try_take(bytes) } else { None };
         room.ok_or_else(|| {
             Rejection::server_busy(
                 "the client has not read earlier messages, up to `amqp.outbound_bytes_max`, so \

@@ -27,14 +27,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use peeklock_core::Entity;
+use peeklock_core::admission::{Account, Permit};
 use peeklock_core::command::Outcome;
 use peeklock_core::condition::{Condition, Surface};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Operation, TransactionId};
 use peeklock_link::pending::correlation;
-use peeklock_link::{Finished, LARGE_BYTES, Protocol as _, Size, Working};
+use peeklock_link::{Finished, Protocol as _, Size, Working};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
@@ -156,7 +156,7 @@ impl Conversation {
             let entity = by_link.unwrap_or_else(|| plan.entity.clone());
             return self.join_planned(id, session, entity, plan, permit).await;
         }
-        let is_large = plan.cost().1 > LARGE_BYTES;
+        let is_large = plan.cost().1 > Account::LARGE_BYTES;
         let Plan { asker, entity, commands, read, memo, .. } = plan;
         let Some(asker) = self.still_waits(asker) else { return };
         let takes = memo.room.is_some();

@@ -1,10 +1,10 @@
 //! Plans of requests at a management node, and their state until they are answered.
 
 use peeklock_core::Entity;
+use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::LockToken;
-use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Issued, TransactionId};
 use peeklock_link::Working;
 

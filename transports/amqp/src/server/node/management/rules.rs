@@ -156,7 +156,7 @@ async fn list(
     while listed < top {
         if list.len() > FREE_BYTES && room.is_none() {
             let bytes = (RULES_BYTES_MAX as u64).min(outbound.bytes_max());
-            room = Some(outbound.hold(None, bytes).await);
+            room = Some(outbound.wait(None, bytes).await);
         }
         let wanted = page.min(top - listed);
         let part = turn.page(skip.saturating_add(listed), wanted).await?;

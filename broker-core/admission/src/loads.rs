@@ -1,29 +1,31 @@
-//! Room for contents that the broker loads for itself: of messages on their way to another entity or to a forwarder, and
-//! of scheduled ones that are due at topics (decision 34).
+//! Loads: bytes of contents that the broker loads for itself: of messages on their way to another entity or to a forwarder,
+//! and of scheduled messages that are due at topics (decision 34).
 //!
-//! It goes to who has waited longest, and not to who has least, as what clients share ([`super::Pool`]): no client holds
-//! it, and what is large is to have its turn too. What is larger than all of it takes all, and passes alone.
+//! They go to the longest waiter, not to the smallest holder as in a [`Pool`](crate::Pool): no client holds them, and large
+//! contents are to have their turn too. Contents that are larger than all of the room take all of it and pass alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What is counted as one: a semaphore is asked in 32 bits.
+use crate::budget::wait_for_units;
+
+/// Bytes in one unit of a semaphore, which counts in 32 bits.
 const UNIT: u64 = 1 << 10;
-/// What a message takes while it is loaded, beside its content.
+/// Cost of a loaded message in addition to its content.
 const MESSAGE_BYTES: u64 = 1 << 10;
 
-/// The room of a broker.
+/// The room for loaded contents of a broker.
 #[derive(Clone, Debug)]
 pub struct Loads {
     all: Part,
-    /// The part of it that forwarders may have: one that does not answer has it until its time is over, and messages
-    /// that stay in the broker are not to wait for that.
+    /// The part for forwarders: one that does not answer keeps it until its time is over, and messages that stay in the
+    /// broker must not wait for that.
     of_forwarders: Part,
 }
 
-/// What contents are loaded for.
+/// The target of loaded contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadedFor {
     /// An entity of this broker.
@@ -32,7 +34,7 @@ pub enum LoadedFor {
     Forwarder,
 }
 
-/// Room that is held until this is dropped.
+/// Room for loaded contents. Dropping it releases the bytes.
 #[derive(Debug)]
 pub struct LoadRoom {
     _all: OwnedSemaphorePermit,
@@ -40,32 +42,33 @@ pub struct LoadRoom {
 }
 
 impl LoadRoom {
-    /// Gives back the part of forwarders: theirs has answered, and what is held is for an entity of this broker.
-    pub fn has_answered(&mut self) {
+    /// Releases the part of forwarders after the forwarder has answered: the contents are held for an entity of this
+    /// broker from now on.
+    pub fn release_forwarder_part(&mut self) {
         drop(self.of_forwarders.take());
     }
 }
 
-/// What so many messages take while they are loaded, whose contents are of so many bytes.
+/// Cost of `count` loaded messages whose contents have `bytes` bytes.
 #[must_use]
 pub const fn loaded_bytes(count: usize, bytes: u64) -> u64 {
     bytes.saturating_add(MESSAGE_BYTES.saturating_mul(count as u64))
 }
 
 impl Loads {
-    /// So much room.
+    /// Room for `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self { all: Part::new(bytes_max), of_forwarders: Part::new(bytes_max / 2) }
     }
 
-    /// Whether somebody waits for what others hold; who waits for the part of forwarders alone does not.
+    /// Whether somebody waits for bytes of others. A waiter for the part of forwarders does not count.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.all.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes room if there is some at once and nobody waits for it.
+    /// Takes room, if there is enough free and nobody waits.
     #[must_use]
     pub fn try_take(&self, bytes: u64, wanted: LoadedFor) -> Option<LoadRoom> {
         let of_forwarders = match wanted {
@@ -75,17 +78,17 @@ impl Loads {
         Some(LoadRoom { _all: self.all.try_take(bytes)?, of_forwarders })
     }
 
-    /// Waits for room, behind all who have asked before. Dropping the future gives up the place.
-    pub async fn take(&self, bytes: u64, wanted: LoadedFor) -> LoadRoom {
+    /// Waits for room, after all earlier waiters. Dropping the future ends the wait.
+    pub async fn wait(&self, bytes: u64, wanted: LoadedFor) -> LoadRoom {
         let of_forwarders = match wanted {
             LoadedFor::Entity => None,
-            LoadedFor::Forwarder => Some(self.of_forwarders.take(bytes).await),
+            LoadedFor::Forwarder => Some(self.of_forwarders.wait(bytes).await),
         };
-        LoadRoom { _all: self.all.take(bytes).await, of_forwarders }
+        LoadRoom { _all: self.all.wait(bytes).await, of_forwarders }
     }
 }
 
-/// Somebody waits as long as this is there.
+/// Counts a waiter until it is dropped.
 struct Waits<'a>(&'a AtomicUsize);
 
 impl<'a> Waits<'a> {
@@ -104,9 +107,9 @@ impl Drop for Waits<'_> {
 #[derive(Clone, Debug)]
 struct Part {
     room: Arc<Semaphore>,
-    /// What one takes of it at most: all.
+    /// Most units of one holder: all.
     units_max: u32,
-    /// How many wait.
+    /// Number of waiters.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -122,14 +125,14 @@ impl Part {
         u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units_max)
     }
 
-    /// A semaphore has none to give as long as somebody waits: what comes back is his.
+    /// Takes room. A semaphore grants nothing while somebody waits: released units go to the waiter.
     fn try_take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_many_owned(self.units(bytes)).ok()
     }
 
-    async fn take(&self, bytes: u64) -> OwnedSemaphorePermit {
+    async fn wait(&self, bytes: u64) -> OwnedSemaphorePermit {
         let _waits = Waits::begin(&self.waiting);
-        super::take(&self.room, self.units(bytes)).await
+        wait_for_units(&self.room, self.units(bytes)).await
     }
 }
 
@@ -153,15 +156,15 @@ mod tests {
         .await
     }
 
-    /// DESIGN D6: who has waited longest goes first, however much he wants; what is small does not pass what is large.
+    /// DESIGN D6: the longest waiter goes first, at any size; a small request does not pass a large one.
     #[tokio::test]
-    async fn room_goes_to_who_has_waited_longest() {
+    async fn room_goes_to_the_longest_waiter() {
         let loads = Loads::new(4 * MIB);
         let held = loads.try_take(3 * MIB, LoadedFor::Entity).unwrap();
-        let mut large = pin!(loads.take(4 * MIB, LoadedFor::Entity));
+        let mut large = pin!(loads.wait(4 * MIB, LoadedFor::Entity));
         assert!(poll(large.as_mut()).await.is_none());
         assert!(loads.try_take(1, LoadedFor::Entity).is_none(), "somebody waits");
-        let mut small = pin!(loads.take(1, LoadedFor::Entity));
+        let mut small = pin!(loads.wait(1, LoadedFor::Entity));
         assert!(poll(small.as_mut()).await.is_none());
         assert!(loads.is_short());
         drop(held);
@@ -171,41 +174,41 @@ mod tests {
         assert!(!loads.is_short());
     }
 
-    /// DESIGN D6: what is larger than all there is waits until nobody has any, and has all of it then.
+    /// DESIGN D6: a request that is larger than the room waits until all of it is free, and takes all of it.
     #[tokio::test]
-    async fn what_is_larger_passes_alone() {
+    async fn larger_contents_pass_alone() {
         let loads = Loads::new(MIB);
         let alone = loads.try_take(100 * MIB, LoadedFor::Entity).unwrap();
         assert!(loads.try_take(1, LoadedFor::Entity).is_none());
         drop(alone);
         let held = loads.try_take(1, LoadedFor::Entity);
-        let mut large = pin!(loads.take(u64::MAX, LoadedFor::Forwarder));
+        let mut large = pin!(loads.wait(u64::MAX, LoadedFor::Forwarder));
         assert!(poll(large.as_mut()).await.is_none());
         drop(held);
         assert!(poll(large.as_mut()).await.is_some());
         assert!(Loads::new(u64::MAX).try_take(u64::MAX, LoadedFor::Forwarder).is_some());
     }
 
-    /// DESIGN D6: forwarders have half, so that none that hangs holds up messages that stay in the broker.
+    /// DESIGN D6: forwarders have half, so that one that hangs does not hold up messages that stay in the broker.
     #[tokio::test]
     async fn forwarders_have_half() {
         let loads = Loads::new(4 * MIB);
         let hangs = loads.try_take(2 * MIB, LoadedFor::Forwarder).unwrap();
         assert!(loads.try_take(1, LoadedFor::Forwarder).is_none());
-        let mut next = pin!(loads.take(1, LoadedFor::Forwarder));
+        let mut next = pin!(loads.wait(1, LoadedFor::Forwarder));
         assert!(poll(next.as_mut()).await.is_none());
         assert!(loads.try_take(2 * MIB, LoadedFor::Entity).is_some(), "nobody waits for this");
         drop(hangs);
         assert!(poll(next.as_mut()).await.is_some());
     }
 
-    /// DESIGN D6: who gives up his place leaves nothing of it behind.
+    /// DESIGN D6: a wait that ends leaves nothing behind.
     #[tokio::test]
-    async fn a_place_that_is_given_up_is_free() {
+    async fn an_ended_wait_leaves_nothing_behind() {
         let loads = Loads::new(4 * MIB);
         let held = loads.try_take(MIB, LoadedFor::Entity).unwrap();
         {
-            let mut waits = pin!(loads.take(4 * MIB, LoadedFor::Entity));
+            let mut waits = pin!(loads.wait(4 * MIB, LoadedFor::Entity));
             assert!(poll(waits.as_mut()).await.is_none());
         }
         assert!(loads.try_take(3 * MIB, LoadedFor::Entity).is_some());

@@ -4,18 +4,16 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use peeklock_listen::{Idling, Member, Places};
+use super::{Idling, Member, Places};
 
 /// Place of a single connection.
 #[derive(Default)]
 pub struct Standing {
-    /// Present while the connection has no work and holds only its place.
+    /// Present while the connection has nothing to do and holds only its place.
     idling: Option<Idling>,
-    /// Membership in the group of connections from the client's network, which may have to give up
-    /// places.
+    /// The connection among those of its client's network, which may have to give up places.
     pub member: Option<Member>,
-    /// A client that has shown a key but has no link is not idle until then; none once it has had a
-    /// link.
+    /// Until then a client that has shown a key is not idle, though it has no link; `None` once it has had one.
     first_link_until: Option<Instant>,
 }
 
@@ -27,15 +25,14 @@ impl Standing {
         Self { idling: None, member, first_link_until }
     }
 
-    /// Records whether the client has shown a valid key; with a key, no other client gets its
-    /// place.
+    /// Records whether the client has shown a good key: then no other gets its place.
     pub fn mark_key(&self, shows_key: bool) {
         if let Some(member) = &self.member {
             member.shows_key(shows_key);
         }
     }
 
-    /// Records that the client has sent a request.
+    /// Records a request of the client.
     pub fn asks(&self) {
         if let Some(member) = &self.member {
             member.asks();
@@ -54,11 +51,13 @@ impl Standing {
         self.first_link_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Records whether the connection is idle, so that its place may be given to another client.
-    /// False if it was idle and has lost its place.
+    /// Records whether nothing would be lost with the connection. False if that was so a moment ago, and another has its
+    /// place.
     pub fn mark_idle(&mut self, is_idle: bool, places: &Places) -> bool {
         if is_idle {
-            self.idling.get_or_insert_with(|| places.idle(self.member.as_ref()));
+            let member = self.member.as_ref();
+            let occupant = || member.map(Member::occupant).unwrap_or_default();
+            self.idling.get_or_insert_with(|| places.idle(&occupant()));
             return true;
         }
         self.idling.take().is_none_or(Idling::wake)
@@ -70,16 +69,12 @@ impl Standing {
         self.idling.is_some()
     }
 
-    /// Ready when another client needs the place.
-    pub fn poll_needed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(idling) = &mut self.idling
-            && idling.poll_needed(context).is_ready()
-        {
-            return Poll::Ready(());
-        }
-        match &mut self.member {
-            Some(member) => member.poll_needed(context),
-            None => Poll::Pending,
+    /// Ready when the connection is evicted.
+    pub fn poll_evicted(&self, context: &Context<'_>) -> Poll<()> {
+        match (&self.member, &self.idling) {
+            (Some(member), _) => member.poll_evicted(context),
+            (None, Some(idling)) => idling.poll_evicted(context),
+            (None, None) => Poll::Pending,
         }
     }
 }

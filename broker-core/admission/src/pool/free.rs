@@ -1,15 +1,15 @@
-//! What is free, and what one holds: counted without a lock, as long as nobody waits.
+//! Free bytes of a pool, and bytes of a share: counted without a lock while nobody waits.
 //!
-//! Who begins to wait says first that room is short and looks then whether there is enough; who gives back does so first
-//! and looks then whether room is short. One of the two sees the other, so nobody waits for what is free.
+//! A waiter first marks the pool as short, and then looks whether there is enough. A release first adds its bytes, and
+//! then looks whether the pool is short. One of the two sees the other, so nobody waits for bytes that are free.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// What of a pool nobody has.
+/// Bytes of a pool that no share holds.
 #[derive(Debug)]
 pub(super) struct Free {
     bytes: AtomicU64,
-    /// Whether somebody waits, or has been told to yield and has not done it yet: then the order decides.
+    /// Whether somebody waits, or has been evicted and has not released its bytes yet: then the order decides.
     is_short: AtomicBool,
 }
 
@@ -26,28 +26,28 @@ impl Free {
         self.is_short.load(SeqCst)
     }
 
-    pub(super) fn say_short(&self, is_short: bool) {
+    pub(super) fn mark_short(&self, is_short: bool) {
         self.is_short.store(is_short, SeqCst);
     }
 
-    /// Takes so much, if it is there and room is not short.
+    /// Takes bytes, if there are enough and the pool is not short.
     pub(super) fn try_take(&self, bytes: u64) -> bool {
         !self.is_short() && self.take(bytes)
     }
 
-    /// Takes so much if it is there, for who is first.
+    /// Takes bytes for the first in order, if there are enough.
     pub(super) fn take(&self, bytes: u64) -> bool {
         self.bytes.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(bytes)).is_ok()
     }
 
-    /// Takes it back; whether room is short, and it is to be handed on.
-    pub(super) fn give(&self, bytes: u64) -> bool {
+    /// Adds released bytes. Returns whether the pool is short, so that they must be handed on.
+    pub(super) fn release(&self, bytes: u64) -> bool {
         self.bytes.fetch_add(bytes, SeqCst);
         self.is_short()
     }
 }
 
-/// What is held at one place.
+/// Bytes that one share holds.
 #[derive(Debug, Default)]
 pub(super) struct Holding(AtomicU64);
 
@@ -61,7 +61,7 @@ impl Holding {
     }
 
     pub(super) fn subtract(&self, bytes: u64) {
-        // There is always so much; if there were not, room must not grow out of nothing.
+        // There are always enough; if there were not, no bytes may come out of nothing.
         let _before = self.0.fetch_update(SeqCst, SeqCst, |held| Some(held.saturating_sub(bytes)));
     }
 
