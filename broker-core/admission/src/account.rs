@@ -1,4 +1,4 @@
-//! The account of a connection: the bytes that it holds, compared with its own bound and with a pool that it shares.
+//! Accounts of connections: the bytes that it holds, compared with its own bound and with a pool that it shares.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::pool::{Pool, Room, Share};
 /// Bytes taken from the pool at once, and kept before some are released.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// The account of one connection. Data that is here counts in any case; bytes of the pool are taken before further data is
+/// The account of a connection. Data that is here counts in any case; bytes of the pool are taken before further data is
 /// taken in.
 pub struct Account {
     share: Share,
@@ -40,7 +40,7 @@ struct Large {
     shared: Budget,
     permit: Option<Permit>,
     waiting: Option<Pin<Box<dyn Future<Output = Permit> + Send + Sync>>>,
-    /// Number of large contents so far.
+    /// Number of large contents until now.
     count: u64,
 }
 
@@ -225,8 +225,8 @@ impl Account {
         self.share.is_evicted(now, context)
     }
 
-    /// Bytes of the pool that are missing; `None` if the own bound is met, or if this account itself holds so much of the
-    /// pool that the rest is not enough.
+    /// Bytes of the pool that are missing; `None` if the own bound is met, or if the rest of the pool is not enough because of
+    /// this account itself.
     fn missing(&self, bytes: u64) -> Option<u64> {
         let wanted = self.held_bytes.saturating_add(bytes);
         let missing = match wanted.saturating_sub(self.paid_bytes) {
@@ -238,7 +238,7 @@ impl Account {
         (self.held_bytes == 0 || !is_beyond).then_some(missing)
     }
 
-    /// Bytes to take of the pool: a request that is larger than the pool takes all of it.
+    /// Bytes to take of the pool: a request that is larger than the pool takes the whole pool.
     fn within(&self, bytes: u64) -> u64 {
         bytes.min(self.share.bytes_max().saturating_sub(self.taken_bytes))
     }

@@ -1,8 +1,8 @@
 //! Budgets: bytes of commands that are on their way in (DESIGN D6).
 //!
 //! Each command costs at least [`COMMAND_BYTES`], so a budget of 16 MiB is also a budget of 4,096 commands. A budget
-//! with a lower number of commands has a higher least cost. A command that is larger than the budget takes all of it
-//! and passes alone.
+//! with a lower number of commands has a higher least cost. A command that is larger than the budget takes the whole
+//! budget and passes alone.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -19,15 +19,15 @@ pub const COMMAND_BYTES: u64 = 4_096;
 #[derive(Clone, Debug)]
 pub struct Budget {
     pool: Arc<Pool>,
-    /// Least cost of one command.
+    /// Least cost of a command.
     command_bytes_min: u64,
-    /// Highest cost of one command, or of one list of commands.
+    /// Highest cost of a command, or of a list of commands.
     command_bytes_max: u32,
     /// The bound of a connection, which draws on the pool too.
     own: Option<Own>,
 }
 
-/// The bound of one connection.
+/// The bound of a connection.
 #[derive(Clone, Debug)]
 struct Own {
     room: Arc<Semaphore>,
@@ -56,14 +56,14 @@ impl Budget {
     }
 
     /// The budget of a whole broker, bounded in bytes and in commands. A command, or a list of commands, takes at most
-    /// three quarters of it: larger ones pass one after the other, and small ones pass at the same time.
+    /// three quarters: larger ones pass one after the other, and small ones pass at the same time.
     #[must_use]
     pub fn of_broker(bytes_max: u64, count_max: usize) -> Self {
         let count_max = (count_max as u64).max(1);
         let share = bytes_max.div_ceil(count_max).max(COMMAND_BYTES);
         let whole = match share {
             COMMAND_BYTES => Self::new(bytes_max),
-            // Up to whole shares, so that all of them fit.
+            // Up to whole shares, so that all fit.
             _ => Self::new(share.saturating_mul(count_max)),
         };
         let bytes_max = whole.pool.bytes_max();

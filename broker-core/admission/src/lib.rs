@@ -1,4 +1,4 @@
-//! Admission: every bound that the clients of a broker share, and the order in which they get a part of it. (DESIGN D6.)
+//! Admission: every bound that the clients of a broker share, and the order in which they get their parts. (DESIGN D6.)
 //!
 //! # Words
 //!
@@ -35,16 +35,16 @@
 //! A holder is slow when it passes less than its [`Pace`] allows: by default it may stand still for [`GRACE`], and must then
 //! pass 64 KiB per second, and all bytes that it holds in 8 seconds. A slow holder keeps its part while nobody waits.
 //!
-//! # Who takes what
+//! # Callers
 //!
 //! | Caller | Parts |
 //! |---|---|
-//! | the broker | one budget for commands, half of it again for parked ones; a pool for answers; loads; turns; long turns for each arbiter |
-//! | WebSocket, AMQP | a place for each connection that has shown who its client is; a budget and an account for each connection; a paced share for frames that arrive; the pace of the client for everything that it is sent |
+//! | the broker | one budget for commands, half as much for parked ones; a pool for answers; loads; turns; long turns for each arbiter |
+//! | WebSocket, AMQP | a place for each connection, after its opening; a budget and an account for each connection; a paced share for frames that arrive; the pace of the client for everything that it is sent |
 //! | HTTP | a place for each connection, before its first request; a paced share for each head, body and answer |
 //! | TLS, proxies, the shared port | openings |
 //!
-//! Each transport has its own places and sockets: a number that transports shared would let the idle connections of one keep
+//! Each transport has its own places and sockets: a number that transports shared would let idle connections at one keep
 //! clients from another. Absent on purpose: sockets, bytes of protocols, and the meaning of a command.
 
 mod account;

@@ -2,7 +2,7 @@
 //! and of scheduled messages that are due at topics (decision 34).
 //!
 //! They go to the longest waiter, not to the smallest holder as in a [`Pool`](crate::Pool): no client holds them, and large
-//! contents are to have their turn too. Contents that are larger than all of the room take all of it and pass alone.
+//! contents are to have their turn too. Contents that are larger than all of the room take the whole room and pass alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,7 +107,7 @@ impl Drop for Waits<'_> {
 #[derive(Clone, Debug)]
 struct Part {
     room: Arc<Semaphore>,
-    /// Most units of one holder: all.
+    /// Most units for a holder: all.
     units_max: u32,
     /// Number of waiters.
     waiting: Arc<AtomicUsize>,
@@ -174,7 +174,7 @@ mod tests {
         assert!(!loads.is_short());
     }
 
-    /// DESIGN D6: a request that is larger than the room waits until all of it is free, and takes all of it.
+    /// DESIGN D6: a request that is larger than the room waits until the whole room is free, and takes it.
     #[tokio::test]
     async fn larger_contents_pass_alone() {
         let loads = Loads::new(MIB);

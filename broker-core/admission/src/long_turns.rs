@@ -11,8 +11,8 @@
 //! between two rounds of all ready work, and then the others have three times the steps that it took, if they want them.
 //! So a user without long work waits for one long turn at most, even if thousands of others want one.
 //!
-//! Waiters take turns by their asker, not by user: after a client with a thousand entities the next client waits for one of
-//! them. Work without an asker, which is due or comes from other entities, has every other turn, if it wants it, in its
+//! Waiters take turns by their asker, not by user: after a client with a thousand entities the next client waits for one
+//! entity. Work without an asker, which is due or comes from other entities, has every other turn, if it wants it, in its
 //! order.
 
 use std::cell::{Cell, RefCell};
@@ -36,7 +36,7 @@ pub struct LongTurn {
 /// Begins the long turn of a waiter.
 type Begin = Box<dyn FnOnce(LongTurn)>;
 
-/// The long turns of one thread, for askers that are known by `K`.
+/// The long turns of a thread, for askers that are known by `K`.
 pub struct LongTurns<K> {
     waiting: RefCell<Waiting<K>>,
     asked: Notify,
@@ -258,7 +258,7 @@ mod tests {
         });
     }
 
-    /// An asker of a hundred users has one turn among the askers, as an asker of one user; work without an asker has every
+    /// An asker of a hundred users has one turn among the askers, as an asker with one user; work without an asker has every
     /// other turn.
     #[test]
     fn an_asker_of_many_users_has_one_turn_among_askers() {

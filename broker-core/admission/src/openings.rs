@@ -1,4 +1,4 @@
-//! Openings: connections that have not shown yet who they are, or what they speak, such as TLS handshakes. Their number is
+//! Openings: connections that have not shown their identity or protocol yet, such as TLS handshakes. Their number is
 //! bounded, and beyond it the oldest is evicted. An honest client opens in a few round trips; one that keeps half a handshake
 //! open is the oldest soon.
 

@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 /// Something may stand still for this time before it is slow. Longer than 200 ms, after which a lost packet is sent
 /// again at the earliest; shorter than 250 ms, in which others should get the bytes of a slow share (decision 28).
 pub const GRACE: Duration = Duration::from_millis(225);
-/// Least bytes per second by default: less is slow, whatever is held.
+/// Least bytes per second by default: less is slow, at any number of held bytes.
 const PACE_BYTES: u64 = 64 << 10;
 /// A holder is slow if it passes less than its bytes in this number of seconds, so the bytes of slow holders are bounded
 /// by the bytes that they send or read.
@@ -21,7 +21,7 @@ const AT_ONCE_BYTES: u64 = 256 << 10;
 /// Larger data, or data of unknown size, takes this number of bytes at a time: announced bytes cost nothing.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// The pace of one thing that passes.
+/// The pace of something that passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Time for which it may stand still.

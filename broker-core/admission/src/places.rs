@@ -1,8 +1,8 @@
 //! Places of connections at a listener (QUO-01).
 //!
-//! A client of AMQP or WebSocket shows only on its connection who it is. So a socket is accepted before it has a place: in
-//! addition to the places there are [spare sockets](spare_sockets), on which clients show who they are. Every client with a
-//! key is heard, even if others hold all places, and gets the place of one that has shown no key.
+//! A client of AMQP or WebSocket shows its identity only on its connection. So a socket is accepted before it has a place: in
+//! addition to the places there are [spare sockets](spare_sockets), on which clients show their identity. Every client with a
+//! key is heard, even if others hold all places, and gets the place of a client without a key.
 //!
 //! ```text
 //!  socket ─► begin_opening: a spare socket ─► shows who it is ─► take: free? idle? crowd? ─► Place, until it is dropped
@@ -38,7 +38,7 @@ pub const fn sockets(connection_count_max: usize) -> usize {
     connection_count_max.saturating_add(spare_sockets(connection_count_max))
 }
 
-/// Sockets in addition to the places, for clients that have not shown who they are, wait for a place, or are refused one:
+/// Sockets in addition to the places, for clients that have not shown their identity, wait for a place, or are refused one:
 /// the number of places again, but at most 256 and at least 16.
 #[must_use]
 pub const fn spare_sockets(connection_count_max: usize) -> usize {
@@ -79,7 +79,7 @@ pub enum Newcomer {
 }
 
 impl Places {
-    /// Places of connections that show who they are.
+    /// Places of connections that show their identity.
     #[must_use]
     pub fn new(count_max: usize) -> Self {
         Self::with(count_max, Idle::default())
@@ -200,7 +200,7 @@ impl Places {
         self.0.idle.wake_all();
     }
 
-    /// Counts a connection with a place among those of its network; `None` for one without an address.
+    /// Counts a connection with a place in its network; `None` for one without an address.
     #[must_use]
     pub fn join(&self, peer: Option<SocketAddr>) -> Option<Member> {
         self.0.crowd.join(peer)
@@ -232,7 +232,7 @@ mod tests {
 
     const HERE: Newcomer = Newcomer::Known(None);
 
-    /// QUO-01, SEC-16: the number of places is bounded; a client with a key gets the place of one without, busy or not, and
+    /// QUO-01, SEC-16: the number of places is bounded; a client with a key gets the place of another, busy or not, and
     /// no other; a stranger gets none.
     #[test]
     fn a_client_with_a_key_gets_the_place_of_one_without() {
@@ -253,7 +253,7 @@ mod tests {
         assert!(by_key.poll_evicted(&context).is_ready());
     }
 
-    /// QUO-01: a connection that was evicted as idle, or for want of a key, is not evicted again.
+    /// QUO-01: a connection that was evicted as idle, or because it had no key, is not evicted again.
     #[test]
     fn a_connection_is_evicted_once() {
         let context = Context::from_waker(Waker::noop());

@@ -112,7 +112,7 @@ impl Pool {
         PacedShare::new(Share::enter(self, true), grace)
     }
 
-    /// Takes bytes for a share, or for none, if there are enough free and nobody waits who goes first.
+    /// Takes bytes for a share, or for none, if there are enough free and no waiter goes first.
     #[must_use]
     pub fn try_take(self: &Arc<Self>, share: Option<&Arc<Share>>, bytes: u64) -> Option<Room> {
         let is_granted = self.try_grant(share.map(Arc::as_ref), bytes);

@@ -78,7 +78,7 @@ pub struct Turns {
     askers: Mutex<HashMap<IpAddr, Weak<Asker>>>,
 }
 
-/// A client of turns: the one with most turns waits for those with fewer.
+/// A client of turns: a client waits for clients with fewer turns.
 #[derive(Debug)]
 struct Asker {
     lists: Arc<Share>,
@@ -116,7 +116,7 @@ impl Turns {
     pub const LISTS_MAX: u64 = 8;
     /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
     pub const EXPLANATIONS_MAX: u64 = 2;
-    /// Bytes of declarations that are carried out at once: each holds its plan until the rest of it was answered, which
+    /// Bytes of declarations that are carried out at once: each holds its plan until the rest was answered, which
     /// waits for entities and for the disk. A number of bytes and not of turns, so that small declarations do not wait for
     /// each other. Until a declaration is planned it holds the most bytes that its plan may have.
     pub const CARRIED_OUT_BYTES_MAX: u64 = 512 << 20;
@@ -157,7 +157,7 @@ impl Turns {
         let (pool, share, wanted) = match large {
             Large::List => (&self.lists, by.map(|by| &by.lists), 1),
             Large::Explanation => (&self.explanations, by.map(|by| &by.explanations), 1),
-            // A declaration that is larger than the pool takes all of it.
+            // A declaration that is larger than the pool takes the whole pool.
             Large::CarryingOut { bytes } => (
                 &self.carrying_out,
                 by.map(|by| &by.carrying_out),

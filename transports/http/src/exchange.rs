@@ -1,6 +1,7 @@
 //! A request without its body: its client, its deadline, its memory, and its version; also the
 //! version and location of an answer.
 
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 

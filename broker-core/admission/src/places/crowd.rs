@@ -1,7 +1,7 @@
 //! Connections by the network of their clients. When all places are taken and none is idle, the network with most
 //! connections gives one up for a newcomer of a network with fewer. So nobody keeps all places with connections that look
 //! busy, and a client with few connections loses none to a client with more. A connection with a key is not evicted, and
-//! gets the place of one without, of any network.
+//! gets the place of another without a key, of any network.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -78,8 +78,8 @@ impl Crowd {
         Member { crowd: self.clone(), network, key, occupant }
     }
 
-    /// Evicts a connection of the network with most connections, if the newcomer's has fewer: the one without a request for
-    /// longest. False if there is none. A newcomer without an address has a network of its own.
+    /// Evicts a connection of the network with most connections, if the newcomer's has fewer: the connection without a
+    /// request for longest. False if there is none. A newcomer without an address has a network of its own.
     pub(super) fn evict_for(&self, newcomer: Option<SocketAddr>) -> bool {
         self.evict_for_at(newcomer.map(|peer| peer.ip()), Instant::now())
     }
@@ -104,7 +104,7 @@ impl Crowd {
         }
     }
 
-    /// Evicts a connection without a key, of any network: the one without a request for longest, even if that is a moment,
+    /// Evicts a connection without a key, of any network: the connection without a request for longest, even if that is a moment,
     /// since requests only must not keep a place from a key. False if there is none.
     pub(super) fn evict_for_key(&self) -> bool {
         let mut members = self.lock();
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// QUO-01: the address with most connections gives one up, the one without a request for longest, until the newcomer's
+    /// QUO-01: the address with most connections gives one up, which has been without a request for longest, until the newcomer's
     /// would have as many; no address gives one up for itself.
     #[test]
     fn the_address_with_most_connections_gives_one_up() {
@@ -260,8 +260,8 @@ mod tests {
         assert!(!crowd.evict_for_at(None, at(9_000)));
     }
 
-    /// QUO-01, SEC-16: a connection with a key is not evicted, and gets the place of one without: of the one without a
-    /// request for longest, of any address.
+    /// QUO-01, SEC-16: a connection with a key is not evicted, and gets the place of a connection without, of any
+    /// address: that with the oldest request.
     #[test]
     fn a_connection_with_a_key_keeps_its_place() {
         let context = Context::from_waker(Waker::noop());
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(crowd.lock().without_key, 0);
     }
 
-    /// QUO-01: the addresses of one subscriber count as one.
+    /// QUO-01: addresses of a subscriber count as one.
     #[test]
     fn addresses_of_one_network_count_as_one() {
         let crowd = Crowd::default();

@@ -1,4 +1,4 @@
-//! Idle connections: nothing would be lost with them. When all places are taken, the one that has been idle longest is evicted
+//! Idle connections: nothing would be lost with them. When all places are taken, the longest idle connection is evicted
 //! for a newcomer.
 
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl Idle {
         Idling { all: self.clone(), key, occupant: occupant.clone() }
     }
 
-    /// Evicts a connection: the one that has been idle longest, or has waited longest for a message. One that was idle only
+    /// Evicts the connection that has been idle longest, or has waited longest for a message. One that was idle only
     /// for a moment stays if it can: its request may be on its way. False if there is none.
     pub(super) fn evict(&self) -> bool {
         self.evict_at(Instant::now())
@@ -172,7 +172,7 @@ mod tests {
         assert!(!idle.evict_at(at(9_000)), "there is none");
     }
 
-    /// A connection that waits for a message is evicted, oldest first: after idle ones, and before those that were idle only
+    /// A connection that waits for a message is evicted, oldest first: after idle ones, and before connections that were idle only
     /// for a moment, which go where connections carry requests.
     #[test]
     fn a_waiting_connection_is_evicted_after_idle_ones() {

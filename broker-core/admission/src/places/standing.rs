@@ -1,24 +1,23 @@
-//! Place of a connection among the places of its listener (QUO-01), while another client may need
-//! it.
+//! The place of a connection at its listener (QUO-01), while another client may need it.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::{Idling, Member, Places};
 
-/// Place of a single connection.
+/// The place of a connection.
 #[derive(Default)]
 pub struct Standing {
     /// Present while the connection has nothing to do and holds only its place.
     idling: Option<Idling>,
-    /// The connection among those of its client's network, which may have to give up places.
+    /// The connection in its client's network, which may have to give up places.
     pub member: Option<Member>,
     /// Until then a client that has shown a key is not idle, though it has no link; `None` once it has had one.
     first_link_until: Option<Instant>,
 }
 
 impl Standing {
-    /// Creates a place that was taken just now; the first link may take `opening_timeout`.
+    /// A place that was taken just now; its first link may take `opening_timeout`.
     #[must_use]
     pub fn new(member: Option<Member>, opening_timeout: Duration) -> Self {
         let first_link_until = Instant::now().checked_add(opening_timeout);
@@ -44,8 +43,8 @@ impl Standing {
         self.first_link_until = None;
     }
 
-    /// Whether a client that has shown a key may still be opening its first link. It is not idle
-    /// meanwhile; otherwise a slow client would lose its place to a stream of new clients.
+    /// Whether a client that has shown a key may be on its way to its first link: it is not idle meanwhile, or a slow
+    /// client would lose its place to others that come all the time.
     #[must_use]
     pub fn awaits_link(&self) -> bool {
         self.first_link_until.is_some_and(|until| Instant::now() < until)

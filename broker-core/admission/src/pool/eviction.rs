@@ -127,7 +127,7 @@ impl Order {
         if known.is_some_and(is_active) {
             return false;
         }
-        // From the known one on: most shares in front of it wait, as it does now.
+        // From the known one on: most shares in front wait, as the known one does now.
         let after = self.active.map_or(0, |key| key + 1);
         let shares = self.shares.range(after..).chain(self.shares.range(..after));
         let mut shares = shares.inspect(|_| self.step());

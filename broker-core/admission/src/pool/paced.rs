@@ -71,13 +71,16 @@ impl PacedShare {
         passed_bytes: u64,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Evicted>> {
-        loop {
+        let granted = loop {
             match self.look(bytes, passed_bytes, Instant::now(), context) {
-                Look::Granted => return Poll::Ready(Ok(())),
-                Look::Evicted => return Poll::Ready(Err(Evicted)),
+                Look::Granted => break Ok(()),
+                Look::Evicted => break Err(Evicted),
                 Look::Later(at) => ready!(self.timer.poll(at, context)),
             }
-        }
+        };
+        // It wakes nobody after the wait.
+        self.timer = Timer::default();
+        Poll::Ready(granted)
     }
 
     /// Waits for more bytes, as [`Self::poll_wait`], until an instant.

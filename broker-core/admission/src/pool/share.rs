@@ -1,4 +1,4 @@
-//! The share of one connection.
+//! The share of a connection.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -81,7 +81,7 @@ fn a_resting_share_is_not_slow() {
     assert_eq!((resting.held_bytes(), pool.free_bytes()), (0, STEP));
 }
 
-/// When all holders wait for more, nothing would ever go on: the one that waits longest is evicted at once.
+/// When all holders wait for more, nothing would ever go on: the longest waiter is evicted at once.
 #[test]
 fn a_holder_is_evicted_when_all_holders_wait() {
     let start = Instant::now();
@@ -223,7 +223,7 @@ fn a_larger_share_does_not_overtake_a_smaller_one() {
     assert!(poor.poll_wait(2 * STEP, &mut turn, &context()).is_ready());
 }
 
-/// Requests, releases and ended waits in any order: no bytes are lost or made, the order is that of the held bytes, and
+/// Requests, releases and ended waits in any order: no bytes are lost or made, the order follows the held bytes, and
 /// no waiter waits for free bytes that are its own.
 #[test]
 fn bytes_are_neither_lost_nor_kept_back() {

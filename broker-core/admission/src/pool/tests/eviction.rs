@@ -36,7 +36,7 @@ fn to_be_evicted(order: &Order) -> BTreeSet<u64> {
     evicted
 }
 
-/// The share to evict for a waiter among those that wait for the rest of something.
+/// The share to evict for a waiter among the waiters for the rest of something.
 fn longest(order: &Order, rank: &Rank, own: &Waiter, evicted: &BTreeSet<u64>) -> Option<u64> {
     let held = |key: u64| order.held_by(Some(key));
     let may_be = |key: &u64| Some(*key) != own.share && held(*key) > 0 && !evicted.contains(key);
@@ -56,7 +56,7 @@ fn longest(order: &Order, rank: &Rank, own: &Waiter, evicted: &BTreeSet<u64>) ->
     if with_more != Some(*first) && is_stuck { Some(*first) } else { with_more }
 }
 
-/// Requests, releases, ended waits and judgements in any order: the evicted shares are those of the plain search.
+/// Requests, releases, ended waits and judgements in any order: the plain search finds the evicted shares.
 #[test]
 fn evictions_are_those_of_the_plain_search() {
     for seed in 1..400_u64 {
