@@ -48,7 +48,7 @@ pub(crate) async fn serve(
     let deadline = Deadline::begin(site.config.operation_timeout);
     let exchange = Exchange { site, request, access, deadline };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
-    // Another connection needs its place, or the listener stops.
+    // Another connection needs its place, or the listener is stopping.
     let is_evicted = connection.as_ref().is_some_and(|connection| connection.is_evicted());
     // The framework would keep the connection alive after an offer to upgrade, for instance to
     // HTTP/2, but closes it.

@@ -8,13 +8,9 @@
 //!   client <- transport <- Event <- Arrivals (fetched) <- Mailbox <+
 //! ```
 //!
-//! Nothing here reads a socket or a clock, or waits, but for the steps of [`Protocol`]: a transport gives what came and
-//! the instant, and carries out what it is told, so that all of it is tested from scripts. The order to read: [`Engine`]
-//! has the data and the steps of a connection, [`Links`] is the machine of its links, [`Link`] one link with its
-//! [`credit`], [`Unsettled`] the table of deliveries, [`pending`] the requests that await answers. [`Mailbox`] is where
-//! entities put answers and deliveries, and [`Arrivals`] brings them into order while contents are fetched ahead.
-//! The bytes of a connection, its place and the pace of its client are those of
-//! [`admission`](peeklock_core::admission). [`Apart`] bounds work apart from the connection, and [`Steps`] has the others of a thread go on in between.
+//! Except for the steps of [`Protocol`], nothing here reads a socket or a clock, or waits: a
+//! transport passes in the bytes it received and the current instant, and sends the resulting
+//! events. So scripts without a socket can test everything.
 //!
 //! Modules in reading order:
 //!
@@ -23,8 +19,8 @@
 //! - [`Unsettled`] is the table of deliveries, [`pending`] the requests that await answers.
 //! - [`Mailbox`] is where entities put answers and deliveries. [`Arrivals`] orders them while
 //!   contents are fetched ahead.
-//! - [`Account`] counts the bytes of a connection. [`Taking`] makes a slow client yield while
-//!   others wait.
+//! - The bytes of a connection, its place and the pace of its client are those of
+//!   [`admission`](peeklock_core::admission).
 //! - [`Apart`] bounds work apart from the connection. [`Steps`] gives other connections of the
 //!   thread their turn.
 //!

@@ -1,4 +1,5 @@
-//! Accepts sockets while there are permits for them, until the stop.
+//! Accepts connections while there are permits for sockets, until the listener stops. Listeners and
+//! gateways use it. Invariant: a socket is passed on only together with its permit.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 /// Pause after an error of accept, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Hands each socket on, which may wait, with its permit, until the stop. One socket beyond the permits waits here, and the
-/// others in the system.
+/// Passes each accepted socket with its permit to `hand_on`, until the value of `stop` becomes
+/// false. When no permit is free, one socket waits here and the others in the system.
 pub(crate) async fn accept<F: Future<Output = ()>>(
     socket: TcpListener,
     sockets: Arc<Semaphore>,
@@ -30,7 +31,8 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            // Not before: a wait for sockets would keep a permit from connections that come another way.
+            // The permit is acquired after the accept. A permit that waits for a socket could not
+            // be used by connections from another listener.
             let Some(permit) = wait_for_socket(&sockets, &evict).await else { return };
             hand_on(stream, permit).await;
         }
@@ -41,7 +43,8 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
     }
 }
 
-/// Waits for a permit for a socket; meanwhile connections may be evicted. `None` if there will be no more.
+/// Waits for a permit for a socket. While there is none, `evict` is called repeatedly. None if the
+/// listener has ended.
 pub(crate) async fn wait_for_socket(
     sockets: &Arc<Semaphore>,
     evict: impl Fn(),
@@ -51,13 +54,13 @@ pub(crate) async fn wait_for_socket(
         tokio::select! {
             biased;
             permit = &mut acquiring => return permit.ok(),
-            // An evicted connection has ended by the time of the next eviction.
+            // An evicted connection has ended within `GRACE`, before the next call.
             () = async { evict(); tokio::time::sleep(GRACE).await } => {}
         }
     }
 }
 
-/// Permits for this number of sockets, if a semaphore can have them.
+/// Permits for `count_max` sockets, or the maximum of a semaphore if that is less.
 pub(crate) fn socket_permits(count_max: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(count_max.min(Semaphore::MAX_PERMITS)))
 }

@@ -267,7 +267,8 @@ impl Door {
             let _runtime = first.enter();
             let socket = TcpListener::from_std(socket).map_err(failed)?;
             let mut turn = 0;
-            // Connections on their way: the transports evict their own.
+            // Only connections without a known protocol make room here; the transports bound their
+            // own connections.
             let openings = Arc::clone(&site.openings);
             let evict = move || openings.evict_oldest();
             first.spawn(accept(socket, sockets, stop, evict, move |stream, permit| {

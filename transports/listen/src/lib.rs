@@ -9,24 +9,25 @@
 //! | File | Responsibility |
 //! |---|---|
 //! | `listener.rs` | the address, and whether anonymous clients may be served there (SEC-17) |
-//! | `accept.rs` | sockets and places for them |
+//! | `accept.rs` | sockets and permits for them |
 //! | `proxy.rs`, `proxy/header.rs` | the PROXY protocol, by which proxies name their clients (LIS-04) |
 //! | `admission.rs` | from a socket to a stream |
 //! | `serve.rs` | from a socket to its connection, and the end of all connections |
 //! | `start.rs` | from the settings of a transport to its listener |
 //! | `entrance.rs` | ways into transports for connections that another listener has accepted |
-//! | `gateway.rs`, `gateway/opening.rs` | one port for everything: that of AMQP, and further ones (LIS-01) |
-//! | `workers.rs` | the threads that connections live in |
-//! | `tracker.rs` | how many there are, and whether they are to end |
-//! | `lookout.rs` | who has gone while nothing is read of it |
-//! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
-//! | `strangers.rs` | who is refused for where it comes from, in the log (SEC-23) |
-//! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
-//! | `websocket.rs` | bounds on what the library of WebSocket buffers (feature `upgrade`) |
+//! | `gateway.rs`, `gateway/opening.rs` | one port for all protocols: the AMQP port, and further ones (LIS-01) |
+//! | `workers.rs` | the threads that serve connections |
+//! | `tracker.rs` | the number of connections, and whether they must end |
+//! | `lookout.rs` | detects that a client has disconnected while nothing is read |
+//! | `relayed.rs` | headers that show that a request passed a proxy (SEC-17) |
+//! | `strangers.rs` | logs requests that are refused for their origin or host (SEC-23) |
+//! | `upgrade.rs` | which clients may connect over WebSocket (SEC-23; feature `upgrade`) |
+//! | `websocket.rs` | bounds on the buffers of the WebSocket library (feature `upgrade`) |
 //!
-//! A transport with threads of its own, as HTTP has them by its framework, takes the listener and the tracker and leaves
-//! the rest. Absent on purpose: the number of connections and who makes room for whom, which are the places of
-//! [`admission`](peeklock_core::admission), and the cost of a connection, which its transport knows.
+//! A transport whose framework has its own threads, such as HTTP, uses only the listener and the
+//! tracker. The number of connections, and the choice which client makes room, are not here: they
+//! are the places of [`admission`](peeklock_core::admission). Each transport knows its cost of a
+//! connection.
 
 mod accept;
 mod admission;

@@ -30,8 +30,8 @@ pub trait Serve: Send + Sync + 'static {
     /// them.
     fn connections(&self) -> &Tracker;
 
-    /// Evicts a connection, if one can go, for a connection that waits for a socket. Called again every while as long as it
-    /// waits.
+    /// Evicts a connection, if one can go, for a connection that waits for a socket. Called
+    /// repeatedly while that connection waits.
     fn evict_for_socket(&self) {}
 
     /// Whether the transport accepts an upgrade to WebSocket at this path (LIS-01).
