@@ -1,15 +1,14 @@
-//! The Peeklock broker: what drives the state machines of its entities, and what it offers to transports, to
-//! extensions and to those who embed it. With it, by name, all that lies below:
+//! The Peeklock broker: drives the state machines of its entities, and offers interfaces to
+//! transports, extensions and embedding programs. It re-exports the crates below it by name:
 //!
 //! ```text
-//!   words <- model <- machine        what is said; what can be asked and happen; what an entity does
-//!             record <- store        keys and records; where they are kept
-//!   words <- admission               how much of it there may be at once
-//!            machine + store + admission <- this crate
+//!   words <- model <- machine        plain values; commands, changes and effects; state machines
+//!             record <- store        keys and records; their storage
+//!                        machine + store <- this crate
 //! ```
 //!
-//! Read in the order of the modules. [`command`], [`change`] and [`effect`] are the model on three pages;
-//! [`entity`] holds the pure state machines.
+//! Read the modules in the order of this file. [`command`], [`change`] and [`effect`] are the model
+//! on three pages; [`entity`] holds the pure state machines.
 
 // Words: plain values.
 pub use peeklock_words::{
@@ -17,15 +16,15 @@ pub use peeklock_words::{
 };
 // The model.
 pub use peeklock_model::{change, effect};
-/// What can be asked of an entity, and what it answers.
+/// Commands of an entity and their outcomes.
 pub mod command {
     pub use peeklock_model::command::*;
 
     pub use crate::request::{LoadedMessage, Outcome, ReceivedMessage, Unreadable};
 }
-// The machines, one for each kind of entity.
+// The state machines, one for each kind of entity.
 pub use peeklock_machine as entity;
-// What goes over several commands, or from one entity to another.
+// Work that covers several commands, or several entities.
 pub mod transaction;
 pub mod transfer;
 // How much of it there may be at once.
@@ -33,14 +32,14 @@ pub use peeklock_admission as admission;
 // Where it is kept.
 pub use peeklock_store as store;
 pub use peeklock_store::content_ref;
-// How it is driven.
+// Runtime: drives the machines.
 pub mod actor;
 pub mod clock;
 pub mod edge;
 pub mod request;
 pub mod shell;
 pub mod telemetry;
-// What extension authors implement, and what everybody uses.
+// Interfaces for transports, extension authors and embedding programs.
 pub mod access;
 pub mod activity;
 pub mod broker;

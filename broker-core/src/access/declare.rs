@@ -1,5 +1,6 @@
-//! Declarations: what is there of what is declared, and the steps that are missing, by who may do them (DEC-06 to
-//! DEC-12). Each step is an operation like any other, by the same door.
+//! Plans and carries out declarations: finds the declared entities that exist, computes the missing
+//! steps, and checks the rights for them (DEC-06 to DEC-12). Each step is an ordinary management
+//! operation with the usual checks.
 
 use std::borrow::Cow;
 
@@ -19,22 +20,23 @@ use crate::rule::{DEFAULT_RULE, Filter, RuleDescription};
 use crate::time::Timestamp;
 
 impl Access {
-    /// The steps that make the namespace as declared, for who may manage what is named (DEC-06). Changes nothing.
+    /// Returns the steps that make the namespace as declared, for a principal that may manage all
+    /// named entities (DEC-06). Changes nothing.
     ///
     /// # Errors
-    /// `Unauthorized`; with what cannot be, and its place in the declaration, as the operations would refuse it (DEC-04,
-    /// DEC-05, DEC-08).
+    /// `Unauthorized`; the error of the operation that a declared entity would cause, with its
+    /// place in the declaration (DEC-04, DEC-05, DEC-08).
     pub async fn plan(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
         self.planned(declaration).await.map(|planned| planned.plan)
     }
 
-    /// Carries out the first steps of a plan, at most so many, in their order. What is done before a step fails stays
-    /// done (DEC-10, DEC-11).
+    /// Carries out the first `steps_max` steps of a plan, in order. Steps before a failed one stay
+    /// done (DEC-10, DEC-11). The answer reports the failure of a step.
     ///
     /// # Errors
-    /// `UpdateConflict`, with nothing done, if the steps are no longer those of the digest (DEC-09); as for
-    /// [`Access::plan`]; `ServerBusy`, with nothing done, if many wait or an entity is busy for long. The failure of a step
-    /// is told in the answer.
+    /// `UpdateConflict`, with nothing done, if the steps no longer match the digest (DEC-09); as
+    /// for [`Access::plan`]; `ServerBusy`, with nothing done, if too many callers wait or an entity
+    /// is busy for long.
     pub async fn carry_out(
         &self,
         declaration: &Declaration,
@@ -46,7 +48,7 @@ impl Access {
         self.carry_out_in(&mut turn, declaration, digest, steps_max).await
     }
 
-    /// Carries out what was planned, if that is the plan of the digest.
+    /// Carries out a plan if it has the given digest.
     pub(super) async fn carry_out_if(
         &self,
         planned: Planned,
@@ -61,10 +63,11 @@ impl Access {
         Ok(self.carry_out_planned(planned, steps_max).await)
     }
 
-    /// Makes the namespace as declared, and tells what was done.
+    /// Makes the namespace as declared, and returns the plan that was carried out.
     ///
     /// # Errors
-    /// As for [`Access::plan`]; when a step fails, with how many are done before it. Declared again, the rest is done.
+    /// As for [`Access::plan`]; the error of a failed step, with the number of steps done before
+    /// it. Declaring again does the rest.
     pub async fn declare(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
         let planned = self.planned(declaration).await?;
         let (plan, count) = (planned.plan.clone(), planned.plan.steps.len());
@@ -86,14 +89,16 @@ impl Access {
         planned(&self.broker, declaration).await
     }
 
-    /// Refuses what cannot be declared, whatever there is, and who may not plan all that is named (DEC-12).
+    /// Refuses a declaration that no namespace can satisfy, and a principal that may not plan every
+    /// named entity (DEC-12).
     pub(super) async fn judge_declaration(
         &self,
         declaration: &Declaration,
     ) -> Result<(), BrokerError> {
         let mut breather = Breather::default();
         let named = named(&self.broker, declaration)?;
-        // Who is nobody is refused before more is made of what he says; further nothing is asked for what cannot be.
+        // Unknown principals are refused before more work for the declaration; an invalid
+        // declaration causes no further questions to the authorizer.
         if let Some(Named { path, .. }) = named.first() {
             self.allow(Action::Plan, path).await?;
         }
@@ -168,24 +173,26 @@ impl Access {
         let Some([]) = rules.as_deref() else {
             return self.manage_step(&topic, create(rules.unwrap_or_default())).await;
         };
-        // It is created with one rule at least, which must not select anything meanwhile.
+        // A new subscription has at least one rule; this one selects no messages until it is
+        // deleted.
         let nothing = RuleDescription::new(DEFAULT_RULE, Filter::False, Timestamp::NONE);
         self.manage_step(&topic, create(vec![nothing])).await?;
         self.manage_step(path, Management::DeleteRule(DEFAULT_RULE.into())).await
     }
 
-    /// Makes a request of a declaration, which is a request itself.
+    /// Carries out a management request of a declaration. Boxed, since a declaration is itself a
+    /// management request.
     async fn manage_step(&self, path: &str, request: Management) -> Result<(), BrokerError> {
         Box::pin(self.manage(path, request)).await.map(drop)
     }
 }
 
-/// Number of steps that one request carries out (DEC-10).
+/// Number of steps for one request: at most [`STEP_COUNT_MAX`] (DEC-10).
 pub(super) fn step_count(steps_max: Option<usize>) -> usize {
     steps_max.unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
 }
 
-/// The steps that make the namespace as declared, after the rights were judged.
+/// Returns the steps that make the namespace as declared. The caller has checked the rights.
 pub(super) async fn planned(
     broker: &Broker,
     declaration: &Declaration,
@@ -196,16 +203,17 @@ pub(super) async fn planned(
     planned.map_err(|refused| broker.refuse(refused.into_rejection(), ""))
 }
 
-/// Something declared.
+/// A declared entity.
 struct Named<'a> {
     path: Cow<'a, str>,
-    /// The destinations that it shall have.
+    /// The declared destinations.
     destinations: [Option<&'a str>; 2],
-    /// Exactly the rules that it shall have, and what becomes of others; none if it declares none.
+    /// The complete declared rules, and the treatment of other rules; none if the entity declares
+    /// no rules.
     rules: Option<(&'a [RuleDescription], OtherRules)>,
 }
 
-/// All that is declared.
+/// Returns all declared entities.
 fn named<'a>(broker: &Broker, declaration: &'a Declaration) -> Result<Vec<Named<'a>>, BrokerError> {
     let mut named = Vec::new();
     for queue in &declaration.queues {
@@ -233,7 +241,7 @@ fn named<'a>(broker: &Broker, declaration: &'a Declaration) -> Result<Vec<Named<
     Ok(named)
 }
 
-/// What is there of what is declared.
+/// Returns the declared entities as they currently are.
 async fn snapshot(
     broker: &Broker,
     declaration: &Declaration,
@@ -247,7 +255,7 @@ async fn snapshot(
     Ok(snapshot)
 }
 
-/// Adds an entity, if it is there, and the destinations that it has or shall have.
+/// Adds an entity, if it exists, and its current and declared destinations.
 async fn find(
     broker: &Broker,
     snapshot: &mut Snapshot,
@@ -276,7 +284,7 @@ async fn find(
         Found::Topic(_) => [None, None],
     };
     for text in kept.into_iter().flatten() {
-        // What it forwards to already is judged if it is to be changed.
+        // An existing destination is judged only if it is to be changed.
         let _unserved = find_destination_of(broker, snapshot, text).await;
     }
     let key = EntityAddress::parse(path).map(|address| address.entity.key());
@@ -303,7 +311,7 @@ async fn find_destination_of(
     }
 }
 
-/// An entity as it is now; none if there is none.
+/// Returns an entity as it currently is; none if it does not exist.
 async fn found(
     broker: &Broker,
     path: &str,
@@ -340,7 +348,7 @@ async fn found_subscription(
 ) -> Result<Found, BrokerError> {
     let description = broker.describe_subscription(path).await?.description;
     let Some((declared, others)) = rules else {
-        // Its rules are nobody's business then, and not read.
+        // Its rules are not declared, so they are not read.
         return Ok(Found::Subscription(description, RuleChanges::default()));
     };
     let mut difference = RuleDifference::new(declared, others, breather).await;

@@ -1,6 +1,7 @@
-//! Lists hold what their reader may read (ENT-30, CON-73). Who that is, is one question to the authorizer; no
-//! entity is asked anything for it, whatever their number. Those of a page of descriptions are asked for theirs, until the
-//! page has its bytes.
+//! Lists of entities, which contain only entities that their reader may read (ENT-30, CON-73). The
+//! authorizer gets one question for a whole list; no entity is asked, however many there are. For a
+//! page of descriptions, the entities of the page are asked for their descriptions, until the page
+//! has its bytes.
 
 use std::sync::Arc;
 
@@ -13,32 +14,32 @@ use crate::error::{BrokerError, Rejection};
 use crate::grant::Entitlement;
 use crate::path::PathKey;
 
-/// Descriptions of one page take no more bytes than this, unless the first alone does.
+/// Maximum bytes of descriptions in one page, unless the first one exceeds it.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
-/// What a description says whatever its texts are, about as it is written for clients.
+/// Approximate bytes of a description as written for clients, without its texts.
 const DESCRIPTION_BYTES: u64 = 1_024;
 
-/// Entities of one kind that a principal may read, as it was judged.
+/// Entities of a kind that a principal may read.
 pub(super) struct Listing {
     kind: EntityKind,
     readable: Readable,
 }
 
-/// Which entities may be read.
+/// The entities that may be read.
 enum Readable {
-    /// All whose keys begin so.
+    /// All entities whose keys start with this prefix.
     All(Box<str>),
-    /// These, in their order, as long as they are there.
+    /// These entities, in their order, if they still exist.
     These(Vec<Arc<str>>),
 }
 
 impl Listing {
-    /// No entities, for requests that list none.
+    /// Returns an empty listing, for requests that list nothing.
     pub(super) const fn empty() -> Self {
         Self { kind: EntityKind::Queue, readable: Readable::These(Vec::new()) }
     }
 
-    /// The paths of those that are there, `top` of them after `skip`.
+    /// Returns the paths of up to `top` existing entities after the first `skip`.
     pub(super) fn paths(&self, broker: &Broker, skip: usize, top: usize) -> Vec<Arc<str>> {
         match &self.readable {
             Readable::All(prefix) => broker.paths_of(self.kind, prefix, skip, top),
@@ -49,8 +50,8 @@ impl Listing {
         }
     }
 
-    /// A page of descriptions and counts: of `top` entities after `skip`, of fewer where those are more than a page takes
-    /// ([`PAGE_BYTES_MAX`]), of none only behind the last.
+    /// Returns a page of descriptions and counts: of up to `top` entities after `skip`, and fewer
+    /// if they exceed [`PAGE_BYTES_MAX`]. A page is empty only after the last entity.
     pub(super) async fn page<U: Update>(
         &self,
         broker: &Broker,
@@ -59,7 +60,7 @@ impl Listing {
     ) -> Result<Vec<U::Described>, BrokerError> {
         let mut page = Vec::new();
         let mut bytes = 0;
-        // What is listed still while it is being deleted.
+        // Number of entities that are still listed while they are being deleted.
         let mut passed = 0;
         loop {
             let skip = skip.saturating_add(page.len() + passed);
@@ -85,7 +86,8 @@ impl Listing {
             if is_whole {
                 return Ok(page);
             }
-            // Others take the places of those that were deleted meanwhile: a short page is a full one, or the last.
+            // Fills the places of entities that were deleted meanwhile: a short page must mean that
+            // its bytes are used up or that it is the last.
         }
     }
 }
@@ -99,10 +101,11 @@ fn weight<U: Update>(described: &U::Described) -> u64 {
 }
 
 impl Access {
-    /// Subscriptions of a topic that may be read.
+    /// Returns the subscriptions of a topic that may be read.
     pub(super) async fn subscription_listing(&self, topic: &str) -> Result<Listing, BrokerError> {
         let resource = super::canonical(topic);
-        // Looked up behind the refusal: it is the same whether there is such a topic or not.
+        // The lookup does not affect the refusal, which is the same whether the topic exists or
+        // not.
         self.broker.formed(&resource).await;
         match self.broker.subscription_prefix(&resource) {
             Ok(prefix) => {
@@ -119,13 +122,14 @@ impl Access {
         }
     }
 
-    /// Queues or topics of the namespace that may be read.
+    /// Returns the queues or topics of the namespace that may be read.
     pub(super) async fn listing(&self, kind: EntityKind) -> Result<Listing, BrokerError> {
         self.listing_of(kind, "", "").await
     }
 
-    /// Entities of a kind that may be read. `container` is the namespace or a topic: the right there covers what is in it
-    /// (SEC-12), so that nothing else is asked for.
+    /// Returns the entities of a kind that may be read. `container` is the namespace or a topic. A
+    /// right on the container covers everything in it (SEC-12), so the authorizer then gets no
+    /// further question.
     async fn listing_of(
         &self,
         kind: EntityKind,
@@ -154,7 +158,7 @@ impl Access {
         Ok(of(Readable::These(paths)))
     }
 
-    /// Refuses who may not read all that is in a container.
+    /// Refuses a grant that does not cover reading everything in a container.
     fn reads_all(&self, held: &Entitlement) -> Result<(), Rejection> {
         let may = |action| held.check(action, || self.broker.now());
         may(Action::Describe).or_else(|_| may(Action::List))

@@ -13,22 +13,24 @@ use crate::path::{EntityAddress, subscription_path};
 /// A management request that its principal may make.
 pub(super) struct Judged {
     pub(super) access: Access,
-    /// The path as it is looked up.
+    /// The canonical path.
     pub(super) path: String,
     pub(super) request: Management,
-    /// Entities that a list may contain; none for other requests.
+    /// Entities that a list may contain; empty for other requests.
     pub(super) listing: Listing,
 }
 
 impl Access {
-    /// Carries out a management request about the entity of a path. The path is empty for a request about the namespace,
-    /// and that of the topic or subscription for a request about subscriptions or rules below it.
+    /// Carries out a management request about the entity of a path. The path is empty for a request
+    /// about the namespace. For a request about subscriptions or rules, it is the path of their
+    /// topic or subscription.
     ///
     /// # Errors
-    /// `Unauthorized`, before it is known whether there is such an entity (SEC-08); as for the method of
+    /// `Unauthorized`, before the entity is looked up (SEC-08); as for the method of
     /// [`Broker`](crate::Broker) for the operation.
     pub async fn manage(&self, path: &str, request: Management) -> Result<Managed, BrokerError> {
-        // On the heap: the futures of all requests together are large, and callers have them within their own.
+        // On the heap: the future that covers all requests is large, and callers would embed it in
+        // their own.
         let judged = Box::pin(self.judge(path, request)).await?;
         Box::pin(judged.carry_out()).await
     }
@@ -78,7 +80,7 @@ impl Access {
         Ok(Judged { access: self.clone(), path, request, listing })
     }
 
-    /// Number of entries that a page of a list has at most (ENT-30).
+    /// Maximum number of entries of a page of a list (ENT-30).
     fn top(&self, page: Page) -> usize {
         let most = self.broker.settings().limits.list_count_max.max(1);
         page.top.unwrap_or(most).min(most)
@@ -243,8 +245,9 @@ impl Judged {
 }
 
 impl Access {
-    /// Asks for the right on every entity of this broker that another is to forward to, beside that on the
-    /// other itself (FWD-05, SEC-07). A destination that can be no entity is judged later.
+    /// Checks the right on every entity of this broker that will be forwarded to, in addition to
+    /// the right on the forwarding entity (FWD-05, SEC-07). A text that cannot be the path of an
+    /// entity is checked later.
     pub(crate) async fn allow_forwarding_to(
         &self,
         destinations: [Option<&str>; 2],
@@ -260,9 +263,10 @@ impl Access {
         Ok(())
     }
 
-    /// Looks whether there is an entity that may be forwarded to, as a management request asks before it creates what forwards
-    /// there. The place is 0 for that of messages, 1 for that of dead-lettered ones. Whether it is there is told only to who may
-    /// forward to it; nothing rests on that, and what creates or updates asks again, of what is remembered.
+    /// Checks that a destination exists, before a management request creates an entity that
+    /// forwards there. `place` is 0 for the destination of messages, 1 for the destination of
+    /// dead-lettered messages. A principal without the right to forward to it does not learn whether it exists.
+    /// The creation or update checks again, against the remembered grants.
     ///
     /// # Errors
     /// `Unauthorized`; `EntityNotFound`.
@@ -275,8 +279,9 @@ impl Access {
         found.await.map_err(|rejection| self.broker.refuse(rejection, path))
     }
 
-    /// Asks whether an entity may be forwarded to: by what its principal has shown for all, or else by what was shown for it.
-    /// Whoever has the right by the one does not wait because the other does not give it (SEC-26).
+    /// Checks the right to forward to an entity: with the main credentials of the principal, then
+    /// with those presented for this destination. A principal whose main credentials suffice does
+    /// not wait for a refusal of the others, or the reverse (SEC-26).
     async fn allow_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
         let shown = self.door.as_ref().and_then(|door| door.shown_for.get(place)?.as_ref());
         let Some(shown) = shown else {

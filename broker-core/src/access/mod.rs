@@ -1,22 +1,24 @@
-//! The one door: who may do what, for every way in (SEC-05, SEC-08, SEC-15). (Data path, before step 1.)
+//! Checks the rights of a principal for every way into the broker (SEC-05, SEC-08, SEC-15). Part of
+//! the data path before step 1.
 //!
 //! ```text
-//!  principal ──► Broker::access ──► Access ──► entity(path, action) ──► Entity ──► submit: is it granted still?
+//!  principal ──► Broker::access ──► Access ──► entity(path, action) ──► Entity ──► submit: still granted?
 //!                                     │               │                              │
-//!                                     │          Authorizer, once per entity      links, calls that wait
+//!                                     │          Authorizer, once per entity      links, waiting calls
 //!                                     │               ▼                              ▼
-//!                                     └─ manages,   Entitlement: actions, end, epoch ◄── Lapses: closes them when it is over
+//!                                     └─ manages,   Entitlement: actions, end, epoch ◄── Lapses: closes them at the end
 //!                                        lists
 //! ```
 //!
-//! A transport has one [`Access`] for each principal, mostly one for each connection. By it, it gets handles on
-//! entities, creates, changes, deletes and lists. What an operation takes is said by one table
-//! ([`Action::needs`]), what a principal has by the [`Authorizer`](crate::contract::Authorizer); nobody else
-//! decides. A handle checks every command that is submitted by it, so that no transport asks before a
+//! A transport has one [`Access`] for each principal, usually one for each connection. The access
+//! provides handles on entities, and creates, changes, deletes and lists them. [`Action::needs`] is
+//! the only table of the rights that an operation needs; the
+//! [`Authorizer`](crate::contract::Authorizer) reports the rights of a principal. A handle checks
+//! every command that is submitted through it, so a transport makes no check of its own before a
 //! command.
 //!
-//! An access that [`Broker::full_access`] gives, and the handles of a [`Broker`], are not asked anything: they
-//! are for the program that has the broker in it (SEC-17).
+//! An access from [`Broker::full_access`], and the handles of a [`Broker`], check nothing: they are
+//! for the program that embeds the broker (SEC-17).
 
 mod declare;
 mod list;
@@ -46,11 +48,11 @@ use crate::error::{BrokerError, Denial, Rejection};
 use crate::grant::{Entitlement, Issuer, Onward, Pass, PassFuture};
 use crate::path::EntityAddress;
 
-/// The longest path that anything is asked of the authorizer for: any that an entity can have is shorter, with all that
-/// an address puts around it.
+/// Maximum length in bytes of a path that the authorizer is asked about. It exceeds every path of
+/// an entity with all parts of its address.
 const PATH_BYTES_MAX: usize = 16 << 10;
 
-/// What one principal may do with a broker. Cheap to clone; clones are one.
+/// Access of a principal to a broker. Cheap to clone; clones share the principal and its grants.
 ///
 /// ```
 /// # use peeklock_core as peeklock;
@@ -62,7 +64,7 @@ const PATH_BYTES_MAX: usize = 16 << 10;
 /// use peeklock::description::QueueProperties;
 /// use peeklock::error::Rejection;
 ///
-/// /// Who shows nothing may send.
+/// /// Allows clients without credentials to send.
 /// struct Senders;
 ///
 /// #[async_trait::async_trait]
@@ -91,35 +93,36 @@ const PATH_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone)]
 pub struct Access {
     broker: Broker,
-    /// None where everything is allowed.
+    /// None if everything is allowed.
     door: Option<Arc<Door>>,
 }
 
 struct Door {
     state: Mutex<DoorState>,
     reads: Reads,
-    /// What was shown for the destinations of forwarding beside the principal's own (FWD-05, HTP-18).
+    /// Accesses of the credentials that were presented for the destinations of forwarding, in
+    /// addition to the principal's own (FWD-05, HTP-18). Order: messages, dead-lettered messages.
     shown_for: [Option<Access>; 2],
 }
 
 struct DoorState {
     principal: Arc<Principal>,
-    /// Counts principals: what was granted to an earlier one is worth nothing.
+    /// Counts principals, so that a grant requested for an earlier principal is discarded.
     version: u64,
     held: Remembered,
 }
 
-/// By which right descriptions and counts are read.
+/// The rights that permit reading descriptions and counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reads {
-    /// Manage (SEC-05).
+    /// Only Manage (SEC-05).
     ByManage,
-    /// Listen alone, too (CON-73).
+    /// Listen also suffices (CON-73).
     ByListen,
 }
 
 impl Broker {
-    /// What a principal may do with this broker, as its authorizer says.
+    /// Returns the access of a principal. Its authorizer decides about the rights.
     #[must_use]
     pub fn access(&self, principal: Principal) -> Access {
         let door = Door {
@@ -134,16 +137,18 @@ impl Broker {
         Access { broker: self.clone(), door: Some(Arc::new(door)) }
     }
 
-    /// What a policy allows, without a key and whatever the authorizer is: for handles that the program that has the
-    /// broker in it gives to its parts (SEC-17). `owner` is the queue or topic that has the policy, empty
-    /// for the namespace. It ends with the policy.
+    /// Returns an access with the rights of a policy, without a key and independent of the
+    /// authorizer: for handles that the embedding program gives to its parts (SEC-17). `owner` is
+    /// the queue or topic that has the policy; it is empty for the namespace. The access ends with
+    /// the policy.
     #[must_use]
     pub fn access_of_policy(&self, owner: &str, name: &str) -> Access {
         let policy = Some((owner.into(), name.into()));
         self.access(Principal { policy, ..Principal::anonymous() })
     }
 
-    /// Everything, without a question: for the program that has the broker in it (SEC-17).
+    /// Returns an access that allows everything without a check, for the program that embeds the
+    /// broker (SEC-17).
     #[must_use]
     pub fn full_access(&self) -> Access {
         Access { broker: self.clone(), door: None }
@@ -151,8 +156,9 @@ impl Broker {
 }
 
 impl Access {
-    /// The same for a JSON API, by which descriptions and counts are read with the right Listen, too, since
-    /// who looks must not be able to destroy (SEC-05, CON-73). Nothing that was granted before goes with it.
+    /// Returns this access for a JSON API, where the right Listen also permits reading descriptions
+    /// and counts: a client that only looks must not be able to destroy (SEC-05, CON-73). It takes
+    /// over no grants.
     #[must_use]
     pub fn reading_by_listen(&self) -> Self {
         let Some(door) = &self.door else { return self.clone() };
@@ -163,9 +169,9 @@ impl Access {
         Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
     }
 
-    /// The same with what was shown for the destinations that an entity is to forward to, messages first and
-    /// dead-lettered messages second (HTP-18). What is not granted by that is asked of this one's own principal.
-    /// Nothing that was granted before goes with it.
+    /// Returns this access with the credentials that were presented for the destinations an entity
+    /// will forward to: first messages, second dead-lettered messages (HTP-18). For a destination
+    /// without them, the principal of this access decides. It takes over no grants.
     #[must_use]
     pub fn showing_for_destinations(&self, shown_for: [Option<Self>; 2]) -> Self {
         let Some(door) = &self.door else { return self.clone() };
@@ -175,24 +181,25 @@ impl Access {
         Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
     }
 
-    /// The broker. What is asked of it, and not by way of this, is asked by nobody in particular.
+    /// The broker. Calls on it directly, instead of through this access, are not checked.
     #[must_use]
     pub const fn broker(&self) -> &Broker {
         &self.broker
     }
 
-    /// The principal; none where everything is allowed.
+    /// The principal; none if everything is allowed.
     #[must_use]
     pub fn principal(&self) -> Option<Arc<Principal>> {
         Some(Arc::clone(&self.door.as_ref()?.lock().principal))
     }
 
-    /// Refuses what is not granted, and returns the address as it is looked up: what is granted and what is
-    /// looked up is the same, whatever spelling was sent. `path` is that of an entity or
-    /// sub-queue, whether there is one or not, or empty for the namespace.
+    /// Refuses an action that is not granted. Returns the canonical address, so that the rights are
+    /// checked for the same address that is looked up, in whatever spelling the client sent it.
+    /// `path` is the path of an entity or sub-queue, whether it exists or not, or empty for the
+    /// namespace.
     ///
-    /// To be asked before anything else is done for a request, such as reading its body. Nothing rests on
-    /// it: the operation itself asks again, of what is remembered.
+    /// Call it before any other work for a request, such as reading its body. Security does not
+    /// depend on this call: the operation checks the remembered grant again.
     ///
     /// # Errors
     /// `Unauthorized`.
@@ -202,16 +209,16 @@ impl Access {
         Ok(resource)
     }
 
-    /// Whether something is granted, for answers that tell more to who may see more, and the rest to everybody. A token
-    /// that is not good is an attempt although nobody is refused anything, and is counted and told in the log as any
-    /// other (SEC-22). That a good one gives too little, or that there is none, is neither.
+    /// Whether an action is granted, for answers that contain more for a reader with more rights.
+    /// Nothing is refused, but an invalid token is still a failed attempt: it is counted and logged
+    /// like others (SEC-22). A valid token with too few rights, or no token, is not an attempt.
     pub async fn is_allowed(&self, action: Action, path: &str) -> bool {
         let resource = canonical(path);
         let asked = self.ask_for(action, &resource).await;
         asked.map_err(|rejection| self.tell_attempt(rejection, &resource)).is_ok()
     }
 
-    /// Counts a token that is not good, and tells it in the log.
+    /// Counts and logs an invalid token.
     fn tell_attempt(&self, rejection: Rejection, resource: &str) {
         let cause = rejection.denial().map_or(Denial::OTHER, |denial| denial.cause);
         let is_bad = rejection.condition() == Condition::Unauthorized && cause != Denial::RIGHT;
@@ -220,8 +227,9 @@ impl Access {
         }
     }
 
-    /// The same for who has shown something else besides, which is asked next: that he has not got it by this is no attempt of
-    /// his, whose answer would wait (SEC-26). Nothing is remembered of it.
+    /// Whether an action is granted, for a principal whose other credentials are checked next. A
+    /// refusal here is no failed attempt of the principal, so its answer is not delayed (SEC-26).
+    /// The grant is not remembered.
     async fn is_allowed_at_once(&self, action: Action, path: &str) -> bool {
         let Some(door) = &self.door else { return true };
         let resource: Arc<str> = canonical(path).into();
@@ -237,8 +245,8 @@ impl Access {
         })
     }
 
-    /// Refuses a principal that is not who it says, whatever it may do and wherever: for transports whose clients show
-    /// something before they name an entity (AMQP-08).
+    /// Refuses a principal whose credentials are invalid, independent of its rights: for transports
+    /// whose clients present credentials before they name an entity (AMQP-08).
     ///
     /// # Errors
     /// `Unauthorized`.
@@ -248,7 +256,8 @@ impl Access {
         asked.map(|_| ()).map_err(|rejection| self.broker.refuse(rejection, ""))
     }
 
-    /// Whether its principal is who it says, whatever it may do; nobody is refused anything. For who may show something better.
+    /// Whether the credentials of the principal are valid, independent of its rights. Nothing is
+    /// refused or counted: for clients that may still present better credentials.
     pub async fn is_identified(&self) -> bool {
         match &self.door {
             Some(door) => self.held(door, "").await.is_ok(),
@@ -256,14 +265,15 @@ impl Access {
         }
     }
 
-    /// The same for who shows nothing better: a token that is not good is an attempt, as with [`Self::is_allowed`].
+    /// Whether the credentials of the principal are valid, for clients that present no others. An
+    /// invalid token is a failed attempt, as with [`Self::is_allowed`].
     pub async fn is_identified_by_what_it_shows(&self) -> bool {
         let Some(door) = &self.door else { return true };
         let asked = self.held(door, "").await;
         asked.map_err(|rejection| self.tell_attempt(rejection, "")).is_ok()
     }
 
-    /// Whether anything that was granted lasts still, as far as it is remembered: nobody is asked (SEC-16).
+    /// Whether any remembered grant is still in force. The authorizer is not asked (SEC-16).
     #[must_use]
     pub fn holds(&self) -> bool {
         let Some(door) = &self.door else { return true };
@@ -273,8 +283,10 @@ impl Access {
         door.lock().held.iter().any(|(_, held)| lasts(held))
     }
 
-    /// An entity or sub-queue by its path, for a purpose. Refused before it is known whether there is one
-    /// (SEC-08). Whatever is asked by the handle is checked again, against what is granted then.
+    /// Returns a handle on an entity or sub-queue for a purpose. A missing right is refused before
+    /// the entity is looked up, so the answer does not reveal whether it exists (SEC-08). Each
+    /// command on the handle is checked again, against the rights at that time. Waits for the
+    /// authorizer and for an entity that is being created.
     ///
     /// # Errors
     /// `Unauthorized`, `EntityNotFound`.
@@ -287,12 +299,13 @@ impl Access {
     /// As [`Access::entity`], for callers that cannot wait.
     ///
     /// # Errors
-    /// As for [`Access::entity`]; `ServerBusy` if the authorizer has to be waited for, or the outcome of a creation.
+    /// As for [`Access::entity`]; `ServerBusy` if the authorizer does not answer at once, or the
+    /// entity is being created.
     pub fn entity_now(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
         self.now(path, self.entity(path, purpose))
     }
 
-    /// What is known without waiting.
+    /// Polls once, and refuses an answer that needs waiting.
     fn now<T>(
         &self,
         path: &str,
@@ -311,12 +324,13 @@ impl Access {
         }
     }
 
-    /// The way to an entity by way of another (VIA-02), for who may send to it: `via` with what is granted there, and the path
-    /// of the destination. What ends at either ends the way (SEC-15); by no other handle messages go there.
+    /// Returns a handle on `via` through which messages are sent to another entity (VIA-02), and
+    /// the path of that destination. The principal needs the right to send to both. The end of
+    /// either grant ends the handle (SEC-15). No other handle sends there.
     ///
     /// # Errors
-    /// `Unauthorized`; `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
-    /// itself.
+    /// `Unauthorized`; `EntityNotFound`; `ArgumentError` if the destination is neither a queue nor
+    /// a topic; `InvalidOperation` if it is `via` itself.
     pub async fn transfer_destination(
         &self,
         path: &str,
@@ -334,7 +348,8 @@ impl Access {
     /// As [`Access::transfer_destination`], for callers that cannot wait.
     ///
     /// # Errors
-    /// As for [`Access::transfer_destination`]; `ServerBusy` if the authorizer has to be waited for.
+    /// As for [`Access::transfer_destination`]; `ServerBusy` if the authorizer does not answer at
+    /// once.
     pub fn transfer_destination_now(
         &self,
         path: &str,
@@ -343,7 +358,7 @@ impl Access {
         self.now(path, self.transfer_destination(path, via))
     }
 
-    /// Forgets what was granted for entities that no handle is on; it is asked for again when it is needed. For
+    /// Forgets grants for entities without a handle; they are requested again when needed. For
     /// transports with many accesses for one connection.
     pub fn forget_unused(&self) {
         if let Some(door) = &self.door {
@@ -351,16 +366,18 @@ impl Access {
         }
     }
 
-    /// The queue or topic that a transaction covers, for no purpose yet: each operation is checked by itself.
+    /// Returns a handle on the queue or topic of a transaction, without a purpose: each operation
+    /// is checked separately.
     ///
     /// # Errors
-    /// `EntityNotFound`; `Unauthorized` for a principal that is refused altogether.
+    /// `EntityNotFound`; `Unauthorized` for a principal whose credentials are refused.
     pub async fn entity_of_a_transaction(&self, path: &str) -> Result<Entity, Rejection> {
         let pass = self.pass_to_root(path).await?;
         Ok(self.broker.found(path).await?.with_pass(pass))
     }
 
-    /// An entity or sub-queue by its path, for any of some purposes; who has none is refused the first.
+    /// Returns a handle on an entity or sub-queue for the first of several purposes that is
+    /// granted. If none is granted, the refusal is that of the first purpose.
     ///
     /// # Errors
     /// As for [`Access::entity`].
@@ -404,10 +421,11 @@ impl Access {
         Arc::new(Pass { held, issuer: Box::new(self.clone()) })
     }
 
-    /// What is granted on a resource, as long as it lasts; asked for if it is not known.
+    /// Returns the remembered grant on a resource if it is still in force, else asks the
+    /// authorizer.
     async fn held(&self, door: &Door, resource: &str) -> Result<Arc<Entitlement>, Rejection> {
         if resource.len() > PATH_BYTES_MAX {
-            // There is no such entity, so that nothing is told by saying why.
+            // No entity has such a path, so this reason reveals nothing.
             let detail = format!(
                 "a path of {} bytes is longer than the limit of {PATH_BYTES_MAX}",
                 resource.len()
@@ -423,7 +441,7 @@ impl Access {
         }
     }
 
-    /// Asks the authorizer, and remembers what it says.
+    /// Asks the authorizer and remembers its answer.
     async fn ask(
         &self,
         door: &Door,
@@ -439,14 +457,15 @@ impl Access {
             let actions = door.actions(&grant);
             let mut state = door.lock();
             if state.version != version {
-                // It has shown something else meanwhile.
+                // The client presented new credentials meanwhile.
                 continue;
             }
             let held = known.cloned().or_else(|| state.held.get(resource));
             let held =
                 held.unwrap_or_else(|| Arc::new(Entitlement::new(&self.broker.shared.lapses)));
             state.held.insert(resource, &held);
-            // Before anything newer can be shown, whose place it would take otherwise.
+            // Still under the lock: after it, a newer answer could arrive first and be overwritten
+            // by this one.
             held.take(&grant, actions, principal.peer);
             drop(state);
             held.enforce(|| self.broker.now());
@@ -476,7 +495,7 @@ impl Door {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a grant allows by this door.
+    /// The actions that a grant allows through this door.
     fn actions(&self, grant: &Grant) -> Actions {
         let actions = grant.actions();
         if self.reads == Reads::ByListen && actions.contains(Action::Overview) {
@@ -486,7 +505,7 @@ impl Door {
     }
 }
 
-/// An address as it is looked up.
+/// Returns an address in the spelling that is looked up.
 fn canonical(path: &str) -> String {
     EntityAddress::parse(path).map_or_else(|_| path.to_owned(), |address| address.to_string())
 }

@@ -1,4 +1,4 @@
-//! Descriptions that are changed in part (ENT-17), which is what most clients mean by an update.
+//! Partial updates of descriptions (ENT-17), which most clients mean by an update.
 
 use super::Access;
 use crate::broker::Update;
@@ -7,15 +7,17 @@ use crate::description::{Cleared, Patch};
 use crate::error::BrokerError;
 use crate::time::Timestamp;
 
-/// A change without a version is tried against so many versions by others.
+/// Maximum number of attempts of a change without a version when other updates conflict with it.
 const CONFLICTS_MAX: usize = 16;
 
 impl Access {
-    /// Changes the properties named, after the right to change the entity was judged; the right to forward to destinations
-    /// is judged here. What has no new value is kept, unless the patch clears it.
+    /// Changes the named properties. The caller has checked the right to change the entity; the
+    /// right to forward to destinations is checked here. Properties without a new value are kept,
+    /// unless the patch clears them.
     ///
     /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::update_queue`] and its like.
+    /// `Unauthorized`; as for [`crate::Broker::update_queue`], `update_topic` and
+    /// `update_subscription`.
     pub(super) async fn patch<U: Update>(
         &self,
         path: &str,
@@ -36,11 +38,11 @@ impl Access {
         .await
     }
 
-    /// What an update comes to that reads a description first. One without a version that met another update is tried
-    /// again.
+    /// Runs an update that reads the description first. Without a version in `read_at`, an attempt
+    /// that conflicts with another update is repeated, up to 16 attempts in all.
     ///
     /// # Errors
-    /// With what an attempt has failed with; with a conflict, if there was one each time.
+    /// The error of the last attempt; a conflict if each attempt had one.
     pub async fn attempt_update<T, E, F: Future<Output = Result<T, E>>>(
         read_at: Option<Timestamp>,
         is_outrun: impl Fn(&E) -> bool,

@@ -1,4 +1,4 @@
-//! Policies for requests that do something else, too: lists and descriptions that contain them.
+//! Policies in requests with another main purpose: lists and descriptions that contain policies.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use crate::contract::action::Action;
 use crate::error::BrokerError;
 use crate::policies::{PolicyKeys, PolicyUpdate};
 
-/// The policies, with their keys, of what is in a container: an entity, or the namespace with all its entities.
-/// For answers that list many, whose reader is asked once.
+/// Policies with their keys in a container: an entity, or the namespace with all its entities. For
+/// answers that list many entities, so that rights are checked once.
 #[derive(Clone)]
 pub struct KeysIn {
     broker: Broker,
@@ -23,7 +23,7 @@ impl fmt::Debug for KeysIn {
 }
 
 impl KeysIn {
-    /// The policies of a queue or topic; none for one that is not in the container, or has gone.
+    /// Returns the policies of a queue or topic; none if it is not in the container or was deleted.
     pub async fn of(&self, owner: &str) -> Vec<PolicyKeys> {
         if !self.container.is_empty() && !self.container.eq_ignore_ascii_case(owner) {
             return Vec::new();
@@ -37,20 +37,21 @@ impl KeysIn {
 }
 
 impl Access {
-    /// The keys in a container, for who may read all of them: the right on the namespace covers its entities (SEC-12). Who may
-    /// not is told none, and refused nothing.
+    /// Returns the keys in a container if the principal may read all of them: the right on the
+    /// namespace covers its entities (SEC-12). Otherwise returns none, without a refusal.
     pub async fn keys_in(&self, container: &str) -> Option<KeysIn> {
         let container = super::canonical(container);
         let asked = self.ask_for(Action::ReadKeys, &container).await;
         asked.is_ok().then(|| KeysIn { broker: self.broker.clone(), container })
     }
 
-    /// Refuses policies that [`Management::ReplacePolicies`](crate::management::Management::ReplacePolicies) would refuse, for
-    /// requests that do something else first: create or change the entity. One that is not there yet has no policies. Nothing
-    /// rests on it.
+    /// Refuses policies that
+    /// [`Management::ReplacePolicies`](crate::management::Management::ReplacePolicies) would
+    /// refuse, for requests that first create or change the entity. An entity that does not exist
+    /// yet has no policies. The replacement itself checks again.
     ///
     /// # Errors
-    /// As for [`crate::Broker::replace_policies`], but `EntityNotFound`.
+    /// As for [`crate::Broker::replace_policies`], without `EntityNotFound`.
     pub async fn judge_policies(
         &self,
         owner: &str,

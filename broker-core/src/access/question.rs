@@ -1,4 +1,5 @@
-//! Questions to the authorizer. A panic in it is a refusal, and stays there.
+//! Asks the authorizer for the rights of a principal. A panic in the authorizer becomes a refusal
+//! and does not spread.
 
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
@@ -13,7 +14,7 @@ use crate::contract::rights::Grant;
 use crate::error::Rejection;
 use crate::path::PathKey;
 
-/// What is granted on one resource.
+/// Returns the grant on one resource.
 pub(super) async fn ask(
     broker: &Broker,
     principal: &Principal,
@@ -38,7 +39,7 @@ pub(super) async fn ask(
     answer.map_err(denied)
 }
 
-/// What is granted on many; nothing where there is no answer.
+/// Returns the grants on several resources; an empty grant if the authorizer gives no answer.
 pub(super) async fn ask_all(
     broker: &Broker,
     principal: &Principal,
@@ -59,7 +60,8 @@ pub(super) async fn ask_all(
     grants
 }
 
-/// The principal, with whether the address at which it asks is the path of something else (SEC-13).
+/// Returns the principal, with a note whether the address of its request is also the path of
+/// another entity (SEC-13).
 fn knowing_paths<'a>(broker: &Broker, principal: &'a Principal) -> Cow<'a, Principal> {
     let asked = principal.address.as_ref().filter(|asked| is_path(broker, asked));
     asked.map_or(Cow::Borrowed(principal), |asked| {
@@ -74,7 +76,7 @@ fn is_path(broker: &Broker, asked: &AskedAt) -> bool {
         address.get(..resource.len()).is_some_and(|it| it.eq_ignore_ascii_case(resource));
     let beyond = if is_below { resource.len() } else { 0 };
     let slashes = address.match_indices('/').map(|(at, _)| at);
-    // No path is longer, so that an address of many slashes costs no more.
+    // No path is longer, so an address with many slashes costs no more.
     let longest = broker.settings().limits.path_chars_max;
     slashes
         .chain([address.len()])
@@ -89,7 +91,7 @@ struct Panicked;
 async fn caught<T>(asking: impl Future<Output = T>) -> Result<T, Panicked> {
     let mut asking = pin!(asking);
     poll_fn(|context| {
-        // What it leaves half done is its own; nothing here is shared with it.
+        // State that the authorizer leaves inconsistent is its own; the broker shares none with it.
         match catch_unwind(AssertUnwindSafe(|| asking.as_mut().poll(context))) {
             Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
             Ok(Poll::Pending) => Poll::Pending,

@@ -1,16 +1,16 @@
-//! What an access remembers of what was granted, within a bound: the rest is asked for again.
+//! Remembers the grants of an access, within a bound in bytes. Forgotten ones are requested again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::grant::Entitlement;
 
-/// What is remembered of entities that no handle is on, in bytes: some sixty of them.
+/// Maximum bytes of remembered grants of entities without a handle: about sixty entities.
 const BYTES_MAX: usize = 16 << 10;
-/// What one takes beside its path.
+/// Approximate bytes of an entry without its path.
 const ENTRY_BYTES: usize = 256;
 
-/// What was granted, by the path of the entity.
+/// Grants by the path of their entity.
 #[derive(Default)]
 pub(super) struct Remembered {
     held: HashMap<Box<str>, Arc<Entitlement>>,
@@ -22,7 +22,7 @@ impl Remembered {
         self.held.get(resource).cloned()
     }
 
-    /// Remembers one, and forgets those that no handle is on if they are too many.
+    /// Remembers a grant. At the bound, first forgets those without a handle.
     pub(super) fn insert(&mut self, resource: &str, held: &Arc<Entitlement>) {
         if self.bytes + cost(resource) > BYTES_MAX {
             self.forget_unused();
@@ -32,12 +32,14 @@ impl Remembered {
         }
     }
 
-    /// Forgets what no handle is on, but for the namespace, which none ever is: by that its principal is known.
+    /// Forgets grants without a handle, but keeps the namespace, which never has one: its entry
+    /// identifies the principal.
     pub(super) fn forget_unused(&mut self) {
         self.forget(str::is_empty);
     }
 
-    /// The same for a principal that shows something else, of whom that is not said yet.
+    /// Forgets all grants without a handle, including the namespace: the principal has new
+    /// credentials, which are not yet checked.
     pub(super) fn forget_unused_of_before(&mut self) {
         self.forget(|_| false);
     }

@@ -1,4 +1,5 @@
-//! A principal shows something newer, such as the next token: what was granted for it is asked for again (SEC-15).
+//! Replaces the credentials of a principal, for example by its next token, and requests its grants
+//! again (SEC-15).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -9,14 +10,16 @@ use super::Access;
 use crate::contract::authorizer::Principal;
 use crate::grant::Entitlement;
 
-/// Entities that the authorizer is asked about at once, as many as one connection has links; further ones wait for one of them.
+/// Maximum number of concurrent questions to the authorizer: the number of links of a connection.
+/// Further ones wait.
 const ASKED_AT_ONCE_MAX: usize = 256;
 
 type Asking<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl Access {
-    /// Replaces the principal, because it has shown something else, such as a newer token. Handles that are
-    /// there follow: what was begun goes on as far as it is granted still, and ends where it is not (SEC-15).
+    /// Replaces the principal after it presented new credentials, such as a newer token. Existing
+    /// handles follow: operations that are still granted go on, others end (SEC-15). Returns when
+    /// the authorizer has answered for every entity with a handle.
     pub async fn renew(&self, principal: Principal) {
         let Some(door) = &self.door else { return };
         let used = {
@@ -26,7 +29,7 @@ impl Access {
             }
             state.principal = Arc::new(principal);
             state.version += 1;
-            // What no handle rests on is asked for when it is needed.
+            // Grants without a handle are requested again when needed.
             state.held.forget_unused_of_before();
             state
                 .held
@@ -45,9 +48,10 @@ impl Access {
     }
 }
 
-/// Waits for all. Each refusal is held back by itself (SEC-26): one behind the other, what was opened at the last entity would go
-/// on for minutes under what its client has not got any more. A refusal at one says nothing of the others, which have policies
-/// of their own.
+/// Polls all futures until they are complete, up to [`ASKED_AT_ONCE_MAX`] at a time. Each refusal
+/// is delayed separately (SEC-26): one after the other, links at the last entity would go on for
+/// minutes under rights that their client no longer has. A refusal for one entity implies nothing
+/// for others, which have policies of their own.
 async fn together(asking: Vec<Asking<'_>>) {
     let mut left = asking.into_iter();
     let mut begun: Vec<Asking<'_>> = Vec::new();
