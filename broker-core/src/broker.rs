@@ -1,5 +1,5 @@
-//! The handle on a running broker, and on its entities. What transports and embedding code use.
-//! (Data path, step 1 to 2.)
+//! Handle on a running broker, for transports and embedding programs. Part of the data path between
+//! step 1 and step 2.
 
 mod declare;
 mod entity;
@@ -35,34 +35,35 @@ use crate::store::{Shortage, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
 
-/// How long one who asks about entities waits for room, while what others have asked waits for entities that are busy.
+/// Maximum time that a management request waits for room while others hold it for busy entities.
 const MANAGEMENT_PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
 
-/// A turn that takes too long.
+/// A turn of an entity that takes too long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stalled {
-    /// The entity; none while it is being opened.
+    /// Path of the entity; none while it is being opened.
     pub path: Option<Arc<str>>,
-    /// For how long it has been at it.
+    /// Duration of the turn until now.
     pub took: TimeSpan,
 }
 
 /// A running broker. Cheap to clone; usable from any thread and any runtime. The broker ends when
 /// [`Broker::stop`] is called, not when the last handle is dropped.
 ///
-/// A program manages its entities by the `Admin` of a client (`peeklock-client`), in process and over a network alike.
-/// [`Broker::create_queue`] and its like, and [`Access`](crate::Access), are the inner door, for transports and what
-/// goes with the broker itself.
+/// A program manages its entities through the `Admin` of a client (`peeklock-client`), in the same
+/// way in process and over a network. [`Broker::create_queue`] and similar methods, and
+/// [`Access`](crate::Access), are the interface for transports and for code that runs with the
+/// broker.
 #[derive(Clone)]
 pub struct Broker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) namespace: Addr<NamespaceActor>,
     pub(crate) engine: Arc<Engine>,
-    /// The room for management, by the place of one connection; that of nobody in particular without.
+    /// Management budget of one connection; the shared default place is used if none.
     pub(crate) placed: Option<Arc<Budget>>,
 }
 
-/// The threads that the broker owns (DESIGN D10).
+/// Threads that the broker owns (DESIGN D10).
 pub(crate) struct Engine {
     pub(crate) end: Notify,
     pub(crate) thread: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -81,8 +82,8 @@ impl Broker {
         &self.shared.namespace
     }
 
-    /// Names this broker among all others, for as long as its data exists: random, and the same after
-    /// every start on the same data. What its forwarders tell others of its messages begins with it.
+    /// Random identity of this broker, unique among all brokers. It stays the same after every
+    /// start on the same data. The identities that its forwarders give to messages start with it.
     #[must_use]
     pub fn id(&self) -> u128 {
         self.shared.edge.broker_id()
@@ -94,13 +95,13 @@ impl Broker {
         self.shared.clock.now()
     }
 
-    /// The name of the store, and whether what it keeps outlives the process.
+    /// Name of the store, and whether its data survives the process.
     #[must_use]
     pub fn store(&self) -> (&'static str, bool) {
         (self.shared.store.name(), self.shared.store.is_durable())
     }
 
-    /// Whether clients that have shown nothing are let in (SEC-17).
+    /// Whether clients without credentials are admitted (SEC-17).
     #[must_use]
     pub fn allows_anonymous(&self) -> bool {
         let authorizer = &*self.shared.authorizer;
@@ -108,7 +109,7 @@ impl Broker {
         catch_unwind(AssertUnwindSafe(|| authorizer.allows_anonymous())).unwrap_or(false)
     }
 
-    /// Makes the error that a client sees: gives it a tracking id and logs it under that id, once
+    /// Creates the error that a client sees: gives it a tracking id and logs it once under that id
     /// (SND-06).
     #[must_use]
     pub fn refuse(&self, rejection: Rejection, entity: &str) -> BrokerError {
@@ -133,9 +134,10 @@ impl Broker {
         error
     }
 
-    /// An entity or sub-queue by its path (ADR-01 to ADR-15). The handle stays with the entity it
-    /// found: if the path is deleted and created again, it answers `EntityNotFound` (DESIGN D4). An entity is there
-    /// when its creation was answered; one that is on its way to the store is not waited for.
+    /// Returns a handle on an entity or sub-queue by its path (ADR-01 to ADR-15). The handle keeps
+    /// the entity that it found: if the path is deleted and created again, the handle answers
+    /// `EntityNotFound` (DESIGN D4). An entity exists when its creation was answered; this method
+    /// does not wait for a creation that is still being stored.
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -151,10 +153,11 @@ impl Broker {
         kinds.iter().any(|kind| !self.shared.directory.list(*kind, &prefix, 0, 1).is_empty())
     }
 
-    /// The entity or sub-queue whose management node a path names, `orders/$management` for `orders` (ADR-13).
+    /// Returns the entity or sub-queue of a management node, for example `orders/$management` for
+    /// `orders` (ADR-13).
     ///
     /// # Errors
-    /// `EntityNotFound`, for a path that names no such node too.
+    /// `EntityNotFound`, also for a path that is not a management node.
     pub fn managed_at(&self, path: &str) -> Result<Entity, BrokerError> {
         self.find_at(&Node::Management, path).map_err(|rejection| self.refuse(rejection, path))
     }
@@ -163,7 +166,7 @@ impl Broker {
         self.find_at(&Node::Entity, path)
     }
 
-    /// As [`Broker::find`]; where a creation is on its way to the store, its outcome is waited for (ENT-32).
+    /// As [`Broker::find`], but waits for a creation that is being stored (ENT-32).
     pub(crate) async fn found(&self, path: &str) -> Result<Entity, Rejection> {
         match self.find(path) {
             Err(reason) if reason.condition() == Condition::EntityNotFound => {}
@@ -173,12 +176,13 @@ impl Broker {
         self.find(path)
     }
 
-    /// As [`Broker::entity`]; where a creation is on its way to the store, its outcome is waited for (ENT-32).
+    /// As [`Broker::entity`], but waits for a creation that is being stored (ENT-32).
     pub(crate) async fn formed_entity(&self, path: &str) -> Result<Entity, BrokerError> {
         self.found(path).await.map_err(|rejection| self.refuse(rejection, path))
     }
 
-    /// Waits for the outcome of the creation of the entity that a path names, if one is on its way to the store.
+    /// Waits until the creation of the entity at a path is stored or has failed; returns at once if
+    /// there is none.
     pub(crate) async fn formed(&self, path: &str) {
         if let Ok(address) = EntityAddress::parse(path) {
             self.shared.directory.formed(&address.entity.key()).await;
@@ -202,7 +206,7 @@ impl Broker {
         Ok(Entity::new(self, entry, path, key, *sub_queue))
     }
 
-    /// The path of an entity that messages can be sent to by way of another (VIA-02).
+    /// Returns the path of an entity to which messages can be sent through `via` (VIA-02).
     pub(crate) fn find_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, Rejection> {
         Destination::parse(path).and_then(|destination| match destination {
             Destination::Entity(key) if key == *via.key() => {
@@ -219,7 +223,7 @@ impl Broker {
         })
     }
 
-    /// The destinations that an entity gets must be there (FWD-02): the first is in ForwardTo, the second in
+    /// Checks that new destinations exist (FWD-02): first ForwardTo, second
     /// ForwardDeadLetteredMessagesTo.
     pub(crate) async fn check_destinations(
         &self,
@@ -243,8 +247,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Deletes a queue, topic or subscription with everything in it, a topic with its subscriptions
-    /// (ENT-14). Answers when it is durably gone.
+    /// Deletes a queue, topic or subscription with all its messages, and a topic with its
+    /// subscriptions (ENT-14). Returns when the deletion is durable.
     ///
     /// # Errors
     /// `EntityNotFound`; `InvalidOperation` for a sub-queue (DLQ-02).
@@ -253,10 +257,10 @@ impl Broker {
         self.delete(path, kind).await
     }
 
-    /// As [`Broker::delete_entity`], if the entity is of that kind.
+    /// As [`Broker::delete_entity`], if the entity is of the given kind.
     ///
     /// # Errors
-    /// As for [`Broker::delete_entity`]; `EntityNotFound` for one of another kind.
+    /// As for [`Broker::delete_entity`]; `EntityNotFound` for an entity of another kind.
     pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
         let entity = self.manageable(path, kind).await?;
         let key = entity.key().clone();
@@ -266,8 +270,8 @@ impl Broker {
             .map_err(|rejection| self.refuse(rejection, path))
     }
 
-    /// Room for so many operations of management that bring so many bytes: at once, or when it is the turn of who
-    /// asks, but not for longer than a client waits.
+    /// Waits for room for `count` management operations that bring `bytes` bytes, for at most
+    /// [`MANAGEMENT_PATIENCE`].
     pub(crate) async fn management_room(
         &self,
         count: u64,
@@ -288,8 +292,8 @@ impl Broker {
         }
     }
 
-    /// Asks the namespace for something that is so many operations and brings so many bytes, as soon as there is room
-    /// for them. The room is for what came of it to be looked at, too.
+    /// Sends a request with `count` operations and `bytes` bytes to the namespace when there is
+    /// room. Returns the room, which also covers reading the result.
     async fn ask_namespace<M>(
         &self,
         (count, bytes): (usize, u64),
@@ -306,7 +310,7 @@ impl Broker {
         Ok(room)
     }
 
-    /// Paths of a kind in the order of a list, `top` of them after `skip`.
+    /// Returns the paths of a kind in list order: up to `top` after the first `skip`.
     pub(crate) fn paths_of(
         &self,
         kind: EntityKind,
@@ -317,38 +321,39 @@ impl Broker {
         self.shared.directory.list(kind, prefix, skip, top)
     }
 
-    /// How many queues, topics and subscriptions there are.
+    /// Number of queues, topics and subscriptions.
     #[must_use]
     pub fn entity_count(&self) -> usize {
         self.shared.directory.len()
     }
 
-    /// The gauges of all entities, for a metrics exporter.
+    /// Gauges of all entities, for a metrics exporter.
     #[must_use]
     pub fn observed(&self) -> Vec<(Arc<str>, Arc<Observed>)> {
         let all = self.shared.directory.sorted();
         all.into_iter().map(|(_, entry)| (entry.path, entry.observed)).collect()
     }
 
-    /// How many bytes the store has on its medium now, if it knows; for a metrics exporter.
+    /// Bytes that the store currently uses on its medium; none if unknown. For a metrics exporter.
     #[must_use]
     pub fn store_bytes(&self) -> Option<u64> {
         self.shared.store.stored_bytes()
     }
 
-    /// Why the store refuses new messages now, if it does (QUO-05); for probes and metrics exporters.
+    /// Reason why the store currently refuses new messages, if it does (QUO-05); for probes and
+    /// metrics exporters.
     #[must_use]
     pub fn shortage(&self) -> Option<Shortage> {
         self.shared.store.shortage(Shortage::PROBE_BYTES)
     }
 
-    /// An entity of that kind; its sub-queues are managed with it (DLQ-02).
+    /// Returns the entity if it has the given kind. Its sub-queues are managed with it (DLQ-02).
     async fn manageable(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
         let entity = self.formed_entity(path).await?;
         self.managed_as(entity, path, kind)
     }
 
-    /// An entity that was found, if it is of that kind and managed by itself.
+    /// Returns the entity if it has the given kind and is not a sub-queue.
     fn managed_as(
         &self,
         entity: Entity,
@@ -365,76 +370,77 @@ impl Broker {
         Err(self.refuse(Rejection::invalid_operation(detail), path))
     }
 
-    /// Makes a message ready to be sent: encodes it and gives it an id if it has none (MSG-07).
+    /// Prepares a message for sending: encodes it, and gives it an id if it has none (MSG-07).
     #[must_use]
     pub fn inbound(&self, message: Message) -> InboundMessage {
         self.shared.edge.take(message)
     }
 
-    /// Makes an encoded message ready to be sent.
+    /// Prepares an encoded message for sending.
     #[must_use]
     pub fn inbound_content(&self, content: Content) -> InboundMessage {
         self.shared.edge.take_content(content)
     }
 
-    /// Makes an encoded message ready to be sent whose id another broker has made: it is never a duplicate (DUP-14).
+    /// Prepares an encoded message whose id another broker created: it is never a duplicate
+    /// (DUP-14).
     #[must_use]
     pub fn inbound_with_assigned_id(&self, content: Content) -> InboundMessage {
         self.shared.edge.take_with_assigned_id(content)
     }
 
-    /// A name for a command, never given before.
+    /// Returns a new unique name for a command.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         self.shared.ticket()
     }
 
-    /// The first of so many consecutive names for commands.
+    /// Returns the first of `count` consecutive unique names for commands.
     #[must_use]
     pub fn tickets(&self, count: u64) -> Ticket {
         Ticket(self.shared.tickets.fetch_add(count, Ordering::Relaxed))
     }
 
-    /// Fresh bits that cannot be guessed, for tokens that a transport gives to its clients.
+    /// Returns 128 unpredictable random bits, for tokens that a transport gives to its clients.
     #[must_use]
     pub fn random_bits(&self) -> u128 {
         self.shared.edge.entropy().next_u128()
     }
 
-    /// A name for a receiver link or a holder of locks, never given before.
+    /// Returns a new unique name for a receiver link or a holder of locks.
     #[must_use]
     pub fn receiver_id(&self) -> ReceiverId {
         ReceiverId(self.shared.receivers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What a new connection may have on its way in (DESIGN D6).
+    /// Returns the inbound budget of a new connection, in bytes (DESIGN D6).
     #[must_use]
     pub fn connection_budget(&self) -> Budget {
         self.shared.budget.connection(self.shared.settings.limits.connection_inbound_bytes_max)
     }
 
-    /// This broker for one connection: what is asked about entities by way of it waits for its turn among others,
-    /// and those who have less of it under way go first. Whatever is made of it has that place.
+    /// Returns a handle for one connection: management requests through it wait among those of
+    /// other connections, and connections with less in progress go first. Clones share its place.
     #[must_use]
     pub fn placed(&self) -> Self {
         let place = self.shared.management.connection(u64::MAX);
         Self { placed: Some(Arc::new(place)), ..self.clone() }
     }
 
-    /// What all connections together may hold for clients that have not taken it.
+    /// Pool for data that all connections together hold for clients that have not yet taken it.
     #[must_use]
     pub fn outbound_pool(&self) -> Arc<Pool> {
         Arc::clone(&self.shared.outbound)
     }
 
-    /// Why the broker can do its work no more, if that is so.
+    /// Reason why the broker can no longer work, if it cannot.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.shared.health.failure()
     }
 
-    /// The turn of an entity that has taken a second and more, if there is one: everybody else on its
-    /// arbiter waits.
+    /// The turn of an entity that has taken a second or more, if there is one: all other entities
+    /// of its arbiter wait.
     #[must_use]
     pub fn stalled(&self) -> Option<Stalled> {
         let (id, took) = self.shared.pulses.stalled(self.shared.clock.now())?;
@@ -442,18 +448,18 @@ impl Broker {
         Some(Stalled { path, took })
     }
 
-    /// Waits until the broker can do its work no more, and returns why.
+    /// Waits until the broker can no longer work, and returns the reason.
     pub async fn failed(&self) -> String {
         self.shared.health.failed().await
     }
 
-    /// Stops the broker: receives that wait end with nothing, and settlements go on until nothing is held, neither a
-    /// message nor a session under lock nor a send that waits for room, but at most for `grace`; then every entity is
-    /// closed with what it has made durable. No delivery count is raised (SET-31).
-    /// Transports are to be stopped before. A second call does nothing.
+    /// Stops the broker. Waiting receives end without messages. Settlements continue until no
+    /// message or session is locked and no send waits for room, for at most `grace`. Then every
+    /// entity is closed with its durable state. No delivery count is raised (SET-31). Stop the
+    /// transports first. A second call does nothing.
     ///
     /// # Errors
-    /// When the store could not finish.
+    /// The error of a store that could not finish.
     pub async fn stop(&self, grace: impl Into<Duration>) -> Result<(), StoreError> {
         let grace = grace.into();
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -462,13 +468,13 @@ impl Broker {
         self.namespace.do_send(Stop { grace, answer });
         answered.await.ok();
         let (store, engine) = (Arc::clone(&self.shared.store), Arc::clone(&self.engine));
-        // In a thread of its own: whoever waits may be of any runtime, or of none.
+        // A thread of its own: the caller may be in any runtime or in none.
         let (told, ended) = oneshot::channel();
         let closing = std::thread::Builder::new().name("peeklock-stop".to_owned());
         let closing = closing.spawn(move || {
             let result = store.close();
             engine.end.notify_one();
-            // The threads end at once: nothing is left for them to do.
+            // The threads have no work left and end at once.
             thread.join().ok();
             told.send(result).ok();
         });
@@ -480,8 +486,9 @@ impl Broker {
 }
 
 impl Broker {
-    /// Ends the threads of the broker without a word, as the end of its process would: for who cannot wait, such as a
-    /// test that is over. What was acknowledged is in the store; who waits for an answer waits for ever.
+    /// Ends the threads of the broker without any closing work, like the end of its process: for
+    /// callers that cannot wait, such as a finished test. Acknowledged data is in the store.
+    /// Callers that wait for an answer never get one.
     pub fn abandon(&self) {
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some() {

@@ -1,25 +1,26 @@
-//! Declarations, as embedding code has them carried out: as [`Access`](crate::Access) does, without a question.
+//! Declarations for embedding programs: the same as on [`Access`](crate::Access), without checks of
+//! rights.
 
 use super::Broker;
 use crate::declaration::{CarriedOut, Declaration, Digest, Plan};
 use crate::error::BrokerError;
 
 impl Broker {
-    /// The steps that make the namespace as declared (DEC-06). Changes nothing.
+    /// Returns the steps that make the namespace as declared (DEC-06). Changes nothing.
     ///
     /// # Errors
-    /// With what cannot be, and its place in the declaration, as the operations would refuse it (DEC-04, DEC-05,
-    /// DEC-08).
+    /// The error of the operation that a declared entity would cause, with its place in the
+    /// declaration (DEC-04, DEC-05, DEC-08).
     pub async fn plan(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
         self.full_access().plan(declaration).await
     }
 
-    /// Carries out the first steps of a plan, at most so many, in their order. What is done before a step fails stays
-    /// done (DEC-10, DEC-11).
+    /// Carries out the first `steps_max` steps of a plan, in order. Steps before a failed one stay
+    /// done (DEC-10, DEC-11). The answer reports the failure of a step.
     ///
     /// # Errors
-    /// `UpdateConflict`, with nothing done, if the steps are no longer those of the digest (DEC-09); as for
-    /// [`Broker::plan`]. The failure of a step is told in the answer.
+    /// `UpdateConflict`, with nothing done, if the steps no longer match the digest (DEC-09); as
+    /// for [`Broker::plan`].
     pub async fn carry_out(
         &self,
         declaration: &Declaration,
@@ -29,7 +30,8 @@ impl Broker {
         self.full_access().carry_out(declaration, digest, steps_max).await
     }
 
-    /// Makes the namespace as declared, and tells what was done (DEC-01). What is not named stays as it is.
+    /// Makes the namespace as declared, and returns the plan that was carried out (DEC-01).
+    /// Entities that are not named stay unchanged.
     ///
     /// ```
     /// # use peeklock_core as peeklock;
@@ -58,7 +60,7 @@ impl Broker {
     /// let plan = broker.declare(&declaration).await?;
     /// assert_eq!(plan.steps.len(), 3);
     ///
-    /// // It is so already: nothing is left to do.
+    /// // The namespace already matches: no steps are left.
     /// assert!(broker.plan(&declaration).await?.is_empty());
     /// # broker.stop(std::time::Duration::ZERO).await?;
     /// # Ok(())
@@ -66,7 +68,8 @@ impl Broker {
     /// ```
     ///
     /// # Errors
-    /// As for [`Broker::plan`]; when a step fails, with how many are done before it. Declared again, the rest is done.
+    /// As for [`Broker::plan`]; the error of a failed step, with the number of steps done before
+    /// it. Declaring again does the rest.
     pub async fn declare(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
         self.full_access().declare(declaration).await
     }

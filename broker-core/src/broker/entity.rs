@@ -1,4 +1,5 @@
-//! The handle on one entity: where everything that is asked of it goes through. (Data path, step 1 to 2.)
+//! Handle on one entity. Every command to an entity passes through it. Part of the data path
+//! between step 1 and step 2.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,8 +19,8 @@ use crate::request::{Outlet, Release, Reply, Request, Watch, Way, release_all};
 use crate::time::Timestamp;
 use crate::traced::Witness;
 
-/// A handle on one entity or sub-queue. Cheap to clone; usable from any thread. This is what transports have; programs
-/// that embed a broker have the handles of `peeklock-client`.
+/// Handle on one entity or sub-queue. Cheap to clone; usable from any thread. It is for transports;
+/// embedding programs use the handles of `peeklock-client`.
 ///
 /// ```
 /// # use peeklock_core as peeklock;
@@ -43,9 +44,9 @@ use crate::traced::Witness;
 pub struct Entity {
     handle: Arc<EntityHandle>,
     way: Option<Way>,
-    /// By which door it was got, and what is granted; none where everything is.
+    /// The grant and the access that gave it; none if everything is allowed.
     pass: Option<Arc<Pass>>,
-    /// Where messages may go by way of it (VIA-02).
+    /// The destination of messages that are sent through this handle (VIA-02).
     onward: Option<Onward>,
 }
 
@@ -60,13 +61,13 @@ struct EntityHandle {
 }
 
 impl Entity {
-    /// The broker it belongs to.
+    /// The broker of this entity.
     #[must_use]
     pub fn broker(&self) -> &Broker {
         &self.handle.broker
     }
 
-    /// The identity.
+    /// The identity of the entity.
     #[must_use]
     pub fn id(&self) -> EntityId {
         self.handle.id
@@ -101,12 +102,12 @@ impl Entity {
         &self.handle.key
     }
 
-    /// The same for who came by a door.
+    /// Returns this handle with the grant of an access.
     pub(crate) fn with_pass(self, pass: Option<Arc<Pass>>) -> Self {
         Self { pass, ..self }
     }
 
-    /// The same as the way of messages to another entity.
+    /// Returns this handle with a destination to which messages may be sent through it.
     pub(crate) fn with_onward(self, onward: Onward) -> Self {
         Self { onward: Some(onward), ..self }
     }
@@ -119,15 +120,16 @@ impl Entity {
         self.pass.as_ref()
     }
 
-    /// The same without a question: for what the broker or a transport does on its own account, such as
-    /// giving back what it could not deliver.
+    /// Returns this handle without checks of rights: for work that the broker or a transport does
+    /// on its own account, such as returning an undelivered message.
     #[must_use]
     pub fn as_the_broker(&self) -> Self {
         Self { pass: None, onward: None, ..self.clone() }
     }
 
-    /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent;
-    /// with what its holder is granted there. Not by way of a session: a transaction may be about several.
+    /// Returns the queue or topic at the root of the tree: the topic of a subscription, the parent
+    /// of a sub-queue. The handle has the rights of its holder there. It drops the way into a
+    /// session, since a transaction may cover several sessions.
     pub(crate) async fn root(&self) -> Result<Self, Rejection> {
         let path = match EntityAddress::parse(&self.handle.path)?.entity {
             EntityName::Root(_) if self.handle.sub_queue == SubQueue::Main => {
@@ -143,9 +145,9 @@ impl Entity {
         Ok(self.handle.broker.found(&path).await?.with_pass(pass))
     }
 
-    /// The same entity for the holder of a session, who asks everything by the way that came with the
-    /// session: then it is carried out in the order in which it was asked, however busy the entity is
-    /// with others. When the session is held no more, the entity answers.
+    /// Returns this handle for the holder of a session. `way` came with the session: requests on it
+    /// are carried out in order, however busy the entity is with others. After the hold, the entity
+    /// answers them.
     #[must_use]
     pub fn by_way_of(&self, way: Option<Way>) -> Self {
         Self { way, ..self.clone() }
@@ -157,32 +159,32 @@ impl Entity {
         &self.handle.path
     }
 
-    /// The sub-queue.
+    /// The addressed sub-queue.
     #[must_use]
     pub fn sub_queue(&self) -> SubQueue {
         self.handle.sub_queue
     }
 
-    /// Makes the error that a client sees; see [`Broker::refuse`].
+    /// Creates the error that a client sees; see [`Broker::refuse`].
     #[must_use]
     pub fn refuse(&self, rejection: Rejection) -> BrokerError {
         self.handle.broker.refuse(rejection, &self.handle.path)
     }
 
-    /// Asks something and waits for the answer. Dropping the future withdraws a receive that waits,
-    /// and gives back what it had locked and nobody took (RCV-14); any other command takes its course.
+    /// Submits a command and waits for the answer. Dropping the future withdraws a waiting receive
+    /// and returns messages that it locked but nobody took (RCV-14). Any other command continues.
     ///
     /// # Errors
-    /// With the condition of the rejection.
+    /// The condition of the rejection.
     pub async fn call(&self, command: Command) -> Result<Outcome, BrokerError> {
         let permit = self.admit(std::slice::from_ref(&command)).await;
         self.call_admitted(permit, command).await
     }
 
-    /// As [`Entity::call`], with room that was waited for before, by [`Entity::admit`].
+    /// As [`Entity::call`], with a permit from [`Entity::admit`].
     ///
     /// # Errors
-    /// With the condition of the rejection.
+    /// The condition of the rejection.
     pub async fn call_admitted(
         &self,
         permit: Permit,
@@ -191,11 +193,11 @@ impl Entity {
         Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
     }
 
-    /// As [`Entity::call`], for a receive that is withdrawn when `stop` completes: what it had got by then
-    /// is the answer (RCV-14).
+    /// As [`Entity::call`], for a receive that is withdrawn when `stop` completes. The answer then
+    /// has the messages that arrived before (RCV-14).
     ///
     /// # Errors
-    /// With the condition of the rejection.
+    /// The condition of the rejection.
     pub async fn call_until(
         &self,
         command: Command,
@@ -214,8 +216,8 @@ impl Entity {
         answer.map_err(|rejection| self.refuse(rejection))
     }
 
-    /// Waits for room of the budget for commands that are asked at once, however long that takes. For who has a
-    /// deadline for it: nothing was asked yet.
+    /// Waits without a time limit for room in the budget for commands that are submitted together.
+    /// For callers with a deadline: no command was submitted before this returns.
     pub async fn admit(&self, commands: &[Command]) -> Permit {
         let (count, bytes) =
             commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
@@ -228,13 +230,14 @@ impl Entity {
         }
     }
 
-    /// As [`Entity::call`], with room of the budget for management.
+    /// As [`Entity::call`], with room from the management budget.
     pub(super) async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
         let room = self.management_room(&command).await?;
         self.manage_in(&room, command).await
     }
 
-    /// Room of the budget for management, for a command and what is asked behind it to tell what came of it.
+    /// Waits for room in the management budget, for a command and the request that reads its
+    /// result.
     pub(super) async fn management_room(
         &self,
         command: &Command,
@@ -244,8 +247,8 @@ impl Entity {
         room.map(Arc::new).map_err(|rejection| self.refuse(rejection))
     }
 
-    /// As [`Entity::manage`], with room that there is already: who has changed something is not told that there is none
-    /// to look at it.
+    /// As [`Entity::manage`], with existing room: a client that has changed something must not be
+    /// refused room to read the result.
     pub(super) async fn manage_in(
         &self,
         room: &Arc<Permit>,
@@ -255,14 +258,14 @@ impl Entity {
         called.map_err(|rejection| self.refuse(rejection))
     }
 
-    /// Asks several things at once, as one group; the answers come in the order of the commands.
-    /// For commands that do not wait: sends, settlements, renewals, peeks.
+    /// Submits several commands as one group; the answers have the order of the commands. For
+    /// commands that do not wait: sends, settlements, renewals, peeks.
     pub async fn call_many(&self, commands: Vec<Command>) -> Vec<Result<Outcome, BrokerError>> {
         let permit = self.admit(&commands).await;
         self.call_many_admitted(permit, commands).await
     }
 
-    /// As [`Entity::call_many`], with room that was waited for before, by [`Entity::admit`].
+    /// As [`Entity::call_many`], with a permit from [`Entity::admit`].
     pub async fn call_many_admitted(
         &self,
         permit: Permit,
@@ -275,9 +278,9 @@ impl Entity {
             .collect()
     }
 
-    /// Hands requests to the entity, in order, and returns at once. Those of a closed entity are
-    /// answered with the reason; those that are not granted with `Unauthorized`, and those that only the
-    /// broker itself may give with `InvalidOperation` ([`Command::is_the_brokers_own`]).
+    /// Hands requests to the entity, in order, and returns at once. Requests to a closed entity are
+    /// answered with the reason. Requests without a grant get `Unauthorized`; commands that only
+    /// the broker may give ([`Command::is_the_brokers_own`]) get `InvalidOperation`.
     pub fn submit(&self, mut group: Vec<Request>) {
         self.trace(&mut group);
         self.refuse_forbidden(&mut group);
@@ -288,10 +291,11 @@ impl Entity {
         }
     }
 
-    /// Has a link told, although nothing is pushed over it, when what it is for is not granted any more
-    /// ([`crate::request::Released::Detached`]), up to the [`Command::Detach`] of that receiver; and when the entity
-    /// is deleted ([`crate::request::Released::Closed`], ENT-15), as long as what is returned is kept. To be told
-    /// is no use of the entity (TMP-17), which does not know of it, and no receive (RCV-22).
+    /// Watches a link over which nothing is pushed. When its purpose is no longer granted, the link
+    /// gets [`crate::request::Released::Detached`], until the [`Command::Detach`] of its receiver.
+    /// When the entity is deleted, it gets [`crate::request::Released::Closed`] (ENT-15), while the
+    /// returned watch exists. Watching is no use of the entity (TMP-17), which does not know the
+    /// link, and no receive (RCV-22).
     #[must_use]
     pub fn watch(&self, purpose: Action, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
         let (is_told, now) = (Arc::default(), || self.handle.broker.now());
@@ -308,7 +312,7 @@ impl Entity {
         Arc::clone(&*self.handle.inlet.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes what is asked, if somebody is told of it.
+    /// Starts the traces of the commands if there is a tracer.
     fn trace(&self, group: &mut [Request]) {
         let Some(tracer) = &self.handle.broker.shared.tracer else { return };
         let witness = Witness::new(tracer, &self.handle.path);
@@ -317,7 +321,7 @@ impl Entity {
         }
     }
 
-    /// Answers and takes out what may not be done.
+    /// Removes and answers commands that are not allowed.
     fn refuse_forbidden(&self, group: &mut Vec<Request>) {
         let held = self.pass.as_ref().map(|pass| &pass.held);
         let now = || self.handle.broker.now();
@@ -348,7 +352,7 @@ impl Entity {
         release_all(&mut refused);
     }
 
-    /// Sees that what the group leaves open ends with what is granted.
+    /// Registers links and waiting calls of the group, so that they end with the grant.
     fn track(&self, group: &mut [Request]) -> Vec<Arc<Tracked>> {
         let Some(pass) = &self.pass else { return Vec::new() };
         if let Some(onward) = &self.onward {
@@ -361,7 +365,8 @@ impl Entity {
         group.iter_mut().filter_map(|request| pass.held.track(|| self.granted(), request)).collect()
     }
 
-    /// The entity for its grant, which closes links and calls there. A handle by way of a session closes them by it.
+    /// Returns the entity through which the grant closes links and calls. A handle with a way into
+    /// a session closes them on that way.
     fn granted(&self) -> Arc<dyn GrantedEntity> {
         match self.way {
             None => Arc::clone(&self.handle) as Arc<dyn GrantedEntity>,
@@ -384,7 +389,7 @@ impl Entity {
         };
         let (inlet, now) = (self.inlet(), self.handle.broker.now());
         let Err((group, reason)) = inlet.submit(group, now) else { return };
-        // The entity may have been opened anew under the same identity: look once.
+        // The entity may have been reopened under the same identity: look it up once.
         let reopened = self
             .handle
             .broker

@@ -1,4 +1,4 @@
-//! A second broker with what the first one has.
+//! Starts a second broker with the entities and messages of the first.
 
 use std::sync::Arc;
 
@@ -6,22 +6,24 @@ use super::Broker;
 use crate::builder::{BrokerBuilder, StartError};
 
 impl Broker {
-    /// Starts a second broker with the same entities and messages, of which each goes its own way from here on. It is
-    /// as if this one had been started again: what was acknowledged is there, waits and links are not. Settings,
-    /// clock, authorizer, forwarders and tracer are those of this broker.
+    /// Starts a second broker with the same entities and messages; from then on both are
+    /// independent. The second broker is like this one after a restart: acknowledged data exists,
+    /// waiting calls and links do not. It has the settings, clock, authorizer, forwarders and
+    /// tracer of this broker.
     ///
-    /// Only of a broker in memory, whose contents both share: what it costs is what opening the entities costs.
+    /// Works only with a store in memory. Both brokers share the stored contents, so the cost is
+    /// that of opening the entities.
     ///
     /// # Errors
-    /// `NoFork` of another store; see [`StartError`].
+    /// `NoFork` for another store; see [`StartError`].
     pub async fn fork(&self) -> Result<Self, StartError> {
         self.fork_builder()?.start().await
     }
 
-    /// What [`Broker::fork`] starts, to be adjusted before.
+    /// Returns the builder that [`Broker::fork`] starts, for adjustments before the start.
     ///
     /// # Errors
-    /// `NoFork` of a store that is not in memory.
+    /// `NoFork` for a store that is not in memory.
     pub fn fork_builder(&self) -> Result<BrokerBuilder, StartError> {
         let shared = &self.shared;
         let store = shared.store.fork().ok_or_else(|| StartError::NoFork(shared.store.name()))?;

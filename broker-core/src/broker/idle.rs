@@ -1,28 +1,30 @@
-//! Waiting until nothing is left to be done, for tests.
+//! Waits until a broker has no work left, for tests.
 
 use super::Broker;
 use crate::activity::AtWork;
 use crate::actor::messages::{Counts, Look, Round};
 
-/// A courier who waits for the store is counted as at work, so it is not asked whether somebody is: what he has left to
-/// do otherwise is done within a round.
+/// Number of consecutive quiet rounds. A courier that waits for the store counts as at work, so the
+/// activity counter is not checked here: other work of a courier ends within a round.
 const QUIET_ROUNDS: u32 = 3;
 
 impl Broker {
-    /// Waits until nothing is left to be done before time passes or somebody asks something: nothing is in a mailbox, on
-    /// its way to the store or to another entity, and no handler of a consumer has a message. Receives that wait are
-    /// nothing to be done, nor are messages that wait for a receiver, for an instant or for room.
+    /// Waits until no work is left that proceeds without the passage of time or a new request: no
+    /// mail is in a mailbox, no data is on its way to the store or to another entity, and no
+    /// handler of a consumer has a message. Waiting receives are not work. Neither are messages
+    /// that wait for a receiver, an instant or room.
     ///
-    /// For tests, of a broker that was built with [`crate::BrokerBuilder::watched`]; of any other what its consumers and
-    /// couriers are at is not known. It counts consumers of this process, not those that are connected to it.
+    /// For tests, with a broker built with [`crate::BrokerBuilder::watched`]; in other brokers the
+    /// work of consumers and couriers is unknown. Counts consumers of this process, not those
+    /// connected over a network.
     pub async fn idle(&self) {
         let activity = &self.shared.activity;
         let mut quiet_before = None;
         loop {
             activity.none_at_work().await;
             let quiet = self.quiet_round(Counts::All).await.filter(|_| activity.is_none_at_work());
-            // A turn that had begun before they were counted may have sent something behind a question. It is over now, and
-            // the next round comes behind that.
+            // A turn that began before the turns were counted may have sent mail after a question
+            // passed. It is over now, and the next round follows that mail.
             if quiet.is_some() && quiet == quiet_before {
                 return;
             }
@@ -31,8 +33,8 @@ impl Broker {
         }
     }
 
-    /// As [`Broker::idle`], but what is on its way to the store is not waited for, nor who waits for it: for a test whose
-    /// store holds it back.
+    /// As [`Broker::idle`], but does not wait for the store or for callers that wait for it: for a
+    /// test whose store holds data back.
     pub async fn idle_but_for_store(&self) {
         let mut quiet_rounds = 0;
         while quiet_rounds < QUIET_ROUNDS {
@@ -42,18 +44,19 @@ impl Broker {
         }
     }
 
-    /// Asks everybody; if nobody has something to do, how many turns there have been.
+    /// Asks all actors whether they have work. Returns the number of turns until now if none has.
     async fn quiet_round(&self, counts: Counts) -> Option<u64> {
         let turns = self.shared.pulses.turns();
         let (round, told) = Round::begin(counts);
         self.namespace.do_send(Look(round));
-        // A namespace that is gone has nothing to do.
+        // A namespace that has ended has no work.
         let is_quiet = told.await.unwrap_or(true);
-        // Whoever was asked early may have got something by who was asked later: that was a turn.
+        // An actor asked early may have received mail from one asked later: that counts as a turn.
         (is_quiet && self.shared.pulses.turns() == turns).then_some(turns)
     }
 
-    /// Somebody has something to do for this broker, until what is returned is dropped; none if nobody wants to know.
+    /// Marks this broker as busy until the returned value is dropped; none if the broker is not
+    /// watched.
     #[must_use]
     pub fn at_work(&self) -> Option<AtWork> {
         self.shared.activity.begin_of_client()

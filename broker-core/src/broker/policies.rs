@@ -1,6 +1,6 @@
-//! Policies, as the program that has the broker in it manages them (SEC-01 to SEC-03, SEC-09). `owner` is the path of a queue
-//! or topic, or empty for the namespace. What is created, regenerated or read out ends anonymous access for good
-//! (SEC-17).
+//! Management of policies by the embedding program (SEC-01 to SEC-03, SEC-09). `owner` is the path
+//! of a queue or topic, or empty for the namespace. Creating a policy, regenerating a key or
+//! reading keys ends anonymous access permanently (SEC-17).
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::policies::{
 };
 
 impl Broker {
-    /// The policies of the namespace, a queue or a topic in the order of their names, without keys.
+    /// Returns the policies of the namespace, a queue or a topic in the order of their names,
+    /// without keys.
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -23,7 +24,7 @@ impl Broker {
         Ok(self.shared.policies.of(&key).iter().map(|policy| policy.describe()).collect())
     }
 
-    /// One policy, without its keys.
+    /// Returns one policy, without its keys.
     ///
     /// # Errors
     /// `EntityNotFound` without the entity or the policy.
@@ -31,12 +32,12 @@ impl Broker {
         Ok(self.find_policy(owner, name)?.describe())
     }
 
-    /// Creates a policy with rights, and with keys that are made unless they are given (SEC-02).
+    /// Creates a policy with rights. Generates its keys unless they are given (SEC-02).
     ///
     /// # Errors
-    /// `EntityAlreadyExists`; `ArgumentError` for a name, rights (SEC-01) or keys that a policy cannot have;
-    /// `QuotaExceeded` beyond `policy_count_max` (SEC-03); `EntityNotFound`; `InvalidOperation` for a subscription;
-    /// `UpdateConflict` while they are being changed.
+    /// `EntityAlreadyExists`; `ArgumentError` for an invalid name, rights (SEC-01) or keys;
+    /// `QuotaExceeded` beyond `policy_count_max` (SEC-03); `EntityNotFound`; `InvalidOperation` for
+    /// a subscription; `UpdateConflict` during another change of policies.
     pub async fn create_policy(
         &self,
         owner: &str,
@@ -48,11 +49,11 @@ impl Broker {
         self.policy(owner, name)
     }
 
-    /// Changes the rights of a policy, or its keys. What was granted by it before ends.
+    /// Changes the rights of a policy, or its keys. Earlier grants of the policy end.
     ///
     /// # Errors
-    /// As for [`Broker::create_policy`]; `InvalidOperation` for less than all rights of the policy that every
-    /// namespace has.
+    /// As for [`Broker::create_policy`]; `InvalidOperation` for reducing the rights of the default
+    /// policy of the namespace.
     pub async fn update_policy(
         &self,
         owner: &str,
@@ -64,21 +65,22 @@ impl Broker {
         self.policy(owner, name)
     }
 
-    /// Deletes a policy. What was granted by it ends.
+    /// Deletes a policy. Its grants end.
     ///
     /// # Errors
-    /// `EntityNotFound`; `InvalidOperation` for the policy that every namespace has; `UpdateConflict`.
+    /// `EntityNotFound`; `InvalidOperation` for the default policy of the namespace;
+    /// `UpdateConflict`.
     pub async fn delete_policy(&self, owner: &str, name: &str) -> Result<(), BrokerError> {
         self.change_policies(owner, PolicyChange::Delete { name: name.into() }).await
     }
 
-    /// Puts policies in the place of all that a queue, a topic or the namespace has, at once, and returns them with
-    /// their keys: what is not named ends, what is new gets keys that are made unless they are given, and what has its name
-    /// already is changed as by [`Broker::update_policy`].
+    /// Replaces all policies of a queue, a topic or the namespace in one step, and returns the new
+    /// ones with their keys. Policies that are not named end. New ones get generated keys unless
+    /// keys are given. Existing names are changed as with [`Broker::update_policy`].
     ///
     /// # Errors
-    /// As for [`Broker::create_policy`] and [`Broker::update_policy`]; `EntityAlreadyExists` for a name that is there
-    /// twice. Nothing is changed then.
+    /// As for [`Broker::create_policy`] and [`Broker::update_policy`]; `EntityAlreadyExists` for a
+    /// name given twice. An error changes nothing.
     pub async fn replace_policies(
         &self,
         owner: &str,
@@ -89,11 +91,12 @@ impl Broker {
         Ok(self.shared.policies.of(&key).iter().map(|policy| policy.keys()).collect())
     }
 
-    /// Puts a fresh key in the place of one, or one that is given. What was granted by the old one ends, at
-    /// once for requests; what was granted by the other key goes on (SEC-09).
+    /// Replaces one key of a policy by a given or generated key. Grants of the old key end, at once
+    /// for requests; grants of the other key continue (SEC-09).
     ///
     /// # Errors
-    /// `EntityNotFound`; `ArgumentError` for what is no key, or is the other key; `UpdateConflict`.
+    /// `EntityNotFound`; `ArgumentError` for an invalid key, or one equal to the other key;
+    /// `UpdateConflict`.
     pub async fn regenerate_key(
         &self,
         owner: &str,
@@ -106,12 +109,13 @@ impl Broker {
         Ok(self.find_policy(owner, name)?.keys())
     }
 
-    /// The keys of a policy.
+    /// Returns the keys of a policy. The first read of any keys is stored before this returns
+    /// (SEC-17).
     ///
     /// # Errors
-    /// `EntityNotFound`; `UpdateConflict` while they are being changed.
+    /// `EntityNotFound`; `UpdateConflict` during another change of policies.
     pub async fn policy_keys(&self, owner: &str, name: &str) -> Result<PolicyKeys, BrokerError> {
-        // Who looks for what is not there has been told no key.
+        // A request for a missing policy reads no key, so it must not end anonymous access.
         self.find_policy(owner, name)?;
         if !self.shared.policies.ended_anonymous_access() {
             self.change_policies(owner, PolicyChange::Tell { name: name.into() }).await?;
@@ -119,7 +123,7 @@ impl Broker {
         Ok(self.find_policy(owner, name)?.keys())
     }
 
-    /// Whether policies could take the place of those of an entity, which need not be there.
+    /// Checks whether policies could replace those of an entity, which need not exist.
     pub(crate) fn judge_policies(
         &self,
         owner: &str,
@@ -148,7 +152,7 @@ impl Broker {
         found.ok_or_else(|| self.refuse(Rejection::policy_not_found(owner, name), owner))
     }
 
-    /// The queue or topic, or the namespace, that is to have policies.
+    /// Returns the key of the queue or topic, or of the namespace, that has the policies.
     fn owner_of_policies(&self, owner: &str) -> Result<PathKey, BrokerError> {
         if owner.is_empty() {
             return Ok(namespace_key());

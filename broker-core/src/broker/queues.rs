@@ -1,4 +1,4 @@
-//! Queues, as transports and embedding code manage them.
+//! Management of queues, for transports and embedding programs.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::path::{EntityAddress, EntityName, SubQueue, validate_entity_path};
 use crate::time::Timestamp;
 
 impl Broker {
-    /// Creates a queue with the properties named, the others at their defaults (ENT-03). Answers
-    /// when it is durable and takes messages.
+    /// Creates a queue. Properties that are not named have their defaults (ENT-03). Returns when
+    /// the queue is durable and accepts messages.
     ///
     /// # Errors
-    /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`,
-    /// `EntityNotFound` for a destination that does not exist (FWD-02), `InvalidOperation` for one that
-    /// cannot be (FWD-03, FWD-04).
+    /// `EntityAlreadyExists`, `ArgumentError`, `ArgumentOutOfRange`, `QuotaExceeded`;
+    /// `EntityNotFound` for a missing destination (FWD-02), `InvalidOperation` for an impossible
+    /// one (FWD-03, FWD-04).
     pub async fn create_queue(
         &self,
         path: &str,
@@ -34,7 +34,7 @@ impl Broker {
         self.describe_in::<QueueUpdate>(&created.map_err(refuse)?, path).await
     }
 
-    /// Reads a queue's description and runtime part (ENT-31).
+    /// Returns the description of a queue with its runtime part (ENT-31).
     ///
     /// # Errors
     /// `EntityNotFound`; `InvalidOperation` for a sub-queue, which cannot be managed (DLQ-02).
@@ -42,11 +42,11 @@ impl Broker {
         self.describe::<QueueUpdate>(path).await
     }
 
-    /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
-    /// that instant.
+    /// Replaces the named properties (ENT-17). With `read_at`, only if the description was last
+    /// changed at that instant.
     ///
     /// # Errors
-    /// As for [`Broker::create_queue`], and `EntityNotFound`, `UpdateConflict`.
+    /// As for [`Broker::create_queue`]; `EntityNotFound`, `UpdateConflict`.
     pub async fn update_queue(
         &self,
         path: &str,
@@ -56,13 +56,14 @@ impl Broker {
         self.update(&self.full_access(), path, properties, read_at).await
     }
 
-    /// The paths of all queues in case-insensitive order, `top` of them after `skip` (ENT-30).
+    /// Returns the paths of queues in case-insensitive order: up to `top` after the first `skip`
+    /// (ENT-30).
     #[must_use]
     pub fn queue_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
         self.paths_of(EntityKind::Queue, "", skip, top)
     }
 
-    /// The name that a queue or topic gets which is created at this path.
+    /// Returns the name of a queue or topic that is created at this path.
     pub(super) fn name_of_new(&self, path: &str) -> Result<EntityName, Rejection> {
         if EntityAddress::parse(path).is_ok_and(|address| address.sub_queue != SubQueue::Main) {
             let detail = format!("`{path}` is a sub-queue; it exists with its parent");

@@ -1,4 +1,4 @@
-//! Topics, subscriptions and rules, as transports and embedding code manage them.
+//! Management of topics, subscriptions and rules, for transports and embedding programs.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
 
 impl Broker {
-    /// Creates a topic with the properties named, the others at their defaults (ENT-03). Answers when
-    /// it is durable and takes messages.
+    /// Creates a topic. Properties that are not named have their defaults (ENT-03). Returns when
+    /// the topic is durable and accepts messages.
     ///
     /// # Errors
-    /// `EntityAlreadyExists`, also for a queue of that path (ADR-12), `ArgumentError`,
+    /// `EntityAlreadyExists`, also for a queue at that path (ADR-12), `ArgumentError`,
     /// `ArgumentOutOfRange`, `QuotaExceeded`.
     pub async fn create_topic(
         &self,
@@ -36,7 +36,7 @@ impl Broker {
         self.describe_in::<TopicUpdate>(&created.map_err(refuse)?, path).await
     }
 
-    /// Reads a topic's description and runtime part (ENT-31, CNT-04).
+    /// Returns the description of a topic with its runtime part (ENT-31, CNT-04).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -44,11 +44,11 @@ impl Broker {
         self.describe::<TopicUpdate>(path).await
     }
 
-    /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
-    /// that instant.
+    /// Replaces the named properties (ENT-17). With `read_at`, only if the description was last
+    /// changed at that instant.
     ///
     /// # Errors
-    /// As for [`Broker::create_topic`], and `EntityNotFound`, `UpdateConflict`.
+    /// As for [`Broker::create_topic`]; `EntityNotFound`, `UpdateConflict`.
     pub async fn update_topic(
         &self,
         path: &str,
@@ -58,19 +58,20 @@ impl Broker {
         self.update(&self.full_access(), path, properties, read_at).await
     }
 
-    /// The paths of all topics in case-insensitive order, `top` of them after `skip` (ENT-30).
+    /// Returns the paths of topics in case-insensitive order: up to `top` after the first `skip`
+    /// (ENT-30).
     #[must_use]
     pub fn topic_paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
         self.paths_of(EntityKind::Topic, "", skip, top)
     }
 
-    /// Creates a subscription of a topic, at `<topic>/Subscriptions/<name>` (ADR-01), with the properties
-    /// named, and with these rules, or with `$Default` if there are none (TOP-12). Answers when it is durable: from
-    /// then on it gets what is published.
+    /// Creates a subscription of a topic, at `<topic>/Subscriptions/<name>` (ADR-01), with the
+    /// named properties and these rules, or with `$Default` if there are none (TOP-12). Returns
+    /// when it is durable. From then on it gets copies of published messages.
     ///
     /// # Errors
-    /// `EntityNotFound` without the topic, `EntityAlreadyExists`, `ArgumentError` also for a rule, with
-    /// nothing created (TOP-17), `ArgumentOutOfRange`, `QuotaExceeded`.
+    /// `EntityNotFound` without the topic, `EntityAlreadyExists`, `ArgumentError`,
+    /// `ArgumentOutOfRange`, `QuotaExceeded`. An error, also in a rule, creates nothing (TOP-17).
     pub async fn create_subscription(
         &self,
         topic: &str,
@@ -102,7 +103,7 @@ impl Broker {
         self.describe_in::<SubscriptionUpdate>(&created.map_err(refuse)?, path).await
     }
 
-    /// Reads a subscription's description and runtime part (ENT-31, CNT-01).
+    /// Returns the description of a subscription with its runtime part (ENT-31, CNT-01).
     ///
     /// # Errors
     /// `EntityNotFound`; `InvalidOperation` for a sub-queue, which cannot be managed (DLQ-02).
@@ -113,11 +114,11 @@ impl Broker {
         self.describe::<SubscriptionUpdate>(path).await
     }
 
-    /// Replaces the properties named (ENT-17). With `read_at`, only if the description is still of
-    /// that instant.
+    /// Replaces the named properties (ENT-17). With `read_at`, only if the description was last
+    /// changed at that instant.
     ///
     /// # Errors
-    /// As for [`Broker::create_subscription`], and `UpdateConflict`.
+    /// As for [`Broker::create_subscription`]; `UpdateConflict`.
     pub async fn update_subscription(
         &self,
         path: &str,
@@ -127,8 +128,8 @@ impl Broker {
         self.update(&self.full_access(), path, properties, read_at).await
     }
 
-    /// The paths of a topic's subscriptions in case-insensitive order, `top` of them after `skip`
-    /// (ENT-30).
+    /// Returns the paths of a topic's subscriptions in case-insensitive order: up to `top` after
+    /// the first `skip` (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound` without the topic.
@@ -142,16 +143,17 @@ impl Broker {
         Ok(self.paths_of(EntityKind::Subscription, prefix.as_str(), skip, top))
     }
 
-    /// How the keys of a topic's subscriptions begin.
+    /// Returns the common prefix of the keys of a topic's subscriptions.
     pub(crate) fn subscription_prefix(&self, topic: &str) -> Result<PathKey, BrokerError> {
         let entity = self.managed_as(self.entity(topic)?, topic, EntityKind::Topic)?;
         Ok(PathKey::fold(&format!("{}/Subscriptions/", entity.path())))
     }
 
-    /// Adds a rule to a subscription (TOP-13). It applies to what is published afterwards (TOP-09).
+    /// Adds a rule to a subscription (TOP-13). It applies to messages published afterwards
+    /// (TOP-09). Returns the stored rule.
     ///
     /// # Errors
-    /// `EntityAlreadyExists`, `ArgumentError` with the position of what is malformed (TOP-16),
+    /// `EntityAlreadyExists`, `ArgumentError` with the position of a malformed part (TOP-16),
     /// `ArgumentOutOfRange`, `QuotaExceeded`, `EntityNotFound`.
     pub async fn create_rule(
         &self,
@@ -162,7 +164,7 @@ impl Broker {
         self.set_rule(subscription, name, RuleCommand::Create(Box::new(rule))).await
     }
 
-    /// Replaces filter and action of a rule (TOP-24); an invalid update changes nothing.
+    /// Replaces the filter and action of a rule (TOP-24). An invalid update changes nothing.
     ///
     /// # Errors
     /// As for [`Broker::create_rule`]; `EntityNotFound` without the rule.
@@ -175,7 +177,7 @@ impl Broker {
         self.set_rule(subscription, name, RuleCommand::Update(Box::new(rule))).await
     }
 
-    /// Removes a rule, `$Default` too (TOP-13).
+    /// Removes a rule, which may be `$Default` (TOP-13).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -183,7 +185,8 @@ impl Broker {
         self.ask_rules(subscription, RuleCommand::Delete(name.into())).await.map(|_| ())
     }
 
-    /// The rules of a subscription in the order of their names, `top` of them after `skip` (ENT-30).
+    /// Returns the rules of a subscription in the order of their names: up to `top` after the first
+    /// `skip` (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -205,7 +208,7 @@ impl Broker {
         }
     }
 
-    /// As many of them as one answer of their topic has: none only behind the last.
+    /// Returns the rules that one answer of the topic contains; empty only after the last rule.
     pub(crate) async fn page_of_rules(
         &self,
         subscription: &str,
@@ -218,7 +221,7 @@ impl Broker {
         }
     }
 
-    /// One rule, by its name in any case.
+    /// Returns one rule by its name in any case.
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -231,8 +234,8 @@ impl Broker {
         self.one_rule(subscription, answer)
     }
 
-    /// Which rules of a subscription would select a message if it were published now, and why; nothing
-    /// is stored.
+    /// Explains for each rule of a subscription whether it would select a message published now.
+    /// Stores nothing.
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -248,14 +251,14 @@ impl Broker {
         }
     }
 
-    /// Asks the topic of a subscription, which has its rules.
+    /// Sends a rule command to the topic of a subscription, which has its rules.
     async fn ask_rules(&self, path: &str, command: RuleCommand) -> Result<Outcome, BrokerError> {
         let (topic, id) = self.topic_of(path).await?;
         topic.manage(of_rules(id, command)).await
     }
 
-    /// Has a rule created or replaced, and tells what it is then: both in one room, so that who has changed something is
-    /// not told that there is none.
+    /// Creates or replaces a rule, and returns the stored rule. Both steps use one permit: a client
+    /// that has changed something must not be refused room to read the result.
     async fn set_rule(
         &self,
         path: &str,
@@ -270,7 +273,7 @@ impl Broker {
         self.one_rule(path, answer)
     }
 
-    /// The topic of a subscription, and the id by which that knows it.
+    /// Returns the topic of a subscription, and the id of the subscription at its topic.
     async fn topic_of(&self, path: &str) -> Result<(Entity, EntityId), BrokerError> {
         let refuse = |rejection| self.refuse(rejection, path);
         let kind = self.formed_entity(path).await?.kind();
@@ -302,7 +305,7 @@ const fn of_rules(subscription: EntityId, command: RuleCommand) -> Command {
     Command::OfTopic(TopicCommand::InSubscription { subscription, command })
 }
 
-/// The topic and the name that a path of a subscription has.
+/// Returns the topic and the name in the path of a subscription.
 fn subscription_of(path: &str) -> Result<(Box<str>, Box<str>), Rejection> {
     match EntityAddress::parse(path)? {
         EntityAddress {

@@ -1,4 +1,5 @@
-//! How a description is read and replaced: alike for queues, topics and subscriptions (ENT-17, ENT-31).
+//! Reads and replaces descriptions, in the same way for queues, topics and subscriptions (ENT-17,
+//! ENT-31).
 
 use std::sync::Arc;
 
@@ -17,44 +18,45 @@ use crate::error::{BrokerError, Rejection};
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
-/// The properties that an update names, of one kind of entity, and what this kind has of its own.
+/// Properties that an update names, for one kind of entity, with the operations that differ between
+/// kinds.
 pub trait Update: Clone + Send + Sync {
-    /// The kind.
+    /// Kind of entity.
     const KIND: EntityKind = <Self::Description as Description>::KIND;
-    /// All properties of an entity of it.
+    /// All properties of an entity of this kind.
     type Description: Description<Update = Self>;
-    /// Those, and its runtime part.
+    /// All properties and the runtime part.
     type Described: Send + Sync;
 
-    /// The answer to [`Command::Describe`]; back again if it is none of this kind.
+    /// Extracts the answer to [`Command::Describe`].
     ///
     /// # Errors
-    /// With an answer of another kind.
+    /// The answer itself if it is of another kind.
     fn described(answer: Outcome) -> Result<Self::Described, Outcome>;
 
-    /// The properties in force, and of which instant they are.
+    /// Returns the properties in force, and the instant of their last change.
     fn current(described: &Self::Described) -> (&Self::Description, Timestamp);
 
-    /// The bytes of what a description says in texts, whatever their lengths.
+    /// Total bytes of the texts in a description.
     fn text_bytes(description: &Self::Description) -> u64;
 
-    /// What is in force when this has replaced `current`.
+    /// Returns the properties after this update of `current`.
     ///
     /// # Errors
-    /// For what an entity of this kind cannot have.
+    /// The rejection of values that an entity of this kind cannot have.
     fn apply_to(
         self,
         current: &Self::Description,
         limits: &Limits,
     ) -> Result<Self::Description, Rejection>;
 
-    /// Puts this description in place of the one that is of that instant.
+    /// Returns the command that replaces the description last changed at `read_at`.
     fn replace(description: Self::Description, read_at: Timestamp) -> Command;
 
     /// Destinations of messages and of dead-lettered messages.
     fn destinations(description: &Self::Description) -> [Option<&str>; 2];
 
-    /// The description after this update, even if it is not valid.
+    /// Returns the description after this update, even if it is not valid.
     #[must_use]
     fn over(self, current: &Self::Description) -> Self::Description {
         Self::Description::over(self, current)
@@ -71,7 +73,7 @@ pub trait Update: Clone + Send + Sync {
 }
 
 impl Broker {
-    /// A description and the runtime part, of an entity of this kind.
+    /// Returns the description and the runtime part of an entity of this kind.
     pub(crate) async fn describe<U: Update>(
         &self,
         path: &str,
@@ -81,7 +83,7 @@ impl Broker {
         described::<U>(&entity, &room).await
     }
 
-    /// As [`Broker::describe`], in the room of what has created it.
+    /// As [`Broker::describe`], within the room of the command that created or changed the entity.
     pub(crate) async fn describe_in<U: Update>(
         &self,
         room: &Arc<Permit>,
@@ -90,8 +92,8 @@ impl Broker {
         described::<U>(&self.manageable(path, U::KIND).await?, room).await
     }
 
-    /// Replaces the properties named for who may forward to the destinations that the entity gets (FWD-05). With
-    /// `read_at`, only if the description is still of that instant.
+    /// Replaces the named properties, if `access` may forward to the new destinations (FWD-05).
+    /// With `read_at`, only if the description was last changed at that instant.
     pub(crate) async fn update<U: Update>(
         &self,
         access: &Access,
@@ -111,13 +113,15 @@ impl Broker {
             let (before, after) = (U::destinations(current), U::destinations(&description));
             let newly = newly(before, after);
             access.allow_forwarding_to(newly).await?;
-            // A destination that is gone keeps nobody from changing anything else of the entity.
+            // Only new destinations are checked: a deleted old one must not prevent other changes
+            // of the entity.
             self.check_destinations(newly).await.map_err(refuse)?;
             let command = U::replace(description, read_at.unwrap_or(updated_at));
             let room = entity.management_room(&command).await?;
             match entity.manage_in(&room, command).await {
                 Ok(_) => return self.describe_in::<U>(&room, path).await,
-                // Somebody else was faster: without a version of the caller's, apply it to theirs.
+                // Another update came first: without a version from the caller, apply this one on
+                // top.
                 Err(error)
                     if read_at.is_none() && error.condition() == Condition::UpdateConflict => {}
                 Err(error) => return Err(error),
@@ -134,7 +138,7 @@ async fn described<U: Update>(
     U::described(answer).map_err(|other| unexpected(entity, &other))
 }
 
-/// The destinations that an update names and that were not there before.
+/// Returns the destinations of an update that differ from the previous ones.
 fn newly<'a>(before: [Option<&str>; 2], after: [Option<&'a str>; 2]) -> [Option<&'a str>; 2] {
     let [messages, dead_letters] = before;
     let [new_messages, new_dead_letters] = after;
@@ -144,7 +148,8 @@ fn newly<'a>(before: [Option<&str>; 2], after: [Option<&'a str>; 2]) -> [Option<
     ]
 }
 
-/// Whether two texts name one destination: an entity in any spelling, anything else to the letter.
+/// Whether two texts name the same destination: an entity in any spelling, others with the same
+/// text.
 fn is_same(before: Option<&str>, after: &str) -> bool {
     let entity = |text| match Destination::parse(text) {
         Ok(Destination::Entity(key)) => Some(key),

@@ -1,5 +1,5 @@
-//! A grant as one connection holds it for one entity: what is checked at every command, and what was begun
-//! under it and ends with it.
+//! Grant of one connection for one entity: checked at every command. It also ends the links and
+//! waiting calls that were opened under it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,30 +17,30 @@ use crate::ids::{ReceiverId, Ticket};
 use crate::request::{AnswerObserver, Outlet, Released, Reply, Request};
 use crate::time::Timestamp;
 
-/// The instant of a grant that has no end.
+/// End of a grant without a time limit, in ticks.
 const NO_END: i64 = i64::MAX;
 
-/// An entity at which something is open under a grant.
+/// An entity with links or calls that are open under a grant.
 pub(crate) trait GrantedEntity: Send + Sync {
-    /// Time on the clock of its broker.
+    /// Current time on the broker's clock.
     fn now(&self) -> Timestamp;
 
-    /// Submits a command on the broker's own account, whatever is granted.
+    /// Submits a command on the broker's own account, without a check of rights.
     fn submit_own(self: Arc<Self>, command: Command, reply: Reply);
 }
 
-/// What one connection may do to one entity. Handles share it, so that a newer token replaces the older
-/// one under links that are open (SEC-15).
+/// Rights of one connection on one entity. Handles share it, so that a newer token replaces the
+/// older one under open links (SEC-15).
 pub struct Entitlement {
-    /// Names it among those that may lapse.
+    /// Key of this grant in [`Lapses`].
     pub(super) key: u64,
     lapses: Arc<Lapses>,
-    /// What is checked without a lock: the actions, the end in ticks, and the count of raised epochs up to which
-    /// it is known to be good.
+    /// Checked without a lock: the actions, the end in ticks, and the count of raised epochs at the
+    /// last successful check.
     actions: AtomicU64,
     until: AtomicI64,
     seen: AtomicU64,
-    /// Whether it can end at all.
+    /// Whether the grant can end.
     is_limited: AtomicBool,
     state: Mutex<State>,
 }
@@ -48,36 +48,37 @@ pub struct Entitlement {
 #[derive(Default)]
 struct State {
     epoch: Option<Mark>,
-    /// The policy that it rests on, if there is one.
+    /// Name of the policy behind the grant, if there is one.
     policy: Option<Arc<str>>,
-    /// Why nothing is granted, if an authorizer said so.
+    /// Reason of the authorizer for refusing everything.
     refusal: Option<Rejection>,
-    /// Where who holds it comes from.
+    /// Network address of the client.
     peer: Option<SocketAddr>,
     links: HashMap<ReceiverId, OpenLink>,
     waits: HashMap<Ticket, Arc<dyn GrantedEntity>>,
-    /// Whether somebody looks after its end.
+    /// Whether [`Lapses`] watches its end.
     is_registered: bool,
 }
 
 /// A link that was opened under a grant.
 struct OpenLink {
     purpose: Action,
-    /// Where it is attached; none if nothing is pushed over it, so that its entity does not know it.
+    /// Entity of the link; none if nothing is pushed over the link, so that its entity does not
+    /// know it.
     entity: Option<Arc<dyn GrantedEntity>>,
     outlet: Weak<dyn Outlet>,
-    /// It never came to be; or it was told that it is over.
+    /// Set if the link was never opened, or has already been notified of its end.
     has_failed: Arc<AtomicBool>,
 }
 
-/// What a group of commands may do.
+/// Rights for a group of commands.
 pub(crate) struct Judgement {
     actions: Actions,
-    /// Why that is little, if there is a reason besides the rights.
+    /// Reason for refusals, if the grant is over.
     reason: Option<Rejection>,
 }
 
-/// A command that leaves something open: a link, or a call that waits.
+/// A command that opens a link or waits.
 pub(crate) struct Tracked {
     held: Arc<Entitlement>,
     ticket: Ticket,
@@ -85,7 +86,7 @@ pub(crate) struct Tracked {
     waits: bool,
     entity: Arc<dyn GrantedEntity>,
     outlet: Option<Weak<dyn Outlet>>,
-    /// Nothing is open by it any more.
+    /// Set when the command is answered, so that it no longer waits.
     is_answered: AtomicBool,
     has_failed: Arc<AtomicBool>,
 }
@@ -107,7 +108,8 @@ impl Entitlement {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds a newer grant from now on. What was begun is looked at by [`Entitlement::enforce`].
+    /// Replaces the grant by a newer one. [`Entitlement::enforce`] then ends open links and calls
+    /// that it does not cover.
     pub(crate) fn take(&self, grant: &Grant, widened: Actions, peer: Option<SocketAddr>) {
         if let Some(epoch) = &grant.epoch {
             epoch.ring(&self.lapses.bell);
@@ -118,14 +120,14 @@ impl Entitlement {
         state.policy.clone_from(&grant.by);
         state.peer = peer;
         state.refusal = None;
-        // Links that their entity does not know go on.
+        // Links unknown to their entity continue and can be notified again.
         for link in state.links.values().filter(|link| link.entity.is_none()) {
             link.has_failed.store(false, Ordering::Release);
         }
         let is_limited = grant.until.is_some() || grant.epoch.is_some();
         self.is_limited.store(is_limited, Ordering::Relaxed);
         self.until.store(grant.until.map_or(NO_END, Timestamp::ticks), Ordering::Relaxed);
-        // An epoch that was raised meanwhile is found by the next look.
+        // The next check must find an epoch that was raised meanwhile.
         let seen = match &grant.epoch {
             Some(epoch) if !epoch.is_current() => seen.wrapping_sub(1),
             Some(_) | None => seen,
@@ -134,7 +136,7 @@ impl Entitlement {
         self.actions.store(widened.bits(), Ordering::Release);
     }
 
-    /// Ends what was begun and is not granted any more, and sees to the end of the rest.
+    /// Ends links and calls that are no longer granted, and registers the end of the others.
     pub(crate) fn enforce(self: &Arc<Self>, now: impl Fn() -> Timestamp) {
         let mut state = self.lock();
         let has_open = !state.links.is_empty() || !state.waits.is_empty();
@@ -152,14 +154,14 @@ impl Entitlement {
         }
     }
 
-    /// Nothing is granted any more, for the reason that the authorizer gave.
+    /// Withdraws everything, for the reason given by the authorizer.
     pub(crate) fn refuse(&self, reason: Rejection) {
         self.actions.store(Grant::nothing().actions().bits(), Ordering::Release);
         self.lock().refusal = Some(reason.clone());
         self.close(&reason);
     }
 
-    /// When it ends.
+    /// Instant at which the grant ends; none without a limit.
     pub(super) fn end(&self) -> Option<Timestamp> {
         match self.until.load(Ordering::Relaxed) {
             NO_END => None,
@@ -167,7 +169,8 @@ impl Entitlement {
         }
     }
 
-    /// Why it is over, if it is. A couple of loads if nothing was raised and it has no end.
+    /// Reason why the grant is over, if it is. Costs two or three loads if no epoch was raised and
+    /// it has no end.
     pub(crate) fn lapse(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
         if self.end().is_some_and(|until| now() >= until) {
             let reason = Rejection::unauthorized(
@@ -178,7 +181,7 @@ impl Entitlement {
         self.withdrawal()
     }
 
-    /// Why it is over before its end, if its epoch was raised.
+    /// Reason why the grant was withdrawn by a raised epoch, if it was.
     pub(super) fn withdrawal(&self) -> Option<Rejection> {
         let count = self.lapses.bell.count();
         if self.seen.load(Ordering::Acquire) == count {
@@ -194,12 +197,12 @@ impl Entitlement {
         None
     }
 
-    /// Whether it was refused altogether, so that asking again is worth it.
+    /// Whether the authorizer refused everything, so that it must be asked again.
     pub(crate) fn is_refused(&self) -> bool {
         self.lock().refusal.is_some()
     }
 
-    /// What commands may do now.
+    /// Returns the rights that commands have now.
     pub(crate) fn judge(&self, now: impl FnOnce() -> Timestamp) -> Judgement {
         match self.lapse(now) {
             None => {
@@ -223,7 +226,8 @@ impl Entitlement {
         Err(self.refusal(judgement, action))
     }
 
-    /// As [`Entitlement::check`], for a handle. What takes no right is no reason to tell who has none what there is
+    /// As [`Entitlement::check`], for a handle. An action that needs no right is refused to a
+    /// principal without any rights, since the lookup would reveal whether the entity exists
     /// (SEC-08).
     pub(crate) fn check_purpose(
         &self,
@@ -251,7 +255,8 @@ impl Entitlement {
             .unwrap_or_else(|| state.denied(missing()))
     }
 
-    /// Why a command is refused; of a commit, why one of its operations is.
+    /// Returns the reason for refusing a command; for a commit, the reason for one of its
+    /// operations.
     pub(crate) fn refuse_command(&self, judgement: &Judgement, command: &Command) -> Rejection {
         let action = match command {
             Command::Commit { parts } => parts
@@ -265,7 +270,8 @@ impl Entitlement {
         self.refusal(Judgement { actions: judgement.actions, reason }, action)
     }
 
-    /// Sees that what a command leaves open ends with the grant; none if it leaves nothing.
+    /// Registers the link or wait of a command, so that it ends with the grant. Returns none for
+    /// other commands.
     pub(crate) fn track(
         self: &Arc<Self>,
         entity: impl FnOnce() -> Arc<dyn GrantedEntity>,
@@ -275,7 +281,7 @@ impl Entitlement {
             self.forget(*receiver);
             return None;
         }
-        // Also under a grant without an end, which a newer one may replace that gives less.
+        // Also under a grant without an end: a newer grant with fewer rights may replace it.
         let Opens { link: receiver, waits } = request.command.opens();
         if receiver.is_none() && !waits {
             return None;
@@ -294,13 +300,14 @@ impl Entitlement {
         Some(tracked)
     }
 
-    /// A link is over.
+    /// Forgets a link that has ended.
     pub(super) fn forget(&self, receiver: ReceiverId) {
         self.lock().links.remove(&receiver);
     }
 
-    /// Sees that a link is told when what it is for is not granted any more, although nothing is pushed over
-    /// it. `is_told` is one for all that are looked at for it, so that one end is told once.
+    /// Watches a link over which nothing is pushed, so that it is notified when its purpose is no
+    /// longer granted. All grants of the link share `is_told`, so that it gets only one
+    /// notification.
     pub(crate) fn watch(
         self: &Arc<Self>,
         purpose: Action,
@@ -314,7 +321,7 @@ impl Entitlement {
         self.look_after(state, now);
     }
 
-    /// Something was opened: its end is looked after.
+    /// Watches the end of a link or call that was just opened.
     fn look_after(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: impl Fn() -> Timestamp) {
         let registers = self.is_limited.load(Ordering::Relaxed) && !state.is_registered;
         state.is_registered |= registers;
@@ -322,7 +329,7 @@ impl Entitlement {
         if registers {
             self.lapses.register(self);
         }
-        // What was granted when it was asked may be so no more.
+        // The grant may have ended since the command was checked.
         self.close_what_is_not_granted(now);
     }
 
@@ -333,14 +340,14 @@ impl Entitlement {
         });
     }
 
-    /// Ends what was begun under it.
+    /// Ends all links and calls under this grant.
     pub(super) fn close(&self, reason: &Rejection) {
         self.close_beyond(Grant::nothing().actions(), |_| reason.clone());
     }
 
-    /// Ends what was begun and is not granted: calls that wait are answered with the reason, links are closed
-    /// with it once the entity delivers nothing more. Those that it does not know are told, and go on with
-    /// what is granted later.
+    /// Ends links and calls that are not granted. Waiting calls are answered with the reason. Links
+    /// are closed with it after the entity has made its last delivery. Links unknown to the entity
+    /// are notified, and continue under later grants.
     fn close_beyond(&self, granted: Actions, reason: impl Fn(Action) -> Rejection) {
         let mut state = self.lock();
         let mut waits = HashMap::new();
@@ -367,7 +374,7 @@ impl Entitlement {
             entity.submit_own(Command::CancelReceive { call }, Reply::nobody());
         }
         for (receiver, purpose, entity, outlet, has_failed) in closed {
-            // The reason is read under the lock that was held above.
+            // Calling `reason` takes the lock that was released above.
             let closing = Closing { outlet, receiver, reason: reason(purpose), has_failed };
             let detach = Command::Detach { receiver: closing.receiver, end: LinkEnd::ByBroker };
             match entity {
@@ -393,7 +400,7 @@ impl Drop for Entitlement {
 }
 
 impl State {
-    /// A reason, with whose grant it is about.
+    /// Adds the peer and policy of the grant to a reason.
     fn denied(&self, reason: Rejection) -> Rejection {
         let reason = reason.of_peer(self.peer);
         match &self.policy {
@@ -404,7 +411,7 @@ impl State {
 
     fn keep(&mut self, receiver: ReceiverId, link: OpenLink) {
         if self.links.len() == self.links.capacity() {
-            // Links that their entity has closed, and whose connection is gone.
+            // Removes links that their entity closed and whose connection has ended.
             self.links.retain(|_, link| link.outlet.strong_count() > 0);
         }
         self.links.insert(receiver, link);
@@ -424,7 +431,7 @@ impl Judgement {
 }
 
 impl Tracked {
-    /// The command was handed over: what it opens is open from now on, unless it was answered already.
+    /// Marks the link or wait of a submitted command as open, unless it was already answered.
     pub(crate) fn opened(self: Arc<Self>) {
         let held = &self.held;
         let mut state = held.lock();
@@ -445,7 +452,7 @@ impl Tracked {
         held.look_after(state, || self.entity.now());
     }
 
-    /// Closes the wait of a command; one that failed has opened no link.
+    /// Ends the wait of a command. A failed command has opened no link.
     fn close(&self, has_failed: bool) {
         self.is_answered.store(true, Ordering::Release);
         self.has_failed.store(has_failed, Ordering::Release);
@@ -460,7 +467,8 @@ impl Tracked {
 }
 
 impl AnswerObserver for Tracked {
-    /// Closes the wait. A call that was withdrawn because its grant is over gets that as its answer.
+    /// Ends the wait. If a call was withdrawn because its grant is over, replaces its answer by
+    /// that reason.
     fn answered(&self, result: Result<Outcome, Rejection>) -> Result<Outcome, Rejection> {
         self.close(result.is_err());
         let is_taken_back = self.waits
@@ -484,7 +492,7 @@ impl AnswerObserver for Tracked {
     }
 }
 
-/// Tells a link that it was closed, when its entity has said that it delivers nothing more.
+/// Notifies a link that it was closed, after its entity has made its last delivery.
 struct Closing {
     outlet: Weak<dyn Outlet>,
     receiver: ReceiverId,

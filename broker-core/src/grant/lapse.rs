@@ -1,5 +1,5 @@
-//! Ends in time what was granted for a time (SEC-15). One timer for a whole broker, armed at the earliest end
-//! of a grant under which something is open; an epoch that is raised wakes it.
+//! Ends expired and withdrawn grants (SEC-15). One timer for a broker, armed at the earliest end of
+//! a grant with open links or calls. A raised epoch wakes it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,8 @@ use crate::clock::Clock;
 use crate::contract::epoch::Bell;
 use crate::time::Timestamp;
 
-/// The grants of a broker that can end while something is open under them. Bounded by what is open.
+/// Grants of a broker that can end while links or calls are open under them. Bounded by the number
+/// of open ones.
 #[derive(Default)]
 pub struct Lapses {
     pub(crate) bell: Arc<Bell>,
@@ -41,10 +42,10 @@ impl Lapses {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks after the end of a grant.
+    /// Watches the end of a grant.
     pub(super) fn register(&self, held: &Arc<Entitlement>) {
         let mut registered = self.lock();
-        // Read under the lock: whoever registers last has seen the newest grant.
+        // Read under the lock, so that the last registration uses the newest grant.
         let until = held.end();
         registered.remove(held.key);
         registered.all.insert(held.key, (until, Arc::downgrade(held)));
@@ -56,7 +57,7 @@ impl Lapses {
         if is_first {
             self.bell.knock();
         }
-        // Its epoch may have been raised before it was there to be found.
+        // Its epoch may have been raised before the registration was visible.
         if let Some(reason) = held.withdrawal() {
             held.close(&reason);
         }
@@ -66,7 +67,7 @@ impl Lapses {
         self.lock().remove(key);
     }
 
-    /// Ends what is over, and goes on until the broker ends.
+    /// Ends grants when they are over. Runs until the broker ends.
     pub(crate) async fn run(&self, clock: &dyn Clock) {
         let mut seen = 0;
         loop {
@@ -86,9 +87,9 @@ impl Lapses {
         }
     }
 
-    /// Ends what rested on an epoch that was raised.
+    /// Ends grants whose epoch was raised.
     fn end_what_was_withdrawn(&self) {
-        // Looked at without the lock, which the last one that lets go of a grant takes.
+        // Checked without the lock, which dropping the last reference to a grant takes.
         let all: Vec<Arc<Entitlement>> =
             self.lock().all.values().filter_map(|(_, held)| held.upgrade()).collect();
         for held in all {
@@ -98,7 +99,7 @@ impl Lapses {
         }
     }
 
-    /// Ends what was granted up to now; returns when the next one ends.
+    /// Ends grants that have expired by `now`; returns the earliest end of the others.
     fn end_what_has_expired(&self, now: Timestamp) -> Option<Timestamp> {
         loop {
             let mut registered = self.lock();

@@ -1,13 +1,13 @@
-//! Grants that connections hold: checked at every command, and ended in time.
+//! Grants of connections: checked at every command, and ended in time.
 //!
 //! ```text
 //!  Access ──gives──► Pass ──in──► Entity ──► Entitlement::judge, for each command
-//!                     │                      Entitlement::track, for links and calls that wait
-//!                     └─ held: Arc<Entitlement> ◄── Lapses ends it, and with it all that is open under it
+//!                     │                      Entitlement::track, for links and waiting calls
+//!                     └─ held: Arc<Entitlement> ◄── Lapses ends it with all its open links and calls
 //! ```
 //!
-//! This folder lies below the broker and its handles. An [`Entitlement`] knows an entity only as a [`GrantedEntity`],
-//! and a [`Pass`] knows the access that gave it only as an [`Issuer`].
+//! This folder lies below the broker and its handles. An [`Entitlement`] knows an entity only as a
+//! [`GrantedEntity`], and a [`Pass`] knows the access that gave it only as an [`Issuer`].
 
 mod entitlement;
 mod lapse;
@@ -30,10 +30,11 @@ pub(crate) struct Pass {
 
 /// An access that gives passes.
 pub(crate) trait Issuer: Send + Sync {
-    /// Gives a pass for the root of a transaction, for no purpose yet; none if the access may do everything.
+    /// Returns a pass for the root of a transaction, without a purpose; none if the access may do
+    /// everything.
     fn pass_to_root<'a>(&'a self, path: &'a str) -> PassFuture<'a>;
 }
 
-/// A pass that may have to wait for the authorizer.
+/// Future of a pass; it may wait for the authorizer.
 pub(crate) type PassFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Option<Arc<Pass>>, Rejection>> + Send + 'a>>;

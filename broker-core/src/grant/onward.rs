@@ -1,5 +1,6 @@
-//! What is granted where messages go that are sent by way of another entity (VIA-02, SEC-07). It is asked for when the way is
-//! opened, and looked at for every message that goes by it: what ends there ends the way (SEC-09, SEC-15).
+//! Grant on the destination of messages that are sent through another entity (VIA-02, SEC-07). It
+//! is requested when the handle is opened and checked for every message. Its end ends the handle
+//! (SEC-09, SEC-15).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,11 +16,11 @@ use crate::ids::ReceiverId;
 use crate::request::Outlet;
 use crate::time::Timestamp;
 
-/// The one entity that messages may go to by way of another.
+/// The single destination of messages that are sent through a handle.
 #[derive(Clone)]
 pub(crate) struct Onward {
     destination: Arc<str>,
-    /// None where everything is granted.
+    /// None if everything is granted.
     held: Option<Arc<Entitlement>>,
 }
 
@@ -28,9 +29,10 @@ impl Onward {
         Self { destination, held }
     }
 
-    /// Refuses a command with messages that may not go where they are for; of a commit, with one of them. `way` is what the
-    /// handle has, by which it was given. Every command is named, those of sessions, topics and rules too, so that a new one
-    /// is judged here before it can have a destination.
+    /// Refuses a command whose messages may not go to their destination; also a commit with such an
+    /// operation. `way` is the destination that the handle permits. The match names every command,
+    /// also those of sessions, topics and rules, so that a new one with a destination cannot bypass
+    /// this check.
     pub(crate) fn check(
         way: Option<&Self>,
         command: &Command,
@@ -95,7 +97,7 @@ impl Onward {
         }
     }
 
-    /// The same for an operation of a transaction.
+    /// As [`Onward::check`], for an operation of a transaction.
     pub(crate) fn check_operation(
         way: Option<&Self>,
         operation: &Operation,
@@ -120,13 +122,13 @@ impl Onward {
         now: impl Fn() -> Timestamp,
     ) -> Result<(), Rejection> {
         let Some(way) = way.filter(|way| &*way.destination == destination) else {
-            // Nobody has asked for it there.
+            // The handle has no grant for this destination.
             return Err(rights::missing(Action::BeSentTo, None));
         };
         way.held.as_ref().map_or(Ok(()), |held| held.check(Action::BeSentTo, now))
     }
 
-    /// Has a link told when it may send there no more.
+    /// Watches a link, so that it is notified when it may no longer send to the destination.
     pub(crate) fn watch(
         &self,
         receiver: ReceiverId,
@@ -138,7 +140,7 @@ impl Onward {
         }
     }
 
-    /// A link is over.
+    /// Forgets a link that has ended.
     pub(crate) fn forget(&self, receiver: ReceiverId) {
         if let Some(held) = &self.held {
             held.forget(receiver);
