@@ -83,7 +83,8 @@ impl Broker {
     }
 
     /// Random identity of this broker, unique among all brokers. It stays the same after every
-    /// start on the same data. The identities that its forwarders give to messages start with it.
+    /// start on the same data. Forwarders identify the messages of this broker with it at their
+    /// destinations.
     #[must_use]
     pub fn id(&self) -> u128 {
         self.shared.edge.broker_id()

@@ -4,7 +4,8 @@
 //! ```text
 //!   words <- model <- machine        plain values; commands, changes and effects; state machines
 //!             record <- store        keys and records; their storage
-//!                        machine + store <- this crate
+//!   words <- admission               bounds on memory, connections and turns
+//!             machine + store + admission <- this crate
 //! ```
 //!
 //! Read the modules in the order of this file. [`command`], [`change`] and [`effect`] are the model
@@ -27,9 +28,9 @@ pub use peeklock_machine as entity;
 // Work that covers several commands, or several entities.
 pub mod transaction;
 pub mod transfer;
-// How much of it there may be at once.
+// Bounds on memory, connections and turns.
 pub use peeklock_admission as admission;
-// Where it is kept.
+// Storage.
 pub use peeklock_store as store;
 pub use peeklock_store::content_ref;
 // Runtime: drives the machines.

@@ -1,43 +1,43 @@
-//! What can be done, and the right that each thing takes: the one table that every way in is decided by
-//! (SEC-05, CON-72). (Data path, before step 1.)
+//! Actions, and the table of the right that each action needs (SEC-05, CON-72). Every way into the
+//! broker uses only this table. Part of the data path before step 1.
 
 use super::rights::{Ceiling, Right, Rights};
 use crate::command::{Command, RuleCommand, SessionCommand, TopicCommand};
 use crate::transaction::Operation;
 
-/// Something that a principal does to an entity or to the namespace.
+/// An action of a principal on an entity or on the namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Action {
-    /// Sends messages, now or for an instant (SND-01, SCH-01).
+    /// Sends messages, immediately or scheduled (SND-01, SCH-01).
     Send,
-    /// Stores messages here that are moved to another entity (VIA-01).
+    /// Stores messages in an entity that moves them to another one (VIA-01).
     SendVia,
-    /// Is named as where messages sent by way of another entity go (VIA-02).
+    /// Receives messages that are sent through another entity (VIA-02).
     BeSentTo,
     /// Cancels scheduled messages (SCH-05).
     CancelScheduled,
-    /// Hands over messages of another broker and says how many hops they made (FWD-13).
+    /// Hands over messages of another broker with the number of their hops (FWD-13).
     Forward,
-    /// Receives messages: by calls, or by a link and its credit (RCV-01).
+    /// Receives messages, with calls or over a link with credit (RCV-01).
     Receive,
     /// Receives deferred messages (DEF-03).
     ReceiveDeferred,
     /// Settles messages (SET-01).
     Settle,
-    /// Prolongs locks of messages (SET-18).
+    /// Renews locks of messages (SET-18).
     RenewLock,
-    /// Looks at messages (PEK-01).
+    /// Peeks at messages (PEK-01).
     Peek,
     /// Locks a session (SES-05).
     AcceptSession,
-    /// Prolongs the lock of a session, reads and sets its state (SES-12, SES-24).
+    /// Renews the lock of a session, reads and sets its state (SES-12, SES-24).
     HoldSession,
-    /// Names sessions (SES-29).
+    /// Lists sessions (SES-29).
     ListSessions,
     /// Removes available messages (DEL-01).
     DeleteBatch,
-    /// Removes available messages of all sessions that nobody holds (DEL-07).
+    /// Removes available messages of all sessions that are not held (DEL-07).
     DeleteUnlocked,
     /// Removes a deferred message (DEL-09).
     DeleteDeferred,
@@ -45,23 +45,23 @@ pub enum Action {
     Create,
     /// Reads a description with counts and instants (ENT-31, CNT-12).
     Describe,
-    /// The same over the JSON API, for which Listen is enough (CON-73).
+    /// As `Describe`, over the JSON API, where Listen suffices (CON-73).
     Overview,
-    /// Is told what a declaration would make of an entity (DEC-12).
+    /// Plans the changes of an entity for a declaration (DEC-12).
     Plan,
     /// Changes a description (ENT-17).
     Update,
     /// Deletes an entity (ENT-14).
     Delete,
-    /// Names the entities of the namespace, or the subscriptions of a topic (ENT-30).
+    /// Lists the entities of the namespace, or the subscriptions of a topic (ENT-30).
     List,
-    /// Is named as where an entity forwards to (FWD-05).
+    /// Becomes the forwarding destination of an entity (FWD-05).
     BeForwardedTo,
-    /// Reads rules, or what they make of a message (SEC-05, MAT-01).
+    /// Reads rules, or explains their effect on a message (SEC-05, MAT-01).
     ReadRules,
     /// Adds, changes and removes rules (SEC-06).
     ChangeRules,
-    /// Adds and removes rules over the management node of a subscription, as its receivers do (SEC-06).
+    /// Adds and removes rules over the management node of a subscription, as receivers do (SEC-06).
     ChangeOwnRules,
     /// Reads the policies of an entity or of the namespace, without their keys (SEC-05).
     ReadPolicies,
@@ -69,32 +69,32 @@ pub enum Action {
     ReadKeys,
     /// Creates, changes and deletes policies, and regenerates their keys (SEC-05, SEC-09).
     ChangePolicies,
-    /// Reads the metrics, which name entities.
+    /// Reads the metrics, which contain names of entities.
     ReadMetrics,
-    /// Ends what it has begun: a link, its credit, a call that waits.
+    /// Ends something that the principal began: a link, its credit, a waiting call.
     End,
-    /// Carries out a transaction. Each of its operations is asked for by itself.
+    /// Carries out a transaction. Each of its operations is checked separately.
     Commit,
-    /// What the broker does to its own entities, and nobody else.
+    /// Command that only the broker gives, to its own entities.
     Internal,
 }
 
-/// What an action takes.
+/// Requirement of an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needs {
-    /// Nothing.
+    /// No right.
     Nothing,
-    /// One of these rights, and a ceiling that is no lower.
+    /// One of these rights, and at least this ceiling.
     OneOf(Rights, Ceiling),
-    /// What nobody is granted.
+    /// Only the broker itself; never granted.
     BrokerItself,
 }
 
 impl Action {
-    /// How many there are.
+    /// Number of actions.
     pub const COUNT: usize = Self::Internal as usize + 1;
 
-    /// All of them, for tests and documents to walk.
+    /// All actions, for tests and documents.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Send,
         Self::SendVia,
@@ -132,7 +132,7 @@ impl Action {
         Self::Internal,
     ];
 
-    /// The table (SEC-05, CON-72): what each action takes.
+    /// Returns the requirement of each action (SEC-05, CON-72).
     #[must_use]
     pub const fn needs(self) -> Needs {
         use Ceiling::{Admin, Operator, Viewer};
@@ -172,8 +172,8 @@ impl Action {
         }
     }
 
-    /// What a command does. The parts of a [`Command::Commit`] are actions of their own; see
-    /// [`Action::of_operation`].
+    /// Returns the action of a command. The parts of a [`Command::Commit`] are separate actions;
+    /// see [`Action::of_operation`].
     #[must_use]
     pub const fn of(command: &Command) -> Self {
         match command {
@@ -181,7 +181,7 @@ impl Action {
             Command::SendVia { .. } => Self::SendVia,
             Command::CancelScheduled { .. } => Self::CancelScheduled,
             Command::TransferFromPeer { .. } => Self::Forward,
-            // A link that is to be sent nothing more.
+            // Takes back all credit of a link.
             Command::Grant { delivery_limit: 0, .. }
             | Command::CancelReceive { .. }
             | Command::Detach { .. } => Self::End,
@@ -214,7 +214,7 @@ impl Action {
         }
     }
 
-    /// What a command does that only topics are given.
+    /// Returns the action of a command that only topics accept.
     const fn of_topic(command: &TopicCommand) -> Self {
         match command {
             TopicCommand::Update { .. } => Self::Update,
@@ -232,7 +232,7 @@ impl Action {
         }
     }
 
-    /// What an operation of a transaction does.
+    /// Returns the action of an operation in a transaction.
     #[must_use]
     pub const fn of_operation(operation: &Operation) -> Self {
         match operation {
@@ -251,7 +251,7 @@ impl Action {
 pub(crate) struct Actions(u64);
 
 impl Actions {
-    /// What takes no right.
+    /// The set as one bit for each action.
     pub(crate) const fn bits(self) -> u64 {
         self.0
     }
@@ -260,7 +260,7 @@ impl Actions {
         Self(bits)
     }
 
-    /// What rights allow below a ceiling.
+    /// Returns the actions that rights allow below a ceiling.
     pub(crate) fn granted(rights: Rights, ceiling: Ceiling) -> Self {
         let allowed = Action::ALL.into_iter().filter(|action| match action.needs() {
             Needs::Nothing => true,

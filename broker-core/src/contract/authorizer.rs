@@ -1,8 +1,8 @@
-//! The contract of an authorizer: who may do what (SEC-01, SEC-05).
+//! Contract of an authorizer: decides the rights of principals (SEC-01, SEC-05).
 //!
-//! An authorizer says which rights a principal has on which entity, and how long. What each operation takes
-//! is not its business: that is decided by one table ([`Action::needs`](super::Action::needs)), at one door
-//! ([`Access`](crate::access::Access)).
+//! An authorizer reports the rights of a principal on an entity, and their end. The right that an
+//! operation needs is decided elsewhere, by one table ([`Action::needs`](super::Action::needs)) in
+//! one place ([`Access`](crate::access::Access)).
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,67 +14,70 @@ use bytes::Bytes;
 use super::rights::Grant;
 use crate::error::Rejection;
 
-/// The longest token that anything is made of. A longer one is refused, whatever the authorizer is, and not kept.
+/// Maximum length of a token in bytes. The broker refuses a longer one without asking the
+/// authorizer, and does not keep it.
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 
-/// What a client has shown of itself.
+/// Credentials and origin of a client.
 #[derive(Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Principal {
-    /// The token it presented, as text; never logged (SEC-22).
+    /// Text of the presented token; never logged (SEC-22).
     pub token: Option<Arc<str>>,
-    /// The key of a policy that it presented in place of a token (AMQP-08).
+    /// Key of a policy that was presented instead of a token (AMQP-08).
     pub key: Option<PresentedKey>,
-    /// Where it comes from.
+    /// Network address of the client; none for a client in this process.
     pub peer: Option<SocketAddr>,
-    /// Who it is by its certificate, if the listener asked for one and has verified it.
+    /// Identity from the client certificate, if the listener requested and verified one.
     pub tls: Option<TlsIdentity>,
-    /// Whether it says that it comes by a proxy, so that where it comes from is not known (SEC-17).
+    /// Whether a proxy forwarded the request, so that the address of the client is unknown
+    /// (SEC-17).
     pub by_proxy: bool,
-    /// Where it asks, if that is more than the path of what it asks for (ADM-10).
+    /// Address of the request, if it is longer than the path of the resource (ADM-10).
     pub address: Option<AskedAt>,
-    /// The policy that its host has wrapped it with, and whose that is (SEC-17). No transport can say that.
+    /// Owner and name of the policy that the embedding program assigned (SEC-17). Transports cannot
+    /// set it.
     pub(crate) policy: Option<(Box<str>, Box<str>)>,
-    /// The token that it presented is too long, and not here.
+    /// Set if the presented token was too long and was dropped.
     pub(crate) shows_too_much: bool,
 }
 
-/// An address by which a client asks for a resource. Whose token is for that address may do to the resource what he
-/// asks, and nothing else by it.
+/// Address with which a client requests a resource. A token for that address permits the requested
+/// action on the resource and nothing else.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct AskedAt {
-    /// Such as `$Resources/queues`, or `events/subscriptions/audit/rules/eu`.
+    /// The address, for example `$Resources/queues` or `events/subscriptions/audit/rules/eu`.
     pub address: Box<str>,
-    /// What stands there: the path of an entity, or nothing for the namespace.
+    /// The resource at that address: the path of an entity, or empty for the namespace.
     pub resource: Box<str>,
-    /// Whether an entity has that address as its path, or a part of it that is longer than the resource, such as a queue
-    /// `orders/messages` beside `orders`. A token for that entity is not for the resource. Said by the broker, and no
-    /// client is told.
+    /// Whether the address, or a part of it longer than the resource, is the path of an entity: for
+    /// example a queue `orders/messages` next to `orders`. A token for that entity does not cover
+    /// the resource. The broker sets this; it is never disclosed to a client.
     pub is_path: bool,
 }
 
-/// A policy, and what is said to be one of its keys, as clients of JMS present them.
+/// Name of a policy and the text presented as one of its keys, as JMS clients present them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresentedKey {
-    /// What is said to be the name of the policy; not logged unless there is such a policy (SEC-22).
+    /// Presented name of the policy; logged only if such a policy exists (SEC-22).
     pub policy: Box<str>,
     /// The text of the key; never logged (SEC-22).
     pub key: Box<str>,
 }
 
-/// Who a client is by the certificate that its listener has verified.
+/// Identity of a client from its verified certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TlsIdentity {
-    /// The subject of the certificate, as RFC 4514 writes it.
+    /// Subject of the certificate in the form of RFC 4514.
     pub subject: Box<str>,
     /// The certificate itself (DER).
     pub certificate: Bytes,
 }
 
 impl Principal {
-    /// A client that has shown nothing.
+    /// Returns a client without credentials.
     #[must_use]
     pub const fn anonymous() -> Self {
         let (token, key, peer, tls) = (None, None, None, None);
@@ -82,7 +85,7 @@ impl Principal {
         Self { token, key, peer, tls, by_proxy, address: None, policy: None, shows_too_much }
     }
 
-    /// The same with the token it presented, of at most [`TOKEN_BYTES_MAX`] bytes; who presents a longer one is granted
+    /// Adds the presented token. A client whose token exceeds [`TOKEN_BYTES_MAX`] bytes is granted
     /// nothing.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<Arc<str>>) -> Self {
@@ -92,7 +95,7 @@ impl Principal {
         self
     }
 
-    /// The same with the token it presented, if it did.
+    /// Adds the presented token if there is one.
     #[must_use]
     pub fn with_token_if_any(mut self, token: Option<impl Into<Arc<str>>>) -> Self {
         if let Some(token) = token {
@@ -102,13 +105,13 @@ impl Principal {
         self
     }
 
-    /// Whether it has presented a token or a key, however long.
+    /// Whether the client presented a token or a key of any length.
     pub(crate) const fn shows_something(&self) -> bool {
         self.token.is_some() || self.key.is_some() || self.shows_too_much
     }
 
-    /// The same, asking at an address that stands for a resource. Transports whose principal is for one request say
-    /// it; those with a principal for a connection have no such address.
+    /// Adds the address of the request and the resource that it stands for. For transports with a
+    /// principal for each request; a principal of a connection has no such address.
     #[must_use]
     pub fn asking_at(
         mut self,
@@ -120,41 +123,41 @@ impl Principal {
         self
     }
 
-    /// The address by which it asks for this resource.
+    /// Returns the address with which the client requests this resource.
     #[must_use]
     pub fn address_of(&self, resource: &str) -> Option<&AskedAt> {
         let asked = self.address.as_ref()?;
         asked.resource.eq_ignore_ascii_case(resource).then_some(asked)
     }
 
-    /// The same with the key of a policy that it presented.
+    /// Adds the presented key of a policy.
     #[must_use]
     pub fn with_key(mut self, policy: impl Into<Box<str>>, key: impl Into<Box<str>>) -> Self {
         self.key = Some(PresentedKey { policy: policy.into(), key: key.into() });
         self
     }
 
-    /// The same from this address.
+    /// Sets the network address of the client.
     #[must_use]
     pub fn from_peer(mut self, peer: impl Into<Option<SocketAddr>>) -> Self {
         self.peer = peer.into();
         self
     }
 
-    /// The same by way of a proxy on its host, which is not where it comes from.
+    /// Marks the client as connected through a proxy, whose address is not the client's.
     #[must_use]
     pub const fn through_proxy(mut self) -> Self {
         self.by_proxy = true;
         self
     }
 
-    /// Whether it comes from this machine, or is of this process.
+    /// Whether the client runs on this machine or in this process.
     #[must_use]
     pub fn is_local(&self) -> bool {
         !self.by_proxy && self.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback())
     }
 
-    /// The same with the identity of its certificate.
+    /// Adds the identity of the client certificate.
     #[must_use]
     pub fn with_tls(mut self, identity: TlsIdentity) -> Self {
         self.tls = Some(identity);
@@ -163,7 +166,8 @@ impl Principal {
 }
 
 impl fmt::Debug for Principal {
-    /// Without the token and the key, and without the name that was shown with it, which may be the key (SEC-22).
+    /// Omits the token and the key, and the presented policy name, which may be the key by mistake
+    /// (SEC-22).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principal")
             .field("has_token", &self.token.is_some())
@@ -177,15 +181,15 @@ impl fmt::Debug for Principal {
 }
 
 impl TlsIdentity {
-    /// The identity of a verified certificate.
+    /// Creates the identity of a verified certificate.
     #[must_use]
     pub fn new(subject: impl Into<Box<str>>, certificate: Bytes) -> Self {
         Self { subject: subject.into(), certificate }
     }
 }
 
-/// The token of an identity provider (JWT) in what was shown as a token, without the word `Bearer` that may stand before
-/// it; none if it is a token of another kind. Whether it is good is another question.
+/// Returns the token of an identity provider (JWT) in a presented text, without a leading `Bearer`;
+/// none if the text is another kind of token. Does not check whether the token is valid.
 #[must_use]
 pub fn bearer_token(text: &str) -> Option<&str> {
     let text = text.trim();
@@ -193,13 +197,13 @@ pub fn bearer_token(text: &str) -> Option<&str> {
     if scheme.eq_ignore_ascii_case("Bearer") {
         return Some(token.trim());
     }
-    // The JSON of every such token begins with these three characters in Base64.
+    // The JSON of every JWT starts with these three characters in Base64.
     let is_bare = text.starts_with("eyJ") && text.split('.').count() == 3;
     is_bare.then_some(text)
 }
 
-/// Says who has which rights. Asked by [`Access`](crate::access::Access), before anybody knows whether
-/// there is such an entity, so that a refusal discloses nothing (SEC-08).
+/// Decides the rights of principals. [`Access`](crate::access::Access) asks it before the entity is
+/// looked up, so that a refusal does not reveal whether the entity exists (SEC-08).
 ///
 /// ```
 /// # use peeklock_core as peeklock;
@@ -211,7 +215,7 @@ pub fn bearer_token(text: &str) -> Option<&str> {
 /// use peeklock::description::QueueUpdate;
 /// use peeklock::error::Rejection;
 ///
-/// /// One reader, who may receive from one queue.
+/// /// Allows one reader to receive from one queue.
 /// struct OneReader;
 ///
 /// #[async_trait]
@@ -219,9 +223,9 @@ pub fn bearer_token(text: &str) -> Option<&str> {
 ///     async fn authorize(&self, client: &Principal, resource: &str) -> Result<Grant, Rejection> {
 ///         match client.token.as_deref() {
 ///             Some("reader") if resource == "orders" => Ok(Grant::of(Rights::of(Right::Listen))),
-///             // It is known, and may do nothing here.
+///             // A known client without rights here.
 ///             Some("reader") => Ok(Grant::nothing()),
-///             _ => Err(Rejection::unauthorized("the token is not that of the reader")),
+///             _ => Err(Rejection::unauthorized("unknown token")),
 ///         }
 ///     }
 ///
@@ -243,22 +247,25 @@ pub fn bearer_token(text: &str) -> Option<&str> {
 /// ```
 #[async_trait]
 pub trait Authorizer: Send + Sync {
-    /// The rights of a principal on a resource: the path of an entity or sub-queue, or empty for the
-    /// namespace. Asked once for each connection and entity, and again when the grant is over or
-    /// the principal has shown something else, then about many at once. May wait, for instance for a directory;
-    /// whoever asks waits with it. A panic counts as a refusal.
+    /// Returns the rights of a principal on a resource: the path of an entity or sub-queue, or
+    /// empty for the namespace. Called once for each connection and entity, and again when the
+    /// grant is over or the principal has presented new credentials; then for up to 256 entities
+    /// concurrently. May wait, for example for a directory; the client's request waits with it. A
+    /// panic counts as a refusal.
     ///
     /// # Errors
-    /// With `Unauthorized` and a text that says what is wrong with what was presented, without any secret
-    /// (SEC-14), also where it stands in the place of a name; by what cause it is counted, and which policy the log names, say
-    /// [`Rejection::because`] and [`Rejection::by_policy`] (SEC-22). A principal that is known and may do nothing gets [`Grant::nothing`].
+    /// `Unauthorized` with a text about the fault of the presented credentials, without any secret
+    /// (SEC-14), even where a secret was presented as a name. [`Rejection::because`] sets the cause
+    /// under which the refusal is counted, and [`Rejection::by_policy`] the policy that the log
+    /// names (SEC-22). A known principal without rights gets [`Grant::nothing`].
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection>;
 
-    /// The same of many resources at once, for lists: one grant for each, in their order;
-    /// what is refused is granted nothing. Asks one after the other unless an authorizer knows better. It is
-    /// not asked about entities if the right is granted on the namespace, for that covers all of
-    /// them (SEC-12). An authorizer that has who fails wait does not do so here: it is asked about what somebody need not
-    /// have, such as a destination for which he shows something else (SEC-26).
+    /// Returns the rights on several resources, for lists: one grant for each, in order; an empty
+    /// grant for a refused one. By default it calls [`Authorizer::authorize`] for one after the
+    /// other. It is not called about entities if the right is granted on the namespace, which
+    /// covers all of them (SEC-12). An authorizer that delays refusals must not do so here: a
+    /// refusal is no failed attempt, since the principal may have other credentials for the
+    /// resource, for example for a forwarding destination (SEC-26).
     async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
         let mut grants = Vec::with_capacity(resources.len());
         for resource in resources {
@@ -268,8 +275,9 @@ pub trait Authorizer: Send + Sync {
         grants
     }
 
-    /// Whether it lets clients in that have shown nothing. A transport then also checks `Host`
-    /// (SEC-23), and listens on loopback only unless told otherwise (SEC-17).
+    /// Whether clients without credentials are admitted. A transport then also checks `Host`
+    /// (SEC-23), and by default listens only on loopback (SEC-17). Must not block. A panic counts
+    /// as `false`.
     fn allows_anonymous(&self) -> bool;
 }
 

@@ -1,15 +1,16 @@
-//! Who may talk to a listener that any web page can reach: `Host` and `Origin` (SEC-23). For transports
-//! whose clients may be browsers. And which names are those of this broker, in `Host` and in what a token is for.
+//! Checks `Host` and `Origin` of requests to a listener that any web page can reach (SEC-23), for
+//! transports whose clients may be browsers. Also decides which names denote this broker, in `Host`
+//! and in the audience of a token.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::broker::Broker;
 
-/// Ends of names that the public DNS does not have, so that no stranger can have such a name lead to this machine
-/// (RFC 6761, RFC 6762, RFC 8375; `internal` is set aside by ICANN).
+/// Suffixes of names that the public DNS does not have, so that no outsider can point such a name
+/// to this machine (RFC 6761, RFC 6762, RFC 8375; `internal` is reserved by ICANN).
 const PRIVATE_ENDS: [&str; 6] =
     [".localhost", ".internal", ".local", ".test", ".home.arpa", ".localdomain"];
-/// How hosts of the cloud end.
+/// Suffixes of host names of the cloud.
 const CLOUD_ENDS: [&str; 4] = [
     ".servicebus.windows.net",
     ".servicebus.chinacloudapi.cn",
@@ -17,27 +18,27 @@ const CLOUD_ENDS: [&str; 4] = [
     ".servicebus.cloudapi.de",
 ];
 
-/// Whom a listener knows.
+/// Hosts and origins that a listener accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// The transport, whose section of the configuration has the names below.
+    /// The transport whose configuration section has the names below.
     pub transport: &'static str,
-    /// `allowed_hosts`: names beside IP literals and `localhost`.
+    /// `allowed_hosts`: names in addition to IP literals and `localhost`.
     pub hosts: &'a [String],
-    /// `allowed_origins`: origins beside the listener's own.
+    /// `allowed_origins`: origins in addition to the listener's own.
     pub origins: &'a [String],
 }
 
-/// What a request names that its listener does not know. Its text is for the sender.
+/// The header of a refused request. Its text is for the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Foreign {
-    /// Another `Host`, or none, or several.
+    /// An unknown `Host`, or none, or several.
     #[error(
         "the Host of the request is not an IP address, `localhost` or listed in the setting \
          `{0}.allowed_hosts`; add it there if clients use that name"
     )]
     Host(&'static str),
-    /// The same where everybody knows a key.
+    /// An unknown `Host` while a publicly known key is in use.
     #[error(
         "the Host of the request is not an IP address, `localhost`, a name without a dot, a name \
          that ends with .localhost, .internal, .local, .localdomain, .home.arpa or .test, or \
@@ -46,7 +47,7 @@ pub enum Foreign {
          `{0}.allowed_hosts`"
     )]
     DevelopmentHost(&'static str),
-    /// Another `Origin`.
+    /// An unknown `Origin`.
     #[error(
         "the Origin of the request is neither this address nor listed in the setting \
          `{0}.allowed_origins`; add it there if the web page may connect"
@@ -55,11 +56,12 @@ pub enum Foreign {
 }
 
 impl Known<'_> {
-    /// Refuses a foreign `Host` while anonymous access is on or everybody knows a key (SEC-24), and a foreign `Origin`
-    /// always. `host` is the one that the request names; an origin is none if it is no text.
+    /// Refuses an unknown `Origin` always, and an unknown `Host` while anonymous access is on or a
+    /// publicly known key is in use (SEC-24). `host` is the single Host of the request; an origin
+    /// is none if it is not text.
     ///
     /// # Errors
-    /// With what is foreign.
+    /// The refused header.
     pub fn check<'a>(
         &self,
         broker: &Broker,
@@ -82,7 +84,7 @@ impl Known<'_> {
     }
 }
 
-/// Whether a `Host` is an IP address, `localhost`, or one of those allowed, with or without its port.
+/// Whether a `Host` is an IP address, `localhost` or an allowed name, with or without its port.
 fn is_known_host(host: &str, allowed_hosts: &[String]) -> bool {
     let Some((name, _)) = split_host(host) else { return false };
     let is_literal = name.parse::<IpAddr>().is_ok()
@@ -95,18 +97,19 @@ fn is_known_host(host: &str, allowed_hosts: &[String]) -> bool {
     is_literal || name.eq_ignore_ascii_case("localhost") || allowed_hosts.iter().any(is_allowed)
 }
 
-/// Whether a `Host` is a name that the public DNS cannot have, such as that of a container.
+/// Whether a `Host` is a name that the public DNS cannot have, such as the name of a container.
 fn is_private_host(host: &str) -> bool {
     let Some((name, _)) = split_host(host) else { return false };
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     let Some((_, end)) = name.rsplit_once('.') else { return true };
-    // A network of containers is the end of their names, such as `broker.shop_default`.
+    // Names of containers end with the name of their network, for example `broker.shop_default`.
     end.contains('_') || PRIVATE_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether the first part of what a token is for is a host, although no scheme stands before it: `bus.example/orders` signed
-/// instead of `sb://bus.example/orders`. A path may begin with a dot in it, too, and is not to become another one; so it is
-/// a host only with a port, as an IP address, as `localhost`, as a host of the cloud, or as one of `own_hosts`.
+/// Whether the first part of a token's audience is a host although no scheme precedes it: some
+/// clients sign `bus.example/orders` instead of `sb://bus.example/orders`. Paths may also contain a
+/// dot in their first part and must not be mistaken for a host. So it is a host only with a port,
+/// as an IP address, as `localhost`, as a host of the cloud, or as one of `own_hosts`.
 #[must_use]
 pub fn is_host_of_audience(first: &str, own_hosts: &[String]) -> bool {
     let Some((name, port)) = split_host(first) else { return false };
@@ -117,13 +120,14 @@ pub fn is_host_of_audience(first: &str, own_hosts: &[String]) -> bool {
     port.is_some() || is_known_host(name, own_hosts) || is_cloud()
 }
 
-/// Whether an `Origin` is one of those allowed, or that of the listener itself, as `Host` names it.
+/// Whether an `Origin` is allowed, or is the listener itself as named by `Host`.
 fn is_known_origin(origin: &str, host: Option<&str>, allowed_origins: &[String]) -> bool {
     let is_allowed = |allowed: &String| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin);
     allowed_origins.iter().any(is_allowed) || host.is_some_and(|host| is_same_origin(origin, host))
 }
 
-/// Whether an origin has the host and port of `Host`; the origin's scheme gives both a default port.
+/// Whether an origin has the host and port of `Host`. The scheme of the origin gives both a default
+/// port.
 #[must_use]
 pub fn is_same_origin(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
@@ -141,7 +145,7 @@ pub fn is_same_origin(origin: &str, host: &str) -> bool {
     }
 }
 
-/// Name and port of a host; none if it is not one.
+/// Splits a host into name and port; none if it is malformed.
 #[must_use]
 pub fn split_host(host: &str) -> Option<(&str, Option<u16>)> {
     let name_end = if host.starts_with('[') {

@@ -1,17 +1,17 @@
-//! Epochs: how an authorizer takes back what it has granted.
+//! Epochs, with which an authorizer withdraws its grants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-/// What grants rest on, such as a key or a policy. When it is raised, because the key was regenerated or the
-/// policy deleted, every grant that was decided before is over: for requests at once (SEC-09), for links
-/// and calls that wait within a second (SEC-15). Cheap to clone.
+/// State on which grants depend, such as a key or a policy. The authorizer raises it when the key
+/// is regenerated or the policy deleted. Every earlier grant is then over: for requests at once
+/// (SEC-09), for links and waiting calls within a second (SEC-15). Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Epoch(Arc<Counter>);
 
-/// An epoch as it was when something was decided.
+/// Value of an epoch at the time of a decision.
 #[derive(Clone, Debug)]
 pub struct Mark {
     of: Epoch,
@@ -21,40 +21,40 @@ pub struct Mark {
 #[derive(Debug, Default)]
 struct Counter {
     count: AtomicU64,
-    /// Brokers that have grants under it; one each.
+    /// One bell for each broker that has grants under this epoch.
     bells: Mutex<Vec<Weak<Bell>>>,
 }
 
-/// Tells a broker that some epoch was raised.
+/// Notifies a broker that an epoch was raised.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    /// How often; whoever has seen this count knows that nothing was raised since.
+    /// Number of raises of all its epochs; if it is unchanged, no epoch was raised.
     count: AtomicU64,
     rung: Notify,
 }
 
 impl Epoch {
-    /// A first epoch.
+    /// Creates an epoch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The epoch as it is now, to be put into a [`Grant`](super::Grant). To be taken before that is looked
-    /// at which the grant depends on.
+    /// Returns the current value of the epoch, for a [`Grant`](super::Grant). Take it before you
+    /// read the state on which the grant depends.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { of: self.clone(), at: self.0.count.load(Ordering::Acquire) }
     }
 
-    /// Whether a mark of it, or a clone, is held by somebody else.
+    /// Whether a mark or a clone of this epoch exists elsewhere.
     #[must_use]
     pub fn is_held(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Begins the next epoch: what was granted in this one is over. When this returns, no request
-    /// passes by an older grant.
+    /// Begins the next epoch and ends all grants of the current one. After the return, no request
+    /// passes with an older grant.
     pub fn raise(&self) {
         self.0.count.fetch_add(1, Ordering::AcqRel);
         let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -65,13 +65,14 @@ impl Epoch {
 }
 
 impl Mark {
-    /// Whether its epoch lasts.
+    /// Whether its epoch has not been raised since.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.of.0.count.load(Ordering::Acquire) == self.at
     }
 
-    /// Has a bell rung when the epoch is raised; to be followed by a look whether it is current.
+    /// Registers a bell that rings when the epoch is raised. The caller must check afterwards
+    /// whether the mark is still current.
     pub(crate) fn ring(&self, bell: &Arc<Bell>) {
         let mut bells = self.of.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
         if !bells.iter().any(|other| other.as_ptr() == Arc::as_ptr(bell)) {
@@ -95,7 +96,7 @@ impl Bell {
         self.rung.notify_one();
     }
 
-    /// Wakes whoever waits, though nothing was raised.
+    /// Wakes the waiting task although no epoch was raised.
     pub(crate) fn knock(&self) {
         self.rung.notify_one();
     }

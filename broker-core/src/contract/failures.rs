@@ -1,5 +1,5 @@
-//! How long the answer to a failed attempt waits (SEC-26): longer for an address that fails often, a second at most. Who
-//! has a valid token is never asked. For authorizers, each of which counts for itself.
+//! Delays answers to failed attempts (SEC-26): longer for an address that fails often, at most one
+//! second. Valid tokens are never delayed. For authorizers; each has its own counters.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,18 +10,18 @@ use crate::admission::network;
 use crate::clock::Clock;
 use crate::time::{TimeSpan, Timestamp};
 
-/// The longest wait.
+/// Maximum delay.
 const WAIT_MAX: TimeSpan = TimeSpan::from_seconds(1);
-/// What each failure adds to the wait of the next.
+/// Delay that each failure adds.
 const WAIT_EACH: TimeSpan = TimeSpan::from_ms(50);
-/// In which time one failure is forgotten.
+/// Time after which one failure is forgotten.
 const FORGET_EACH: TimeSpan = TimeSpan::from_seconds(1);
-/// Failures beyond these add nothing.
+/// Maximum number of failures that add to the delay.
 const COUNT_MAX: i64 = WAIT_MAX.ticks() / WAIT_EACH.ticks();
-/// Addresses that are remembered; the others share what is remembered of them.
+/// Maximum number of addresses with a counter of their own; the others share one.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// What is remembered of addresses that have failed.
+/// Failed attempts by address.
 #[derive(Default)]
 pub struct Failures {
     known: Mutex<Known>,
@@ -31,13 +31,13 @@ pub struct Failures {
 struct Known {
     by_address: HashMap<IpAddr, Level>,
     others: Level,
-    /// When all that is remembered was looked through for what can be forgotten.
+    /// Time of the last search for forgotten entries.
     searched_at: Option<Timestamp>,
-    /// How often.
+    /// Number of searches.
     search_count: u64,
 }
 
-/// How many failures are not forgotten yet, and since when.
+/// Number of failures that are not forgotten yet, and the instant of that count.
 #[derive(Clone, Copy)]
 struct Level {
     count: i64,
@@ -68,8 +68,8 @@ impl Level {
 }
 
 impl Known {
-    /// Makes room of addresses that are forgiven. In the time in which nothing is forgotten nobody looks again: an attacker
-    /// with many addresses would have all others wait for that.
+    /// Removes addresses without remembered failures. Searches at most once in [`FORGET_EACH`]: an
+    /// attacker with many addresses would otherwise slow down all others.
     fn forget(&mut self, now: Timestamp) {
         let is_due = |at: Timestamp| now < at || now >= at.plus(FORGET_EACH);
         if !self.searched_at.is_none_or(is_due) {
@@ -85,15 +85,15 @@ impl Known {
 }
 
 impl Failures {
-    /// An attempt of a principal has failed: counts it, and waits as long as its answer has to. One of this process has
-    /// no address, and does not wait.
+    /// Counts a failed attempt of a principal, and waits until its answer may be sent. A principal
+    /// of this process has no address and does not wait.
     pub async fn hold_back(&self, principal: &Principal, clock: &dyn Clock) {
         let Some(peer) = principal.peer else { return };
         let until = self.note(peer.ip(), clock.now());
         clock.sleep_until(until).await;
     }
 
-    /// An attempt from an address has failed; until when its answer waits.
+    /// Counts a failed attempt from an address; returns the instant at which it may be answered.
     fn note(&self, address: IpAddr, now: Timestamp) -> Timestamp {
         let address = network(address);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(ms(&failures, "::ffff:10.0.0.1", later), 50, "the same one");
     }
 
-    /// SEC-26: a subscriber has many addresses of IPv6, and is one all the same.
+    /// SEC-26: the many IPv6 addresses of one subscriber count as one.
     #[test]
     fn addresses_of_one_network_are_one() {
         let failures = Failures::default();
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(ms(&failures, "2001:db8:0:1::2", now), 50);
     }
 
-    /// SEC-26: what is remembered has a bound; who is not remembered waits with the others like him.
+    /// SEC-26: the number of addresses has a bound; the others share one counter.
     #[test]
     fn no_more_addresses_are_remembered_than_allowed() {
         let failures = Failures::default();

@@ -1,10 +1,10 @@
-//! The contract of a forwarder: where messages go that leave an entity for somewhere else than a path
-//! of this broker (FWD-31, FWD-32).
+//! Contract of a forwarder, which sends messages from an entity to a destination outside this
+//! broker (FWD-31, FWD-32).
 //!
-//! A forwarder is chosen by the scheme of ForwardTo or ForwardDeadLetteredMessagesTo, such as
-//! `webhook+https://`. It says what becomes of each message; the broker counts the hop and enforces its
-//! limit before it asks, carries the verdict out in one atomic step, and fills the transfer dead-letter
-//! queue.
+//! The scheme of ForwardTo or ForwardDeadLetteredMessagesTo selects a forwarder, for example
+//! `webhook+https://`. The forwarder returns a verdict for each message. The broker counts the hop
+//! and enforces its limit before it calls the forwarder, carries the verdict out in one atomic
+//! step, and fills the transfer dead-letter queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,10 @@ use crate::ids::EntityId;
 use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
 
-/// Opens routes to destinations of its schemes. One per broker, shared by all entities that name it.
+/// Opens routes to destinations of its schemes. A broker has one, shared by all entities that name
+/// it.
 ///
-/// One that lets go of what is sent to it, for what is only to be counted:
+/// This example drops every message:
 ///
 /// ```
 /// # use peeklock_core as peeklock;
@@ -45,7 +46,7 @@ use crate::path::SubQueue;
 ///     fn check(&self, destination: &str) -> Result<(), Rejection> {
 ///         match destination {
 ///             "nowhere://" => Ok(()),
-///             _ => Err(Rejection::argument("nowhere has no places: say `nowhere://`")),
+///             _ => Err(Rejection::argument("invalid destination: expected `nowhere://`")),
 ///         }
 ///     }
 ///
@@ -72,113 +73,114 @@ use crate::path::SubQueue;
 /// # }
 /// ```
 pub trait Forwarder: Send + Sync {
-    /// The name in configuration, logs and metrics.
+    /// Name in configuration, logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// The schemes of destinations it serves, in lower case and without `://`.
+    /// Schemes of its destinations, in lower case and without `://`.
     fn schemes(&self) -> &'static [&'static str];
 
-    /// Judges a destination when an entity that names it is created or updated (FWD-02). Does not
-    /// connect, and does not wait.
+    /// Checks a destination when an entity that names it is created or updated (FWD-02). Must not
+    /// connect or block.
     ///
     /// # Errors
-    /// `ArgumentError` with what is wrong; the entity is not created or changed.
+    /// `ArgumentError` with the fault; the entity is then not created or changed.
     fn check(&self, destination: &str) -> Result<(), Rejection>;
 
-    /// Makes the way from one source to one destination. Called again after a start, and after a call
-    /// of the route panicked or went over its time. Does not connect: that is part of the first
-    /// [`Route::forward`].
+    /// Creates the route from one source to one destination. Called again after a restart, and
+    /// after a call of the route panicked or exceeded its time limit. Must not connect: the first
+    /// [`Route::forward`] does.
     ///
     /// # Errors
     /// As [`Forwarder::check`]; each message of the source then counts a failed transfer.
     fn route(&self, destination: &str, source: Source) -> Result<Box<dyn Route>, Rejection>;
 }
 
-/// The way from one source to one destination. It has a thread of its own: one that blocks, fails or
-/// panics holds up its own source and nobody else.
+/// Route from one source to one destination. It runs on its own thread: if it blocks, fails or
+/// panics, only its own source waits.
 #[async_trait]
 pub trait Route: Send {
-    /// Forwards messages in their order, and says of each what became of it: one verdict for each
-    /// message from the first on. Messages without one count as not tried, and are offered again in
-    /// the same order. A message can be offered again although it was delivered, when the broker ended
-    /// before it had stored the verdict; [`Source`] and the sequence number name it for ever.
+    /// Forwards messages in order and returns their verdicts: one for each message, starting with
+    /// the first. Messages without a verdict count as not tried and are offered again in the same
+    /// order. A delivered message can be offered again if the broker ended before it stored the
+    /// verdict; [`Source`] and the sequence number identify it permanently. May block.
     ///
-    /// No verdict at all, a panic, and a call that takes longer than the limit `forwarder_time_max`, count as a
+    /// An empty list, a panic, and a call longer than the limit `forwarder_time_max` count as a
     /// failed transfer of the first message.
     async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict>;
 }
 
-/// Who forwards.
+/// Source of forwarded messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
-    /// The broker: random, kept with its data for ever.
+    /// Identity of the broker: random, kept permanently with its data.
     pub broker: u128,
-    /// The entity; an id is never given twice, whatever becomes of its path.
+    /// Id of the entity, which is never reused, even if its path is.
     pub entity: EntityId,
-    /// Its path, in the case given at creation.
+    /// Path of the entity, in the case given at creation.
     pub path: Arc<str>,
-    /// Whether its messages or its dead letters are forwarded.
+    /// Main queue if messages are forwarded, dead-letter queue if dead letters are.
     pub sub_queue: SubQueue,
 }
 
-/// A message on its way out. It stays with its source until the verdict is stored.
+/// A message to forward. It stays at its source until the verdict is stored.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// Number, instants, counts.
+    /// Number, instants and counts.
     pub facts: MessageFacts,
-    /// What was sent.
+    /// The content as sent.
     pub content: Content,
-    /// Properties that were changed since, the oldest first.
+    /// Properties changed since the send, oldest first.
     pub overlays: Vec<Overlay>,
-    /// Transfers so far, this one included; never more than the limit (FWD-13).
+    /// Number of transfers including this one; at most the limit (FWD-13).
     pub hops: u8,
-    /// Of the copies that one message may become over all its hops, those that are not its own to make any
-    /// more; 0 for one that was in no topic (FWD-33).
+    /// Number of copies, of those a message may become over all hops, that are already used by
+    /// other copies; 0 for a message that was in no topic (FWD-33).
     pub copies_spent: u16,
-    /// The entity in which it was dead-lettered, if dead letters are forwarded (FWD-26).
+    /// Entity in which the message was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
-    /// Whether it is never a duplicate: its sender gave it no id, and that which it has was made by a
-    /// broker (DUP-14).
+    /// Whether duplicate detection must ignore the message: its sender gave it no id, and a broker
+    /// created the one that it has (DUP-14).
     pub never_duplicate: bool,
 }
 
 impl Outgoing {
-    /// The message with all changes of its properties.
+    /// Returns the message with all changes of its properties.
     ///
     /// # Errors
-    /// When the content cannot be read; content that was sent always can.
+    /// Content that cannot be read; content accepted by a send always can.
     pub fn message(&self) -> Result<Message, ContentError> {
         self.content.message(&self.overlays)
     }
 }
 
-/// What became of a message.
+/// Result for one message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is where it should be, and leaves the source.
+    /// The message was delivered and leaves the source.
     Delivered,
-    /// It belongs into this queue or topic of this broker; the broker transfers it by the rules of a
-    /// transfer (FWD-09).
+    /// The message belongs to this queue or topic of this broker; the broker moves it as an
+    /// ordinary transfer (FWD-09).
     To(Box<str>),
-    /// It will never be taken; it goes into the transfer dead-letter queue with these texts.
+    /// The destination will never accept the message; it goes to the transfer dead-letter queue
+    /// with these texts.
     Refused {
         /// Becomes DeadLetterReason.
         reason: Box<str>,
         /// Becomes DeadLetterErrorDescription.
         description: Box<str>,
     },
-    /// Nothing is known against it: the destination is away, or busy. It is offered again, before later
-    /// ones, and that is not counted.
+    /// The destination is unreachable or busy. The message is offered again, before later ones, and
+    /// no attempt is counted.
     Postponed {
-        /// When; without it the broker decides.
+        /// Delay until the next attempt; the broker chooses one if none.
         retry_after: Option<Duration>,
     },
-    /// It was not taken this time. It is offered again, before later ones, until it has failed as often
-    /// as MaxDeliveryCount says (FWD-32).
+    /// The attempt failed. The message is offered again, before later ones, up to MaxDeliveryCount
+    /// attempts (FWD-32).
     Failed {
-        /// What the log says.
+        /// Cause, for the log.
         why: Box<str>,
-        /// When to try again; without it the broker decides.
+        /// Delay until the next attempt; the broker chooses one if none.
         retry_after: Option<Duration>,
     },
 }

@@ -1,4 +1,6 @@
-//! What extension authors implement.
+//! Contracts that extension authors implement: authorizers ([`authorizer`], [`rights`], [`epoch`],
+//! [`failures`]), forwarders ([`forwarder`]), transports ([`transport`], [`port`], [`browser`]) and
+//! tracers ([`tracer`]). [`action`] is the table of the right that each operation needs.
 
 pub mod action;
 pub mod authorizer;

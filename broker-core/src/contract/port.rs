@@ -2,11 +2,11 @@
 
 /// HTTP: the REST data plane, administration, the JSON API.
 pub const HTTP: u16 = 5300;
-/// WebSocket, which the commands of the program speak.
+/// WebSocket, which the command line uses.
 pub const WEBSOCKET: u16 = 5301;
 /// AMQP (AMQP-01).
 pub const AMQP: u16 = 5672;
-/// The same with TLS (AMQP-02).
+/// AMQP with TLS (AMQP-02).
 pub const AMQPS: u16 = 5671;
 
 /// Default port for AMQP, with or without TLS.

@@ -1,4 +1,4 @@
-//! Rights, ceilings, and what a grant of them says (SEC-01, SEC-15, CON-72).
+//! Rights, ceilings, and grants of them (SEC-01, SEC-15, CON-72).
 
 use std::sync::Arc;
 
@@ -22,32 +22,32 @@ pub enum Right {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Rights(u8);
 
-/// How much of its rights a principal may use: the role of a console token (CON-72). A lower one includes
-/// nothing of a higher one.
+/// Limit on the use of rights: the role of a console token (CON-72). Each ceiling includes the
+/// lower ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Ceiling {
     /// Reads.
     Viewer,
     /// Also sends, receives, settles, and holds sessions.
     Operator,
-    /// Everything that its rights allow.
+    /// Everything that the rights allow.
     #[default]
     Admin,
 }
 
-/// What an authorizer grants a principal on one entity, or on the namespace.
+/// Grant of an authorizer to a principal, on one entity or on the namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Grant {
-    /// The rights; none is a refusal.
+    /// The rights; an empty set refuses everything.
     pub rights: Rights,
-    /// How much of them may be used.
+    /// Limit on the use of the rights.
     pub ceiling: Ceiling,
-    /// When it ends, if it does: with it ends what was begun under it (SEC-15).
+    /// End of the grant; none if unlimited. Links and calls under the grant end with it (SEC-15).
     pub until: Option<Timestamp>,
-    /// The epoch in which it was decided, if there is one: the next one ends it.
+    /// Epoch of the decision; raising it ends the grant.
     pub epoch: Option<Mark>,
-    /// The policy it rests on, if there is one; told when a right is missing.
+    /// Name of the policy behind the grant, if there is one; refusals for a missing right name it.
     pub by: Option<Arc<str>>,
 }
 
@@ -80,47 +80,47 @@ impl Rights {
     /// Every right.
     pub const ALL: Self = Self::of(Right::Send).and(Right::Listen).and(Right::Manage);
 
-    /// This right only.
+    /// Returns a set of only this right.
     #[must_use]
     pub const fn of(right: Right) -> Self {
         Self(right.bit())
     }
 
-    /// These, and this one.
+    /// Adds a right.
     #[must_use]
     pub const fn and(self, right: Right) -> Self {
         Self(self.0 | right.bit())
     }
 
-    /// Whether this right is among them.
+    /// Whether the set contains a right.
     #[must_use]
     pub const fn contains(self, right: Right) -> bool {
         self.0 & right.bit() != 0
     }
 
-    /// Whether one of these is among the others.
+    /// Whether the two sets have a right in common.
     #[must_use]
     pub const fn meets(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// One bit for each, as they are stored.
+    /// One bit for each right, as in records.
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The rights of such bits; none if there are others among them.
+    /// Returns the rights of such bits; none if unknown bits are set.
     pub(crate) const fn from_bits(bits: u8) -> Option<Self> {
         if bits & !Self::ALL.0 == 0 { Some(Self(bits)) } else { None }
     }
 
-    /// Their names, with "or" between them.
+    /// Names of the rights, joined with "or".
     pub(crate) fn names(self) -> String {
         let names = Right::ALL.into_iter().filter(|right| self.contains(*right)).map(Right::name);
         names.collect::<Vec<_>>().join(" or ")
@@ -134,53 +134,54 @@ impl FromIterator<Right> for Rights {
 }
 
 impl Grant {
-    /// These rights, without an end.
+    /// Grants rights without an end.
     #[must_use]
     pub const fn of(rights: Rights) -> Self {
         Self { rights, ceiling: Ceiling::Admin, until: None, epoch: None, by: None }
     }
 
-    /// Every right, without an end.
+    /// Grants every right without an end.
     #[must_use]
     pub const fn everything() -> Self {
         Self::of(Rights::ALL)
     }
 
-    /// No right.
+    /// Grants no right.
     #[must_use]
     pub const fn nothing() -> Self {
         Self::of(Rights::NONE)
     }
 
-    /// The same below this ceiling.
+    /// Limits the grant to a ceiling.
     #[must_use]
     pub const fn below(mut self, ceiling: Ceiling) -> Self {
         self.ceiling = ceiling;
         self
     }
 
-    /// The same up to an instant.
+    /// Ends the grant at an instant.
     #[must_use]
     pub const fn until(mut self, until: Timestamp) -> Self {
         self.until = Some(until);
         self
     }
 
-    /// The same as long as an epoch lasts. The mark is to be taken before what it depends on is looked at.
+    /// Ends the grant when an epoch is raised. Take the mark before you read the state on which the
+    /// grant depends.
     #[must_use]
     pub fn within(mut self, epoch: Mark) -> Self {
         self.epoch = Some(epoch);
         self
     }
 
-    /// The same by a policy of that name.
+    /// Names the policy behind the grant.
     #[must_use]
     pub fn by(mut self, policy: &Arc<str>) -> Self {
         self.by = Some(Arc::clone(policy));
         self
     }
 
-    /// Whether it allows an action, as long as it lasts.
+    /// Whether the grant allows an action while it is in force.
     #[must_use]
     pub fn allows(&self, action: Action) -> bool {
         self.actions().contains(action)
@@ -191,7 +192,8 @@ impl Grant {
     }
 }
 
-/// The refusal of an action that was not granted. The same whatever there is (SEC-08).
+/// Returns the refusal of an action that is not granted. It is the same whether the entity exists
+/// or not (SEC-08).
 pub(crate) fn missing(action: Action, policy: Option<&str>) -> Rejection {
     let rejection = Rejection::unauthorized(missing_text(action, policy)).because(Denial::RIGHT);
     let Needs::OneOf(one_of, _) = action.needs() else { return rejection };

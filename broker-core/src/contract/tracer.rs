@@ -1,7 +1,8 @@
-//! What is told of the operations of clients, so that a tracing system can show them.
+//! Contract of a tracer, which gets the finished operations of clients for a tracing system.
 //!
-//! The core knows no tracing system: it notes when an operation came in at the door and when its answer left, and hands
-//! both over in one call. Nothing is noted where no tracer is; it costs one look at an `Option` for each group of commands.
+//! The core knows no tracing system. It notes the start of an operation and the time of its answer,
+//! and reports both in one call. Without a tracer, the cost is one check of an `Option` for each
+//! group of commands.
 
 use std::time::SystemTime;
 
@@ -12,77 +13,78 @@ use crate::ids::SequenceNumber;
 use crate::message::{Content, PropertyView, ValueRef};
 use crate::time::Timestamp;
 
-/// Of a list of messages so many are told of one by one; of the others only how many there are. As many links as a span
-/// of OpenTelemetry has.
+/// Maximum number of messages of one operation that are reported individually; of the others only
+/// the count. It equals the maximum number of links of an OpenTelemetry span.
 pub const TRACED_MESSAGES_MAX: usize = 128;
-/// The property by which a trace goes on from who has sent a message (W3C Trace Context).
+/// Property with which a message continues the trace of its sender (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
-/// The same, as all SDKs of Azure name it.
+/// The same property as named by the Azure SDKs.
 const DIAGNOSTIC_ID: &str = "Diagnostic-Id";
-/// What tracing systems say besides.
+/// Vendor-specific additions of tracing systems.
 const TRACESTATE: &str = "tracestate";
-/// A `traceparent` of version 00 has so many characters; a longer one is none that could be gone on with.
+/// Length of a `traceparent` of version 00 in bytes; longer values are ignored.
 const TRACEPARENT_CHARS: usize = 55;
-/// As many as W3C asks to be kept.
+/// Minimum length that W3C asks systems to keep; longer values are ignored. In bytes.
 const TRACESTATE_CHARS_MAX: usize = 512;
 
-/// Is told of each operation of a client that is over: its send, its receive, its settlement.
+/// Receives each finished operation of a client: send, receive, settlement.
 pub trait Tracer: Send + Sync {
-    /// An operation was answered, or a message left over a link. Called just before that leaves, from threads of arbiters
-    /// and of clients: it must not block and must not panic.
+    /// Called for an operation just before its answer leaves, or just before a message leaves over
+    /// a link. Runs on threads of arbiters and clients: it must not block and must not panic.
     fn record(&self, operation: &Operation<'_>);
 }
 
-/// An operation that is over.
+/// A finished operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
-    /// What was asked.
+    /// Kind of operation.
     pub kind: OperationKind,
-    /// Of which entity or sub-queue: its path, as [`crate::Entity::path`] has it.
+    /// Path of the entity or sub-queue, as in [`crate::Entity::path`].
     pub path: &'a str,
-    /// When it came in.
+    /// Time at which the request came in.
     pub began_at: SystemTime,
-    /// When its answer left, which for what is stored is after it was.
+    /// Time at which the answer left; if the operation stores data, it is durable by then.
     pub ended_at: SystemTime,
-    /// How many messages it was about; of a receive those that came.
+    /// Number of messages; for a receive, the received ones.
     pub message_count: u64,
-    /// What is known of them, of the first [`TRACED_MESSAGES_MAX`].
+    /// Details of the first [`TRACED_MESSAGES_MAX`] messages.
     pub messages: &'a [TracedMessage],
-    /// Why it was refused or has failed, if it has.
+    /// Error if the operation was refused or failed.
     pub result: Result<(), &'a Rejection>,
 }
 
-/// What is asked in an operation.
+/// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum OperationKind {
-    /// Messages are sent.
+    /// Sends messages.
     Send,
-    /// Messages are sent for later.
+    /// Sends messages scheduled for later.
     Schedule,
-    /// Another broker hands messages over that it forwards.
+    /// Takes over messages that another broker forwards.
     Forward,
-    /// Messages are asked for.
+    /// Receives messages with a call.
     Receive,
-    /// Deferred messages are asked for by their numbers.
+    /// Receives deferred messages by their sequence numbers.
     ReceiveDeferred,
-    /// A message is pushed over a link that has credit.
+    /// Pushes a message over a link with credit.
     Deliver,
-    /// A message was processed.
+    /// Completes a message.
     Complete,
-    /// A message is given back, as a failed delivery.
+    /// Abandons a message, as a failed delivery.
     Abandon,
-    /// A message is set aside.
+    /// Defers a message.
     Defer,
-    /// A message is dead-lettered.
+    /// Dead-letters a message.
     DeadLetter,
-    /// A message is given back as if it had not been delivered.
+    /// Returns a message as if it had not been delivered.
     Release,
-    /// A transaction is carried out: sends and settlements as one.
+    /// Carries out a transaction: sends and settlements in one step.
     Commit,
 }
 
 impl OperationKind {
-    /// Its name, in the words of the broker: `send`, `receive_deferred`, `dead_letter`.
+    /// Returns the name of the kind, for example `send`, `receive_deferred`,
+    /// `dead_letter`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,28 +104,28 @@ impl OperationKind {
     }
 }
 
-/// What is known of a message that an operation was about.
+/// Details of a message of an operation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TracedMessage {
-    /// Its number in the entity; none of one that was not stored.
+    /// Sequence number in the entity; none if the message was not stored.
     pub sequence: Option<SequenceNumber>,
-    /// The text form of its id.
+    /// Text form of the message id.
     pub message_id: Option<Box<str>>,
-    /// The text form of its correlation id.
+    /// Text form of the correlation id.
     pub correlation_id: Option<Box<str>>,
-    /// What its sender says that it belongs to: its property `traceparent`, else `Diagnostic-Id`. Nobody has looked
-    /// whether it is well-formed.
+    /// Trace context from the sender: property `traceparent`, otherwise `Diagnostic-Id`. Not
+    /// validated.
     pub traceparent: Option<Box<str>>,
-    /// Its property `tracestate`, at most 512 characters, if it has a `traceparent`.
+    /// Property `tracestate`, at most 512 bytes, if the message has a `traceparent`.
     pub tracestate: Option<Box<str>>,
-    /// How often it was delivered, with this time; of what was received.
+    /// Number of deliveries including this one; only for received messages.
     pub delivery_count: Option<u32>,
-    /// When it was enqueued; of what was received.
+    /// Time of enqueueing; only for received messages.
     pub enqueued_at: Option<Timestamp>,
 }
 
 impl TracedMessage {
-    /// Of a message that is sent.
+    /// Creates the details of a sent message.
     pub(crate) fn sent(content: &Content) -> Self {
         let view = content.property_view();
         let traceparent = text_of(&view, TRACEPARENT, TRACEPARENT_CHARS)
@@ -139,8 +141,8 @@ impl TracedMessage {
         }
     }
 
-    /// Of a message that is received. What its sender has said is known of it only if that can be read without waiting
-    /// for a disk.
+    /// Creates the details of a received message. Properties of its sender are included only if
+    /// they are in memory, so that no disk access is needed.
     pub(crate) fn received(facts: &MessageFacts, content: &ContentRef) -> Self {
         let bytes = match content {
             ContentRef::Loaded(bytes) => Some(bytes.clone()),
@@ -155,13 +157,13 @@ impl TracedMessage {
         }
     }
 
-    /// Of a message of which nothing but its number is known.
+    /// Creates the details of a message of which only the number is known.
     pub(crate) fn numbered(sequence: SequenceNumber) -> Self {
         Self { sequence: Some(sequence), ..Self::default() }
     }
 }
 
-/// A property in whatever case: over HTTP names of headers have none.
+/// Returns a text property by its name in any case, since HTTP header names have no case.
 fn text_of(view: &PropertyView<'_>, name: &str, chars_max: usize) -> Option<Box<str>> {
     match view.resolve(name)?.1 {
         ValueRef::String(text) if text.len() <= chars_max => Some(text.into()),

@@ -1,4 +1,5 @@
-//! The contract of a transport: bytes to commands and back, framing and flow control, nothing else.
+//! Contract of a transport, which converts bytes to commands and back: framing and flow control,
+//! nothing else.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,25 +8,25 @@ use async_trait::async_trait;
 
 use crate::broker::Broker;
 
-/// Why a transport could not start.
+/// Error of a transport that could not start.
 #[derive(Debug, thiserror::Error)]
 #[error("{transport} cannot listen on {address}: {source}")]
 pub struct TransportError {
-    /// Its name.
+    /// Name of the transport.
     pub transport: &'static str,
-    /// Where it should have listened.
+    /// Address that it could not bind.
     pub address: String,
-    /// What the system said.
+    /// Error of the operating system.
     #[source]
     pub source: std::io::Error,
 }
 
-/// A way into the broker. All transports offer one semantics (FND-05): they build
-/// [`crate::command::Command`]s and submit them to [`crate::broker::Entity`] handles, which they get from the
-/// [`Access`](crate::access::Access) of each client ([`Broker::access`]). Handles check what is granted;
-/// a transport never decides who may do what.
+/// A protocol for access to the broker. All transports offer the same semantics (FND-05): they
+/// build [`crate::command::Command`]s and submit them to [`crate::broker::Entity`] handles, which
+/// they get from the [`Access`](crate::access::Access) of each client ([`Broker::access`]). Handles
+/// check the grant of each command; a transport never decides about rights.
 ///
-/// One that sends what is said on a connection, whole, as a message to the queue `said`:
+/// This example sends the bytes of each connection as one message to the queue `said`:
 ///
 /// ```
 /// # use peeklock_core as peeklock;
@@ -78,7 +79,7 @@ pub struct TransportError {
 ///                 if socket.read_to_end(&mut body).is_err() {
 ///                     continue;
 ///                 }
-///                 // What a client may do is not for a transport to say.
+///                 // The access decides about rights, not the transport.
 ///                 let client = Principal::anonymous().from_peer(socket.peer_addr().ok());
 ///                 let access = broker.access(client);
 ///                 let sent = runtime.block_on(async {
@@ -134,14 +135,14 @@ pub struct TransportError {
 /// ```
 #[async_trait]
 pub trait Transport: Send {
-    /// The name in configuration, logs and metrics.
+    /// Name in configuration, logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// Begins to listen. Called once, by the host, inside a tokio runtime; returns when connections
-    /// are accepted, and goes on in threads or tasks of its own.
+    /// Starts to listen. The host calls it once, inside a tokio runtime. It returns when
+    /// connections are accepted, and continues in threads or tasks of its own.
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// An address that cannot be bound.
     async fn start(
         self: Box<Self>,
         broker: Broker,
@@ -151,9 +152,10 @@ pub trait Transport: Send {
 /// A transport that accepts connections.
 #[async_trait]
 pub trait RunningTransport: Send {
-    /// The address it is bound to.
+    /// Bound address.
     fn local_address(&self) -> SocketAddr;
 
-    /// Stops accepting, lets requests in progress end for up to `grace`, closes what is left.
+    /// Stops accepting, waits for up to `grace` for requests in progress, then closes the remaining
+    /// connections.
     async fn stop(self: Box<Self>, grace: Duration);
 }

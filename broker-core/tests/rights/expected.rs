@@ -1,10 +1,11 @@
-//! Rights and ceilings that the specification asks for each action, independent of the table by which the broker decides.
-//! The matrices of the transports link to this file.
+//! Rights that actions need according to the specification, written independently of the table that
+//! the broker uses. Tests of tokens compare the broker with this copy, so that a mistake in the
+//! broker's table fails. The matrices of the transports link to this file.
 
 use peeklock_core::contract::{Action, Ceiling, Right, Rights};
 
-/// Returns the rights of an action, each of which is enough (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and its least ceiling
-/// (CON-72); `None` if it is never granted.
+/// Returns the rights of which an action needs one (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and
+/// its lowest ceiling (CON-72); none if the action is never granted.
 pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
     use Ceiling::{Admin, Operator, Viewer};
     use Right::{Listen, Manage, Send};
@@ -31,7 +32,7 @@ pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
     })
 }
 
-/// Whether a principal with these rights below this ceiling may do it.
+/// Whether these rights below this ceiling allow an action.
 pub fn allows(action: Action, rights: Rights, ceiling: Ceiling) -> bool {
     match expected(action) {
         None => false,
