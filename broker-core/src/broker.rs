@@ -59,7 +59,7 @@ pub struct Broker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) namespace: Addr<NamespaceActor>,
     pub(crate) engine: Arc<Engine>,
-    /// Management budget of one connection; the shared default place is used if none.
+    /// Management budget of a connection; the shared default place is used if none.
     pub(crate) placed: Option<Arc<Budget>>,
 }
 

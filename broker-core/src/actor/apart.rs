@@ -1,13 +1,14 @@
-//! Dropping what is large, away from the arbiter: a machine of a million sessions takes a second to go, in which
-//! nobody else would have a turn.
+//! Drops large values away from the arbiter. Dropping a machine with a million sessions takes a
+//! second, during which no other actor of the arbiter would get a turn.
 
-/// What has no more parts than so many is dropped where it is.
+/// Maximum number of parts of a value that is dropped in place.
 const PARTS_MAX: u64 = 10_000;
 
-/// Drops something of about so many parts: here if they are few, else on a thread for what takes long.
+/// Drops a value with about `parts` parts: in place up to [`PARTS_MAX`], otherwise on a blocking
+/// thread.
 pub(super) fn drop_apart<T: Send + 'static>(what: T, parts: u64) {
     if parts > PARTS_MAX {
-        // Nobody waits for it.
+        // The result is not awaited.
         drop(actix_rt::task::spawn_blocking(move || drop(what)));
     }
 }
@@ -27,7 +28,8 @@ mod tests {
         }
     }
 
-    /// What has many parts goes on another thread than that of who drops it, what has few on the same.
+    /// A value with many parts is dropped on another thread, a smaller one on the thread of the
+    /// caller.
     #[test]
     fn what_is_large_is_dropped_elsewhere() {
         actix_rt::System::new().block_on(async {

@@ -1,5 +1,5 @@
-//! One per arbiter: submits the stages of its trees, takes completions, tells the actors, and only
-//! then lets replies out (DESIGN D3, D5).
+//! Desk of an arbiter: submits the stages of its trees, takes completions, notifies the actors, and
+//! only then releases replies (DESIGN D3, D5).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,16 +22,16 @@ use crate::store::StoreError;
 use crate::telemetry::Telemetry;
 use crate::time::{TimeSpan, Timestamp};
 
-/// A tree, its actors, and whether it waits for submission.
+/// A tree with its actors and its submission state.
 pub(super) struct Tray {
     id: EntityId,
     tree: Rc<RefCell<Tree>>,
     namespace: Recipient<TreeFailed>,
-    /// Its actors, by their machines' numbers; more than one for a topic.
+    /// Its actors by the numbers of their machines; more than one for a topic.
     members: RefCell<HashMap<MemberNumber, Recipient<TreeNews>>>,
-    /// How many of them drive a machine.
+    /// Number of its actors that drive a machine.
     running: Cell<usize>,
-    /// Why the tree ends.
+    /// Reason for the end of the tree.
     failure: RefCell<Option<String>>,
     dirty: Cell<bool>,
 }
@@ -45,17 +45,17 @@ pub(super) struct Desk {
     submit: Notify,
     completions: Arc<Completions>,
     pub(super) telemetry: Telemetry,
-    /// When it was last said that retries are not delayed.
+    /// Last warning about retries without delay.
     warned_of_undelayed_at: Cell<Option<Timestamp>>,
     pub(super) pulse: Arc<Pulse>,
     /// Long turns of this arbiter.
     pub(super) long_turns: Rc<LongTurns<Asker>>,
 }
 
-/// A stage of the tree of a tray, and how it ended.
+/// Tray and stage of a submission, with its result.
 type Done = (u64, StageNumber, Result<(), StoreError>);
 
-/// What stores report, from any thread.
+/// Results that stores report, from any thread.
 #[derive(Default)]
 struct Completions {
     done: Mutex<Vec<Done>>,
@@ -83,7 +83,8 @@ impl Desk {
         desk
     }
 
-    /// Says that failures came again at once against a retry policy, at most once a minute on each arbiter (RTY-32).
+    /// Warns that failed messages came back without the delay of their retry policy, at most once a
+    /// minute on each arbiter (RTY-32).
     pub(super) fn warn_of_undelayed(&self, entity: EntityId, count: u64, now: Timestamp) {
         let last = self.warned_of_undelayed_at.get();
         if last.is_some_and(|last| now.since(last) < TimeSpan::from_minutes(1)) {
@@ -99,7 +100,7 @@ impl Desk {
         );
     }
 
-    /// Gives a tree a tray; its batches are submitted under this number.
+    /// Adds a tree; its batches are submitted under the returned number.
     pub(super) fn take_tray(
         &self,
         id: EntityId,
@@ -121,21 +122,21 @@ impl Desk {
         at
     }
 
-    /// Connects an actor that is told of commits, and drives a machine from now on.
+    /// Connects an actor that drives a machine from now on and is notified of commits.
     pub(super) fn connect(&self, at: u64, number: MemberNumber, actor: Recipient<TreeNews>) {
         let Some(tray) = self.tray_of(at) else { return };
         tray.members.borrow_mut().insert(number, actor);
         tray.running.set(tray.running.get() + 1);
     }
 
-    /// Takes note that an actor drives its machine no more, because it is retired.
+    /// Notes that an actor was retired and no longer drives its machine.
     pub(super) fn halt(&self, at: u64) {
         let Some(tray) = self.tray_of(at) else { return };
         tray.running.set(tray.running.get().saturating_sub(1));
         self.report_if_ended(at, &tray);
     }
 
-    /// An actor leaves. With the last one the tray goes; completions that still come are dropped.
+    /// Removes an actor, and with the last one the tray. Later completions are dropped.
     pub(super) fn leave(&self, at: u64, number: MemberNumber) {
         let Some(tray) = self.tray_of(at) else { return };
         tray.members.borrow_mut().remove(&number);
@@ -144,7 +145,7 @@ impl Desk {
         }
     }
 
-    /// The machine of an actor has failed: the tree ends, and with it those of all others.
+    /// The machine of an actor has failed: ends the tree, and with it all its machines.
     pub(super) fn fail(&self, at: u64, why: &str) {
         let Some(tray) = self.tray_of(at) else { return };
         tray.running.set(tray.running.get().saturating_sub(1));
@@ -152,7 +153,7 @@ impl Desk {
         self.report_if_ended(at, &tray);
     }
 
-    /// Lets members of a tree look.
+    /// Wakes members of a tree.
     pub(super) fn wake(&self, at: u64, numbers: &[MemberNumber]) {
         let Some(tray) = self.tray_of(at) else { return };
         let members = tray.members.borrow();
@@ -161,7 +162,7 @@ impl Desk {
         }
     }
 
-    /// Submits the tree of a tray once everything that is ready on this arbiter has run.
+    /// Submits the tree of a tray once all ready work on this arbiter has run.
     pub(super) fn mark_dirty(&self, at: u64) {
         let Some(tray) = self.tray_of(at) else { return };
         if !tray.dirty.replace(true) {
@@ -216,8 +217,8 @@ impl Desk {
                 }
                 Err(error) => {
                     tracing::error!(entity_id = tray.id.0, %error, "append failed");
-                    // The actors are told first: who learns of the failure and tries again must not
-                    // meet a machine that failed.
+                    // Actors are notified first: a client that learns of the failure and retries
+                    // must not reach the failed machine.
                     tray.end(&error.to_string());
                     tray.tree.borrow_mut().ended(stage);
                 }
@@ -227,15 +228,15 @@ impl Desk {
         release_all(&mut releases);
     }
 
-    /// Tells the namespace that a tree has ended, once nobody drives a machine of it and nothing of
-    /// it is on its way.
+    /// Reports the end of a tree to the namespace, once none of its machines is driven and no batch
+    /// is on its way.
     fn report_if_ended(&self, at: u64, tray: &Tray) {
         let Some(why) = tray.failure.borrow().clone() else { return };
         if tray.running.get() > 0 || tray.tree.borrow().is_submitting() {
             return;
         }
         self.trays.borrow_mut().remove(&at);
-        // Those that were retired have waited for what is over now.
+        // Retired actors waited for batches that have now ended.
         for actor in tray.members.borrow().values() {
             actor.do_send(TreeNews::StoreFailed(why.clone()));
         }
@@ -244,7 +245,7 @@ impl Desk {
 }
 
 impl Tray {
-    /// Ends the tree: all its actors are told, nothing that is staged leaves.
+    /// Ends the tree: notifies all its actors, and drops staged changes.
     fn end(&self, why: &str) {
         if self.failure.borrow().is_some() {
             return;

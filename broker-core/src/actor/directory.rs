@@ -1,4 +1,4 @@
-//! Who is where: paths to entities. Looked at once per link, not per message (DESIGN D4).
+//! Directory of entities by path. Read once per link, not per message (DESIGN D4).
 
 mod order;
 
@@ -14,12 +14,12 @@ use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::telemetry::Observed;
 
-/// All entities of a broker by path. Only the namespace adds and removes.
+/// All entities of a broker by path. Only the namespace adds and removes entries.
 #[derive(Default)]
 pub struct Directory {
     entries: DashMap<PathKey, Entry>,
-    /// Paths whose creation is on its way to the store. A sender is dropped when the outcome is known, which ends the
-    /// waits on it.
+    /// Paths whose creation is being stored. The sender is dropped when the outcome is known, which
+    /// ends the waits on it.
     forming: DashMap<PathKey, watch::Sender<()>>,
     queues: RwLock<Order>,
     topics: RwLock<Order>,
@@ -29,51 +29,51 @@ pub struct Directory {
 /// One entity.
 #[derive(Clone)]
 pub struct Entry {
-    /// Its identity; a path that is created again gets another.
+    /// Id of the entity; a path that is created again gets another.
     pub id: EntityId,
     /// Queue, topic or subscription.
     pub kind: EntityKind,
     /// The path in the case given at creation.
     pub path: Arc<str>,
-    /// The way in.
+    /// Inlet of the entity.
     pub inlet: Arc<Inlet>,
     /// Its gauges.
     pub observed: Arc<Observed>,
 }
 
 impl Directory {
-    /// The entity at a path.
+    /// Returns the entity at a path.
     #[must_use]
     pub fn get(&self, key: &PathKey) -> Option<Entry> {
         self.entries.get(key).map(|entry| entry.clone())
     }
 
-    /// Waits for the outcome of a creation at a path, if one is on its way to the store. The number of callers that wait is
-    /// bounded by the requests under way, and their time by that of the creation.
+    /// Waits for the outcome of a creation at a path, if one is being stored. Requests in progress
+    /// bound the number of waiting callers, and the creation bounds their time.
     pub async fn formed(&self, key: &PathKey) {
         let forming = self.forming.get(key).map(|sender| sender.subscribe());
         if let Some(mut outcome) = forming {
-            // Nothing is ever sent: the end of the sender is the outcome.
+            // No value is ever sent: dropping the sender reports the outcome.
             outcome.changed().await.ok();
         }
     }
 
-    /// A creation at this path is on its way to the store.
+    /// Notes that a creation at this path is being stored.
     pub(super) fn begin_forming(&self, key: &PathKey) {
         self.forming.entry(key.clone()).or_insert_with(|| watch::channel(()).0);
     }
 
-    /// The outcome of the creation at this path is known; what was created is entered before.
+    /// Ends the waits for a creation at this path. A created entity must be inserted before.
     pub(super) fn end_forming(&self, key: &PathKey) {
         self.forming.remove(key);
     }
 
-    /// The broker is stopped: no outcome comes any more.
+    /// Ends all such waits because the broker is stopped.
     pub(super) fn end_all_forming(&self) {
         self.forming.clear();
     }
 
-    /// All entities in the order of their keys (ENT-30); for what wants them all.
+    /// Returns all entities in the order of their keys (ENT-30).
     #[must_use]
     pub fn sorted(&self) -> Vec<(PathKey, Entry)> {
         let mut all: Vec<(PathKey, Entry)> =
@@ -82,28 +82,29 @@ impl Directory {
         all
     }
 
-    /// The paths of those of one kind whose keys begin with this, in the order of their keys, `top` of them
-    /// after `skip` (ENT-30). What it costs depends on what it returns, not on how many there are.
+    /// Returns the paths of a kind whose keys start with `prefix`, in the order of their keys: up
+    /// to `top` after the first `skip` (ENT-30). The cost depends on the length of the result, not
+    /// on the number of entities.
     #[must_use]
     pub fn list(&self, kind: EntityKind, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
         let order = self.order_of(kind).read().unwrap_or_else(PoisonError::into_inner);
         order.list(prefix, skip, top)
     }
 
-    /// The path of an entity; looks at all of them.
+    /// Returns the path of an entity; searches all of them.
     #[must_use]
     pub fn path_of(&self, id: EntityId) -> Option<Arc<str>> {
         let found = self.entries.iter().find(|entry| entry.id == id)?;
         Some(Arc::clone(&found.path))
     }
 
-    /// How many there are.
+    /// Number of entities.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entities.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

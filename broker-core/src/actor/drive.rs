@@ -1,5 +1,5 @@
-//! What the actor of an entity and those of its sessions share: the shell of their one machine, and
-//! everything around a turn of it. (Data path, steps 2 to 5.)
+//! State that the actor of an entity shares with the actors of its held sessions: the shell of
+//! their one machine, and all work around its turns. Part of steps 2 to 5 of the data path.
 //!
 //! ```text
 //!  queue's inlet ──► EntityActor ──┐                       ┌─► releases, couriers, contents
@@ -8,7 +8,7 @@
 //!                                           └─ mails the EntityActor only if something is due earlier
 //! ```
 //!
-//! All of them are on one arbiter, and one turn is over before the next begins.
+//! All of these actors run on one arbiter, and a turn is over before the next one begins.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,25 +41,25 @@ use crate::shell::{Failure, Share, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
 
-/// What a holder has asked before it let go is carried out in turns of so many commands.
+/// Maximum number of commands in a turn for the requests that precede the end of a hold.
 const LAST_COMMANDS: usize = 256;
 
 type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
 
-/// A session that is held, and its actor.
+/// A held session and its actor.
 struct Driven {
     session: Rc<HeldSession>,
     actor: Addr<SessionActor>,
 }
 
-/// The drive of one machine.
+/// The drive of a machine.
 pub(super) struct Drive {
     pub(super) id: EntityId,
-    /// `None` after a failure, until the parent has rebuilt the entity. The tree knows it too, weakly:
-    /// a transaction over several machines is carried out by one of them (TXN-08).
+    /// `None` after a failure, until the parent has rebuilt the entity. The tree holds a weak
+    /// reference: one machine carries out a transaction that covers several (TXN-08).
     shell: RefCell<Option<SharedShell>>,
     pub(super) tree: Rc<RefCell<Tree>>,
-    /// Its place among the machines of the tree.
+    /// Number of the machine in its tree.
     pub(super) number: MemberNumber,
     pub(super) inlet: Arc<Inlet>,
     observed: Arc<Observed>,
@@ -68,19 +68,20 @@ pub(super) struct Drive {
     pub(super) tray: u64,
     namespace: Recipient<IdleElapsed>,
     pub(super) patience: Patience,
-    /// Brings messages to other entities.
+    /// Moves messages to other entities.
     courier: Courier,
-    /// The actor of the entity, which has this: it ends when nobody else knows it any more.
+    /// The actor of the entity, which owns this drive. The reference is weak so that the actor can
+    /// end.
     entity: OnceCell<WeakAddr<EntityActor>>,
-    /// When that takes its next turn by itself, if nothing else happens.
+    /// Instant at which that actor next takes a turn by itself.
     wakes_at: Cell<Option<Timestamp>>,
-    /// The sessions that are held, by their holders.
+    /// The held sessions by their holders.
     sessions: RefCell<BTreeMap<ReceiverId, Driven>>,
-    /// Who waits until nothing is held.
+    /// Round that waits until nothing is held.
     kept: RefCell<Option<Arc<Round>>>,
 }
 
-/// What a drive is made of.
+/// Parts from which a drive is built.
 pub(super) struct Parts {
     pub(super) id: EntityId,
     pub(super) shell: Shell<AnyMachine>,
@@ -94,8 +95,8 @@ pub(super) struct Parts {
     pub(super) patience: Patience,
 }
 
-/// How long what is sent waits for its turn, and what other entities bring, while others wait for the room that it
-/// holds.
+/// Maximum time that sends, and lists from other entities, wait for their turn while others need
+/// the room that they hold.
 pub(super) struct Patience {
     pub(super) room: Budget,
     pub(super) loads: Loads,
@@ -103,7 +104,8 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// What came until then waits in vain, if it is of this kind.
+    /// Returns the latest arrival time of requests of this kind that must be refused; none if room
+    /// is not short.
     pub(super) fn late(&self, what: Late, now: Timestamp) -> Option<Timestamp> {
         let is_short = match what {
             Late::Sends => self.room.is_short(),
@@ -112,7 +114,7 @@ impl Patience {
         is_short.then(|| now.minus(self.wait_max))
     }
 
-    /// Refuses it: nothing of it was applied (ERR-06).
+    /// Refuses requests that waited too long; nothing of them was applied (ERR-06).
     pub(super) fn refuse(&self, late: Vec<Request>) {
         let rejection = Rejection::server_busy(format!(
             "the request waited {} s for earlier work of this entity (limits.send_wait_max), and \
@@ -170,7 +172,7 @@ impl Drive {
 
     /// Connects the actor of the entity.
     pub(super) fn connect(&self, entity: &Addr<EntityActor>) {
-        // It is started once.
+        // The actor starts only once, so the cell is empty.
         self.entity.set(entity.downgrade()).ok();
     }
 
@@ -195,17 +197,17 @@ impl Drive {
         }
     }
 
-    /// Whether its machine has to have a long turn before it can go on.
+    /// Whether the machine needs a long turn before it can continue.
     pub(super) fn wants_long_turn(&self) -> bool {
         self.shell().is_some_and(|shell| shell.borrow().wants_long_turn())
     }
 
-    /// Who has asked for what that long turn is for, if somebody has.
+    /// The client whose request needs the long turn, if it is known.
     pub(super) fn asker_of_long_turn(&self) -> Option<Asker> {
         self.shell()?.borrow().asker_of_long_turn()
     }
 
-    /// Whether its machine is judging something in slices, and wants another turn after all others.
+    /// Whether the machine evaluates rules in slices and needs another turn after all others.
     pub(super) fn is_judging(&self) -> bool {
         self.shell().is_some_and(|shell| shell.borrow().is_judging())
     }
@@ -214,7 +216,7 @@ impl Drive {
         self.shell.borrow().is_some()
     }
 
-    /// Runs one turn of the shell and lets out what may leave.
+    /// Runs one turn of the shell, then releases its results.
     pub(super) fn turn(
         &self,
         run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
@@ -280,8 +282,8 @@ impl Drive {
         }
     }
 
-    /// Ends the tree: everybody who waits is told, nothing that is staged leaves. The parent
-    /// rebuilds the entity from the store when nothing of its tree is on its way any more (DESIGN D3).
+    /// Ends the tree: answers all waiting requests, and drops staged changes. The parent rebuilds
+    /// the entity from the store when no batch of its tree is on its way (DESIGN D3).
     pub(super) fn fail(&self, why: &str) {
         let Some(shell) = self.shell.take() else { return };
         tracing::error!(entity_id = self.id.0, why, "entity failed and is being rebuilt");
@@ -289,11 +291,12 @@ impl Drive {
         let reason =
             Rejection::internal("the entity failed and is being rebuilt; retry in a moment");
         let mut releases = Vec::new();
-        // A machine that panicked is asked for nothing more; its waiting calls and links are the shell's.
+        // A panicked machine is not used again; the shell has its waiting calls and links.
         shell.borrow_mut().close(&reason, &mut releases);
         self.tree.borrow_mut().abandon();
         drop_machine(shell);
-        // One of them may be in its turn: each hands on by itself what waits for it, in its order.
+        // A session actor may be in its own turn: each hands over its waiting requests itself, in
+        // order.
         for driven in self.sessions.take().into_values() {
             driven.actor.do_send(End);
         }
@@ -302,8 +305,8 @@ impl Drive {
         self.desk.fail(self.tray, why);
     }
 
-    /// Fails if an append did, of which the notice is still on its way; the commands wait for the rebuilt
-    /// machine. Returns whether there is a machine to drive.
+    /// Fails if an append failed and its notification is still on its way; commands then wait for
+    /// the rebuilt machine. Returns whether there is a machine to drive.
     pub(super) fn can_go_on(&self) -> bool {
         if self.is_running() && self.tree.borrow().is_lost() {
             self.fail("an append failed");
@@ -311,7 +314,8 @@ impl Drive {
         self.is_running()
     }
 
-    /// Drives its machine no more, because the entity is retired; returns whether it did until now.
+    /// Stops driving the machine, because the entity is retired. Returns whether it was driven
+    /// until now.
     pub(super) fn retire(&self) -> bool {
         let shell = self.shell.take();
         let was_running = shell.is_some();
@@ -325,8 +329,8 @@ impl Drive {
         was_running
     }
 
-    /// Loads contents that the machine has asked for, when there is room for them and away from this arbiter; it gets
-    /// what could be read.
+    /// Loads contents that the machine requested, away from this arbiter and when there is room.
+    /// The machine gets all contents that could be read.
     fn load(&self, entity: Addr<EntityActor>) {
         let wanted = self.shell().and_then(|shell| shell.borrow_mut().take_load());
         let Some(Wanted { contents, bytes, room }) = wanted else { return };
@@ -349,37 +353,37 @@ impl Drive {
         });
     }
 
-    /// When the entity has something to do, whatever is due in the sessions that are held.
+    /// The next deadline of the entity itself, without its held sessions.
     pub(super) fn own_deadline(&self) -> Option<Timestamp> {
         self.shell().and_then(|shell| shell.borrow().own_deadline())
     }
 
-    /// Takes note of when the actor of the entity takes its next turn by itself.
+    /// Notes the instant at which the actor of the entity next takes a turn by itself.
     pub(super) fn entity_wakes_at(&self, at: Option<Timestamp>) {
         self.wakes_at.set(at);
     }
 
-    /// Mails the actor of the entity if it has something to do before it would look by itself.
+    /// Wakes the actor of the entity if it has work before its next turn.
     pub(super) fn see_to_entity(&self) {
         let now = self.clock.now();
-        // What is staged and due is with the desk already.
+        // The desk already has staged changes that are due.
         let flush = self.tree.borrow().flush_deadline().filter(|at| *at > now);
         let Some(due) = self.own_deadline().into_iter().chain(flush).min() else { return };
         if self.wakes_at.get().is_some_and(|at| at <= due) {
             return;
         }
         if let Some(entity) = self.entity() {
-            // Until it has looked, it is not mailed again.
+            // Prevents further mail until the actor has taken its turn.
             self.wakes_at.set(Some(Timestamp::NONE));
             entity.do_send(Knock);
         }
     }
 }
 
-/// Whether there is something to do.
+/// Checks for outstanding work.
 impl Drive {
-    /// Whether nothing waits that is to be done before time passes: nobody's command, nothing of the machine's,
-    /// nothing of its tree on its way to the store.
+    /// Whether no work is left that proceeds without the passage of time: no waiting command, no
+    /// due work of the machine, no batch of its tree on the way to the store.
     pub(super) fn is_quiet(&self, now: Timestamp, counts: Counts) -> bool {
         let tree = self.tree.borrow();
         let is_due = self.own_deadline().is_some_and(|at| at <= now);
@@ -391,8 +395,8 @@ impl Drive {
             && (counts == Counts::AllButStore || !tree.is_submitting())
     }
 
-    /// Whether a client holds a lock here, or waits for what it has asked to be carried out. Whenever that ends it is
-    /// by a turn.
+    /// Whether a client holds a lock here or waits for a command to be carried out. The end of
+    /// either is always part of a turn.
     pub(super) fn has_held(&self) -> bool {
         self.shell().is_some_and(|shell| {
             let shell = shell.borrow();
@@ -405,7 +409,7 @@ impl Drive {
         self.kept.replace(Some(round));
     }
 
-    /// Has the actors of the sessions that are held look too.
+    /// Asks the actors of the held sessions too.
     pub(super) fn look(&self, round: &Arc<Round>) {
         for driven in self.sessions.borrow().values() {
             driven.actor.do_send(Look(Arc::clone(round)));
@@ -413,15 +417,16 @@ impl Drive {
     }
 }
 
-/// Sessions that are held.
+/// Held sessions.
 impl Drive {
-    /// When something is due in a session that is held.
+    /// The next deadline of a held session.
     pub(super) fn deadline_of(&self, holder: ReceiverId) -> Option<Timestamp> {
         self.shell().and_then(|shell| shell.borrow().machine().deadline_of(holder))
     }
 
-    /// Takes a turn for a session, with at most so many commands; returns how many it took from the inlet,
-    /// and whether more can be done at once. What waits for the state of the session stays.
+    /// Takes a turn for a session, with up to `count_max` commands. Returns the number taken from
+    /// the inlet, and whether more can run at once. Commands that need the state of the session
+    /// wait while that is being stored.
     pub(super) fn session_turn(&self, session: &HeldSession, count_max: usize) -> (usize, bool) {
         let mut groups = session.groups.take();
         let had_some = !groups.is_empty();
@@ -440,13 +445,15 @@ impl Drive {
         self.shell().is_some_and(|shell| shell.borrow().waits_for_state_of(holder))
     }
 
-    /// Whether a holder has asked something that is not carried out yet; the end of its hold comes behind it.
+    /// Whether a holder has requests that are not carried out yet. They precede the end of its
+    /// hold.
     pub(super) fn has_asked(&self, holder: ReceiverId) -> bool {
         self.session(holder).is_some_and(|session| session.has_some())
     }
 
-    /// Takes a turn for a session whose holder lets go, with what it has asked before; it asks nothing more
-    /// by its way. Nothing waits for a state that waits for room in the store: with the hold that is lost.
+    /// Takes a turn for a session whose hold ends, with its earlier requests, and accepts no more
+    /// on its way. It does not wait for a session state that waits for room in the store: that
+    /// state is lost with the hold.
     pub(super) fn last_turn_of(&self, holder: ReceiverId) {
         let Some(session) = self.session(holder) else { return };
         session.inlet.end();
@@ -456,11 +463,11 @@ impl Drive {
         }
         let mut requests = std::iter::from_fn(|| next(&mut groups));
         self.turn(|shell, now, out| shell.run(&mut requests, now, out));
-        // After a failure; its actor hands it on.
+        // Not empty only after a failure; the session actor hands the rest over.
         session.groups.replace(groups);
     }
 
-    /// Hands what waits in the inlet of a session to that of the entity, and ends its actor.
+    /// Moves the waiting requests of a session to the inlet of the entity, and ends its actor.
     fn end_session(&self, driven: &Driven) {
         driven.session.empty_into(&self.inlet);
         driven.actor.do_send(End);
@@ -470,7 +477,7 @@ impl Drive {
         self.sessions.borrow().get(&holder).map(|driven| Rc::clone(&driven.session))
     }
 
-    /// Lets the actors of sessions look whether they have something to do.
+    /// Wakes the actors of sessions.
     pub(super) fn see_to_sessions(&self, holders: &BTreeSet<ReceiverId>) {
         let sessions = self.sessions.borrow();
         for driven in holders.iter().filter_map(|holder| sessions.get(holder)) {
@@ -479,9 +486,9 @@ impl Drive {
     }
 }
 
-/// Drops a machine that nobody drives any more, which may have millions of messages and sessions.
+/// Drops a machine that is no longer driven; it may have millions of messages and sessions.
 fn drop_machine(shell: SharedShell) {
-    // Nobody else has it: it is driven in one turn at a time, and the tree knows it weakly.
+    // The only strong reference, since turns do not overlap and the tree has a weak one.
     let Some(shell) = Rc::into_inner(shell) else { return };
     let machine = shell.into_inner().into_machine();
     let kept = machine.kept();
@@ -489,7 +496,7 @@ fn drop_machine(shell: SharedShell) {
     drop_apart(machine, parts.into_iter().sum());
 }
 
-/// Starts and ends the actors of sessions as the machine grants them and takes them back.
+/// Starts and ends session actors when the machine grants and ends holds.
 struct Host(std::rc::Weak<Drive>);
 
 impl SessionHost for Host {

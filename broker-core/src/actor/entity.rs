@@ -1,5 +1,5 @@
-//! The actor of one entity: takes commands from its inlet, runs them through the shell, arms one timer.
-//! What it shares with the actors of its sessions is its `Drive`.
+//! Actor of an entity: takes commands from its inlet, runs them through the shell, and arms one
+//! timer. It shares a `Drive` with the actors of its sessions.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -28,20 +28,21 @@ use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::time::Timestamp;
 
-/// How often an idle queue takes what has come in before it is closed.
+/// Maximum number of turns in which an idle queue takes new commands before it is closed.
 const IDLE_LOOKS_MAX: usize = 4;
 
-/// The actor of one entity.
+/// The actor of an entity.
 pub struct EntityActor {
     drive: Rc<Drive>,
-    /// What was taken from the inlet and waits behind the end of a hold.
+    /// Requests taken from the inlet that must wait for the end of a hold.
     groups: VecDeque<Group>,
     wakeups: Wakeups,
-    /// What became of lists that have left, to be told to the machine before anything that is asked.
+    /// Results of lists that were carried to other entities; the machine gets them before any new
+    /// request.
     ended: VecDeque<Request>,
     /// Whether it waits for a long turn; until then it takes no other.
     awaits_long_turn: bool,
-    /// Who is told when the stage is durable that holds the last of a retired actor.
+    /// Last stage of a retired actor, and the callback for when that stage is durable.
     retired: Option<(StageNumber, Box<dyn FnOnce() + Send>)>,
 }
 
@@ -58,7 +59,7 @@ impl EntityActor {
         }
     }
 
-    /// Runs one turn of the shell and lets out what may leave.
+    /// Runs one turn of the shell, then arms the timer.
     pub(super) fn turn(
         &mut self,
         context: &mut Context<Self>,
@@ -68,8 +69,8 @@ impl EntityActor {
         self.arm(context);
     }
 
-    /// Arms the one timer for the earliest deadline, if it is earlier than the armed one. What is due in
-    /// sessions that are held is for their actors.
+    /// Arms the timer for the earliest deadline if it is earlier than the armed one. Deadlines of
+    /// held sessions belong to their actors.
     fn arm(&mut self, context: &mut Context<Self>) {
         if !self.drive.is_running() {
             return;
@@ -82,7 +83,7 @@ impl EntityActor {
                 let begin = move |turn| who.do_send(BeginLongTurn(turn));
                 drive.desk.long_turns.wait(drive.asker_of_long_turn(), begin);
             }
-            // What is staged does not wait for that.
+            // Staged changes do not wait for the long turn.
             let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
             if let Some(flush) = flush {
                 wakeups::arm(self, flush, context);
@@ -92,9 +93,9 @@ impl EntityActor {
         }
         let own = drive.own_deadline();
         if own.is_some_and(|at| at <= now) {
-            // What is due rests on a submission, whose completion is the next turn; or there is more
-            // than one step does, and the rest waits until everything else that is ready has run. A
-            // timer would be ready at once, within this very poll, and keep the desk from submitting.
+            // Due work needs a submission, whose completion starts the next turn; or it exceeds one
+            // turn, and the rest waits until all other ready work has run. A timer would fire at
+            // once, within this poll, and keep the desk from submitting.
             let wants_submit = drive.tree.borrow().wants_submit(now);
             if wants_submit {
                 drive.tree.borrow_mut().mark_last(drive.number);
@@ -104,7 +105,7 @@ impl EntityActor {
             drive.entity_wakes_at(Some(Timestamp::NONE));
             return;
         }
-        // What is staged and due is with the desk already.
+        // The desk already has staged changes that are due.
         let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
         if let Some(deadline) = own.into_iter().chain(flush).min() {
             wakeups::arm(self, deadline, context);
@@ -112,8 +113,8 @@ impl EntityActor {
         drive.entity_wakes_at(self.wakeups.armed());
     }
 
-    /// Takes commands from the inlet, then yields to whatever else is ready on this arbiter. The end of a hold
-    /// waits for what its holder has asked before by a way of its own, and with it all that is behind.
+    /// Takes commands from the inlet, then yields to other ready work on this arbiter. The end of a
+    /// hold, and all requests after it, wait for earlier requests of the holder on its own way.
     fn take_commands(&mut self, context: &mut Context<Self>) {
         if !self.drive.can_go_on() {
             self.give_back();
@@ -126,7 +127,7 @@ impl EntityActor {
         self.turn_of_commands(context);
     }
 
-    /// Takes a turn with what has come in.
+    /// Takes a turn with the requests that have arrived.
     fn turn_of_commands(&mut self, context: &mut Context<Self>) {
         let drive = Rc::clone(&self.drive);
         let mut groups = std::mem::take(&mut self.groups);
@@ -143,7 +144,8 @@ impl EntityActor {
                 return Some(request);
             }
             match inlet::first(&groups).map(|request| &request.command) {
-                // Past its actor, which has to look when what it asks is due.
+                // This request bypasses the session's actor, which must check its deadlines
+                // afterwards.
                 Some(Command::InSession { receiver, .. }) => {
                     holders.insert(*receiver);
                 }
@@ -170,7 +172,7 @@ impl EntityActor {
         }
     }
 
-    /// Takes a turn in which nothing was asked, unless it waits for a long one.
+    /// Takes a turn without commands, unless it waits for a long one.
     fn look(&mut self, context: &mut Context<Self>) {
         let drive = &self.drive;
         if !self.awaits_long_turn {
@@ -180,8 +182,8 @@ impl EntityActor {
         }
     }
 
-    /// Refuses what has waited for so long, behind a publish that goes on or many that take long, that others
-    /// have no room because of it.
+    /// Refuses requests that have waited too long for an unfinished publish or for long turns, if
+    /// others need their room.
     fn refuse_late(&mut self) {
         let drive = &self.drive;
         for what in [Late::Sends, Late::Lists] {
@@ -194,10 +196,11 @@ impl EntityActor {
         }
     }
 
-    /// After a failure: lets what was not carried out wait for the rebuilt machine.
+    /// After a failure: returns requests that were not carried out to the inlet, for the rebuilt
+    /// machine.
     fn give_back(&mut self) {
         if !self.drive.is_running() {
-            // The rebuilt machine has no list that could end.
+            // The rebuilt machine does not know these lists.
             self.ended.clear();
         }
         if !self.drive.is_running() && !self.groups.is_empty() {
@@ -205,13 +208,13 @@ impl EntityActor {
         }
     }
 
-    /// Closes the inlet if the queue is still idle behind all that has come in meanwhile. If so much
-    /// comes in that this takes long, the queue says again later that it is idle.
+    /// Closes the inlet if the queue is still idle after all arrived commands. After
+    /// [`IDLE_LOOKS_MAX`] turns it gives up; the queue reports again later that it is idle.
     fn close_if_idle(&mut self, reason: &Rejection, context: &mut Context<Self>) -> bool {
         for _ in 0..IDLE_LOOKS_MAX {
             let now = self.drive.clock.now();
             let shell = self.drive.shell();
-            // What is judged has come in.
+            // A publish that is being judged counts as arrived.
             if !shell.is_some_and(|shell| {
                 let shell = shell.borrow();
                 !shell.is_judging() && shell.machine().is_idle(now)
@@ -226,13 +229,13 @@ impl EntityActor {
         false
     }
 
-    /// Whether nothing is to be done before time passes.
+    /// Whether no work is left that proceeds without the passage of time.
     pub(super) fn is_quiet(&self, counts: Counts) -> bool {
         let now = self.drive.clock.now();
         self.groups.is_empty() && self.wakeups.is_quiet(now) && self.drive.is_quiet(now, counts)
     }
 
-    /// Keeps a round as long as something is held here.
+    /// Keeps a round while something is held here.
     pub(super) fn keep_while_held(&self, round: Arc<Round>) {
         if !self.groups.is_empty() || self.drive.has_held() {
             round.says(false);
@@ -240,12 +243,12 @@ impl EntityActor {
         }
     }
 
-    /// Has the actors of its sessions look.
+    /// Asks the actors of its sessions.
     pub(super) fn look_further(&self, round: &Arc<Round>) {
         self.drive.look(round);
     }
 
-    /// Calls back when what a retired actor has left is durable, or lost with its tree, and ends it.
+    /// Ends a retired actor, and calls back, when its last stage is durable or lost with its tree.
     fn end_if_quiet(&mut self, context: &mut Context<Self>) {
         let Some((last, _)) = &self.retired else { return };
         let tree = self.drive.tree.borrow();
@@ -324,7 +327,7 @@ impl Handler<TreeNews> for EntityActor {
         match news {
             TreeNews::Knock => self.handle(Knock, context),
             TreeNews::Committed(stage) => {
-                // A long turn begins with what is durable by then.
+                // A long turn will use the state that is durable when it begins.
                 if !self.awaits_long_turn {
                     self.turn(context, |shell, now, out| shell.committed(stage, now, out));
                 }
@@ -390,7 +393,7 @@ impl Handler<Retire> for EntityActor {
 
     fn handle(&mut self, Retire { when, reason, done }: Retire, context: &mut Self::Context) {
         if when == RetireWhen::Idle {
-            // The others of its tree may have something to say.
+            // Other machines of its tree may have work for it.
             self.turn(context, |shell, now, out| shell.run([], now, out));
             if !self.close_if_idle(&reason, context) {
                 return;
@@ -417,12 +420,13 @@ impl Handler<Retire> for EntityActor {
     }
 }
 
-/// The topic takes a new subscription into its tree, on its arbiter; `None` if it cannot any more.
+/// Asks a topic to take a new subscription into its tree, on its arbiter. The callback gets `None`
+/// if the topic no longer can.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Adopt(pub(super) Box<dyn FnOnce(Option<Home>) + Send>);
 
-/// The tree that actors share, and its tray.
+/// A tree that actors share, and its tray.
 pub(super) struct Home {
     pub(super) tree: Rc<RefCell<Tree>>,
     pub(super) desk: Rc<Desk>,

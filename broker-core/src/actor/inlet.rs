@@ -1,9 +1,9 @@
-//! The way in to one entity, or to a session that is held: commands queue up here, the actor is knocked
-//! for once per group.
+//! Inlet of an entity or of a held session: queues commands, and knocks for the actor once per
+//! group.
 //!
-//! That of an entity outlives the actor: while an entity is rebuilt, commands wait here. That of a session
-//! ends with its actor; what waits there goes to the entity, and so does everything that comes afterwards.
-//! What may wait is bounded by the permits that the requests hold (DESIGN D6).
+//! The inlet of an entity outlives the actor: while an entity is rebuilt, commands wait here. The
+//! inlet of a session ends with its actor; its waiting requests and all later ones go to the
+//! entity. The permits of the requests bound the number that wait (DESIGN D6).
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -18,11 +18,11 @@ use crate::ids::ReceiverId;
 use crate::request::{Entrance, Outlet, Released, Request, Watch, WatchRegistry, release_all};
 use crate::time::Timestamp;
 
-/// Requests that were handed in together, or what is left of them. They are moved as a group: a request
-/// is large.
+/// Requests that were submitted together, or the rest of them. A group moves as a whole because a
+/// request is large.
 pub(super) struct Group {
     requests: std::vec::IntoIter<Request>,
-    /// When they were handed in.
+    /// Instant of submission.
     at: Timestamp,
 }
 
@@ -34,12 +34,12 @@ impl Group {
     }
 }
 
-/// What comes next of several groups.
+/// Returns the next request of several groups without taking it.
 pub(super) fn first(groups: &VecDeque<Group>) -> Option<&Request> {
     groups.iter().find_map(|group| group.requests.as_slice().first())
 }
 
-/// The next of several groups.
+/// Takes the next request of several groups.
 pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
     while let Some(group) = groups.front_mut() {
         if let Some(request) = group.requests.next() {
@@ -50,16 +50,17 @@ pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
     None
 }
 
-/// What may wait in vain, each for want of room of its own.
+/// Kinds of requests that are refused when they wait too long; each kind uses other room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Late {
-    /// What clients send.
+    /// Sends of clients.
     Sends,
-    /// What other entities bring, which is a group by itself.
+    /// Lists from other entities; each is a group of its own.
     Lists,
 }
 
-/// Takes out what came no later than that and is not begun; all else keeps its order.
+/// Takes requests of a kind out that were submitted at or before `at` and have not begun. Others
+/// keep their order.
 pub(super) fn take_late(groups: &mut VecDeque<Group>, what: Late, at: Timestamp) -> Vec<Request> {
     let mut late = Vec::new();
     for group in groups.iter_mut().filter(|group| group.at <= at && group.may_be(what)) {
@@ -72,17 +73,17 @@ pub(super) fn take_late(groups: &mut VecDeque<Group>, what: Late, at: Timestamp)
             requests.partition(|request| request.command.cost().stored.is_some());
         late.extend(sends);
         group.requests = others.into_iter();
-        // It is not looked at again.
+        // Later searches skip this group.
         group.at = Timestamp::NEVER;
     }
     late
 }
 
-/// Where requests wait for their actor.
+/// Queue of requests that wait for their actor.
 #[derive(Default)]
 pub struct Inlet {
     state: Mutex<State>,
-    /// Who holds the session that it leads to.
+    /// Holder of the session, for the inlet of a session.
     holder: Option<ReceiverId>,
 }
 
@@ -90,24 +91,24 @@ pub struct Inlet {
 struct State {
     groups: VecDeque<Group>,
     actor: Option<Recipient<Knock>>,
-    /// Whether the actor knows that there is something.
+    /// Whether the actor already knows of waiting requests.
     knocked: bool,
     closed: Option<Rejection>,
-    /// Links that are told when it is closed.
+    /// Links to notify when the inlet is closed.
     watchers: HashMap<ReceiverId, Weak<dyn Outlet>>,
-    /// Whether the holder of the session has asked for its end: that, and what it asks behind it, is for
+    /// Whether the holder of the session requested its end: that request and all later ones go to
     /// the entity.
     has_ended: bool,
 }
 
 impl Inlet {
-    /// The way in to a session that is held.
+    /// Creates the inlet of a held session.
     pub(super) fn of_session(holder: ReceiverId) -> Self {
         Self { state: Mutex::default(), holder: Some(holder) }
     }
 
-    /// Hands requests to the entity, in order, at an instant of its clock. If the inlet is closed they come back with
-    /// the reason.
+    /// Queues requests for the entity, in order. `at` is the current time on its clock. A closed
+    /// inlet returns them with the reason.
     pub fn submit(
         &self,
         group: Vec<Request>,
@@ -121,8 +122,8 @@ impl Inlet {
         Ok(())
     }
 
-    /// Takes up to `count_max` requests; returns how many, and whether more are left. If not, the next
-    /// request knocks again.
+    /// Takes up to `count_max` requests. Returns their number, and whether more are left. If none
+    /// are left, the next request knocks again.
     pub(super) fn take(&self, count_max: usize, groups: &mut VecDeque<Group>) -> (usize, bool) {
         let mut state = self.lock();
         let mut count = 0;
@@ -145,7 +146,7 @@ impl Inlet {
         (count, state.knocked)
     }
 
-    /// Has a link told when this is closed, or at once if it is.
+    /// Notifies a link when this inlet is closed; at once if it already is.
     pub fn watch(self: &Arc<Self>, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
         let mut state = self.lock();
         if let Some(reason) = state.closed.clone() {
@@ -157,22 +158,22 @@ impl Inlet {
         Watch::new(Arc::downgrade(self), receiver)
     }
 
-    /// Takes out what came no later than that: it waits in vain.
+    /// Takes requests of a kind out that were submitted at or before `at`, to be refused.
     pub(super) fn take_late(&self, what: Late, at: Timestamp) -> Vec<Request> {
         take_late(&mut self.lock().groups, what, at)
     }
 
-    /// Whether nothing waits.
+    /// Whether no request waits.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().groups.is_empty()
     }
 
-    /// Takes nothing more of the holder of the session; what waits stays.
+    /// Accepts no more requests from the holder of the session; waiting ones stay.
     pub(super) fn end(&self) {
         self.lock().has_ended = true;
     }
 
-    /// Takes back what was taken out and not carried out, before all that waits.
+    /// Returns requests that were taken but not carried out, before all waiting ones.
     pub(super) fn give_back(&self, mut groups: VecDeque<Group>) {
         let mut state = self.lock();
         groups.append(&mut state.groups);
@@ -197,7 +198,7 @@ impl Inlet {
         self.lock().actor = None;
     }
 
-    /// Refuses all requests from now on, unless some wait; returns whether it does.
+    /// Refuses all requests from now on, unless some wait. Returns whether the inlet is now closed.
     pub(super) fn close_if_empty(&self, reason: &Rejection) -> bool {
         let mut state = self.lock();
         if !state.groups.is_empty() {
@@ -207,7 +208,7 @@ impl Inlet {
         true
     }
 
-    /// Refuses all requests from now on, those that wait too.
+    /// Refuses all requests from now on, including waiting ones.
     pub(super) fn close(&self, reason: &Rejection) {
         let mut state = self.lock();
         state.closed = Some(reason.clone());
@@ -227,8 +228,8 @@ impl Inlet {
         release_all(&mut releases);
     }
 
-    /// Takes nothing more; what was taken out and what is left goes to the inlet of the entity, in its order
-    /// and before anything that comes later.
+    /// Accepts no more. Moves `taken` and all waiting requests to the inlet of the entity, in order
+    /// and before any later request.
     pub(super) fn empty_into(&self, taken: VecDeque<Group>, entity: &Self) {
         let mut refused = Vec::new();
         let mut state = self.lock();
@@ -276,7 +277,7 @@ impl Entrance for Inlet {
             }
             None => Vec::new(),
         };
-        // Nothing that waits here waits for long.
+        // Requests on a session's way never expire, since they do not wait for long.
         state.push(group, Timestamp::NEVER);
         if rest.is_empty() { Ok(()) } else { Err(rest) }
     }

@@ -1,4 +1,4 @@
-//! Messages that actors send each other. The actors that handle them are above this file.
+//! Messages between actors. The actors that handle them are above this file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::transfer::{Departure, ListNumber};
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) enum TreeNews {
-    /// Another actor of the tree has left something for this one.
+    /// Another actor of the tree left work for this one.
     Knock,
     /// A stage is durable.
     Committed(StageNumber),
@@ -35,22 +35,23 @@ pub(super) struct BeginLongTurn(pub(super) LongTurn);
 #[rtype(result = "()")]
 pub(super) struct RoomAgain;
 
-/// The entity ends its waits; receives that wait get nothing. Answered when everything is durable.
+/// Ends the waits of the entity; waiting receives get no messages. Answered when everything is
+/// durable.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct EndWaits;
 
-/// When an actor is to be retired.
+/// Condition for retiring an actor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RetireWhen {
-    /// Whatever it is doing.
+    /// Unconditionally.
     Now,
-    /// Only if it is still idle and nothing has come in (TMP-07).
+    /// Only if it is still idle and no request has arrived (TMP-07).
     Idle,
 }
 
-/// The parent retires the actor: everybody who waits gets the reason, what is staged is submitted,
-/// and `done` is called when it is durable.
+/// Retires an actor: its waiting requests get the reason, staged changes are submitted, and `done`
+/// is called when they are durable. Sent by the parent.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Retire {
@@ -59,7 +60,7 @@ pub(super) struct Retire {
     pub(super) done: Box<dyn FnOnce() + Send>,
 }
 
-/// Contents that the machine has asked for are there, and hold room.
+/// Contents that the machine requested, with the room that they hold.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct ContentsLoaded {
@@ -67,7 +68,7 @@ pub(super) struct ContentsLoaded {
     pub(super) room: LoadRoom,
 }
 
-/// Nothing of a list is on its way any more.
+/// The result of a list that is no longer on its way.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct ListEnded {
@@ -80,7 +81,7 @@ pub(super) struct ListEnded {
 #[rtype(result = "()")]
 pub(super) struct IdleElapsed(pub(super) EntityId);
 
-/// A tree ended and has nothing on its way any more.
+/// A tree ended and no batch of it is on its way.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct TreeFailed {
@@ -88,26 +89,27 @@ pub(super) struct TreeFailed {
     pub(super) why: String,
 }
 
-/// The session is held no more, or its tree has ended.
+/// The session is no longer held, or its tree has ended.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct End;
 
-/// Tells who asks when everybody was asked, which is when nobody has it any more.
+/// A question to all actors. The answer is sent when the last reference is dropped, which is when
+/// all have answered.
 pub(crate) struct Round {
     pub(crate) counts: Counts,
     is_quiet: AtomicBool,
     asked: Mutex<Option<oneshot::Sender<bool>>>,
 }
 
-/// What is to be done that counts.
+/// Work that counts in a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counts {
     All,
-    /// Not what is on its way to the store.
+    /// All except batches on their way to the store.
     AllButStore,
-    /// Only what clients hold: locks, and commands that are not carried out. Who has some keeps the round until he has
-    /// none.
+    /// Only locks of clients and commands that are not carried out yet. An actor with such work
+    /// keeps the round until it has none.
     Held,
 }
 
@@ -117,7 +119,7 @@ pub(crate) enum Counts {
 pub(crate) struct Look(pub(crate) Arc<Round>);
 
 impl Round {
-    /// A round, and where it tells whether all were quiet.
+    /// Returns a round, and the receiver of its result: whether all were quiet.
     pub(crate) fn begin(counts: Counts) -> (Arc<Self>, oneshot::Receiver<bool>) {
         let (asked, told) = oneshot::channel();
         let round =
@@ -125,7 +127,7 @@ impl Round {
         (Arc::new(round), told)
     }
 
-    /// Somebody says whether he has nothing to do.
+    /// Records whether an actor has no work.
     pub(crate) fn says(&self, is_quiet: bool) {
         self.is_quiet.fetch_and(is_quiet, Ordering::AcqRel);
     }
@@ -135,7 +137,7 @@ impl Drop for Round {
     fn drop(&mut self) {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(asked) = asked {
-            // Nobody may wait any more.
+            // The receiver may be gone.
             asked.send(self.is_quiet.load(Ordering::Acquire)).ok();
         }
     }

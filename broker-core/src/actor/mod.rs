@@ -1,4 +1,4 @@
-//! The actors: one owner per entity, a thin driver of its shell. (Data path, step 2.)
+//! The actors: one for each entity, a thin driver of its shell. Step 2 of the data path.
 //!
 //! ```text
 //!  transport ─► Inlet (bounded by permits) ─knock─► EntityActor ─► Shell ─► Tree ─┐
@@ -6,10 +6,10 @@
 //!      └────────────── replies, deliveries ◄── Desk ◄──┴── completions ◄── store ◄─┘
 //! ```
 //!
-//! A `Desk` (`desk.rs`) serves all trees of one arbiter: it submits their stages once everything that is
-//! ready has run, and takes completions back; long turns wait there for each other
-//! ([`LongTurns`](crate::admission::LongTurns)). The [`namespace::NamespaceActor`] is the parent of all entities: it creates, rebuilds
-//! and retires them.
+//! A `Desk` (`desk.rs`) serves all trees of an arbiter. It submits their stages when all ready
+//! work has run, and takes completions back. Long turns wait for each other there
+//! (`long_turns.rs`). The [`namespace::NamespaceActor`] is the parent of all entities: it creates,
+//! rebuilds and retires them.
 
 mod apart;
 pub mod desk;

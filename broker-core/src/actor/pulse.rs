@@ -1,5 +1,5 @@
-//! Whether the arbiters turn: each says when a turn began and of which entity, and a probe finds one that
-//! has been at it for too long.
+//! Detects stuck arbiters: each records the start of its current turn and its entity, and a probe
+//! finds turns that take too long.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,28 +7,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::ids::EntityId;
 use crate::time::{TimeSpan, Timestamp};
 
-/// A turn aims at a millisecond; one that takes so long holds up everybody on its arbiter.
+/// Duration from which a turn counts as stalled. A turn aims at one millisecond; a longer one
+/// delays all other entities of its arbiter.
 pub const TURN_TIME_MAX: TimeSpan = TimeSpan::from_seconds(1);
 
-/// Of one arbiter.
+/// Current turn and turn counter of an arbiter.
 #[derive(Debug, Default)]
 pub struct Pulse {
-    /// When its turn began, in ticks; 0 between turns.
+    /// Start of the current turn in ticks; 0 between turns.
     since: AtomicI64,
     entity: AtomicU64,
-    /// How many turns there were; only its arbiter counts.
+    /// Number of turns; only the arbiter itself writes it.
     turns: AtomicU64,
 }
 
-/// Of all arbiters.
+/// Pulses of all arbiters.
 #[derive(Debug, Default)]
 pub struct Pulses(Mutex<Vec<Arc<Pulse>>>);
 
-/// Ends a turn when it goes.
+/// Ends a turn when it is dropped.
 pub struct Beat<'p>(&'p Pulse);
 
 impl Pulse {
-    /// A turn of an entity begins; one within another, as at the end of a hold, goes on as that.
+    /// Begins a turn of an entity. A nested turn, as at the end of a hold, replaces the outer one.
     pub fn begin(&self, entity: EntityId, now: Timestamp) -> Beat<'_> {
         self.entity.store(entity.0, Ordering::Relaxed);
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -44,20 +45,21 @@ impl Drop for Beat<'_> {
 }
 
 impl Pulses {
-    /// A pulse for another arbiter.
+    /// Adds a pulse for another arbiter.
     pub fn add(&self) -> Arc<Pulse> {
         let pulse = Arc::<Pulse>::default();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&pulse));
         pulse
     }
 
-    /// How many turns there were in all: as long as that stays, no machine was asked anything.
+    /// Total number of turns. While it is unchanged, no machine ran.
     pub fn turns(&self) -> u64 {
         let pulses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pulses.iter().map(|pulse| pulse.turns.load(Ordering::Acquire)).sum()
     }
 
-    /// The entity whose turn has taken longest, and for how long, if that is too long.
+    /// Returns the longest current turn with its entity and duration, if it exceeds
+    /// [`TURN_TIME_MAX`].
     pub fn stalled(&self, now: Timestamp) -> Option<(EntityId, TimeSpan)> {
         let pulses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let turns = pulses.iter().filter_map(|pulse| {
@@ -73,7 +75,8 @@ impl Pulses {
 mod tests {
     use super::*;
 
-    /// An arbiter that is at one entity for a second is told with that entity; one that turns is not.
+    /// An arbiter whose turn takes a second is reported with its entity; one that finishes turns is
+    /// not.
     #[test]
     fn a_long_turn_is_told_with_its_entity() {
         let pulses = Pulses::default();

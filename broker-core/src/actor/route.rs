@@ -1,14 +1,14 @@
-//! The ways out to forwarders: a thread of its own for each source and destination, so that a forwarder
-//! that blocks, hangs or panics holds up nobody but its own source (FWD-31, FWD-32).
+//! Routes to forwarders: one thread for each source and destination, so that a forwarder that
+//! blocks, hangs or panics delays only its own source (FWD-31, FWD-32).
 //!
 //! ```text
 //!   courier ──job──► thread: route, one call at a time ──verdicts──► courier
-//!      │                  ▲ ended: idle for ten seconds, panicked, or given up
+//!      │                  ▲ ended: idle for ten seconds, panicked, or abandoned
 //!      └─ time limit ─────┘
 //! ```
 //!
-//! A thread that is given up ends when its call returns; until then it counts as one of the threads
-//! that there may be. So a forwarder that hangs for ever takes a bounded part of the process.
+//! An abandoned thread ends when its call returns. Until then it counts against the maximum number
+//! of threads, so a forwarder that hangs uses a bounded part of the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,20 +19,20 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::contract::{Forwarder, Outgoing, Route, Source, Verdict};
 use crate::error::Rejection;
 
-/// A thread without work ends after this.
+/// Time after which a thread without work ends.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// What became of a call.
+/// Result of a call.
 pub(super) type Called = Result<Vec<Verdict>, Trouble>;
 
-/// Why there are no verdicts.
+/// Reason for a call without verdicts.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The route could not be made; what is wrong concerns every message.
+    /// The forwarder could not create the route; the error concerns every message.
     NoRoute(Rejection),
     /// The call panicked.
     Panicked,
-    /// There is no thread to be had just now.
+    /// No thread is available at present.
     NoThread,
 }
 
@@ -41,21 +41,21 @@ struct Job {
     answer: oneshot::Sender<Called>,
 }
 
-/// Leave to make a call: a thread runs that can do it, or may be started.
+/// Permission for a call: a thread for it is running or may be started.
 pub(super) struct Leave(Option<OwnedSemaphorePermit>);
 
-/// The way from one sub-queue to one destination. At most one call is under way.
+/// Route from one sub-queue to one destination. At most one call is in progress.
 #[derive(Default)]
 pub(super) struct RouteSlot(Mutex<Option<Thread>>);
 
-/// The thread of a route, and where its jobs are put.
+/// Thread of a route, and its queue of jobs.
 struct Thread {
     destination: Arc<str>,
     jobs: mpsc::Sender<Job>,
 }
 
 impl RouteSlot {
-    /// Leave to make the next call; none if there is no thread to be had just now.
+    /// Returns permission for the next call; none if no thread is available.
     pub(super) fn leave(
         &self,
         destination: &Arc<str>,
@@ -70,8 +70,9 @@ impl RouteSlot {
         Some(Leave(Some(thread()?)))
     }
 
-    /// Asks the forwarder; starts a thread if there is none. Dropping the future, as the time limit
-    /// does, gives the call up: a forwarder that waits is cancelled, one that blocks is left alone.
+    /// Calls the forwarder; starts a thread if there is none. Dropping the future, as the time
+    /// limit does, abandons the call: a forwarder that awaits is cancelled, a blocking one keeps
+    /// its thread until it returns.
     pub(super) async fn call(
         &self,
         forwarder: &Arc<dyn Forwarder>,
@@ -82,12 +83,12 @@ impl RouteSlot {
     ) -> Called {
         let (answer, answered) = oneshot::channel();
         let mut job = Job { messages, answer };
-        // Taken out while it is used: a call that is given up leaves no thread behind.
+        // Taken out during the call, so that an abandoned call does not keep its thread.
         let mut running = self.take().filter(|running| running.destination == *destination);
         if let Some(known) = &running {
             match known.jobs.try_send(job) {
                 Ok(()) => return self.wait(running, answered).await,
-                // It has just ended for having nothing to do.
+                // The thread has just ended because it was idle.
                 Err(refused) => job = refused.into_inner(),
             }
         }
@@ -129,7 +130,7 @@ fn start(
     Ok(Thread { destination: Arc::clone(destination), jobs })
 }
 
-/// What the thread does until it is not needed any more.
+/// Body of the thread.
 fn serve(
     forwarder: &dyn Forwarder,
     source: Source,
@@ -149,7 +150,7 @@ fn serve(
             let verdicts = runtime.block_on(async {
                 tokio::select! {
                     verdicts = made.forward(&messages) => Some(verdicts),
-                    // Nobody waits any more: the call is dropped where it waits itself.
+                    // The caller gave up: drops the call where it awaits.
                     () = answer.closed() => None,
                 }
             });
@@ -167,7 +168,7 @@ fn serve(
             break;
         }
     }
-    // What the route holds may panic when it is dropped, too.
+    // Dropping the route may panic too.
     catch_unwind(AssertUnwindSafe(|| {
         let _guard = runtime.enter();
         drop(route);

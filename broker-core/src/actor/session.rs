@@ -1,16 +1,16 @@
-//! The actor of a session that is held: it runs what the holder asks, in turns of its own, and knocks when
-//! the lock or a waiting call of the holder ends (DESIGN D3). (Data path, step 2.)
+//! Actor of a held session: runs the holder's requests in turns of its own, and has a timer for the
+//! end of the lock and of the holder's waiting calls (DESIGN D3). Part of step 2 of the data path.
 //!
 //! ```text
 //!            granted                       closed, lost, receiver gone, entity gone
 //!  (nothing) ───────► inlet, turns, timer ─────────────────────────────────────────► (nothing)
-//!                                             what waits in the inlet: to the entity's
+//!                                             waiting requests move to the entity's inlet
 //! ```
 //!
-//! It owns what `Held` has in the machine: the locks on messages, the link, the calls and their ends.
-//! The actor of the entity reaches in for what comes to the session from elsewhere, and lets go of it, in its
-//! own order and behind what the holder has asked before: who asks for the session afterwards finds it free.
-//! An unlocked session has no actor: nobody can ask it anything.
+//! It owns the content of `Held` in the machine: the locks on messages, the link, the calls and
+//! their ends. The actor of the entity drives requests that reach the session on other ways. It
+//! also ends the hold, in its own order and after the holder's earlier requests, so that a later
+//! accept finds the session free. An unlocked session has no actor, since it gets no requests.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,11 +27,11 @@ use super::wakeups::{self, Knock, Wakeups, Woken};
 use crate::ids::ReceiverId;
 use crate::telemetry::{Observed, SessionRunning};
 
-/// A session that is held, as its actor and that of its entity know it.
+/// A held session, shared by its actor and the actor of its entity.
 pub(super) struct HeldSession {
     pub(super) holder: ReceiverId,
     pub(super) inlet: Arc<Inlet>,
-    /// What was taken from the inlet and waits until the state of the session is stored.
+    /// Requests taken from the inlet that wait until the state of the session is stored.
     pub(super) groups: RefCell<VecDeque<Group>>,
     _running: SessionRunning,
 }
@@ -42,18 +42,18 @@ impl HeldSession {
         Self { holder, inlet, groups: RefCell::default(), _running }
     }
 
-    /// Whether something waits.
+    /// Whether requests wait.
     pub(super) fn has_some(&self) -> bool {
         !self.groups.borrow().is_empty() || !self.inlet.is_empty()
     }
 
-    /// Takes nothing more; what waits goes to the inlet of the entity, in its order.
+    /// Accepts no more. Moves waiting requests to the inlet of the entity, in order.
     pub(super) fn empty_into(&self, entity: &Inlet) {
         self.inlet.empty_into(self.groups.take(), entity);
     }
 }
 
-/// The actor of one session, as long as it is held.
+/// Actor of a session while it is held.
 pub(super) struct SessionActor {
     drive: Rc<Drive>,
     session: Rc<HeldSession>,
@@ -66,7 +66,7 @@ impl SessionActor {
         Self { drive, session, wakeups }
     }
 
-    /// Takes what the holder asks from the inlet, then yields to whatever else is ready on this arbiter.
+    /// Takes the holder's requests from the inlet, then yields to other ready work on this arbiter.
     fn take_commands(&mut self, context: &mut Context<Self>) {
         if !self.drive.can_go_on() {
             return;
@@ -81,7 +81,7 @@ impl SessionActor {
         self.arm(context);
     }
 
-    /// Whether nothing is to be done before time passes.
+    /// Whether no work is left that proceeds without the passage of time.
     pub(super) fn is_quiet(&self) -> bool {
         let now = self.drive.clock.now();
         let is_due =
@@ -89,11 +89,11 @@ impl SessionActor {
         !self.session.has_some() && self.wakeups.is_quiet(now) && !is_due
     }
 
-    /// Arms the one timer for what is due first in the session.
+    /// Arms the timer for the earliest deadline of the session.
     fn arm(&mut self, context: &mut Context<Self>) {
         let Some(deadline) = self.drive.deadline_of(self.session.holder) else { return };
         if deadline <= self.drive.clock.now() {
-            // So much is due in the queue that this session's turn has not come.
+            // Other due work of the queue used up the turn before this session's.
             wakeups::knock_later(self, context);
             return;
         }
@@ -133,7 +133,7 @@ impl Handler<End> for SessionActor {
     type Result = ();
 
     fn handle(&mut self, _: End, context: &mut Self::Context) {
-        // After a failure; else it was done when the hold ended.
+        // Moves requests only after a failure; otherwise the end of the hold has moved them.
         self.session.empty_into(&self.drive.inlet);
         context.stop();
     }

@@ -1,12 +1,13 @@
-//! Brings messages from one entity to another, or to a forwarder: loads their contents, hands them in,
-//! and tells the source what became of them (DESIGN D9). (Data path, steps 2 to 4, once more.)
+//! Moves messages from one entity to another, or to a forwarder: loads their contents, submits
+//! them, and reports the result to the source (DESIGN D9). Repeats steps 2 to 4 of the data path.
 //!
-//! Contents are loaded when there is room for them among all that the broker has loaded for itself, and hold it until
-//! the list has ended. To end it takes nothing of that room: a destination that has messages to bring on itself takes
-//! others in while those wait (decision 34).
+//! Contents are loaded when there is room for them among everything the broker has loaded for
+//! itself, and hold that room until the list has ended. Ending a list needs no such room: a
+//! destination that itself waits to move messages on still accepts others (decision 34).
 //!
-//! Nothing here decides: the machine of the source has frozen the list, that of the destination, or the
-//! forwarder, judges it. What is here is how both find out, whatever breaks between them.
+//! Nothing is decided here: the machine of the source froze the list, and the machine of the
+//! destination, or the forwarder, judges it. This file ensures that both get the result, whatever
+//! fails in between.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,12 +39,12 @@ use crate::transfer::{
     Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, WhenFull, errand,
 };
 
-/// The courier of one entity.
+/// Courier of an entity.
 pub(super) struct Courier {
     id: EntityId,
     shared: Arc<Shared>,
     passages: Arc<Passages>,
-    /// The ways to forwarders, by the queue that messages leave.
+    /// Routes to forwarders, by the sub-queue that messages leave.
     routes: RefCell<HashMap<SubQueue, Rc<RouteSlot>>>,
 }
 
@@ -52,17 +53,17 @@ impl Courier {
         Self { id, shared, passages, routes: RefCell::default() }
     }
 
-    /// Somebody does something for the entity outside its mailbox.
+    /// Marks work for the entity outside its mailbox.
     pub(super) fn at_work(&self) -> Option<AtWork> {
         self.shared.activity.begin()
     }
 
-    /// The room for what the broker loads for itself.
+    /// Room for contents that the broker loads for itself.
     pub(super) fn loads(&self) -> Loads {
         self.shared.loads.clone()
     }
 
-    /// Brings a list to its destination.
+    /// Carries a list to its destination, in a task of its own.
     pub(super) fn carry(&self, list: HandOver<PinnedMessage>, source: Recipient<ListEnded>) {
         let route = Rc::clone(self.routes.borrow_mut().entry(list.sub_queue).or_default());
         let errand = Errand {
@@ -81,7 +82,7 @@ impl Courier {
     }
 }
 
-/// Messages that follow each other to one entity.
+/// Consecutive messages for one entity.
 struct Group {
     named: Named,
     path: Box<str>,
@@ -89,7 +90,7 @@ struct Group {
     messages: Vec<Arrival>,
 }
 
-/// The entity that a path names, whatever its case, or the path if it names none.
+/// The key of the entity at a path, or the path if it names none.
 type Named = Result<PathKey, Box<str>>;
 
 fn named(path: &str) -> Named {
@@ -99,7 +100,7 @@ fn named(path: &str) -> Named {
     }
 }
 
-/// One list on its way.
+/// One list in transit.
 struct Errand {
     id: EntityId,
     shared: Arc<Shared>,
@@ -108,9 +109,10 @@ struct Errand {
 }
 
 impl Errand {
-    /// What became of the messages; empty if nothing did.
+    /// Carries a list. Returns the results of its messages; empty if it was not tried.
     async fn run(&self, list: HandOver<PinnedMessage>) -> Vec<Departure> {
-        // At a start the destination may be opened after its source; it is not absent for that.
+        // At a start, a destination may be opened after its source, so it must not count as
+        // missing.
         let mut are_open = self.shared.are_open.subscribe();
         if are_open.wait_for(|open| *open).await.is_err() {
             return Vec::new();
@@ -121,8 +123,8 @@ impl Errand {
         }
     }
 
-    /// Loads the contents of a list when there is room for them, which is held as long as they are; nothing if they
-    /// cannot be read.
+    /// Loads the contents of a list when there is room; the returned room lives as long as they do.
+    /// Returns none if a content cannot be read.
     async fn load(
         &self,
         list: &mut HandOver<PinnedMessage>,
@@ -145,9 +147,9 @@ impl Errand {
         }
     }
 
-    /// Brings a list to an entity.
+    /// Carries a list to an entity.
     async fn hand_in(&self, mut list: HandOver<PinnedMessage>) -> Vec<Departure> {
-        // Nothing is loaded for one that is not there.
+        // Loads nothing for a missing destination.
         if let Err(departure) = self.find(&list.destination) {
             return vec![departure; list.messages.len()];
         }
@@ -163,7 +165,7 @@ impl Errand {
         tracing::warn!(%source, %destination, %error, "cannot read messages for forwarding");
     }
 
-    /// Hands messages in at an entity, and waits until it is known what became of them.
+    /// Submits messages to an entity, and waits until their result is final.
     async fn transfer(
         &self,
         destination: &str,
@@ -194,7 +196,7 @@ impl Errand {
         errand::departures(&*self.shared.store, &keys, end)
     }
 
-    /// Finds the entity of a path, or what becomes of messages for it.
+    /// Returns the inlet of the entity at a path, or the result for messages to a missing one.
     fn find(&self, path: &str) -> Result<Arc<Inlet>, Departure> {
         let absent = || Departure::NotAdmitted(Rejection::entity_not_found(path));
         let Destination::Entity(key) = Destination::parse(path).map_err(Departure::NotAdmitted)?
@@ -213,15 +215,16 @@ impl Errand {
         Ok(entry.inlet)
     }
 
-    /// Has a forwarder judge messages, and carries out what it says (FWD-31).
+    /// Calls a forwarder for messages, and carries out its verdicts (FWD-31).
     async fn forward(&self, scheme: &str, mut list: HandOver<PinnedMessage>) -> Vec<Departure> {
         let Some(forwarder) = self.shared.forwarders.get(scheme) else {
-            // It had one when the description was set; this broker was started without it.
+            // The description was set when the broker had this forwarder; it was restarted without
+            // it.
             let why = format!("this broker has no forwarder for `{scheme}://`");
             return vec![failed(why)];
         };
         let name = forwarder.name();
-        // Who finds no thread takes no room.
+        // Room is taken only after a thread is available.
         let threads = || self.shared.forwarders.thread();
         let Some(leave) = self.route.leave(&list.destination, threads) else {
             tracing::warn!(forwarder = name, source = %list.source, "cannot start a thread for a \
@@ -234,7 +237,7 @@ impl Errand {
         self.have_judged(forwarder, leave, &list, (arrivals, room)).await
     }
 
-    /// Calls a forwarder, within its time.
+    /// Calls a forwarder within its time limit.
     async fn have_judged(
         &self,
         forwarder: &Arc<dyn Forwarder>,
@@ -296,7 +299,7 @@ impl Errand {
         }
     }
 
-    /// Verdicts in their order; messages for one entity that follow each other go as one list.
+    /// Carries verdicts out in order. Consecutive messages for one entity go as one list.
     async fn carry_out(
         &self,
         list: &HandOver<PinnedMessage>,
@@ -338,8 +341,8 @@ impl Errand {
         departures: &mut Vec<Departure>,
     ) {
         let Some(Group { named, path, keys, messages }) = group.take() else { return };
-        // What did not get there is given up, durably, or offered again, before anything else goes there
-        // (FWD-10).
+        // Messages that this destination did not accept must first be given up, durably, or offered
+        // again, before later ones go there (FWD-10).
         if not_taking.contains(&named) {
             departures.extend(keys.iter().map(|_| Departure::NotTried));
             return;
@@ -357,7 +360,7 @@ fn failed(why: String) -> Departure {
 }
 
 fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
-    // An earlier dead-lettering that it carries along, unless it comes from a dead-letter queue now.
+    // The source of an earlier dead-lettering, unless the message now leaves a dead-letter queue.
     let carried = Overlay::source_of(arrival.overlays.iter()).map(Arc::from);
     Outgoing {
         facts: message.message.facts,
@@ -370,7 +373,7 @@ fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
     }
 }
 
-/// What a verdict that needs nothing of the broker means for its source.
+/// Returns the result for the source of a verdict that needs no further work.
 fn departure(verdict: Verdict) -> Departure {
     match verdict {
         Verdict::Delivered => Departure::Delivered,

@@ -1,4 +1,4 @@
-//! What wakes an actor for its turns, its own knocks and the one timer that it arms, and how much it does before it yields.
+//! Wakeups of an actor: its own knocks, its one timer, and the budget of its turns.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use actix::{
 use crate::clock::Clock;
 use crate::time::Timestamp;
 
-/// A turn takes at most this many commands, and at most about a millisecond (DESIGN D6).
+/// A turn takes at most 256 commands and aims at one millisecond (DESIGN D6).
 const TURN_COMMANDS_MAX: usize = 256;
 const TURN_COMMANDS_MIN: usize = 16;
 const TURN_TIME: Duration = Duration::from_millis(1);
 
-/// There is something to do: in the inlet, or because another actor of the tree has seen to it.
+/// There is work: in the inlet, or left by another actor of the tree.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Knock;
@@ -25,16 +25,16 @@ pub struct Knock;
 pub(super) trait Woken: Actor<Context = Context<Self>> + Handler<Knock> {
     fn wakeups(&mut self) -> &mut Wakeups;
 
-    /// The instant that the timer was armed for has come.
+    /// Called when the timer fires.
     fn alarm(&mut self, context: &mut Context<Self>);
 }
 
-/// The timer and the knock of one actor, and the budget of its turns.
+/// Timer and knock of an actor, and the budget of its turns.
 pub(super) struct Wakeups {
     clock: Arc<dyn Clock>,
     turn_size: usize,
     armed: Option<(Timestamp, SpawnHandle)>,
-    /// Whether a knock of its own is on its way.
+    /// Whether a knock from the actor itself is on its way.
     knocking: Cell<bool>,
 }
 
@@ -43,12 +43,12 @@ impl Wakeups {
         Self { clock, turn_size: TURN_COMMANDS_MAX, armed: None, knocking: Cell::new(false) }
     }
 
-    /// How many commands the next turn takes at most.
+    /// Maximum number of commands in the next turn.
     pub(super) const fn turn_size(&self) -> usize {
         self.turn_size
     }
 
-    /// Takes note of how long a turn took with so many commands.
+    /// Adapts the turn size to the duration of a turn with `count` commands.
     pub(super) fn took(&mut self, count: usize, started: Instant) {
         if started.elapsed() > TURN_TIME {
             self.turn_size = (self.turn_size / 2).max(TURN_COMMANDS_MIN);
@@ -57,23 +57,23 @@ impl Wakeups {
         }
     }
 
-    /// A knock has come.
+    /// Notes that a knock has arrived.
     pub(super) fn knocked(&self) {
         self.knocking.set(false);
     }
 
-    /// Whether nothing is to be done until then: no knock of its own is on its way, and its timer not due.
+    /// Whether no knock of its own is on its way and the timer is not due at `now`.
     pub(super) fn is_quiet(&self, now: Timestamp) -> bool {
         !self.knocking.get() && self.armed().is_none_or(|at| at > now)
     }
 
-    /// What the timer is armed for.
+    /// Instant for which the timer is armed.
     pub(super) fn armed(&self) -> Option<Timestamp> {
         self.armed.map(|(at, _)| at)
     }
 }
 
-/// Takes another turn after everything that is ready on this arbiter.
+/// Takes another turn after all ready work on this arbiter.
 pub(super) fn knock_later<A: Woken>(actor: &mut A, context: &Context<A>) {
     if actor.wakeups().knocking.replace(true) {
         return;
@@ -102,7 +102,7 @@ pub(super) fn arm<A: Woken>(actor: &mut A, at: Timestamp, context: &mut Context<
     actor.wakeups().armed = Some((at, handle));
 }
 
-/// Takes the timer back. An actor that nobody knows any more ends when it waits for nothing.
+/// Disarms the timer. An actor without references ends when it waits for nothing.
 pub(super) fn disarm<A: Woken>(actor: &mut A, context: &mut Context<A>) {
     if let Some((_, handle)) = actor.wakeups().armed.take() {
         context.cancel_future(handle);

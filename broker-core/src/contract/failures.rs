@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(ms(&failures, "::ffff:10.0.0.1", later), 50, "the same one");
     }
 
-    /// SEC-26: the many IPv6 addresses of one subscriber count as one.
+    /// SEC-26: the many IPv6 addresses of a subscriber count as one.
     #[test]
     fn addresses_of_one_network_are_one() {
         let failures = Failures::default();

@@ -13,7 +13,7 @@ use crate::ids::SequenceNumber;
 use crate::message::{Content, PropertyView, ValueRef};
 use crate::time::Timestamp;
 
-/// Maximum number of messages of one operation that are reported individually; of the others only
+/// Maximum number of messages of an operation that are reported individually; of the others only
 /// the count. It equals the maximum number of links of an OpenTelemetry span.
 pub const TRACED_MESSAGES_MAX: usize = 128;
 /// Property with which a message continues the trace of its sender (W3C Trace Context).

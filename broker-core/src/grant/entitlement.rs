@@ -1,4 +1,4 @@
-//! Grant of one connection for one entity: checked at every command. It also ends the links and
+//! Grant of a connection for one entity: checked at every command. It also ends the links and
 //! waiting calls that were opened under it.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub(crate) trait GrantedEntity: Send + Sync {
     fn submit_own(self: Arc<Self>, command: Command, reply: Reply);
 }
 
-/// Rights of one connection on one entity. Handles share it, so that a newer token replaces the
+/// Rights of a connection on one entity. Handles share it, so that a newer token replaces the
 /// older one under open links (SEC-15).
 pub struct Entitlement {
     /// Key of this grant in [`Lapses`].

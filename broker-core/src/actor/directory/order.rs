@@ -1,17 +1,17 @@
-//! Paths in the order of their keys, so that a list starts at its place instead of being made and sorted
-//! anew: pieces of at most 512 paths, of which one is moved when a path comes or goes.
+//! Paths in the order of their keys, so that a list starts in place without sorting. They are kept
+//! in pieces of at most 512 paths; an insertion or removal moves only one piece.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
 
 use crate::path::PathKey;
 
-/// A piece with more is cut in two.
+/// Maximum number of paths in a piece; a longer one is split in two.
 const PIECE_COUNT_MAX: usize = 512;
 
-/// Paths by key, counted. Whatever has a text can be a key: that of tests counts how often it is looked at.
+/// Paths by key. Generic so that tests can use keys that count comparisons.
 pub(super) struct Order<K = PathKey> {
-    /// None is empty; the keys of one are below those of the next.
+    /// No piece is empty; the keys of a piece are below those in the next.
     pieces: Vec<Vec<(K, Arc<str>)>>,
 }
 
@@ -53,7 +53,7 @@ impl<K: Ord + Borrow<str>> Order<K> {
         }
     }
 
-    /// Those whose keys begin with `prefix`, `top` of them after `skip`.
+    /// Returns the paths whose keys start with `prefix`: up to `top` after the first `skip`.
     pub(super) fn list(&self, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
         let mut at = self
             .pieces
@@ -63,7 +63,7 @@ impl<K: Ord + Borrow<str>> Order<K> {
             .get(at)
             .map_or(0, |piece| piece.partition_point(|(key, _)| text(key) < prefix));
         let mut skip = before.saturating_add(skip);
-        // Whole pieces are passed over by their length.
+        // Skips whole pieces by their length.
         while let Some(piece) = self.pieces.get(at).filter(|piece| piece.len() <= skip) {
             skip -= piece.len();
             at += 1;
@@ -76,7 +76,7 @@ impl<K: Ord + Borrow<str>> Order<K> {
             .collect()
     }
 
-    /// The piece that has a key or would take it.
+    /// Index of the piece that has a key or would take it.
     fn piece_of(&self, key: &K) -> usize {
         let behind = self
             .pieces
@@ -102,7 +102,7 @@ mod tests {
         EntityAddress::parse(path).expect("a path").entity.key()
     }
 
-    /// ENT-30: lists by prefix, from any place on, agree with a plain map while paths come and go.
+    /// ENT-30: lists by prefix, from any position, agree with a plain map while paths come and go.
     #[test]
     fn agrees_with_a_plain_map() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(order.list("", 0, usize::MAX).len(), plain.len());
     }
 
-    /// A key that counts how often one is looked at.
+    /// A key that counts comparisons.
     struct Counted<'c> {
         text: String,
         looks: &'c Cell<usize>,
@@ -175,8 +175,8 @@ mod tests {
 
     impl Eq for Counted<'_> {}
 
-    /// ENT-30: a list looks at as many keys as a search does, and those that it lists; a path that comes or goes at
-    /// those of a search. Nobody sorts them, and nobody passes them one by one.
+    /// ENT-30: a list compares as many keys as a search plus its result; an insertion or removal as
+    /// many as a search. Nothing is sorted, and keys are not passed one by one.
     #[test]
     fn a_list_costs_what_it_lists() {
         const COUNT: usize = 10_000;
@@ -185,7 +185,7 @@ mod tests {
         let looks = Cell::new(0);
         let key = |number: usize| Counted { text: format!("queue-{number:05}"), looks: &looks };
         let mut order = Order::default();
-        // Each of them once, in no order.
+        // Every number once, in scattered order.
         let scattered = || (0..COUNT).map(|number| number * 7_919 % COUNT);
         for number in scattered() {
             let key = key(number);
@@ -193,7 +193,7 @@ mod tests {
             order.insert(key, path);
             assert!(looks.take() <= search_max, "the place of {number} was looked for one by one");
         }
-        // So few are passed over when a list begins far behind.
+        // Bounds the pieces that a list with a large `skip` passes.
         assert!(order.pieces.len() <= 2 * COUNT / PIECE_COUNT_MAX + 1);
         assert!(order.pieces.iter().all(|piece| piece.len() <= PIECE_COUNT_MAX));
         // All of them, and a tenth.
