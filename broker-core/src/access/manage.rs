@@ -1,5 +1,6 @@
-//! Management with rights (SEC-05, SEC-06, FWD-05): every transport and the clients of this process make their requests
-//! here. The methods of [`Broker`](crate::Broker) describe what each operation does.
+//! Management with rights (SEC-05, SEC-06, FWD-05): every transport and the clients of this process
+//! make their requests here. The methods of [`Broker`](crate::Broker) describe what each operation
+//! does.
 
 use super::list::Listing;
 use super::{Access, declare};
@@ -265,8 +266,8 @@ impl Access {
 
     /// Checks that a destination exists, before a management request creates an entity that
     /// forwards there. `place` is 0 for the destination of messages, 1 for the destination of
-    /// dead-lettered messages. A principal without the right to forward to it does not learn whether it exists.
-    /// The creation or update checks again, against the remembered grants.
+    /// dead-lettered messages. A principal without the right to forward to it does not learn
+    /// whether it exists. The creation or update checks again, against the remembered grants.
     ///
     /// # Errors
     /// `Unauthorized`; `EntityNotFound`.

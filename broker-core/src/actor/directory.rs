@@ -91,7 +91,7 @@ impl Directory {
         order.list(prefix, skip, top)
     }
 
-    /// Returns the path of an entity; searches all of them.
+    /// Returns the path of an entity; searches all entities.
     #[must_use]
     pub fn path_of(&self, id: EntityId) -> Option<Arc<str>> {
         let found = self.entries.iter().find(|entry| entry.id == id)?;

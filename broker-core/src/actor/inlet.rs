@@ -18,8 +18,8 @@ use crate::ids::ReceiverId;
 use crate::request::{Entrance, Outlet, Released, Request, Watch, WatchRegistry, release_all};
 use crate::time::Timestamp;
 
-/// Requests that were submitted together, or the rest of them. A group moves as a whole because a
-/// request is large.
+/// Requests that were submitted together, or the rest of the group. A group moves as a whole
+/// because a request is large.
 pub(super) struct Group {
     requests: std::vec::IntoIter<Request>,
     /// Instant of submission.

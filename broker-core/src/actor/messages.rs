@@ -81,7 +81,7 @@ pub(super) struct ListEnded {
 #[rtype(result = "()")]
 pub(super) struct IdleElapsed(pub(super) EntityId);
 
-/// A tree ended and no batch of it is on its way.
+/// A tree ended and none of its batches is on its way.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct TreeFailed {

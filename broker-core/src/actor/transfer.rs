@@ -6,8 +6,8 @@
 //! destination that itself waits to move messages on still accepts others (decision 34).
 //!
 //! Nothing is decided here: the machine of the source froze the list, and the machine of the
-//! destination, or the forwarder, judges it. This file ensures that both get the result, whatever
-//! fails in between.
+//! destination, or the forwarder, judges it. This file ensures that both get the result, even if
+//! something fails in between.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

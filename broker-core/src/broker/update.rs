@@ -62,7 +62,8 @@ pub trait Update: Clone + Send + Sync {
         Self::Description::over(self, current)
     }
 
-    /// Names the current value of each text that the update does not name and that is not cleared (ENT-17).
+    /// Names the current value of each text that the update does not name and that is not cleared
+    /// (ENT-17).
     fn keep(&mut self, cleared: Cleared, current: &Self::Description) {
         for field in Self::Description::FIELDS.iter().filter(|field| field.kind.is_text()) {
             if field.named(self).is_none() && !cleared.contains(field.name) {

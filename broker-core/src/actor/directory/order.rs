@@ -196,7 +196,7 @@ mod tests {
         // Bounds the pieces that a list with a large `skip` passes.
         assert!(order.pieces.len() <= 2 * COUNT / PIECE_COUNT_MAX + 1);
         assert!(order.pieces.iter().all(|piece| piece.len() <= PIECE_COUNT_MAX));
-        // All of them, and a tenth.
+        // All paths, and a tenth.
         for (prefix, first, count) in [("queue-", 0, COUNT), ("queue-07", 7_000, 1_000)] {
             for (skip, top) in (0..count).step_by(13).flat_map(|skip| [(skip, 1), (skip, 100)]) {
                 looks.set(0);

@@ -1,4 +1,4 @@
-//! Creation: a path is taken, its records are written, and then the entity is opened.
+//! Creation: reserves the path, writes the records, then opens the entity.
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
@@ -13,10 +13,11 @@ use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::store::{Batch, Key, StoreError};
 
-/// Ids are taken from the store in blocks, so that creating an entity writes no counter of its own.
+/// Number of ids that are reserved in the store at a time, so that a creation writes no counter of
+/// its own.
 const ID_BLOCK: u64 = 1_000;
 
-/// What is created: a queue or a topic.
+/// Entity to create: a queue or a topic.
 pub enum Root {
     /// A queue.
     Queue(QueueDescription),
@@ -28,16 +29,16 @@ pub enum Root {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Create {
-    /// Validated before.
+    /// Already validated description.
     pub root: Root,
-    /// Answered when it is durable and open.
+    /// Answered when the entity is durable and open.
     pub answer: AnswerTo,
 }
 
-/// A creation that is not carried out, and why.
+/// A refused creation and its reason.
 pub(super) type RefusedCreation = (AnswerTo, Rejection);
 
-/// A block of ids is durable, or not.
+/// Result of reserving a block of ids.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct IdBlockTaken {
@@ -62,9 +63,9 @@ impl Root {
 }
 
 impl NamespaceActor {
-    /// Takes a block of ids from the store; what waits for one is created when it is durable, so that
-    /// no id is ever given twice (DESIGN D4). The key of the message id hashes goes with it, and what is known
-    /// of the namespace: one without entities has nothing to tell of itself.
+    /// Reserves a block of ids in the store. Waiting creations continue when it is durable, so that
+    /// no id is ever given twice (DESIGN D4). The batch also has the key of the message id hashes,
+    /// and the facts about the namespace: a namespace without entities stores none.
     fn take_id_block(&mut self, itself: Addr<Self>) {
         let limit = self.id_limit + ID_BLOCK;
         let mut batch = Batch::default();
@@ -83,7 +84,7 @@ impl NamespaceActor {
         }
     }
 
-    /// An id for a new entity, if there is one at hand.
+    /// Returns an id for a new entity if a reserved one is left.
     pub(super) const fn next_id(&mut self) -> Option<EntityId> {
         if self.next_id == self.id_limit {
             return None;
@@ -176,7 +177,7 @@ impl Handler<IdBlockTaken> for NamespaceActor {
         let IdBlockTaken { limit, result } = mail;
         let waiting = std::mem::take(&mut self.waiting);
         let keys: Vec<PathKey> = waiting.iter().map(WaitsForId::key).collect();
-        // Whether or not it landed, the next block begins behind it.
+        // The next block begins after this one, whether it was stored or not.
         self.next_id = self.id_limit;
         self.id_limit = limit;
         if let Err(error) = result {
@@ -206,8 +207,8 @@ impl Handler<IdBlockTaken> for NamespaceActor {
 }
 
 impl NamespaceActor {
-    /// Ends the waits at paths of creations that are not under way, and then answers the refused creations: their clients
-    /// may look the entity up at once, without waiting (ENT-32).
+    /// Ends the waits at paths without a creation in progress, then answers the refused creations:
+    /// their clients may look the entity up at once, without waiting (ENT-32).
     fn refuse_creations(&mut self, keys: Vec<PathKey>, refused: Vec<RefusedCreation>) {
         for key in keys {
             if self.passing(&key).is_none() {
@@ -221,7 +222,7 @@ impl NamespaceActor {
 }
 
 impl WaitsForId {
-    /// The path to create.
+    /// Path to create.
     fn key(&self) -> PathKey {
         match self {
             Self::Root(mail) => PathKey::fold(mail.root.path()),

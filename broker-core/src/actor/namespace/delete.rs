@@ -1,4 +1,4 @@
-//! Deletion: the actor is retired, and when nothing of it is on its way its records are removed.
+//! Deletion: retires the actor, then removes the records when nothing of the entity is on its way.
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
@@ -15,18 +15,18 @@ use crate::path::PathKey;
 pub struct DeleteEntity {
     /// Its path.
     pub key: PathKey,
-    /// Answered when it is durably gone.
+    /// Answered when the deletion is durable.
     pub answer: AnswerTo,
 }
 
-/// What the actor of an entity was doing is durable; its records can be deleted.
+/// The work of a retired actor is durable; its records can be deleted.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Retired(pub(super) EntityId);
 
 impl NamespaceActor {
-    /// Retires an open entity, a topic with its subscriptions, to delete it when nothing of it is on its
-    /// way. What is being created or deleted of it comes to its end before.
+    /// Retires an open entity, and with a topic its subscriptions, for deletion when nothing of it
+    /// is on its way. Creations and deletions in progress within it are finished first.
     fn delete(&mut self, mail: DeleteEntity, itself: Addr<Self>) {
         let Some(id) = self.paths.get(&mail.key).copied() else {
             refuse(Some(mail.answer), Rejection::entity_not_found(mail.key.as_str()));
@@ -34,7 +34,7 @@ impl NamespaceActor {
         };
         let passing = self.family_of(id).into_iter().find_map(|member| {
             let entity = self.entities.get(&member)?;
-            // A subscription that is being deleted goes with its topic.
+            // A subscription that is being deleted is removed with its topic.
             let is_waited_for = match entity.state {
                 State::Creating | State::Opening => true,
                 State::Retiring | State::Deleting | State::Undoing => member == id,
@@ -56,7 +56,7 @@ impl NamespaceActor {
         }
     }
 
-    /// Retires an entity and all below it that is not retired already.
+    /// Retires an entity and all below it, unless they are already retired.
     pub(super) fn retire_family(&mut self, id: EntityId, itself: Addr<Self>) {
         for id in self.family_of(id) {
             let Some(entity) = self.entities.get_mut(&id) else { continue };
@@ -77,7 +77,7 @@ impl NamespaceActor {
         }
     }
 
-    /// Writes the deletion of a tree once all of it is retired.
+    /// Writes the deletion of a tree once all its actors are retired.
     pub(super) fn delete_if_retired(&mut self, root: EntityId, itself: Addr<Self>) {
         let goes = |root: &&Entity| root.state == State::Retiring;
         let Some(owner) = self.entities.get(&root).filter(goes) else { return };
@@ -86,7 +86,7 @@ impl NamespaceActor {
                 entity.actor.is_none() && matches!(entity.state, State::Retiring | State::Deleting)
             })
         };
-        // They are retired in their order: who looks from the end on looks at one, until it is the last.
+        // Actors retire in order: a search from the end usually stops at the first one.
         if !owner.subscriptions.iter().rev().chain([&root]).all(is_retired) {
             return;
         }
@@ -95,7 +95,7 @@ impl NamespaceActor {
                 entity.state = State::Deleting;
             }
         }
-        // A failure while it was retired has left the shard to be taken over.
+        // If the tree failed while it was retired, the shard must be taken over again.
         self.recover_writer(root);
         self.when_landed(root, Then::Delete, itself);
     }
@@ -117,7 +117,7 @@ impl Handler<IdleElapsed> for NamespaceActor {
         if let Some((entity, actor)) =
             open.and_then(|entity| Some((entity, entity.actor.as_ref()?)))
         {
-            // The actor looks again: it may have been used since it said so.
+            // The actor checks again: it may have been used since its report.
             let itself = context.address();
             let done = Box::new(move || itself.do_send(Retired(id)));
             let reason = Rejection::entity_not_found(&entity.path);
@@ -133,7 +133,7 @@ impl Handler<Retired> for NamespaceActor {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         entity.actor = None;
         let (key, topic) = (entity.key.clone(), entity.topic);
-        // A deletion that was asked for before the stop is still carried out.
+        // A deletion requested before the stop is still carried out.
         if self.stopping && entity.state != State::Retiring {
             self.end_if_retired();
             return;
@@ -152,7 +152,7 @@ impl Handler<Retired> for NamespaceActor {
                 self.when_landed(id, Then::Leave, context.address());
             }
             None => {
-                // One that was idle takes all below it along (TMP-19).
+                // An idle topic takes its subscriptions along (TMP-19).
                 self.retire_family(id, context.address());
                 self.delete_if_retired(id, context.address());
             }

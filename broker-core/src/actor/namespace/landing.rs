@@ -1,6 +1,6 @@
-//! What comes between the end of actors and what becomes of their records: transfers that others have
-//! taken over land, or fail for good. What is scanned or removed before that could be moved by them
-//! behind its back (DESIGN D9).
+//! Waits, after actors have ended, until all transfers that others took over from them have landed
+//! or failed finally. A transfer that lands later could change records that were already scanned or
+//! removed (DESIGN D9).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,18 +9,18 @@ use actix::{Addr, AsyncContext, Handler, Message};
 use super::{NamespaceActor, State};
 use crate::ids::EntityId;
 
-/// What is done when no transfer is on its way any more.
+/// Action once no transfer is on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
-    /// A tree that failed is opened anew.
+    /// Reopens a tree that failed.
     Open,
-    /// A tree that was retired is removed.
+    /// Removes a tree that was retired.
     Delete,
-    /// A subscription that was retired is removed from its topic.
+    /// Removes a retired subscription from its topic.
     Leave,
 }
 
-/// No transfer of an entity without actor, or of a whole such tree, is on its way any more.
+/// No transfer of an entity without an actor, or of a whole such tree, is on its way.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Landed {
@@ -28,7 +28,7 @@ struct Landed {
     then: Then,
 }
 
-/// Calls back when its last holder is gone.
+/// Calls back when its last reference is dropped.
 struct Last(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Drop for Last {
@@ -41,8 +41,9 @@ impl Drop for Last {
 }
 
 impl NamespaceActor {
-    /// Waits for the transfers of entities whose actors have ended, and goes on then. The shard was
-    /// taken over again before, if that was needed: nothing waits for anything but the store.
+    /// Waits for the transfers of entities whose actors have ended, then continues with `then`. If
+    /// the shard had to be taken over again, the caller has done it: the wait depends only on the
+    /// store.
     pub(super) fn when_landed(&self, id: EntityId, then: Then, itself: Addr<Self>) {
         let members = match then {
             Then::Open | Then::Delete => self.family_of(id),
@@ -64,7 +65,7 @@ impl Handler<Landed> for NamespaceActor {
         let Some(entity) = self.entities.get(&id) else { return };
         match (then, entity.state) {
             (Then::Open, State::Open) if self.stopping => self.end_if_retired(),
-            // Somebody may have asked for its deletion while it had no actor.
+            // The entity may have been deleted while it had no actor.
             (Then::Open, State::Open) if entity.actor.is_none() => self.open(id, context.address()),
             (Then::Delete, State::Deleting) => self.write_deletion(id, context.address()),
             (Then::Leave, State::Deleting) => self.remove_subscription(id, context.address()),

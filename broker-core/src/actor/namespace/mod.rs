@@ -1,5 +1,5 @@
-//! The parent of all entities: creates them, starts them from the store, rebuilds them after a
-//! failure, deletes and retires them.
+//! Parent of all entities: creates them, opens them from the store, rebuilds them after a failure,
+//! deletes and retires them.
 //!
 //! ```text
 //!             written           opened            retired            written
@@ -9,8 +9,8 @@
 //!  Undoing ─────────► gone               └─► Closed, if it fails too often
 //! ```
 //!
-//! A subscription lives in the tree of its topic: the topic writes its creation and its removal, it is
-//! opened, rebuilt and closed with the topic, and deleted with it.
+//! A subscription lives in the tree of its topic: the topic writes its creation and its removal. It
+//! is opened, rebuilt, closed and deleted with the topic.
 
 mod create;
 mod delete;
@@ -56,59 +56,59 @@ pub(crate) use records::{Loaded, load};
 pub(crate) use stop::Stop;
 pub use subscription::CreateSubscription;
 
-/// Who waits for an operation on the namespace, and the room that the operation takes until it is answered, and as long
-/// as its asker has more to ask in it: that is what bounds the mailbox. What comes from the broker itself is about entities,
-/// and they are counted.
+/// Receiver of the result of an operation on the namespace, with the room of the operation. The
+/// room is held until the answer, and as long as the caller uses it for further requests; it bounds
+/// the mailbox. Requests of the broker itself concern entities, whose number is bounded.
 pub struct AnswerTo {
     sender: oneshot::Sender<Result<(), Rejection>>,
     room: Arc<Permit>,
 }
 
 impl AnswerTo {
-    /// An answer, and where it arrives.
+    /// Returns a sender and the receiver of its result.
     pub fn new(room: &Arc<Permit>) -> (Self, oneshot::Receiver<Result<(), Rejection>>) {
         let (sender, answered) = oneshot::channel();
         (Self { sender, room: Arc::clone(room) }, answered)
     }
 
-    /// Gives the room back, and answers.
+    /// Releases the room, then answers.
     pub fn send(self, result: Result<(), Rejection>) {
         drop(self.room);
-        // Nobody may wait any more.
+        // The receiver may be gone.
         self.sender.send(result).ok();
     }
 }
 
-/// The actor.
+/// Actor of the namespace.
 pub struct NamespaceActor {
     shared: Arc<Shared>,
     writers: Vec<Arc<ShardWriter>>,
     arbiters: Vec<actix::ArbiterHandle>,
     entities: HashMap<EntityId, Entity>,
     paths: HashMap<PathKey, EntityId>,
-    /// How many queues and topics there are (QUO-01), and how many subscriptions (QUO-08).
+    /// Number of queues and topics (QUO-01), and of subscriptions (QUO-08).
     root_count: usize,
     subscription_count: usize,
     next_id: u64,
     id_limit: u64,
     duplicate_key: [u8; 16],
-    /// What is known of the namespace itself (CNT-10).
+    /// Facts about the namespace itself (CNT-10).
     facts: NamespaceFacts,
     are_facts_new: bool,
     /// Creations that wait for a block of ids.
     waiting: Vec<WaitsForId>,
     /// Operations that wait for the outcome of a creation or deletion.
     parked: Parked,
-    /// Entities whose policies are on their way to the store.
+    /// Entities whose policies are being stored.
     policies_in_flight: BTreeSet<EntityId>,
     makes_root_policy: bool,
     opening: usize,
     opened: Option<oneshot::Sender<()>>,
     stopping: bool,
     stopped: Option<oneshot::Sender<()>>,
-    /// Entities that had something to end when all were looked at last, for a stop.
+    /// Entities that had not ended at the last full check during a stop.
     unended: Vec<EntityId>,
-    /// The timer of a stop, until all are retired.
+    /// Timer of the grace period of a stop, until all entities are retired.
     grace: Option<SpawnHandle>,
 }
 
@@ -127,13 +127,13 @@ struct Entity {
     key: PathKey,
     path: Arc<str>,
     inlet: Arc<Inlet>,
-    /// The transfers of its present actor that others have taken over.
+    /// Transfers that others have taken over from its current actor.
     passages: Arc<Passages>,
     observed: Arc<crate::telemetry::Observed>,
     state: State,
     actor: Option<Addr<EntityActor>>,
     failures: VecDeque<Instant>,
-    /// Whether it is not known if the topic carried out what it was asked about this subscription.
+    /// Whether the result of the topic's last request about this subscription is unknown.
     is_unsure: bool,
     answer: Option<AnswerTo>,
 }
@@ -152,16 +152,16 @@ impl Entity {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Its records are on their way to the store.
+    /// Its records are being stored.
     Creating,
     /// Its actor is being started.
     Opening,
     Open,
     /// Its actor is being retired.
     Retiring,
-    /// The deletion is on its way to the store.
+    /// Its deletion is being stored.
     Deleting,
-    /// Its creation failed, and whatever of it may have landed is being removed.
+    /// Its creation failed; records that may have been stored are being removed.
     Undoing,
     /// It failed too often.
     Closed,
@@ -247,7 +247,7 @@ impl NamespaceActor {
         self.subscription_count += usize::from(kind == EntityKind::Subscription);
     }
 
-    /// Enters a subscription of a topic that is there.
+    /// Enters a subscription of an existing topic.
     fn enter_subscription(&mut self, id: EntityId, topic: EntityId, name: &str, state: State) {
         let Some(owner) = self.entities.get_mut(&topic) else { return };
         owner.subscriptions.insert(id);
@@ -258,18 +258,18 @@ impl NamespaceActor {
         }
     }
 
-    /// The entity at the root of the tree.
+    /// Returns the root entity of a tree.
     fn root_of(&self, id: EntityId) -> EntityId {
         self.entities.get(&id).and_then(|entity| entity.topic).unwrap_or(id)
     }
 
-    /// A topic or queue with all below it.
+    /// Returns a topic or queue with all entities below it.
     fn family_of(&self, root: EntityId) -> Vec<EntityId> {
         let below = self.entities.get(&root).into_iter().flat_map(|root| &root.subscriptions);
         std::iter::once(root).chain(below.copied()).collect()
     }
 
-    /// The writer of the tree that an entity is in.
+    /// Returns the writer of an entity's tree.
     fn writer(&self, id: EntityId) -> Option<&Arc<ShardWriter>> {
         let count = self.writers.len() as u64;
         let root = self.root_of(id);

@@ -1,4 +1,4 @@
-//! Opening: the machines of a tree are restored from the store and their actors started on its arbiter.
+//! Opening: restores the machines of a tree from the store, and starts their actors on its arbiter.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ use crate::shell::writer::ShardWriter;
 use crate::time::Timestamp;
 use crate::transfer::passage::Passages;
 
-/// A tree was opened on its arbiter, or could not be.
+/// Result of opening a tree on its arbiter.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Opened {
@@ -41,16 +41,16 @@ struct Opened {
     result: Result<Vec<OpenedEntity>, String>,
 }
 
-/// One entity of a tree that was opened.
+/// One entity of an opened tree.
 struct OpenedEntity {
     id: EntityId,
-    /// Its actor, unless it is being removed or is not there.
+    /// Its actor, unless it is being removed or does not exist.
     actor: Option<Addr<EntityActor>>,
-    /// Whether the store has it.
+    /// Whether the store has the entity.
     is_there: bool,
 }
 
-/// A new subscription was taken into the tree of its topic, or could not be.
+/// Result of taking a new subscription into the tree of its topic.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Adopted {
@@ -58,16 +58,16 @@ struct Adopted {
     result: Result<Addr<EntityActor>, NotAdopted>,
 }
 
-/// Why a new subscription has no actor.
+/// Reason why a new subscription has no actor.
 enum NotAdopted {
     /// Its topic has failed or is retired.
     NoHome,
-    /// What the store has of it cannot be used.
+    /// Its records cannot be used.
     Unusable(String),
 }
 
 impl NamespaceActor {
-    /// Starts the actors of a tree on its arbiter, from what the store has of it.
+    /// Starts the actors of a tree on its arbiter, from the records in the store.
     pub(super) fn open(&mut self, root: EntityId, itself: Addr<Self>) {
         let Some(writer) = self.writer(root).map(Arc::clone) else { return };
         let mut members = Vec::new();
@@ -75,7 +75,8 @@ impl NamespaceActor {
             let Some(entity) = self.entities.get_mut(&id) else { continue };
             let starts = match entity.state {
                 State::Creating if entity.kind == EntityKind::Subscription => {
-                    // The topic has not been asked yet, unless it is not known what became of it.
+                    // Skipped because the topic has not been asked yet; opened if the topic's
+                    // answer is unknown.
                     if !entity.is_unsure {
                         continue;
                     }
@@ -158,7 +159,7 @@ impl NamespaceActor {
         }
     }
 
-    /// Takes note that the actor of an entity serves it.
+    /// Notes that the actor of an entity serves it, and answers its creation.
     fn started(&mut self, id: EntityId, actor: Addr<EntityActor>, itself: Addr<Self>) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         if self.stopping {
@@ -211,7 +212,7 @@ impl Handler<Adopted> for NamespaceActor {
         match result {
             Ok(actor) => self.started(id, actor, context.address()),
             Err(NotAdopted::Unusable(why)) => self.close(id, &why),
-            // Its topic has failed, and is opened again with it; or it is going.
+            // A failed topic will be reopened together with it; a retiring topic takes it along.
             Err(NotAdopted::NoHome) => {
                 let topic = self.root_of(id);
                 let goes = self.stopping
@@ -234,12 +235,12 @@ impl Handler<Adopted> for NamespaceActor {
     }
 }
 
-/// Everything that is needed to open an entity on another thread.
+/// Data for opening an entity on another thread.
 struct Opening {
     id: EntityId,
     kind: EntityKind,
     path: Arc<str>,
-    /// Whether it gets an actor; one that is being removed is only looked at.
+    /// Whether the entity gets an actor; an entity that is being removed is only read.
     starts: bool,
     shared: Arc<Shared>,
     duplicate_key: [u8; 16],
@@ -253,8 +254,8 @@ thread_local! {
     static DESK: RefCell<Option<Rc<Desk>>> = const { RefCell::new(None) };
 }
 
-/// Restores the machines of a tree from the store and starts their actors on this arbiter. The root
-/// comes first.
+/// Restores the machines of a tree from the store, and starts their actors on this arbiter. The
+/// first member is the root.
 fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<OpenedEntity>, String> {
     let mut members = members.into_iter();
     let Some(root) = members.next() else { return Err("there is nothing to open".to_owned()) };
@@ -328,8 +329,8 @@ impl Opening {
         Ok(topic)
     }
 
-    /// A subscription with its rules, which are the topic's to evaluate; nothing if the store does not
-    /// have it.
+    /// Restores a subscription with its rules, which the topic evaluates; none if the store does
+    /// not have it.
     fn restore_subscription(
         &self,
         topic: &Topic,
@@ -353,7 +354,7 @@ impl Opening {
         Ok(is_there.then_some((queue, rules)))
     }
 
-    /// A subscription as it was created, before its records are read.
+    /// Returns a subscription without its records.
     fn empty_subscription(
         &self,
         topic: &Arc<crate::description::TopicDescription>,
@@ -364,7 +365,7 @@ impl Opening {
         Queue::subscription(self.id, description, Arc::clone(topic), self.config(), now)
     }
 
-    /// Gives a machine all its records, but those that `other` takes.
+    /// Passes all records of an entity to its machine, except those that `other` takes.
     fn restore(
         &self,
         machine: &mut impl Machine,
@@ -398,8 +399,8 @@ impl Opening {
         let topic = home.tree.borrow_mut().family().map(|family| Arc::clone(family.topic()));
         let topic = topic.ok_or_else(|| "its topic is a queue".to_owned())?;
         let mut queue = self.empty_subscription(&topic, now);
-        // What has come for it already waits in the tree, and is in the store as well; from there only
-        // the description and the instants are taken.
+        // Messages for it already wait in the tree, and are also in the store; so only the
+        // description and the counters are read.
         self.restore(&mut queue, now, |key, _| {
             let own = matches!(codec::read_key(key)?, RecordKey::Description | RecordKey::Counters);
             Ok(!own)
@@ -455,7 +456,7 @@ impl Opening {
     }
 }
 
-/// Spreads paths over arbiters; the same path always goes to the same one.
+/// Distributes paths over arbiters; a path always gets the same one.
 fn hash(path: &str) -> u64 {
     use std::hash::{Hash, Hasher};
     let mut hasher = siphasher::sip::SipHasher13::new();

@@ -1,6 +1,6 @@
-//! Operations that name an entity whose creation or deletion is on its way to the store: they wait for the outcome, since
-//! an answer such as "exists" would be followed by "not found" (ENT-32). Each holds its room of management meanwhile, which
-//! bounds them.
+//! Operations on an entity whose creation or deletion is being stored. They wait for its outcome,
+//! since an answer such as "exists" could be followed by "not found" (ENT-32). Each holds its
+//! management room meanwhile, which bounds their number.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,13 @@ use super::{NamespaceActor, State};
 use crate::ids::EntityId;
 use crate::path::PathKey;
 
-/// Operations by the path whose outcome they wait for. Each is sent to the namespace again in their order.
+/// Operations by the path on whose outcome they wait. They are then sent to the namespace again, in
+/// order.
 #[derive(Default)]
 pub(super) struct Parked(HashMap<PathKey, Vec<Box<dyn FnOnce() + Send>>>);
 
 impl State {
-    /// Whether a creation or deletion is under way, or an entity is being opened.
+    /// Whether a creation, deletion or opening is in progress.
     pub(super) const fn is_passing(self) -> bool {
         match self {
             Self::Creating | Self::Opening | Self::Retiring | Self::Deleting | Self::Undoing => {
@@ -28,7 +29,7 @@ impl State {
 }
 
 impl NamespaceActor {
-    /// The entity at a path that is neither there nor gone.
+    /// Returns the entity at a path if a creation or deletion is in progress.
     pub(super) fn passing(&self, key: &PathKey) -> Option<EntityId> {
         let id = self.paths.get(key).copied()?;
         self.entities.get(&id).is_some_and(|entity| entity.state.is_passing()).then_some(id)
@@ -45,7 +46,7 @@ impl NamespaceActor {
         self.parked.0.entry(key).or_default().push(again);
     }
 
-    /// A creation or deletion at a path has come to an end: waiting operations go on.
+    /// Continues waiting operations after the end of a creation or deletion at a path.
     pub(super) fn outcome_is_known(&mut self, key: &PathKey) {
         self.directory().end_forming(key);
         for again in self.parked.0.remove(key).into_iter().flatten() {
@@ -53,7 +54,7 @@ impl NamespaceActor {
         }
     }
 
-    /// Lets all waiting operations go on, such as at a stop.
+    /// Continues all waiting operations, for a stop.
     pub(super) fn release_parked(&mut self) {
         for again in std::mem::take(&mut self.parked.0).into_values().flatten() {
             again();

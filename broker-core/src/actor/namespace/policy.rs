@@ -1,5 +1,5 @@
-//! Policies: written beside what the namespace notes of their entity, by the writer of its tree, so that they are
-//! there as long as it is. In force when they are durable.
+//! Policies: stored next to the namespace's record of their entity, by the writer of its tree, so
+//! that they exist exactly as long as it does. In force when they are durable.
 
 use std::sync::Arc;
 
@@ -17,32 +17,32 @@ use crate::policies::{Policy, namespace_key};
 use crate::shell::writer::ShardWriter;
 use crate::store::{Batch, Key, StoreError};
 
-/// The namespace itself, among those that have policies.
+/// Id under which the namespace itself has policies.
 const NAMESPACE: EntityId = EntityId(NAMESPACE_SPACE);
 
 /// Changes the policies of the namespace, a queue or a topic.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ChangePolicies {
-    /// Whose; empty for the namespace.
+    /// Path of the owner; empty for the namespace.
     pub(crate) owner: PathKey,
     pub(crate) change: PolicyChange,
-    /// Answered when it is durable and in force.
+    /// Answered when the change is durable and in force.
     pub(crate) answer: AnswerTo,
 }
 
-/// Policies are durable, or not.
+/// Result of storing policies.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct PoliciesWritten {
     id: EntityId,
     policies: Vec<Arc<Policy>>,
-    /// None at the first start, when nobody has asked.
+    /// None for the first policy, which no client requested.
     answer: Option<AnswerTo>,
     result: Result<(), StoreError>,
 }
 
-/// Policies are again as they were, or nobody knows how they are.
+/// Result of storing the previous policies again.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct PoliciesRestored {
@@ -51,7 +51,7 @@ struct PoliciesRestored {
 }
 
 impl NamespaceActor {
-    /// Puts in force what the store has, and lets a first policy be made where there is none (SEC-04).
+    /// Creates a first policy if the namespace has none (SEC-04).
     pub(super) fn begin_policies(&mut self, itself: Addr<Self>) {
         if !self.makes_root_policy {
             return;
@@ -102,7 +102,7 @@ impl NamespaceActor {
         Ok((id, policies))
     }
 
-    /// The entity that has policies, if it can have any.
+    /// Returns the entity that has the policies, if its kind can have any.
     fn owner_of_policies(&self, owner: &PathKey) -> Result<(EntityId, Arc<str>), Rejection> {
         if *owner == namespace_key() {
             return Ok((NAMESPACE, "".into()));
@@ -128,8 +128,8 @@ impl NamespaceActor {
         if id == NAMESPACE { self.writers.first() } else { self.writer(id) }
     }
 
-    /// Writes all policies of an entity; from the first time that somebody asks for it, nobody is let in without a
-    /// token (SEC-17).
+    /// Stores all policies of an entity. The first change that a client requests ends anonymous
+    /// access (SEC-17).
     fn write_policies(
         &mut self,
         id: EntityId,
@@ -152,7 +152,7 @@ impl NamespaceActor {
         }
     }
 
-    /// What could not be written may have landed all the same: the store is told again what is in force.
+    /// A failed write may still have been stored: stores the policies that are in force again.
     fn restore_policies(&mut self, id: EntityId, itself: Addr<Self>) {
         let owner = self.policies_owner_key(id);
         let recovered = self.writer_of_policies(id).map(|writer| writer.recover());
@@ -177,7 +177,7 @@ impl NamespaceActor {
         self.entities.get(&id).map(|entity| entity.key.clone())
     }
 
-    /// Whether there are policies to be deleted with an entity.
+    /// Whether policies must be deleted with an entity.
     pub(super) fn has_policies(&self, id: EntityId) -> bool {
         self.policies_in_flight.contains(&id)
             || self
@@ -215,7 +215,7 @@ impl Handler<PoliciesWritten> for NamespaceActor {
         match result {
             Ok(()) => {
                 self.policies_in_flight.remove(&id);
-                // One that was deleted meanwhile has taken them along.
+                // If the entity was deleted meanwhile, its policies were too.
                 if let Some(owner) = self.policies_owner_key(id) {
                     self.shared.policies.install(&owner, policies);
                 }
@@ -246,7 +246,8 @@ impl Handler<PoliciesRestored> for NamespaceActor {
     fn handle(&mut self, PoliciesRestored { id, result }: PoliciesRestored, _: &mut Self::Context) {
         self.policies_in_flight.remove(&id);
         if let Err(error) = result {
-            // What is in force may be other than what is stored, and a key that was taken back could return.
+            // The stored policies may differ from those in force, so a withdrawn key could return
+            // after a restart.
             self.shared.health.fail(&error.to_string());
         }
     }

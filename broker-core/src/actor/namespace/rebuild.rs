@@ -1,4 +1,4 @@
-//! Failure: a tree that ended is opened again from the store, unless it ends too often (DESIGN D3).
+//! Failure: reopens a failed tree from the store, unless it fails too often (DESIGN D3).
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,13 @@ use crate::actor::messages::TreeFailed;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 
-/// So many failures within [`FAILURE_WINDOW`] close an entity for good.
+/// Number of failures within [`FAILURE_WINDOW`] that close an entity until the restart of the
+/// broker.
 const FAILURES_MAX: usize = 3;
 const FAILURE_WINDOW: Duration = Duration::from_secs(60);
 
 impl NamespaceActor {
-    /// Takes the shard of an entity over again; if that fails the store is of no more use.
+    /// Takes the shard of an entity over again. If that fails, the store is unusable.
     pub(super) fn recover_writer(&self, id: EntityId) -> bool {
         let Some(writer) = self.writer(id) else { return false };
         match writer.recover() {
@@ -42,14 +43,14 @@ impl NamespaceActor {
         tracing::error!(entity = %entity.path, why, "entity is closed until the broker is restarted");
         entity.state = State::Closed;
         entity.actor = None;
-        // Not as the failure itself, which passes: who asks again and again would do so until then.
+        // Not `InternalError`, which is temporary: clients would retry until the restart.
         let reason = Rejection::cancelled(format!(
             "`{}` failed too often and is closed; restart the broker",
             entity.path
         ));
         entity.inlet.close(&reason);
         let answer = entity.answer.take();
-        // Its path answers with the reason, rather than that there is nothing.
+        // The path must answer with this reason, not with `EntityNotFound`.
         let (key, entry) = (entity.key.clone(), entity.entry(id));
         self.directory().insert(key.clone(), entry);
         self.directory().end_forming(&key);
@@ -63,7 +64,7 @@ impl Handler<TreeFailed> for NamespaceActor {
 
     fn handle(&mut self, TreeFailed { id, why }: TreeFailed, context: &mut Self::Context) {
         crate::telemetry::count_rebuild();
-        // None of the tree has a machine any more. Those that are retired say so themselves.
+        // No machine of the tree exists any more. Retired actors report their end themselves.
         for id in self.family_of(id) {
             if let Some(entity) = self.entities.get_mut(&id)
                 && entity.state != State::Retiring
@@ -77,7 +78,8 @@ impl Handler<TreeFailed> for NamespaceActor {
             return;
         }
         if self.stopping {
-            // What it had not stored is answered; the next start opens it from the store.
+            // Requests that were not stored have been answered; the next start opens the entity
+            // from the store.
             self.end_if_retired();
             return;
         }

@@ -1,5 +1,5 @@
-//! The namespace's own records: the counter of ids, the key of hashes, which entities there are, and what is known
-//! of it as such.
+//! Records of the namespace itself: the counter of ids, the key of hashes, the list of entities,
+//! and facts about the namespace.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,27 +19,27 @@ pub(super) const TABLE_IDS: u8 = 0x01;
 pub(super) const TABLE_SECRETS: u8 = 0x02;
 pub(super) const TABLE_ANONYMOUS: u8 = 0x03;
 
-/// What is known of a namespace before its entities are opened.
+/// State of a namespace before its entities are opened.
 pub(crate) struct Loaded {
     pub(crate) duplicate_key: [u8; 16],
     pub(super) id_limit: u64,
-    /// What is known of the namespace itself, as of this start (CNT-10).
+    /// Facts about the namespace itself, as of this start (CNT-10).
     pub(crate) facts: NamespaceFacts,
-    /// Whether the store has it otherwise.
+    /// Whether they differ from the stored ones.
     pub(super) are_facts_new: bool,
     /// Queues and topics with their paths.
     pub(super) roots: Vec<(EntityId, EntityKind, Box<str>)>,
     /// Subscriptions with their topics and names.
     pub(super) subscriptions: Vec<(EntityId, EntityId, Box<str>)>,
-    /// Policies by the entity that has them; those of the namespace under its space.
+    /// Policies by their entity; those of the namespace under the id of its space.
     pub(super) policies: HashMap<EntityId, Vec<Arc<Policy>>>,
-    /// Whether nobody is let in without a token any more (SEC-17).
+    /// Whether clients without a token are refused permanently (SEC-17).
     pub(super) ended_anonymous_access: bool,
-    /// Whether a namespace without policies gets its first one.
+    /// Whether a namespace without policies gets a first one.
     pub(crate) has_policies: bool,
 }
 
-/// Reads the namespace's own records; makes the first ones in an empty store.
+/// Reads the records of the namespace; an empty store yields the initial state.
 pub(crate) fn load(
     store: &dyn Store,
     settings: &Settings,
@@ -75,8 +75,8 @@ pub(crate) fn load(
     Ok(loaded)
 }
 
-/// Reads what is known of the namespace itself. Where nothing is, it is as old as its oldest entity: the data
-/// is of a version that did not note it.
+/// Reads the facts about the namespace. Data of a version that stored none gets the creation time
+/// of its oldest entity.
 fn load_facts(loaded: &mut Loaded, store: &dyn Store) -> Result<(), StoreError> {
     let mut stored = None;
     store.scan(codec::namespace_facts_key().as_bytes(), &mut |_, value| {
@@ -112,7 +112,7 @@ fn load_facts(loaded: &mut Loaded, store: &dyn Store) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Adds what is known of the namespace itself to what is written.
+/// Adds the facts about the namespace to a batch.
 pub(super) fn write_facts(facts: &NamespaceFacts, batch: &mut Batch) {
     batch.put(&codec::namespace_facts_key(), |value| codec::write_namespace_facts(facts, value));
 }
@@ -149,7 +149,8 @@ fn read(loaded: &mut Loaded, key: &[u8], value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Refuses what no broker has written: two entities of one path, a subscription without topic.
+/// Refuses records that no broker writes: two entities with the same path, a subscription without a
+/// topic.
 fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
     let damaged = |text: String| Err(StoreError::Damaged(text.into()));
     let mut paths = HashMap::new();
@@ -179,7 +180,7 @@ fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
             "there are policies of entity {id}, which is neither a queue nor a topic"
         ));
     }
-    // No id that any record names is given again, whatever became of the counter.
+    // Ids in any record are never given again, even if the counter is lower.
     let ids = paths.values().map(|id| id.0 + 1);
     loaded.id_limit = ids.max().unwrap_or(0).max(loaded.id_limit);
     Ok(())

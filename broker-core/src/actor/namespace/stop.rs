@@ -1,4 +1,5 @@
-//! The stop of a broker: waits end, and as soon as nobody holds anything, or after a grace, every entity is retired.
+//! Stop of a broker: ends waits, and retires every entity as soon as nothing is held or the grace
+//! period is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::actor::messages::{Counts, EndWaits, Look, Retire, RetireWhen, Round};
 use crate::error::Rejection;
 use crate::ids::EntityId;
 
-/// Ends all waits, then, when nothing is held and at the latest after `grace`, retires every entity.
+/// Ends all waits. Retires every entity when nothing is held, at the latest after `grace`.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Stop {
@@ -20,8 +21,8 @@ pub(crate) struct Stop {
 }
 
 impl NamespaceActor {
-    /// Ends the stop when nobody has anything to end. All are looked at when those have ended that had something
-    /// when all were looked at before: not for each that ends, of ten thousands.
+    /// Ends the stop when every entity has ended. The full check runs only when all entities found
+    /// by the previous check have ended, not for each one of possibly tens of thousands.
     pub(super) fn end_if_retired(&mut self) {
         while let Some(id) = self.unended.last().copied() {
             if self.is_unended(id) {
@@ -45,8 +46,8 @@ impl NamespaceActor {
         })
     }
 
-    /// Asks all entities whether something is held, again and again: who holds something answers when he does not any
-    /// more, so there is nothing to be waited for by time.
+    /// Asks all entities repeatedly whether something is held. An entity that holds something
+    /// answers when it no longer does, so no timer is needed.
     fn retire_when_nothing_is_held(&self, context: &mut Context<Self>) {
         let turns = self.shared.pulses.turns();
         let (round, told) = Round::begin(Counts::Held);
@@ -55,9 +56,10 @@ impl NamespaceActor {
         }
         drop(round);
         let look = told.into_actor(self).map(move |told, namespace, context| {
-            // The grace may be over.
+            // The grace period may have ended.
             let Some(grace) = namespace.grace else { return };
-            // Whoever was asked early may have got something by who was asked later: that was a turn.
+            // An entity asked early may have received mail from one asked later: that counts as a
+            // turn.
             if told.unwrap_or(true) && namespace.shared.pulses.turns() == turns {
                 context.cancel_future(grace);
                 namespace.retire_all(context);
@@ -68,7 +70,7 @@ impl NamespaceActor {
         context.spawn(look);
     }
 
-    /// All at once, so that until then each can send to the others.
+    /// Retires all entities at once; until then they can still send to each other.
     fn retire_all(&mut self, context: &Context<Self>) {
         self.grace = None;
         let reason = Rejection::cancelled("the broker is stopping");

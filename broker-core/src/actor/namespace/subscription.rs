@@ -1,5 +1,5 @@
 //! Subscriptions: the topic writes their creation and removal, since it evaluates their rules and
-//! numbers what they get (TOP-17).
+//! numbers their messages (TOP-17).
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::rule::RuleDescription;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CreateSubscription {
-    /// Validated before.
+    /// Already validated description.
     pub description: Box<SubscriptionDescription>,
-    /// Its rules, judged by the topic; with none it gets `$Default` (TOP-12).
+    /// Rules, checked by the topic; `$Default` if empty (TOP-12).
     pub rules: Vec<RuleDescription>,
-    /// Answered when it is durable and takes receivers.
+    /// Answered when the subscription is durable and accepts receivers.
     pub answer: AnswerTo,
 }
 
-/// What a topic answered to a creation or removal.
+/// Answer of a topic to a creation or removal.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Answered {
@@ -36,7 +36,7 @@ struct Answered {
     result: Result<(), Rejection>,
 }
 
-/// Brings the answer of a topic to the namespace.
+/// Forwards the answer of a topic to the namespace.
 struct ToNamespace {
     id: EntityId,
     namespace: Addr<NamespaceActor>,
@@ -90,7 +90,7 @@ impl NamespaceActor {
         Ok(())
     }
 
-    /// The topic that a new subscription belongs to, unless there is a reason against it.
+    /// Returns the topic of a new subscription, or the reason for refusing it.
     fn owner_of(
         &self,
         description: &SubscriptionDescription,
@@ -121,7 +121,7 @@ impl NamespaceActor {
         Ok((id, Arc::clone(&owner.path)))
     }
 
-    /// Asks the topic of a subscription to write its removal; it is retired.
+    /// Asks the topic to write the removal of a retired subscription.
     pub(super) fn remove_subscription(&mut self, id: EntityId, itself: Addr<Self>) {
         self.ask_topic(id, Command::OfTopic(TopicCommand::RemoveSubscription { id }), itself);
     }
@@ -171,7 +171,7 @@ impl Handler<Answered> for NamespaceActor {
                     answer.send(Ok(()));
                 }
             }
-            // Whether it took effect is not known before the tree is rebuilt.
+            // The effect of the request is unknown until the tree is rebuilt.
             (State::Creating | State::Deleting, Err(reason))
                 if is_of_closed || reason.condition() == Condition::InternalError =>
             {
@@ -187,8 +187,8 @@ impl Handler<Answered> for NamespaceActor {
                 }
                 self.delete_if_retired(topic, context.address());
             }
-            // The topic is being deleted, and this one with it; or what it was asked was refused with
-            // everything else when the broker stopped.
+            // The topic is being deleted together with it; or the stop of the broker refused the
+            // request.
             (State::Deleting, Err(_)) => {}
             _ => {}
         }
@@ -203,7 +203,7 @@ impl NamespaceActor {
         self.entities.get(&id).is_none_or(|entity| entity.state == State::Closed)
     }
 
-    /// The tree was rebuilt: what was not known about a subscription is known now.
+    /// Resolves an unknown result after the tree was rebuilt.
     pub(super) fn resolve_unsure(&mut self, id: EntityId, is_there: bool, itself: Addr<Self>) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         let was_unsure = std::mem::take(&mut entity.is_unsure);

@@ -1,4 +1,4 @@
-//! What waits before the namespace is bounded.
+//! Tests of the bound on requests that wait for the namespace.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -17,7 +17,7 @@ use crate::rule::{Filter, RuleDescription};
 use crate::store::Shard;
 use crate::time::{TimeSpan, Timestamp};
 
-/// All room of management, when it is back: what was answered gives its own back behind the answer, on another thread.
+/// Takes all management room once it is free: room is released on another thread, after the answer.
 async fn all_room(broker: &Broker) -> Permit {
     loop {
         match broker.shared.management.try_take(u64::MAX) {
@@ -32,7 +32,8 @@ async fn is_ready(future: std::pin::Pin<&mut impl Future>) -> bool {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await
 }
 
-/// DESIGN D6: a creation takes room before it is sent to the namespace, and gives it back with its answer.
+/// DESIGN D6: a creation takes room before it is sent to the namespace, and releases it with its
+/// answer.
 #[tokio::test]
 async fn a_creation_waits_for_room_before_it_is_mail() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
@@ -52,8 +53,8 @@ async fn a_creation_waits_for_room_before_it_is_mail() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DESIGN D6: a transport that holds room for what a client has asked still learns of entities, however many
-/// others do the same.
+/// DESIGN D6: a transport that holds room for requests of its clients can still use management,
+/// however many others do the same.
 #[tokio::test]
 async fn management_does_not_wait_for_room_of_what_asks_for_it() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
@@ -67,7 +68,8 @@ async fn management_does_not_wait_for_room_of_what_asks_for_it() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// ERR-09, DESIGN D6: who waits for room of management for too long is told to come back, and nothing was done.
+/// ERR-09, DESIGN D6: a management request that waits too long for room is refused, and has no
+/// effect.
 #[tokio::test]
 async fn management_is_not_waited_for_without_end() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_000_000)));
@@ -91,7 +93,8 @@ async fn management_is_not_waited_for_without_end() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DESIGN D6: room of management goes to the connection that has less of it, not to the one that has asked first.
+/// DESIGN D6: management room goes to the connection that holds less, not to the one that asked
+/// first.
 #[tokio::test]
 async fn management_is_done_for_who_has_least() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
@@ -117,8 +120,8 @@ async fn management_is_done_for_who_has_least() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// ERR-09, DESIGN D6: what creates or replaces something has its room once, until it is told what came of it: who has it is
-/// not told, when that is done, that the broker is busy.
+/// ERR-09, DESIGN D6: a creation or replacement takes room once, for the change and for reading its
+/// result. After the change is done, the answer is not "busy".
 #[tokio::test]
 async fn who_has_room_for_a_change_is_told_what_came_of_it() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_000_000)));
@@ -151,14 +154,14 @@ async fn who_has_room_for_a_change_is_told_what_came_of_it() {
             _ => Box::pin(async { broker.update_rule(path, rule(Filter::False)).await.map(drop) }),
         };
         let mut doing = pin!(doing);
-        // The room of what was done before comes back behind its answer.
+        // The room of earlier operations is released after their answers.
         drop(all_room(&broker).await);
         store.complete_at_once(false);
         while store.queued(Shard(0)) == 0 {
             assert!(!is_ready(doing.as_mut()).await, "{done}");
             tokio::task::yield_now().await;
         }
-        // Others take all that is left, and wait for more.
+        // Others take all remaining room, and wait for more.
         let room = &broker.shared.management;
         let mut held: Vec<Permit> = std::iter::from_fn(|| room.try_take(1 << 20)).collect();
         held.extend(std::iter::from_fn(|| room.try_take(1)));

@@ -1,4 +1,4 @@
-//! Creations and deletions on their way to the store, and what follows when they are there or lost.
+//! Writes creations and deletions to the store, and continues when they are stored or lost.
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
@@ -9,12 +9,12 @@ use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::store::{Batch, StoreError};
 
-/// What is known of the namespace itself is durable, or not.
+/// Result of storing the facts about the namespace.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct FactsWritten(Result<(), StoreError>);
 
-/// The records of a creation or deletion are durable, or not.
+/// Result of storing the records of a creation or deletion.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Written {
@@ -23,8 +23,8 @@ struct Written {
 }
 
 impl NamespaceActor {
-    /// Stores what is known of the namespace itself, where there are entities already (CNT-10). Nobody waits for
-    /// it: if it is lost, the next start finds the same out.
+    /// Stores the facts about the namespace if it already has entities (CNT-10). The result is not
+    /// awaited: after a loss, the next start computes the same facts.
     pub(super) fn write_facts(&self, itself: Addr<Self>) {
         let mut batch = Batch::default();
         records::write_facts(&self.facts, &mut batch);
@@ -34,7 +34,7 @@ impl NamespaceActor {
         }
     }
 
-    /// Writes records that are ordered with those of the entity.
+    /// Writes records in order with those of the entity.
     pub(super) fn write(&self, id: EntityId, mut batch: Batch, itself: Addr<Self>) {
         batch.require_sync();
         if let Some(writer) = self.writer(id) {
@@ -84,7 +84,7 @@ impl Handler<Written> for NamespaceActor {
                 State::Opening | State::Open | State::Retiring | State::Deleting | State::Closed,
                 Ok(()),
             ) => {
-                // Those below it first, so that the root knows them all.
+                // Subscriptions first, so that the root still lists all of them.
                 for id in self.family_of(id).into_iter().rev() {
                     if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
                         answer.send(Ok(()));
@@ -96,7 +96,8 @@ impl Handler<Written> for NamespaceActor {
                 if let Some(entity) = self.entities.get_mut(&id) {
                     entity.state = State::Undoing;
                 }
-                // It may have landed nevertheless; nothing of it may be found at the next start.
+                // It may have been stored nevertheless; the next start must not find any of its
+                // records.
                 self.recover_writer(id);
                 self.write_deletion(id, context.address());
             }
