@@ -1,4 +1,4 @@
-//! Transfers: what travels between entities, and the guard that goes with it ([`passage`]).
+//! Transfers: messages in transit between entities, and the guard of a transfer ([`passage`]).
 
 pub mod errand;
 pub mod passage;
@@ -13,14 +13,14 @@ use crate::time::TimeSpan;
 pub struct PinnedMessage {
     /// Facts and contents.
     pub message: ReceivedMessage,
-    /// Transfers so far, the one to come not included.
+    /// Number of transfers before the next one.
     pub hops: u8,
-    /// Copies that are not its own to make any more (FWD-33).
+    /// Number of possible copies that are already used by other copies (FWD-33).
     pub copies_spent: u16,
-    /// Whether it is never a duplicate (DUP-14).
+    /// Whether duplicate detection must ignore it (DUP-14).
     pub never_duplicate: bool,
-    /// Its own time to live, as far as entities have let it have it.
+    /// Its own time to live, possibly lowered by entities on its way.
     pub time_to_live: Option<TimeSpan>,
-    /// Where it lies.
+    /// Keys of its records at the source.
     pub origin: Origin,
 }

@@ -2,12 +2,12 @@
 //! the data path before step 1.
 //!
 //! ```text
-//!  principal ──► Broker::access ──► Access ──► entity(path, action) ──► Entity ──► submit: still granted?
-//!                                     │               │                              │
-//!                                     │          Authorizer, once per entity      links, waiting calls
-//!                                     │               ▼                              ▼
-//!                                     └─ manages,   Entitlement: actions, end, epoch ◄── Lapses: closes them at the end
-//!                                        lists
+//!  principal ─► Broker::access ─► Access ─► entity(path, action) ─► Entity ─► submit: still granted?
+//!                                   │             │                             │
+//!                                   │        Authorizer, once per entity     links, waiting calls
+//!                                   │             ▼                             ▼
+//!                                   └─ manages, Entitlement: actions, end, epoch ◄── Lapses closes
+//!                                      lists                                         them at the end
 //! ```
 //!
 //! A transport has one [`Access`] for each principal, usually one for each connection. The access

@@ -5,7 +5,7 @@
 //!  queue's inlet ──► EntityActor ──┐                       ┌─► releases, couriers, contents
 //!                                  ├─► Drive::turn ─► Shell ┤
 //!  session's inlet ─► SessionActor ┘        │              └─► begins and ends SessionActors
-//!                                           └─ mails the EntityActor only if something is due earlier
+//!                                           └─ mails the EntityActor only if work is due earlier
 //! ```
 //!
 //! All of these actors run on one arbiter, and a turn is over before the next one begins.

@@ -1,16 +1,18 @@
-//! A transaction over several machines of one tree: a topic, and one of its subscriptions (TXN-08).
+//! Transactions that cover several machines of a tree: a topic and one of its subscriptions
+//! (TXN-08).
 //!
 //! ```text
 //!  the topic's shell:   own parts and others?
 //!                         │ others: the subscription catches up and checks its parts; no: refused
-//!                         │ own:    the topic carries its parts out, or refuses them and nothing happened
-//!                         ▼ others: the subscription carries its parts out, which cannot fail any more
-//!                       one unit of one stage, one answer
+//!                         │ own:    the topic carries its parts out, or refuses all of them
+//!                         ▼ others: the subscription carries its parts out, which cannot fail now
+//!                       one unit in one stage, one answer
 //! ```
 //!
-//! All machines of a tree are on one arbiter and share its stage. The shell that is asked drives the
-//! other one within its own turn, so nothing comes between the check and what follows from it. It knows before what
-//! all of it comes to, with what is set on messages wherever they are: whether that is for a long turn, or too much.
+//! All machines of a tree are on one arbiter and share its stage. The shell that gets the commit
+//! drives the other one within its own turn, so nothing happens between the check and the
+//! execution. It computes the steps of all parts beforehand, including overlays on the messages of
+//! either machine, and so knows whether the commit needs a long turn or exceeds the limit.
 
 use peeklock_model::transaction::{Operation, Part, PartOutcome};
 
@@ -26,12 +28,12 @@ use crate::request::{Release, Request};
 use crate::store::Reserved;
 use crate::time::Timestamp;
 
-/// A machine with its driver, as another one of its tree sees it.
+/// A machine with its driver, as seen by another machine of its tree.
 pub trait Participant {
-    /// Catches up with what has happened, and says whether the machine would carry these parts out.
+    /// Catches up with its tree, then returns whether the machine would carry these parts out.
     ///
     /// # Errors
-    /// When the tree must end.
+    /// A failure that must end the tree.
     fn check(
         &mut self,
         parts: Vec<Part>,
@@ -40,10 +42,11 @@ pub trait Participant {
         turn: &mut Turn,
     ) -> Result<Result<(), Rejection>, Failure>;
 
-    /// Carries out what was checked.
+    /// Carries out parts that were checked.
     ///
     /// # Errors
-    /// When the tree must end: if the machine refuses now, nothing of the transaction may be stored.
+    /// A failure that must end the tree. A refusal by the machine is one, since no part of the
+    /// transaction may be stored then.
     fn carry_out(
         &mut self,
         ticket: Ticket,
@@ -53,19 +56,19 @@ pub trait Participant {
         turn: &mut Turn,
     ) -> Result<Vec<PartOutcome>, Failure>;
 
-    /// How often properties were set on the message that a part settles.
+    /// Number of property changes on the message that a part settles.
     fn set_on_settled(&self, part: &Part) -> u64;
 
-    /// Its place among the machines of the tree.
+    /// Number of the machine in its tree.
     fn number(&self) -> MemberNumber;
 }
 
-/// Whether a command has parts for another machine than the one that it is addressed to.
+/// Whether a command has parts for a machine other than its addressee.
 pub(super) fn is_over_several(command: &Command) -> bool {
     matches!(command, Command::Commit { parts } if parts.iter().any(|part| part.member.is_some()))
 }
 
-/// The command without what is for other machines.
+/// Returns the command without the parts for other machines.
 pub(super) fn own_part(command: Command) -> Command {
     match command {
         Command::Commit { mut parts } => {
@@ -121,7 +124,8 @@ impl<M: Machine> Participant for Shell<M> {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Whether something is for a long turn, of a transaction also by what is set on messages of another machine.
+    /// Whether work needs a long turn. For a transaction, property changes on messages of another
+    /// machine count too.
     pub(super) fn is_long(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
         if self.machine.is_long(ahead, now, &self.limits) {
             return true;
@@ -133,8 +137,8 @@ impl<M: Machine> Shell<M> {
         set > 0 && steps() > Moves::Few.max() as u64
     }
 
-    /// Refuses a transaction that settles more than one atomic step may, before anything of it is carried out
-    /// (QUO-11). What it sends has bounds of its own.
+    /// Refuses a transaction that settles more than one atomic step may, before any of its parts is
+    /// carried out (QUO-11). Its sends have bounds of their own.
     pub(super) fn refuse_many_steps(&self, parts: &[Part]) -> Result<(), Rejection> {
         let own = |part: &Part| match (&part.operation, part.member) {
             (Operation::Settle { .. }, None) => 1 + self.machine.set_on_settled(part),
@@ -161,7 +165,7 @@ impl<M: Machine> Shell<M> {
         )))
     }
 
-    /// How often properties were set on the messages of another machine that a transaction settles.
+    /// Number of property changes on the messages of another machine that a transaction settles.
     fn set_on_others(&self, parts: &[Part]) -> u64 {
         let Some(member) = parts.iter().find_map(|part| part.member) else { return 0 };
         let participant = self.tree.borrow().participant(member);
@@ -171,8 +175,8 @@ impl<M: Machine> Shell<M> {
         others.map(|part| participant.set_on_settled(part)).sum()
     }
 
-    /// Commits a transaction of which parts are for another machine, and answers it; returns whether
-    /// it changed anything.
+    /// Commits a transaction with parts for another machine, and answers it. Returns whether it
+    /// changed anything.
     pub(super) fn commit_over_several(
         &mut self,
         request: Request,
@@ -215,7 +219,7 @@ impl<M: Machine> Shell<M> {
             let gone = Rejection::new(crate::condition::Condition::EntityNotFound, detail);
             return Ok(Err(gone));
         };
-        // The own shell is in use: an entity is not asked to coordinate itself.
+        // Fails if the parts name this machine itself, whose shell is already borrowed.
         let Ok(mut participant) = participant.try_borrow_mut() else {
             return Ok(Err(Rejection::invalid_operation("the transaction has parts for itself")));
         };
@@ -239,7 +243,7 @@ impl<M: Machine> Shell<M> {
         Ok(Ok(in_order.collect()))
     }
 
-    /// Has the own machine carry its parts out, or refuse them all.
+    /// Lets this machine carry its parts out, or refuse all of them.
     fn commit_own(
         &mut self,
         ticket: Ticket,

@@ -1,6 +1,6 @@
-//! Contents that a machine has asked for: those at hand are given at once, others when the driver has
-//! loaded them, away from its arbiter. They take of the room that the broker has for what it loads for itself, from
-//! before they are loaded until the machine has got all of them.
+//! Contents that a machine has requested. Contents in memory are passed on at once; others when the
+//! driver has loaded them, away from its arbiter. They hold part of the room for contents that the
+//! broker loads for itself, from before the load until the machine has all of them.
 
 use bytes::Bytes;
 
@@ -13,28 +13,28 @@ use crate::request::Release;
 use crate::store::Reserved;
 use crate::time::Timestamp;
 
-/// Contents on their way to a machine. There is one such list at a time, of bounded size: the machine
-/// asks for no more before it got what it asked for.
+/// Contents on their way to a machine. There is at most one such list, of bounded size: the machine
+/// requests no more until it has this one.
 pub(super) enum Load {
-    /// Somebody has to load them.
+    /// The driver has yet to load them.
     Wanted(Wanted),
-    /// Somebody does.
+    /// The driver is loading them.
     Loading,
-    /// They are there.
+    /// They are loaded.
     Loaded(Vec<(SequenceNumber, Option<Bytes>)>, LoadRoom),
 }
 
-/// What the driver has to load.
+/// Contents that the driver must load.
 pub struct Wanted {
-    /// The contents. Without room they hold none of what is on a medium.
+    /// The contents. Without `room`, they keep no bytes in memory that are also on a medium.
     pub contents: Contents,
-    /// What they take of the room.
+    /// Bytes of room that they need.
     pub bytes: u64,
-    /// That room, if there was some at once; else it is to be waited for first.
+    /// The room if it was available at once; otherwise the driver must wait for it first.
     pub room: Option<LoadRoom>,
 }
 
-/// References to the contents of messages, pinned.
+/// Pinned references to the contents of messages.
 pub type Contents = Vec<(SequenceNumber, ContentRef)>;
 
 impl Load {
@@ -44,7 +44,8 @@ impl Load {
 }
 
 impl<M: Machine> Shell<M> {
-    /// What the driver has to load; it gives it back by [`Shell::loaded`], also what could not be read.
+    /// Returns contents that the driver must load. The driver passes the result to
+    /// [`Shell::loaded`], including contents that could not be read.
     pub fn take_load(&mut self) -> Option<Wanted> {
         match self.load.take() {
             Some(Load::Wanted(wanted)) => {
@@ -58,10 +59,10 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// Takes what was loaded, and runs the machine with it.
+    /// Takes loaded contents, and runs the machine with them.
     ///
     /// # Errors
-    /// When the tree must end.
+    /// A failure that must end the tree.
     pub fn loaded(
         &mut self,
         contents: Vec<(SequenceNumber, Option<Bytes>)>,
@@ -73,7 +74,7 @@ impl<M: Machine> Shell<M> {
         self.run([], now, out)
     }
 
-    /// Pins the contents that the machine asks for.
+    /// Pins the contents that the machine requested.
     pub(super) fn load(&mut self, sequences: &[SequenceNumber], bytes: u64) -> Result<(), Failure> {
         self.keys.clear();
         self.keys.extend(sequences.iter().map(|sequence| self.machine.content_key(*sequence)));
@@ -101,8 +102,8 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Gives the machine what it asked for, if it is there. What it does with it draws on the spare of
-    /// the store: it was accepted before.
+    /// Passes requested contents to the machine if they are loaded. Resulting records use the
+    /// reserve of the store, since their messages were accepted earlier.
     pub(super) fn hand_over_loaded(
         &mut self,
         now: Timestamp,
@@ -114,7 +115,7 @@ impl<M: Machine> Shell<M> {
         else {
             return Ok(());
         };
-        // Each message is an atomic unit of its own, so that a stage can be cut between them.
+        // Each message is a separate atomic unit, so that a stage can be cut between them.
         let mut contents = contents.into_iter();
         while let Some((sequence, content)) = contents.next() {
             let ahead = content.as_ref().map(|content| Ahead::Loaded { sequence, content });

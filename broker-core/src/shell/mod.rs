@@ -1,8 +1,9 @@
-//! What drives a machine: everything between mail and store. (Data path, steps 2 to 5.)
+//! Shell: drives a machine, and does everything between mail and store. Steps 2 to 5 of the data
+//! path.
 //!
-//! Without actix, threads and a clock: the actor is a thin driver of a shell, the simulator is
-//! another. A shell stamps the time, applies a list of commands, stages the changes in its tree, and
-//! lets effects out by the rules of DESIGN D5.
+//! It uses no actix, threads or clock: an actor is a thin driver of a shell, and the simulator is
+//! another. A shell sets the time, applies a list of commands, stages the changes in its tree, and
+//! releases effects by the rules of DESIGN D5.
 
 pub mod commit;
 pub mod load;
@@ -40,20 +41,20 @@ use self::tree::Tree;
 
 pub use self::turn::Turn;
 
-/// Something broke that is not the caller's doing; the tree ends and is rebuilt (DESIGN D3).
+/// A fault that the caller did not cause; the tree ends and is rebuilt (DESIGN D3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// How much of its arbiter a turn may take.
+/// Share of its arbiter that a turn may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Share {
-    /// All: nobody else waits.
+    /// All of it: no other work waits.
     #[default]
     All,
-    /// That of one among many: what takes long is left to a long turn.
+    /// An ordinary turn among others: long work is left to a long turn.
     Turn,
-    /// That of a long turn, of which there is one at a time.
+    /// A long turn; only one at a time.
     LongTurn,
 }
 
@@ -61,7 +62,7 @@ pub enum Share {
 pub struct Shell<M> {
     machine: M,
     tree: Rc<RefCell<Tree>>,
-    /// Its place among the machines of the tree, and the last stage that it has something in.
+    /// Its number in the tree, and the last stage that it has changes in.
     number: MemberNumber,
     marked: StageNumber,
     store: Arc<dyn Store>,
@@ -71,31 +72,33 @@ pub struct Shell<M> {
     waiting: HashMap<Ticket, Reply>,
     links: HashMap<ReceiverId, Link>,
     parked: Parked,
-    /// Who drives the sessions that are held, if it is not who drives this.
+    /// Driver of the held sessions, if they have drivers of their own.
     host: Option<Box<dyn SessionHost>>,
-    /// Contents that the machine has asked for, and the room for such.
+    /// Contents that the machine requested, and the room for them.
     load: Option<Load>,
     loads: Loads,
     step: Step,
     keys: Vec<crate::store::Key>,
     /// Messages that leave, until the driver takes them.
     outgoing: Vec<HandOver<PinnedMessage>>,
-    /// Whether the machine is judging something ahead; then it takes nothing else.
+    /// Whether the machine is evaluating rules ahead of a command; it takes no other commands
+    /// meanwhile.
     is_judging: bool,
-    /// The command that it is judged for, unless that is parked.
+    /// The command of that evaluation, unless it is parked.
     judged: Option<Request>,
-    /// Whether it was judging the first of those that are parked when that was last asked about.
+    /// Whether the last evaluation was for the first parked command and did not finish.
     judges_parked: bool,
-    /// What it has told of what the broker keeps, if somebody counts.
+    /// Counters of the memory that the machine keeps, if the broker counts it.
     counted: Option<Counted>,
     share: Share,
-    /// Steps that were taken to judge in this turn.
+    /// Steps of rule evaluation in this turn.
     judged_steps: u64,
 }
 
 impl<M: Machine> Shell<M> {
-    /// A shell around a machine. `tokens` gives random bits that cannot be guessed; `parking` is what
-    /// sends draw on that wait for room in the store, and `waker` makes what wakes the driver then.
+    /// Creates a shell around a machine. `tokens` returns unpredictable random bits. `parking` is
+    /// the budget of sends that wait for room in the store; `waker` creates a waker that wakes the
+    /// driver when there is room again.
     pub fn new(
         machine: M,
         tree: Rc<RefCell<Tree>>,
@@ -132,7 +135,7 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// Has what the machine keeps counted with what all others of the broker do, and bounded by that.
+    /// Counts and bounds the memory of the machine together with that of all others in the broker.
     #[must_use]
     pub fn counted(mut self, census: Arc<Census>) -> Self {
         let mut counted = Counted::new(census);
@@ -141,7 +144,7 @@ impl<M: Machine> Shell<M> {
         self
     }
 
-    /// Has contents that the machine asks for take of the room that the broker has for such.
+    /// Takes room for requested contents from the broker's shared room.
     #[must_use]
     pub fn loading_within(mut self, loads: Loads) -> Self {
         self.loads = loads;
@@ -152,23 +155,23 @@ impl<M: Machine> Shell<M> {
         self.counted.as_ref().map_or(Left::ALL, |counted| counted.left(&self.limits))
     }
 
-    /// The machine.
+    /// The driven machine.
     pub const fn machine(&self) -> &M {
         &self.machine
     }
 
-    /// The machine, without what drove it.
+    /// Returns the machine without its shell.
     pub fn into_machine(self) -> M {
         self.machine
     }
 
-    /// Its place among the machines of the tree.
+    /// Number of the machine in its tree.
     pub const fn number(&self) -> MemberNumber {
         self.number
     }
 
-    /// The lists that the machine has handed over since the last call; the driver brings each to its
-    /// destination, and says what became of it with [`Command::TransferOut`].
+    /// Returns the lists that the machine has handed over since the last call. The driver carries
+    /// each to its destination, and reports the result with [`Command::TransferOut`].
     pub fn take_outgoing(&mut self) -> Vec<HandOver<PinnedMessage>> {
         std::mem::take(&mut self.outgoing)
     }
@@ -178,10 +181,10 @@ impl<M: Machine> Shell<M> {
         &self.tree
     }
 
-    /// Runs a list of commands: time passes, each is applied, demand is matched once.
+    /// Runs a list of commands: lets time pass, applies each command, then matches demand once.
     ///
     /// # Errors
-    /// When the tree must end.
+    /// A failure that must end the tree.
     pub fn run(
         &mut self,
         requests: impl IntoIterator<Item = Request>,
@@ -195,12 +198,12 @@ impl<M: Machine> Shell<M> {
         if let Some(request) = self.judged.take_if(|_| !self.is_judging) {
             self.take(request, now, out, &mut turn)?;
         }
-        // It waited behind what was judged, and nothing else would bring it up again.
+        // Loaded contents waited for the evaluation; nothing else would resume them.
         if !self.is_judging {
             self.hand_over_loaded(now, out, &mut turn)?;
         }
         let mut requests = requests.into_iter();
-        // What is not taken stays with the driver, in its order.
+        // Commands that are not taken stay with the driver, in order.
         while !self.is_judging
             && self.is_turn_open(&turn)
             && let Some(request) = requests.next()
@@ -211,7 +214,8 @@ impl<M: Machine> Shell<M> {
         Ok(turn)
     }
 
-    /// Has the machine find out what it has to before it carries something out; returns whether it can now.
+    /// Lets the machine evaluate rules ahead of a command. Returns whether the command can be
+    /// carried out now.
     fn go_ahead(&mut self, ahead: Ahead<'_>, now: Timestamp) -> bool {
         if self.share == Share::Turn && self.is_long(ahead, now) {
             self.is_judging = true;
@@ -235,10 +239,10 @@ impl<M: Machine> Shell<M> {
         can_go_on
     }
 
-    /// Is told that every stage up to this one is durable; matches demand with what that offers.
+    /// Marks all stages up to `stage` as durable, then delivers messages that became available.
     ///
     /// # Errors
-    /// When the tree must end.
+    /// A failure that must end the tree.
     pub fn committed(
         &mut self,
         stage: StageNumber,
@@ -249,8 +253,9 @@ impl<M: Machine> Shell<M> {
         self.run([], now, out)
     }
 
-    /// Tells the machine what has come from the others of its tree and what is durable by now, and ends
-    /// a tree of which an append failed: its answers would rest on what the store does not have.
+    /// Passes arrivals from other machines of the tree and the last durable stage to the machine.
+    /// Fails if an append of the tree failed, since later answers would depend on data that the
+    /// store does not have.
     fn catch_up(&mut self, now: Timestamp) -> Result<(), Failure> {
         let mut tree = self.tree.borrow_mut();
         if tree.is_lost() {
@@ -270,8 +275,8 @@ impl<M: Machine> Shell<M> {
         !self.parked.is_empty()
     }
 
-    /// The next instant at which [`Shell::run`] has something to do, even without commands, for whoever
-    /// drives everything.
+    /// Next instant at which [`Shell::run`] has work even without commands, for a driver of
+    /// everything.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.is_judging {
             return Some(Timestamp::NONE);
@@ -280,12 +285,12 @@ impl<M: Machine> Shell<M> {
         self.machine.next_deadline().into_iter().chain(others.into_iter().flatten()).min()
     }
 
-    /// When something is due apart from the sessions that are held, and from the stage of the tree.
+    /// Next deadline, without held sessions and the stage of the tree.
     pub fn own_deadline(&self) -> Option<Timestamp> {
         self.machine.own_deadline().into_iter().chain(self.parked.next_deadline()).min()
     }
 
-    /// Ends everything that waits: calls and links get this reason. What is staged stays staged.
+    /// Ends all waiting calls, commands and links with this reason. Staged changes stay staged.
     pub fn close(&mut self, reason: &Rejection, out: &mut Vec<Release>) {
         for (_, reply) in self.waiting.drain() {
             out.extend(reply.answer(Err(reason.clone())));
@@ -298,10 +303,10 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// Ends waiting receive calls with nothing, as a stop does; links and locks stay.
+    /// Ends waiting receive calls without messages, for a stop. Links and locks stay.
     ///
     /// # Errors
-    /// When the tree must end.
+    /// A failure that must end the tree.
     pub fn end_waits(&mut self, now: Timestamp, out: &mut Vec<Release>) -> Result<Turn, Failure> {
         let mut turn = Turn::default();
         let calls: Vec<Ticket> = self.waiting.keys().copied().collect();
@@ -331,8 +336,8 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
-        // The machine keeps what it has found for one at a time: what is due would have a command that is begun be
-        // judged from its beginning again, each time that something is.
+        // The machine keeps the result of only one evaluation. Evaluating due messages now would
+        // discard the progress of a command that has begun, each time that one is due.
         let is_command_begun = self.judged.is_some() || (self.is_judging && self.judges_parked);
         self.is_judging = false;
         if !is_command_begun {
@@ -344,7 +349,7 @@ impl<M: Machine> Shell<M> {
         self.take_up_parked(now, out, turn)
     }
 
-    /// Takes one command, unless it is for a long turn, which it waits for.
+    /// Takes one command. If it needs a long turn, it waits for one.
     fn take(
         &mut self,
         request: Request,
@@ -353,7 +358,7 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         turn.steps += 1;
-        // Before anything is judged for it: that would stay until the machine is asked again.
+        // Before any evaluation for it, whose result would stay until the next command.
         if let Command::Commit { parts } = &request.command
             && let Err(rejection) = self.refuse_many_steps(parts)
         {
@@ -368,7 +373,7 @@ impl<M: Machine> Shell<M> {
         self.carry_out(request, now, out, turn)
     }
 
-    /// Carries one command out: what stores content of any size waits for room, all others run at once.
+    /// Carries one command out. Commands that store contents may wait for room; others run at once.
     fn carry_out(
         &mut self,
         request: Request,
@@ -385,7 +390,7 @@ impl<M: Machine> Shell<M> {
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }
 
-    /// Applies one command and answers it; returns whether it changed anything.
+    /// Applies one command and answers it. Returns whether it changed anything.
     fn apply(
         &mut self,
         request: Request,
@@ -429,7 +434,7 @@ impl<M: Machine> Shell<M> {
         Ok(changed)
     }
 
-    /// Matches demand, writes the counters and closes the list.
+    /// Matches demand, writes the counters and ends the list.
     fn finish(
         &mut self,
         now: Timestamp,
@@ -456,7 +461,7 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Runs one atomic unit of the machine: its changes are staged together, its effects let out.
+    /// Runs one atomic unit of the machine: stages its changes together, and releases its effects.
     fn step(
         &mut self,
         out: &mut Vec<Release>,
@@ -511,8 +516,8 @@ impl<M: Machine> Shell<M> {
             self.let_effect_out(effect, out, turn)?;
         }
         self.step.effects = effects;
-        // A stage is cut between units, so that a batch holds whole units only. It takes the counters
-        // along: a message that is durable can leave, and its number must not be given again.
+        // A stage is cut between units, so that a batch has whole units only. It includes the
+        // counters: a durable message may leave, so its number must not be given again.
         let mut tree = self.tree.borrow_mut();
         if tree.is_large() {
             if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
@@ -565,7 +570,7 @@ impl<M: Machine> Shell<M> {
                 }
             }
             Effect::HandOver(list) => {
-                // The messages of a list are moved; what is set on them is looked up.
+                // Handing over moves the messages, and looks up each overlay on them.
                 let facts = list.messages.iter().map(|handed| handed.facts);
                 turn.steps += facts.map(|facts| u64::from(facts.overlay_count)).sum::<u64>();
                 let list = self.pin_list(*list)?;
@@ -577,7 +582,7 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Lets something out now, or with the stage that it rests on.
+    /// Releases a reply or delivery now, or with the stage on which it depends.
     fn let_out(&self, release: Option<Release>, gate: Gate, out: &mut Vec<Release>) {
         let Some(release) = release else { return };
         match gate {

@@ -1,4 +1,5 @@
-//! What leaves gets references to its contents, which keep them readable. (Data path, step 5.)
+//! Attaches pinned references to contents to everything that leaves, so that they stay readable.
+//! Part of step 5 of the data path.
 
 use super::{Failure, Shell};
 use crate::command::{MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
@@ -7,7 +8,7 @@ use crate::entity::Machine;
 use crate::transfer::{HandOver, HandedOver, Origin, PinnedMessage};
 
 impl<M: Machine> Shell<M> {
-    /// Adds pinned contents to the messages of an outcome.
+    /// Attaches pinned contents to the messages of an outcome.
     pub(super) fn resolve(&mut self, outcome: MachineOutcome) -> Result<Outcome, Failure> {
         Ok(match outcome {
             MachineOutcome::Received(messages) => Outcome::Received(self.pin(messages)?),
@@ -42,7 +43,7 @@ impl<M: Machine> Shell<M> {
         })
     }
 
-    /// A reference to the state of a session.
+    /// Returns a reference to the state of a session.
     fn pin_state(&self, state: StateFacts) -> Result<ContentRef, Failure> {
         let key = match state {
             StateFacts::Fresh(bytes) => return Ok(ContentRef::Loaded(bytes)),
@@ -54,7 +55,7 @@ impl<M: Machine> Shell<M> {
         content.ok_or_else(|| Failure("the store lost the state of a session".to_owned()))
     }
 
-    /// Adds pinned contents, and where they lie, to a list that leaves.
+    /// Attaches pinned contents and the keys of their records to a list that leaves.
     pub(super) fn pin_list(&mut self, list: HandOver) -> Result<HandOver<PinnedMessage>, Failure> {
         let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
         let facts = messages.iter().map(|handed| handed.facts).collect();
@@ -105,8 +106,9 @@ impl<M: Machine> Shell<M> {
             for _ in 0..facts.overlay_count {
                 match contents.next().flatten() {
                     Some(overlay) => overlays.push(overlay),
-                    // Only a repaired store lacks one. The message itself is whole: it is better
-                    // delivered without some properties than never.
+                    // Only a repaired store lacks an overlay. The content of the message is
+                    // complete: delivering it without some properties is better than never
+                    // delivering it.
                     None => tracing::warn!(
                         sequence_number = sequence.0,
                         "properties that were set when the message was settled are lost"

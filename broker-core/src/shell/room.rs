@@ -6,11 +6,11 @@
 //!            ▼            │ the waker was called
 //!   checks of SND-19 ──► parked, in order ──5 s──► checks again ──► ServerBusy
 //!            │
-//!            └─ refused at once: it would be whatever the store says
+//!            └─ refused at once, if the send is invalid anyway
 //! ```
 //!
-//! Two bounds: what is parked in a broker draws on a budget of its own, a share of what its permits
-//! allow, so that other commands still pass; and a shell has one waker with the store at a time.
+//! There are two bounds. Parked sends of a broker use a budget of their own, a share of its
+//! permits, so that other commands still pass. And a shell has at most one waker at the store.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,29 +29,29 @@ use crate::store::{Reserved, Shortage, Waker};
 use crate::time::{TimeSpan, Timestamp};
 use crate::transfer::passage::Passage;
 
-/// A turn takes at most this many parked sends up again.
+/// Maximum number of parked sends that a turn takes up again.
 const TAKEN_UP_PER_TURN: usize = 256;
-/// When to ask a store again that took no waker, because it has enough of them.
+/// Delay before the next request to a store that accepted no waker because it has enough.
 const ASK_AGAIN_AFTER: TimeSpan = TimeSpan::from_ms(100);
 
-/// The sends of one shell that wait for room.
+/// Sends of a shell that wait for room.
 pub(super) struct Parked {
     sends: VecDeque<ParkedSend>,
-    /// How many of them set the state of a session, by its holder.
+    /// Number of them that set the state of a session, by its holder.
     states: BTreeMap<ReceiverId, usize>,
     budget: Budget,
-    /// Makes what wakes the driver of the shell.
+    /// Creates a waker for the driver of the shell.
     waker: Box<dyn Fn() -> Waker>,
-    /// Whether the store has a waker and has not called it.
+    /// Whether the store has a waker that it has not called yet.
     is_noted: Arc<AtomicBool>,
-    /// When to ask again, if the store has none.
+    /// Time of the next request if the store has no waker.
     ask_at: Timestamp,
 }
 
 struct ParkedSend {
     deadline: Timestamp,
     request: Request,
-    /// What it needs in the store, as it was judged when it came.
+    /// Bytes that it needs in the store, computed on arrival.
     bytes: u64,
     _place: Permit,
 }
@@ -68,7 +68,7 @@ impl Parked {
         }
     }
 
-    /// When something is to be done even if the store says nothing.
+    /// Next deadline that does not depend on the store's waker.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         let deadline = self.sends.front()?.deadline;
         Some(if self.is_noted() { deadline } else { deadline.min(self.ask_at) })
@@ -78,7 +78,7 @@ impl Parked {
         self.sends.is_empty()
     }
 
-    /// Whether a state waits that the holder of a session has set.
+    /// Whether a session state set by this holder waits.
     pub(super) fn has_state_of(&self, holder: ReceiverId) -> bool {
         self.states.contains_key(&holder)
     }
@@ -90,7 +90,7 @@ impl Parked {
         self.sends.push_back(send);
     }
 
-    /// Takes the first out; also returns the holder of a session who waits for nothing behind it.
+    /// Takes the first send; also returns the holder of a session if no more of its states wait.
     fn pop(&mut self) -> Option<(Request, Option<ReceiverId>)> {
         let ParkedSend { request, .. } = self.sends.pop_front()?;
         let holder = request.command.sets_state_of().filter(|holder| {
@@ -105,7 +105,7 @@ impl Parked {
         Some((request, holder))
     }
 
-    /// Takes all of them out.
+    /// Takes all sends.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Request> {
         self.states.clear();
         self.sends.drain(..).map(|parked| parked.request)
@@ -115,8 +115,8 @@ impl Parked {
         self.is_noted.load(Ordering::Acquire)
     }
 
-    /// A waker for the store: a real one if it has none of this shell's, so that a store that
-    /// refuses for long is not flooded.
+    /// Returns a waker for the store. It does nothing if the store already has one of this shell,
+    /// so that a store that refuses for long is not flooded.
     fn note(&self) -> Waker {
         if self.is_noted.swap(true, Ordering::AcqRel) {
             return Box::new(|| {});
@@ -130,7 +130,7 @@ impl Parked {
     }
 }
 
-/// Ends when the store calls the waker, or drops it.
+/// Clears the flag when the store calls the waker or drops it.
 struct Noted(Arc<AtomicBool>);
 
 impl Drop for Noted {
@@ -140,8 +140,8 @@ impl Drop for Noted {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Takes a send: applies it if the store has room, or refuses it if the store is full; parks it if
-    /// the store is busy.
+    /// Takes a send: applies it if the store has room, refuses it if the store is full, and parks
+    /// it if the store is busy.
     pub(super) fn take_send(
         &mut self,
         request: Request,
@@ -160,9 +160,9 @@ impl<M: Machine> Shell<M> {
         self.park(request, (stored, bytes), now, out, turn)
     }
 
-    /// Takes a list that another entity brings. What it stores is stored already, but for what rules set on copies. If
-    /// that may be much, so that it was judged ahead, and the store is busy, it is offered again later; a full store takes
-    /// it (QUO-05).
+    /// Takes a list from another entity. Its contents are already stored, but rules may add
+    /// overlays to copies. If these may be large, so that rules were evaluated ahead, and the store
+    /// is busy, the list is refused and offered again later. A full store accepts it (QUO-05).
     pub(super) fn take_list(
         &mut self,
         request: Request,
@@ -177,7 +177,7 @@ impl<M: Machine> Shell<M> {
             out.extend(request.reply.answer(Err(rejection)));
             return Ok(());
         }
-        // A source that has ended offers its messages again, or never.
+        // If the source has ended, it offers its messages again, or they are gone.
         let guard = request.reply.passage().and_then(Passage::claim);
         let is_changed = match guard {
             Some(guard) => {
@@ -196,8 +196,8 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Takes up what was parked, in order, as far as the store has room again; what has waited for
-    /// too long is refused.
+    /// Takes up parked sends in order, while the store has room. Sends that waited too long are
+    /// refused.
     pub(super) fn take_up_parked(
         &mut self,
         now: Timestamp,
@@ -216,7 +216,7 @@ impl<M: Machine> Shell<M> {
                 return Ok(());
             }
             if !self.go_ahead_with_first(now) {
-                // What was granted goes back until it is judged.
+                // Returns granted room until the evaluation is done.
                 if room == Reserved::Granted {
                     self.tree.borrow_mut().give_back_reservation(bytes);
                 }
@@ -224,7 +224,7 @@ impl<M: Machine> Shell<M> {
             }
             let Some((request, holder)) = self.parked.pop() else { return Ok(()) };
             if let (Some(holder), Some(host)) = (holder, &mut self.host) {
-                // It takes its turn after this one.
+                // The session takes its turn after this one.
                 host.go_on(holder);
             }
             if room != Reserved::Busy {
@@ -237,16 +237,17 @@ impl<M: Machine> Shell<M> {
                     "the store made no progress for {} s; wait 10 s and retry",
                     wait.as_seconds_f64()
                 ));
-                // It promises nothing, and what was staged before may not become durable soon.
+                // Released at once: it depends on no staged change, and these may not become
+                // durable soon.
                 out.extend(request.reply.answer(Err(rejection)));
             }
         }
-        // The rest comes after whatever else is ready on this arbiter.
+        // The rest continues after all other ready work on this arbiter.
         self.parked.ask_at = now;
         Ok(())
     }
 
-    /// Has the machine judge the first of those that are parked.
+    /// Lets the machine evaluate rules for the first parked send.
     fn go_ahead_with_first(&mut self, now: Timestamp) -> bool {
         let Some(first) = self.parked.sends.pop_front() else { return true };
         let request = &first.request;
@@ -257,7 +258,7 @@ impl<M: Machine> Shell<M> {
         can_go_on
     }
 
-    /// Asks the store for room; what it grants is carried by the stage.
+    /// Requests room from the store; the stage carries a granted reservation.
     fn reserve(&mut self, bytes: u64, now: Timestamp) -> Reserved {
         let shard = self.tree.borrow().shard();
         let room = self.store.reserve(shard, bytes, &|| self.parked.note());
@@ -269,12 +270,14 @@ impl<M: Machine> Shell<M> {
         room
     }
 
-    /// Adds to the refusal of a full store what is full, by how much, and what makes room (QUO-05).
+    /// Explains the refusal of a full store: the exhausted resource, the missing amount, and the
+    /// remedy (QUO-05).
     pub(super) fn explain_shortage(&self, rejection: Rejection, room: Reserved) -> Rejection {
         if room != Reserved::Full || rejection.condition() != Condition::ServerBusy {
             return rejection;
         }
-        // A small message may have room where a large one has not.
+        // The smallest size that has no room: a small message may still fit where a large one does
+        // not.
         let sizes = [0, Shortage::PROBE_BYTES, u64::MAX];
         match sizes.into_iter().find_map(|bytes| self.store.shortage(bytes)) {
             Some(shortage) => Rejection::server_busy(format!(
@@ -285,7 +288,7 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// Applies a send with what the store has said, and gives back what it does not use.
+    /// Applies a send with the answer of the store, and returns unused room.
     fn admit(
         &mut self,
         request: Request,
@@ -302,7 +305,7 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Lets a send wait, unless it needs no room or finds no place.
+    /// Parks a send, unless it needs no room or the budget is exhausted.
     #[cold]
     fn park(
         &mut self,
@@ -323,8 +326,8 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Answers a send that needs no room: above all one that is refused by a check that comes before
-    /// that of room (SND-19). Gives back any other.
+    /// Answers a send that needs no room, for example because a check before the check of room
+    /// refuses it (SND-19). Returns other sends unanswered.
     #[cold]
     fn check(
         &mut self,
@@ -359,8 +362,8 @@ mod tests {
 
     use super::*;
 
-    /// DESIGN D11: a store that refuses again and again wakes the driver once; a waker that it drops
-    /// counts as called.
+    /// DESIGN D11: a store that refuses repeatedly wakes the driver once; dropping a waker counts
+    /// as calling it.
     #[test]
     fn a_store_has_one_waker_that_wakes() {
         let woken = Arc::new(AtomicU32::new(0));

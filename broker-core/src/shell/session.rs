@@ -1,5 +1,5 @@
-//! Sessions that are held, each with a driver of its own (DESIGN D3): who begins and ends those, and the
-//! turn of one.
+//! Held sessions with drivers of their own (DESIGN D3): the interface that begins and ends the
+//! drivers, and the turn of a session.
 
 use super::{Failure, Share, Shell, Turn};
 use crate::entity::Machine;
@@ -7,36 +7,39 @@ use crate::ids::ReceiverId;
 use crate::request::{Release, Request, Way};
 use crate::time::Timestamp;
 
-/// Begins and ends the drivers of sessions. A shell without one is driven with its sessions by one driver.
-/// Is called within a turn: it must not drive the shell, and must not block.
+/// Begins and ends the drivers of sessions. In a shell without one, one driver drives the machine
+/// with its sessions. Called within a turn: it must not drive the shell, and must not block.
 pub trait SessionHost {
-    /// A session was granted; returns the way in to its driver, for whoever accepted it.
+    /// Begins the driver of a granted session; returns the way to it for the client that accepted
+    /// the session.
     fn begin(&mut self, holder: ReceiverId) -> Option<Way>;
 
-    /// A session is held no more. What waits on the way in to its driver is to be handed to the entity,
-    /// which answers it.
+    /// Ends the driver of a session that is no longer held. It must move requests that wait on its
+    /// way to the entity, which answers them.
     fn end(&mut self, holder: ReceiverId);
 
-    /// The state that a holder has set is stored or refused; what it asked behind that can be run now.
+    /// Called when the state that a holder set is stored or refused, so that its later requests can
+    /// run.
     fn go_on(&mut self, holder: ReceiverId);
 }
 
 impl<M: Machine> Shell<M> {
-    /// Has somebody drive the sessions that are held.
+    /// Installs the host of the held sessions.
     pub fn host_sessions(&mut self, host: Box<dyn SessionHost>) {
         self.host = Some(host);
     }
 
-    /// Runs what the holder of a session asks, as [`Shell::run`] does. Ends early when the state that it
-    /// sets has to wait for room in the store: what it asks behind that is taken later, so that it is
-    /// carried out in its order.
+    /// Runs requests of a session's holder, like [`Shell::run`]. Ends early when a session state
+    /// must wait for room in the store: later requests are taken afterwards, so that their order is
+    /// kept.
     ///
-    /// Nothing that it asks is left to a long turn of the queue, however much it is (decision 33): that has one command
-    /// at a time wait for it, which may be there already, and nobody would say that the session is to go on behind it.
-    /// Found out ahead is a list of sessions alone, which transports ask of the queue.
+    /// No request of a holder is left to a long turn of the queue, even a large one (decision 33):
+    /// only one command at a time can wait for that, which may be taken already, and the session
+    /// would not be resumed afterwards. The only command evaluated ahead is a list of sessions,
+    /// which transports send to the queue.
     ///
     /// # Errors
-    /// When the tree must end.
+    /// A failure that must end the tree.
     pub fn run_in_session(
         &mut self,
         holder: ReceiverId,
@@ -61,7 +64,7 @@ impl<M: Machine> Shell<M> {
         Ok(turn)
     }
 
-    /// Whether a state that a holder has set waits for room; with the hold there is nothing to wait for.
+    /// Whether a state set by a holder waits for room; false after the end of the hold.
     pub fn waits_for_state_of(&self, holder: ReceiverId) -> bool {
         self.parked.has_state_of(holder) && self.machine.deadline_of(holder).is_some()
     }

@@ -1,8 +1,9 @@
-//! What all actors of one top-level entity share: the stage, the account, the submitted batches.
+//! Tree: state that all actors of a top-level entity share, namely the stage, the byte account and
+//! the submitted batches.
 //!
 //! ```text
 //!   changes ──► stage n ──(turn ends)──► submitted n ──(durable)──► notices, then replies
-//!                 │ replies that rest on it are held with it            bytes are freed
+//!                 │ replies that depend on it are held with it          bytes are freed
 //! ```
 
 use std::cell::RefCell;
@@ -23,35 +24,35 @@ use crate::store::{Batch, Fence, Shard, StoreError};
 use crate::time::{TimeSpan, Timestamp};
 use crate::transfer::passage::Guard;
 
-/// A stage is cut when it holds this many bytes, between atomic units.
+/// Size in bytes at which a stage is cut, between atomic units.
 const STAGE_BYTES_MAX: u64 = 8 << 20;
-/// How long changes that nobody waits for may stay in memory.
+/// Maximum time that lazy changes, on which no reply depends, stay in memory.
 const LAZY_DELAY: TimeSpan = TimeSpan::from_ms(500);
 
-/// Is called when a stage is durable or has failed. Any thread.
+/// Callback for a stage that is durable or has failed. Called on any thread.
 pub type StageCompletion = Box<dyn FnOnce(StageNumber, Result<(), StoreError>) + Send>;
 
-/// The shared state of one tree. One arbiter owns it; no lock.
+/// Shared state of a tree. One arbiter owns it, so it has no lock.
 pub struct Tree {
     writer: Arc<ShardWriter>,
     stage: Stage,
-    /// Cut, not yet submitted.
+    /// Stages that are cut but not submitted.
     cut: VecDeque<Stage>,
-    /// Submitted, not yet durable, in order.
+    /// Stages that are submitted but not durable, in order.
     submitted: VecDeque<Submitted>,
-    /// Under which epoch the last of them was submitted.
+    /// Epoch under which the last submitted stage was submitted.
     fence: Option<Fence>,
-    /// Whether a stage is lost; nothing that came after it may be stored.
+    /// Whether a stage is lost; later stages must not be stored.
     lost: bool,
     stored_bytes: u64,
-    /// The last stage of which all before it are durable too.
+    /// Last stage that is durable together with all earlier ones.
     durable: StageNumber,
     member_count: u32,
-    /// What its machines know of each other, if there can be several.
+    /// State shared between its machines, if it can have several.
     family: Option<Box<Family>>,
-    /// Who drives the machines, for a transaction over several of them.
+    /// Drivers of its machines, for transactions that cover several.
     participants: BTreeMap<EntityId, Weak<RefCell<dyn Participant>>>,
-    /// Whether what is staged now belongs to one unit, within which the stage is not ended.
+    /// Whether the current changes belong to one unit, which must stay within one stage.
     is_one_unit: bool,
 }
 
@@ -61,7 +62,7 @@ struct Stage {
     batch: Batch,
     held: Vec<Release>,
     freed_bytes: u64,
-    /// Of lists that came from other entities and are part of the batch.
+    /// Guards of lists from other entities that are part of the batch.
     guards: Vec<Guard>,
     lazy_since: Option<Timestamp>,
     members: Members,
@@ -74,11 +75,11 @@ struct Submitted {
     members: Members,
 }
 
-/// Who has something in a stage. Nearly always one or two.
+/// Members with changes in a stage; nearly always one or two.
 type Members = SmallVec<[MemberNumber; 2]>;
 
 impl Tree {
-    /// A tree whose records hold so many bytes already.
+    /// Creates a tree whose records already hold `stored_bytes` bytes.
     #[must_use]
     pub fn new(writer: Arc<ShardWriter>, stored_bytes: u64) -> Self {
         let stage = Stage { number: StageNumber(1), ..Stage::default() };
@@ -98,13 +99,13 @@ impl Tree {
         }
     }
 
-    /// A tree of several machines: a topic and its subscriptions.
+    /// Creates a tree of several machines: a topic and its subscriptions.
     #[must_use]
     pub fn of_family(writer: Arc<ShardWriter>, stored_bytes: u64, family: Family) -> Self {
         Self { family: Some(Box::new(family)), ..Self::new(writer, stored_bytes) }
     }
 
-    /// What its machines know of each other, if there can be several.
+    /// State shared between its machines, if it can have several.
     pub fn family(&mut self) -> Option<&mut Family> {
         let size_bytes = if self.family.is_some() { self.size_bytes() } else { 0 };
         let family = self.family.as_deref_mut()?;
@@ -112,41 +113,41 @@ impl Tree {
         Some(family)
     }
 
-    /// Takes note of who drives a machine.
+    /// Registers the driver of a machine.
     pub fn enlist(&mut self, id: EntityId, participant: Weak<RefCell<dyn Participant>>) {
         self.participants.insert(id, participant);
     }
 
-    /// Who drives a machine, if somebody does.
+    /// Returns the driver of a machine, if it has one.
     pub(super) fn participant(&self, id: EntityId) -> Option<Rc<RefCell<dyn Participant>>> {
         self.participants.get(&id)?.upgrade()
     }
 
-    /// What is staged from now on stays in one stage until [`Tree::end_unit`].
+    /// Keeps all changes until [`Tree::end_unit`] in one stage.
     pub(super) const fn begin_unit(&mut self) {
         self.is_one_unit = true;
     }
 
-    /// Ends what began with [`Tree::begin_unit`].
+    /// Ends the unit begun with [`Tree::begin_unit`].
     pub(super) const fn end_unit(&mut self) {
         self.is_one_unit = false;
     }
 
-    /// Lets the driver of a machine look, because another one has driven it.
+    /// Wakes the driver of a machine that another one has driven.
     pub(super) fn wake(&mut self, number: MemberNumber) {
         if let Some(family) = &mut self.family {
             family.wake(number);
         }
     }
 
-    /// Gives a machine its number.
+    /// Assigns a number to a machine.
     pub(super) const fn join(&mut self) -> MemberNumber {
         let number = MemberNumber(self.member_count);
         self.member_count += 1;
         number
     }
 
-    /// The machine of a subscription is driven from now on, under this number.
+    /// Registers the machine of a subscription, which is driven from now on under this number.
     pub fn join_family(&mut self, id: EntityId, number: MemberNumber) {
         let Some(family) = &mut self.family else { return };
         let stages = family.join(id, number);
@@ -160,7 +161,7 @@ impl Tree {
         }
     }
 
-    /// The machine of a subscription is driven no more, because it is being removed.
+    /// Removes the machine of a subscription that is being deleted.
     pub fn leave_family(&mut self, id: EntityId) {
         self.participants.remove(&id);
         if let Some(family) = &mut self.family {
@@ -168,24 +169,24 @@ impl Tree {
         }
     }
 
-    /// Members that have to look, though no stage of theirs becomes durable.
+    /// Returns members to wake although no stage of theirs becomes durable.
     pub fn take_to_wake(&mut self) -> Vec<MemberNumber> {
         self.family.as_deref_mut().map(Family::take_to_wake).unwrap_or_default()
     }
 
-    /// Takes note of what happened to the topic; returns how many bytes are gone with it.
+    /// Passes a change of the topic to its family. Returns the number of bytes that it removes.
     pub(super) fn learn(&mut self, change: TopicChange) -> u64 {
         let Some(family) = &mut self.family else { return 0 };
         let members = &mut self.stage.members;
         family.learn(change, self.stage.number, |number| members.push(number))
     }
 
-    /// Takes note that a machine has something in this stage, whose notice it gets.
+    /// Notes that a machine has changes in this stage, so that it is notified.
     pub fn mark(&mut self, number: MemberNumber) {
         self.stage.members.push(number);
     }
 
-    /// Who has something in the stages up to this one, which is durable now.
+    /// Returns the members with changes in the stages up to this durable one.
     pub fn members_of(&self, stage: StageNumber) -> SmallVec<[MemberNumber; 2]> {
         let mut members = Members::new();
         for done in self.submitted.iter().take_while(|done| done.number <= stage) {
@@ -196,7 +197,7 @@ impl Tree {
         members
     }
 
-    /// Bytes of all messages, without what is removed and not yet durably so.
+    /// Bytes of all messages, without those whose removal is not yet durable.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         let cut = self.cut.iter().map(|stage| stage.freed_bytes);
@@ -211,32 +212,33 @@ impl Tree {
         self.writer.shard()
     }
 
-    /// The stage that carries the next changes.
+    /// The stage that takes the next changes.
     #[must_use]
     pub const fn stage_number(&self) -> StageNumber {
         self.stage.number
     }
 
-    /// Bytes that count for the quota: removals count until they are durable (DESIGN D3).
+    /// Bytes that count for the quota: removed bytes count until the removal is durable (DESIGN
+    /// D3).
     #[must_use]
     pub const fn stored_bytes(&self) -> u64 {
         self.stored_bytes
     }
 
-    /// The last durable stage. Machines are told before every list of commands, so that a command
-    /// that follows an acknowledgement meets what was acknowledged, whatever the order of mail.
+    /// The last durable stage. Machines learn it before every list of commands, so that a command
+    /// after an acknowledgement finds the acknowledged state, in any order of mail.
     #[must_use]
     pub const fn durable_stage(&self) -> StageNumber {
         self.durable
     }
 
-    /// Whether an append failed. Nothing may be answered any more from what the machines hold.
+    /// Whether an append failed. No answer may then be based on the machines.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Whether nothing is staged or on its way.
+    /// Whether no stage is open with changes, cut or submitted.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.stage.batch.is_empty() && self.cut.is_empty() && self.submitted.is_empty()
@@ -253,7 +255,7 @@ impl Tree {
         &mut self.stage.batch
     }
 
-    /// Notes how durable the records added must be.
+    /// Notes the durability that the added records require.
     pub(super) fn require(&mut self, durability: Durability, now: Timestamp) {
         match durability {
             Durability::Sync => self.stage.batch.require_sync(),
@@ -268,38 +270,38 @@ impl Tree {
         self.stage.freed_bytes += freed;
     }
 
-    /// Takes bytes off that are free already: the batch of another tree has removed them.
+    /// Subtracts bytes that the batch of another tree has already removed.
     pub(super) const fn free(&mut self, bytes: u64) {
         self.stored_bytes = self.stored_bytes.saturating_sub(bytes);
     }
 
-    /// Keeps a guard with the stage; before the command is applied, so that it is on the stage that
-    /// carries the changes.
+    /// Adds a guard to the stage. Called before the command is applied, so that the guard is in the
+    /// stage with the changes.
     pub(super) fn keep(&mut self, guard: Guard) {
         self.stage.guards.push(guard);
     }
 
-    /// Gives the last guard back, because the command changed nothing.
+    /// Removes the last guard because the command changed nothing.
     pub(super) fn give_back_guard(&mut self) {
         self.stage.guards.pop();
     }
 
-    /// Lets the stage carry a reservation; before the command is applied, so that it is on the stage
-    /// that carries the changes.
+    /// Adds a reservation to the stage. Called before the command is applied, so that it is in the
+    /// stage with the changes.
     pub(super) const fn carry_reservation(&mut self, bytes: u64) {
         self.stage.batch.carry_reservation(bytes);
     }
 
-    /// Takes a reservation back, because the command changed nothing.
+    /// Returns a reservation because the command changed nothing.
     pub(super) fn give_back_reservation(&mut self, bytes: u64) {
         self.stage.batch.drop_reservation(bytes);
         self.writer.unreserve(bytes);
     }
 
-    /// Holds something back until all that it may rest on is durable; gives it back if that is the
-    /// case already. Changes that nobody waits for hold nothing back.
+    /// Holds a release back until everything it may depend on is durable; returns it if that is
+    /// already the case. Lazy changes hold nothing back.
     pub(super) fn hold(&mut self, release: Release) -> Option<Release> {
-        // On a lost tree everything is held, to be dropped with it.
+        // A lost tree holds everything, and drops it with itself.
         let held = if self.stage.batch.is_synced() || self.lost {
             &mut self.stage.held
         } else if let Some(last) = self.cut.back_mut() {
@@ -313,13 +315,13 @@ impl Tree {
         None
     }
 
-    /// When changes that nobody waits for must be submitted.
+    /// Time at which lazy changes must be submitted.
     #[must_use]
     pub fn flush_deadline(&self) -> Option<Timestamp> {
         self.stage.lazy_since.map(|at| at.plus(LAZY_DELAY))
     }
 
-    /// Whether the stage is large enough for a batch of its own, and may end here.
+    /// Whether the stage is large enough for a batch and may end here.
     pub(super) const fn is_large(&self) -> bool {
         self.stage.batch.bytes() >= STAGE_BYTES_MAX && !self.is_one_unit
     }
@@ -331,7 +333,7 @@ impl Tree {
         self.cut.push_back(stage);
     }
 
-    /// Whether [`Tree::submit`] has something to do.
+    /// Whether [`Tree::submit`] has work.
     #[must_use]
     pub fn wants_submit(&self, now: Timestamp) -> bool {
         !self.cut.is_empty()
@@ -339,8 +341,8 @@ impl Tree {
             || self.flush_deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// Submits what is staged, each stage as one batch. `completion` makes what is called with the
-    /// outcome of each.
+    /// Submits each staged stage as one batch. `completion` creates the callback for the result of
+    /// each.
     pub fn submit(&mut self, now: Timestamp, completion: &dyn Fn() -> StageCompletion) {
         if self.lost {
             return;
@@ -358,14 +360,14 @@ impl Tree {
         }
     }
 
-    /// Makes even lazy changes ready for [`Tree::submit`], as a stop does.
+    /// Prepares all changes, including lazy ones, for [`Tree::submit`]; for a stop.
     pub fn flush(&mut self) {
         if !self.stage.batch.is_empty() {
             self.cut();
         }
     }
 
-    /// The last stage that holds something, of which this member gets notice.
+    /// Returns the last stage with changes, and notifies this member when it is durable.
     pub fn mark_last(&mut self, number: MemberNumber) -> StageNumber {
         if !self.stage.batch.is_empty() {
             self.stage.members.push(number);
@@ -382,8 +384,8 @@ impl Tree {
         }
     }
 
-    /// Takes note that a stage and all before it are durable. Returns what they held back, to be
-    /// released after the machines were told.
+    /// Notes that a stage and all earlier ones are durable. Returns the releases that they held
+    /// back, for after the machines are notified.
     pub fn completed(&mut self, stage: StageNumber) -> Vec<Release> {
         self.durable = self.durable.max(stage);
         let mut released = Vec::new();
@@ -399,9 +401,9 @@ impl Tree {
         released
     }
 
-    /// Forgets what was staged and not submitted, and everybody who waits for it; they are answered
-    /// that the outcome is unknown. Part of a tree's end: its machines know of what is forgotten, so
-    /// that none of them may go on.
+    /// Drops stages that are not submitted, and all replies that wait: their callers learn that the
+    /// outcome is unknown. Part of the end of a tree: its machines contain the dropped changes, so
+    /// none of them may continue.
     pub fn abandon(&mut self) {
         self.lost = true;
         let number = self.stage.number;
@@ -414,8 +416,9 @@ impl Tree {
         }
     }
 
-    /// Takes note that a submitted stage is lost. From now on nothing is submitted: it would rest on
-    /// what was lost, and a writer that somebody else has taken over again would store it.
+    /// Notes that a submitted stage is lost. From now on nothing is submitted: later stages depend
+    /// on the lost one, and another tree may have taken the shard over again, after which the
+    /// writer would store them.
     pub fn ended(&mut self, stage: StageNumber) {
         self.lost = true;
         self.submitted.retain(|submitted| submitted.number != stage);

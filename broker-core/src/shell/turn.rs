@@ -1,4 +1,4 @@
-//! What a turn of a shell comes to, for its driver and the metrics.
+//! Results of a turn of a shell, for its driver and the metrics.
 
 use super::{Share, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};
@@ -7,48 +7,49 @@ use crate::entity::Machine;
 use crate::request::Asker;
 use crate::telemetry::TurnCounts;
 
-/// A turn among those of others ends behind the command with which it has become so many steps.
+/// Number of steps at which an ordinary turn takes no further command.
 const TURN_STEPS_MAX: u64 = 1_024;
 
-/// So many of the steps in which rules are judged are one: a slice of those is a turn.
+/// Rule evaluation counts one step of a turn per 2^`JUDGED_SHIFT` of its own steps, so that a slice
+/// of it is one turn.
 const JUDGED_SHIFT: u32 = 10;
 
-/// What steps of judging are as those of a turn.
+/// Converts steps of rule evaluation to steps of a turn.
 pub(super) const fn judged_steps(steps: u64) -> u64 {
     steps >> JUDGED_SHIFT
 }
 
-/// What a turn leaves to its driver.
+/// Results of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Changes made.
+    /// Number of changes.
     pub changes: u64,
-    /// What it was for others on its arbiter: messages moved, shown or copied, a command at least one; what was
-    /// judged by its steps.
+    /// Work of the turn: messages moved, shown or copied, at least one per command, and rule
+    /// evaluation by its steps.
     pub steps: u64,
-    /// Counts of what happened to messages, for the metrics.
+    /// Counts of message events, for the metrics.
     pub counts: TurnCounts,
     /// The entity has been idle for its whole AutoDeleteOnIdle.
     pub idle_elapsed: bool,
-    /// Contents have to be loaded; see [`super::Shell::take_load`].
+    /// Contents must be loaded; see [`super::Shell::take_load`].
     pub wants_load: bool,
 }
 
 impl Turn {
-    /// Counts a message that is handed to a receiver.
+    /// Counts a message that is delivered to a receiver.
     pub(super) fn count_delivery(&mut self, facts: &MessageFacts) {
         self.counts.delivered += 1;
         self.steps += u64::from(facts.overlay_count);
         self.counts.redelivered += u64::from(facts.delivery_count > 0);
     }
 
-    /// Its weight: a step is about a microsecond.
+    /// Weight of the turn; a step takes about one microsecond.
     #[must_use]
     pub const fn weight(&self) -> u64 {
         self.steps.saturating_add(self.counts.delivered)
     }
 
-    /// Counts what one atomic unit has moved, and what that came to.
+    /// Counts the moves or changes of an atomic unit, whichever is more.
     pub(super) const fn weigh(&mut self, moves: u64, changes: u64) {
         self.steps += if moves > changes { moves } else { changes };
     }
@@ -80,7 +81,7 @@ impl Turn {
         }
     }
 
-    /// Adds what another machine has done in the same turn.
+    /// Adds the results of another machine in the same turn.
     pub(super) fn add(&mut self, other: &Self) {
         self.changes += other.changes;
         self.steps += other.steps;
@@ -102,18 +103,18 @@ impl Turn {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Says how much of its arbiter the next turns may take.
+    /// Sets the share of its arbiter that the next turns may use.
     pub const fn share(&mut self, share: Share) {
         self.share = share;
     }
 
-    /// Whether what is to be done next is for a long turn: judging, or moving what is due. Until it has had
-    /// that, the machine takes no command.
+    /// Whether the next work needs a long turn: rule evaluation, or moving many due messages. The
+    /// machine takes no command before.
     pub fn wants_long_turn(&self) -> bool {
         self.is_judging() || self.machine.is_behind()
     }
 
-    /// Who has asked for what that long turn is for; nobody for what is due.
+    /// The client whose command needs the long turn; none for due messages.
     pub fn asker_of_long_turn(&self) -> Option<Asker> {
         if self.machine.is_behind() {
             return None;
@@ -121,14 +122,14 @@ impl<M: Machine> Shell<M> {
         self.judged.as_ref()?.reply.asker()
     }
 
-    /// Whether the machine is judging what a command is to do, in slices: then it wants another turn, after
-    /// everything else that is ready, and takes no command from the list of a turn.
+    /// Whether the machine evaluates rules for a command in slices. It then needs another turn
+    /// after all ready work, and takes no commands in a turn.
     pub const fn is_judging(&self) -> bool {
-        // Turns of sessions, which pass between, leave it where it is.
+        // Turns of sessions in between reset `is_judging` but keep the command.
         self.is_judging || self.judged.is_some()
     }
 
-    /// Whether a turn that has come to this may take another command, whatever is judged.
+    /// Whether a turn with this weight may take another command.
     pub(super) fn is_turn_open(&self, turn: &Turn) -> bool {
         let steps = turn.weight() + judged_steps(self.judged_steps);
         match self.share {

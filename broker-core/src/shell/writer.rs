@@ -1,8 +1,10 @@
-//! The way of batches into one shard: numbered, in order, kept until their outcome is known.
+//! Writer of a shard: numbers batches, submits them in order, and keeps them until their outcome is
+//! known.
 //!
-//! Trees of one shard share a writer, also across arbiters. An append of unknown outcome stops it
-//! until everything from that id on is submitted again under the same ids (DESIGN D11). Answers rest on
-//! the order of batches (DESIGN D5): a store that completes one before an earlier one has failed.
+//! Trees of a shard share a writer, also across arbiters. An append of unknown outcome stops it
+//! until all batches from that id on are submitted again under the same ids (DESIGN D11). Answers
+//! depend on the order of batches (DESIGN D5): a store that completes a batch before an earlier one
+//! has failed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,18 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::store::{Batch, BatchId, Completion, Fence, Shard, Store, StoreError, Submission};
 use crate::transfer::passage::Guard;
 
-/// How often a batch of unknown outcome is submitted again.
+/// Maximum number of times that a batch of unknown outcome is submitted again.
 const RESUBMISSIONS_MAX: u32 = 1;
 
-/// Submits the batches of one shard.
+/// Submits the batches of a shard.
 pub struct ShardWriter {
     shard: Shard,
     store: Arc<dyn Store>,
-    /// Held while a batch is handed to the store, so that ids arrive in order.
+    /// Held while a batch is passed to the store, so that ids arrive in order.
     order: Mutex<()>,
     state: Mutex<State>,
-    /// Is called when the outcome of a batch is unknown; makes somebody call [`Self::resubmit`]
-    /// later, not from within.
+    /// Called when the outcome of a batch is unknown. It must arrange a later call of
+    /// [`Self::resubmit`], not call it itself.
     on_unknown: Box<dyn Fn(Arc<Self>) + Send + Sync>,
     itself: Weak<Self>,
 }
@@ -30,24 +32,24 @@ struct State {
     fence: Fence,
     next: BatchId,
     pending: VecDeque<Pending>,
-    /// Why the writer stands still.
+    /// Reason why the writer has stopped.
     halt: Option<Halt>,
-    /// Guards of batches that failed: one whose outcome was unknown may land until the shard is
-    /// acquired anew.
+    /// Guards of failed batches: a batch of unknown outcome may still be stored until the shard is
+    /// acquired again.
     limbo: Vec<Guard>,
 }
 
 #[derive(Clone)]
 enum Halt {
-    /// An outcome is unknown; new batches queue up behind it.
+    /// An outcome is unknown; new batches wait.
     Unknown,
-    /// A batch failed; nothing more is taken under this epoch.
+    /// A batch failed; no more are accepted under this epoch.
     Failed(StoreError),
 }
 
 impl State {
-    /// Whether a batch that the store says is durable is one that an earlier one still has to go before.
-    /// Behind an unknown outcome that says nothing: everything is submitted again.
+    /// Whether a batch was completed while an earlier one is pending. After an unknown outcome this
+    /// means nothing, since all batches are submitted again.
     fn overtakes(&self, id: BatchId, round: u32) -> bool {
         self.halt.is_none() && self.pending.iter().any(|one| one.id == id && one.round == round)
     }
@@ -57,12 +59,12 @@ struct Pending {
     id: BatchId,
     batch: Arc<Batch>,
     completion: Completion,
-    /// Given back when nothing of the batch can land any more.
+    /// Dropped when the batch can no longer be stored.
     guards: Vec<Guard>,
     resubmissions: u32,
-    /// How often everything was submitted again while it waited.
+    /// Number of resubmissions of all batches while this one waited.
     round: u32,
-    /// Whether the store has it, and with it the reservation that it carries.
+    /// Whether the store has the batch, and with it the carried reservation.
     handed_over: bool,
 }
 
@@ -70,7 +72,7 @@ impl ShardWriter {
     /// Acquires a shard.
     ///
     /// # Errors
-    /// When the store does not give it.
+    /// A store that refuses the shard.
     pub fn acquire(
         store: Arc<dyn Store>,
         shard: Shard,
@@ -88,21 +90,21 @@ impl ShardWriter {
         }))
     }
 
-    /// The shard.
+    /// The shard of this writer.
     #[must_use]
     pub const fn shard(&self) -> Shard {
         self.shard
     }
 
-    /// Appends a batch; `completion` is called once, with the outcome, after those of all batches
-    /// submitted before.
+    /// Appends a batch. `completion` is called once with the outcome, after the completions of all
+    /// earlier batches.
     pub fn submit(&self, batch: Batch, completion: Completion) {
         self.submit_behind(None, batch, Vec::new(), completion);
     }
 
-    /// Appends a batch that rests on one submitted before: it fails unless the epoch is still the
-    /// one of that. Another tree may have taken the shard over again before the submitter learns
-    /// that what it submitted before is lost. Returns the epoch that the next may rest on.
+    /// Appends a batch that depends on an earlier one: it fails if the epoch is no longer
+    /// `earlier`. Another tree may have taken the shard over again before the caller learns that
+    /// its earlier batch is lost. Returns the epoch on which the next batch may depend.
     pub(super) fn submit_behind(
         &self,
         earlier: Option<Fence>,
@@ -160,8 +162,8 @@ impl ShardWriter {
     fn complete(&self, fence: Fence, (id, round): (BatchId, u32), result: Result<(), StoreError>) {
         let mut ended = Vec::new();
         let mut state = lock(&self.state);
-        // What is left of a past epoch was answered when that ended; a late failure of it says
-        // nothing about the batches of this one, which may even carry the same ids.
+        // Batches of a past epoch were answered when it ended. A late failure among them is unrelated
+        // to the current batches, which may have the same ids.
         if state.fence != fence {
             return;
         }
@@ -175,7 +177,7 @@ impl ShardWriter {
                 state.halt = Some(Halt::Failed(failure.clone()));
                 ended.extend(state.pending.drain(..).map(|one| (one, Err(failure.clone()))));
             }
-            // It is asked about again, or was answered already.
+            // The batch is submitted again, or was answered already.
             Ok(()) => {}
             Err(StoreError::Unknown) => {
                 let tried = state.pending.front().is_some_and(|first| {
@@ -206,8 +208,8 @@ impl ShardWriter {
         }
         drop(state);
         for (one, result) in ended {
-            // What the store has been given, it gives back: with the outcome, or when the shard is
-            // acquired anew.
+            // The store itself returns reservations of batches it was given: with the outcome, or
+            // when the shard is acquired again.
             if !one.handed_over {
                 self.store.unreserve(self.shard, one.batch.reserved());
             }
@@ -215,12 +217,12 @@ impl ShardWriter {
         }
     }
 
-    /// Gives back what was set aside for a batch that will not be submitted.
+    /// Returns a reservation of a batch that will not be submitted.
     pub(super) fn unreserve(&self, bytes: u64) {
         self.store.unreserve(self.shard, bytes);
     }
 
-    /// Submits everything from the unknown batch on again, under the same ids.
+    /// Submits all batches from the unknown one on again, under the same ids.
     pub fn resubmit(&self) {
         let order = lock(&self.order);
         let mut state = lock(&self.state);
@@ -255,11 +257,11 @@ impl ShardWriter {
         drop(order);
     }
 
-    /// Takes the shard over again after a failure: raises its epoch, so that nothing that is still
-    /// on its way can land (DESIGN D3). Does nothing if the writer works.
+    /// Takes the shard over again after a failure. This raises its epoch, so that batches still on
+    /// their way can no longer be stored (DESIGN D3). Does nothing if the writer works.
     ///
     /// # Errors
-    /// When the store does not give the shard any more.
+    /// A store that refuses the shard.
     pub fn recover(&self) -> Result<(), StoreError> {
         let order = lock(&self.order);
         if !matches!(lock(&self.state).halt, Some(Halt::Failed(_))) {
@@ -267,7 +269,7 @@ impl ShardWriter {
         }
         let acquired = self.store.acquire(self.shard);
         let mut state = lock(&self.state);
-        // A store that does not give the shard any more stores nothing either.
+        // A store that refuses the shard stores no late batches either.
         let limbo = std::mem::take(&mut state.limbo);
         let result = acquired.map(|(fence, next)| {
             state.fence = fence;
@@ -281,7 +283,7 @@ impl ShardWriter {
     }
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex whose data no panic can leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The open transactions of one connection.
+//! Open transactions of a connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,17 +20,18 @@ use crate::limits::Tier;
 use crate::request::Outcome;
 use crate::time::Timestamp;
 
-/// What a part needs beside its messages and properties.
+/// Approximate bytes of a part without its messages and properties.
 const PART_OVERHEAD_BYTES: u64 = 256;
-/// What an open transaction takes without any part: here, at the purse, and at the transport.
+/// Approximate bytes of an open transaction without parts: here, in the shared budget, and in the
+/// transport.
 const BEGUN_BYTES: u64 = 1_024;
 
-/// The transactions that one connection, or one in-process client, has begun. Dropping the last clone
-/// rolls all of them back (TXN-12). Usable from any thread.
+/// Transactions of a connection, or of an in-process client. Dropping the last clone rolls all
+/// of them back (TXN-12). Usable from any thread.
 #[derive(Clone)]
 pub struct Transactions(Arc<Book>);
 
-/// The value behind it.
+/// Shared state of the clones.
 struct Book {
     broker: Broker,
     state: Mutex<State>,
@@ -38,52 +39,52 @@ struct Book {
 
 struct State {
     open: BTreeMap<TransactionId, Begun>,
-    /// What is known of the open ones where they may have to give way.
+    /// Their order of eviction, and their registration at the shared budget.
     standing: Standing,
-    /// Those that were rolled back because they were too old, in that order; at most as many as may be
-    /// open.
+    /// Transactions that were rolled back because they timed out, in that order; at most as many as
+    /// may be open.
     timed_out: VecDeque<TransactionId>,
-    /// What the parts of the open ones hold.
+    /// Bytes held by the parts of the open transactions.
     bytes: u64,
 }
 
-/// A transaction that was begun, and handles on what it covers.
+/// An open transaction with handles on the entities that it covers.
 struct Begun {
     open: Open,
     reach: Reach,
-    /// The queue or topic that it has to cover, if its client has fixed it.
+    /// The queue or topic that it must cover, if its client has fixed it.
     anchor: Option<Entity>,
-    /// The queue or topic.
+    /// The covered queue or topic.
     root: Option<Entity>,
-    /// The subscription.
+    /// The covered subscription.
     subscription: Option<Entity>,
-    /// From when on it gives way as long as it has had no part.
+    /// Time from which it may be evicted if it has no part by then.
     empty_until: Timestamp,
     _room: Permit,
 }
 
-/// How far a transaction reaches (TXN-08, TXN-09).
+/// Entities that a transaction may use (TXN-08, TXN-09).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reach {
     /// One queue, or one topic with one of its subscriptions.
     #[default]
     OneEntity,
-    /// As well as sends to other entities, which are transferred there by way of the first one used.
+    /// Also sends to other entities, transferred through the first entity used.
     CrossEntity,
 }
 
-/// What is to be asked so that an operation becomes part of a transaction.
+/// The command that checks an operation before it becomes part of a transaction.
 pub struct Question {
-    /// Whom.
+    /// Entity that must get the command.
     pub entity: Entity,
-    /// What.
+    /// Command to submit.
     pub command: Command,
-    /// To be told what the entity has said.
+    /// Receiver of the entity's answer.
     pub issued: Issued,
 }
 
-/// A part that was issued and is to be checked. Dropped without [`Issued::confirm`], it is left out of
-/// the transaction.
+/// A part that is being checked. Dropping it without [`Issued::confirm`] removes it from the
+/// transaction.
 #[must_use = "unconfirmed operations are left out"]
 pub struct Issued {
     book: Arc<Book>,
@@ -92,18 +93,18 @@ pub struct Issued {
     is_confirmed: bool,
 }
 
-/// A transaction on its way to be committed.
+/// A transaction that is being committed.
 pub struct Ending {
-    /// What it covers.
+    /// Entity that must get the commit.
     pub entity: Entity,
-    /// What is to be asked of it.
+    /// Command to submit.
     pub command: Command,
-    /// Room that its messages take until the commit is answered.
+    /// Room of its messages; hold it until the commit is answered.
     pub room: Vec<Permit>,
 }
 
 impl Transactions {
-    /// For a new connection to this broker.
+    /// Creates the transactions of a new connection to this broker.
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
         Self(Arc::new_cyclic(|book: &Weak<Book>| {
@@ -113,11 +114,12 @@ impl Transactions {
         }))
     }
 
-    /// Begins a transaction (TXN-01). Its time runs from its first operation on (TXN-06).
+    /// Begins a transaction (TXN-01). Its time runs from its first operation (TXN-06).
     ///
     /// # Errors
-    /// `QuotaExceeded` when as many are open as may be (TXN-17); `ServerBusy` when open transactions hold too much;
-    /// `ArgumentError` in the Basic tier (ENT-02).
+    /// `QuotaExceeded` at the maximum number of open transactions (TXN-17); `ServerBusy` when the
+    /// open transactions of the broker use all their memory; `ArgumentError` in the Basic tier
+    /// (ENT-02).
     pub fn begin(&self, reach: Reach) -> Result<TransactionId, Rejection> {
         let limits = &self.0.broker.settings().limits;
         if limits.tier == Tier::Basic {
@@ -135,7 +137,8 @@ impl Transactions {
         // Another thread may have begun one meanwhile.
         state.make_place(now, count_max)?;
         let id = loop {
-            // Of no other connection: who has lost one cannot meet a transaction of another there.
+            // Ids are random and unique across connections: a client that lost its connection
+            // cannot hit a transaction of another one.
             let id = TransactionId(TransactionId::of_bits(self.0.broker.random_bits()));
             if !state.open.contains_key(&id) && !state.timed_out.contains(&id) {
                 break id;
@@ -157,8 +160,9 @@ impl Transactions {
         Ok(id)
     }
 
-    /// Fixes the queue or topic that a transaction covers: sends to other entities go through it, in any order of the operations
-    /// (AMQP-98). Without an effect once the transaction has an operation.
+    /// Fixes the queue or topic that a transaction covers: sends to other entities go through it,
+    /// in any order of the operations (AMQP-98). Has no effect once the transaction has an
+    /// operation.
     ///
     /// # Errors
     /// `TransactionUnknown`, `TransactionTimedOut`.
@@ -179,14 +183,16 @@ impl Transactions {
         self.0.lock().open.get(&id).is_some_and(|begun| begun.open.has_settled(token))
     }
 
-    /// Makes an operation part of a transaction, if the entity says that it would carry it out: it is to
-    /// be asked, and its answer to be told to the [`Issued`].
+    /// Adds an operation to a transaction, provided that its entity would carry it out. The caller
+    /// must submit the returned command to the returned entity, and pass the answer to the
+    /// [`Issued`].
     ///
     /// # Errors
-    /// `TransactionUnknown`, `TransactionTimedOut` (TXN-06); `InvalidOperation` for an operation that
-    /// may not belong to one (TXN-02), or that is for another entity (TXN-08); `QuotaExceeded` for the
-    /// 101st message (TXN-05); `MessageLockLost` for a lock that the transaction has settled (SET-13);
-    /// `ServerBusy` when open transactions hold too much; `Unauthorized`.
+    /// `TransactionUnknown`, `TransactionTimedOut` (TXN-06); `InvalidOperation` for an operation
+    /// that cannot be transactional (TXN-02) or is for another entity (TXN-08); `QuotaExceeded` for
+    /// more than the maximum of messages, operations or bytes (TXN-05); `MessageLockLost` for a
+    /// lock that the transaction already settles (SET-13); `ServerBusy` when the open transactions
+    /// of the broker use all their memory; `Unauthorized`.
     pub async fn issue(
         &self,
         id: TransactionId,
@@ -198,7 +204,8 @@ impl Transactions {
         let bytes = operation.bytes() + PART_OVERHEAD_BYTES;
         let broker = &self.0.broker;
         let (limits, now) = (&broker.settings().limits, broker.now());
-        // Nobody else gives way while the own lock is held.
+        // The lock is released before `take`, which may lock this or other books to evict
+        // transactions.
         let asker = {
             let mut state = self.0.lock();
             state.find(id, now, limits.transaction_open_count_max)?;
@@ -241,26 +248,25 @@ impl Transactions {
         Ok(Question { entity, command, issued: Issued { book, id, place, is_confirmed: false } })
     }
 
-    /// Whether the entity has not answered for each operation of a transaction. It can be committed
-    /// when it has.
+    /// Whether answers for operations of a transaction are missing. It can be committed only
+    /// without missing answers.
     #[must_use]
     pub fn is_unanswered(&self, id: TransactionId) -> bool {
         self.0.lock().open.get(&id).is_some_and(|begun| begun.open.is_unanswered())
     }
 
-    /// How many operations an open transaction has.
+    /// Number of operations of an open transaction.
     #[must_use]
     pub fn part_count(&self, id: TransactionId) -> Option<usize> {
         self.0.lock().open.get(&id).map(|begun| begun.open.part_count())
     }
 
-    /// Ends a transaction, and says what is to be asked of which entity so that all of it takes effect;
-    /// nothing is, if it is empty.
+    /// Ends a transaction. Returns the command that makes all of it take effect, and its entity;
+    /// none if the transaction is empty.
     ///
     /// # Errors
-    /// `TransactionUnknown`, `TransactionTimedOut`; `InvalidOperation` while an operation is not
-    /// answered; `Unauthorized`, with everything rolled back, if an operation was granted when it was issued
-    /// and is so no more (TXN-07).
+    /// `TransactionUnknown`, `TransactionTimedOut`; `InvalidOperation` while an answer is missing;
+    /// `Unauthorized`, with everything rolled back, if an operation is no longer granted (TXN-07).
     pub fn commit(&self, id: TransactionId) -> Result<Option<Ending>, Rejection> {
         let broker = &self.0.broker;
         let count_max = broker.settings().limits.transaction_open_count_max;
@@ -279,14 +285,14 @@ impl Transactions {
         let entity = if open.is_for_root() { root } else { subscription };
         let (parts, room) = open.into_parts();
         Ok(entity.filter(|_| !parts.is_empty()).map(|entity| Ending {
-            // What each part takes was asked just now, where it was granted.
+            // The rights of each part were checked above, at its own entity.
             entity: entity.as_the_broker(),
             command: Command::Commit { parts },
             room,
         }))
     }
 
-    /// Ends a transaction as if nothing of it had been (TXN-04).
+    /// Rolls a transaction back without any effect (TXN-04).
     ///
     /// # Errors
     /// `TransactionUnknown`, `TransactionTimedOut`.
@@ -299,35 +305,35 @@ impl Transactions {
         Ok(())
     }
 
-    /// Forgets a transaction, whatever has become of it.
+    /// Forgets a transaction in any state.
     pub fn forget(&self, id: TransactionId) {
         let mut state = self.0.lock();
         state.remove(id);
         state.timed_out.retain(|timed_out| *timed_out != id);
     }
 
-    /// Rolls back what is too old (TXN-06). Whoever uses one later is told so without this; it gives
-    /// memory back.
+    /// Rolls back transactions that timed out (TXN-06). This only frees memory: a later use of one
+    /// is refused anyway.
     pub fn expire(&self) {
         self.0.expire(self.0.broker.now());
     }
 
-    /// How many are open.
+    /// Number of open transactions.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.0.lock().open.len()
     }
 
-    /// Whether an open one has an operation. Else nothing is lost with them.
+    /// Whether an open transaction has an operation, which would be lost with it.
     #[must_use]
     pub fn has_operations(&self) -> bool {
-        // Each takes something.
+        // Every operation holds bytes.
         self.0.lock().bytes > 0
     }
 }
 
 impl Book {
-    /// Rolls back what is too old.
+    /// Rolls back transactions that timed out.
     fn expire(&self, now: Timestamp) {
         self.lock().expire(now, self.open_count_max());
     }
@@ -336,7 +342,7 @@ impl Book {
         self.broker.settings().limits.transaction_open_count_max
     }
 
-    /// Locks the state, which no panic can leave half changed.
+    /// Locks the state, which no panic can leave inconsistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -365,24 +371,24 @@ impl State {
         Self { open: BTreeMap::new(), standing, timed_out: VecDeque::new(), bytes: 0 }
     }
 
-    /// What the open ones hold.
+    /// Bytes held by the open transactions.
     fn held_bytes(&self) -> u64 {
         self.bytes + BEGUN_BYTES * self.open.len() as u64
     }
 
-    /// Who asks for room, for an operation of this one or for another one.
+    /// Returns the request for room of an operation of this transaction, or of a new transaction.
     fn asker(&self, transaction: Option<TransactionId>) -> Asker {
         self.standing.asker(transaction, self.held_bytes())
     }
 
-    /// Takes note that a transaction gives way at another time than it did, or that the open ones hold more or less.
+    /// Records a change of a transaction's end or of the held bytes.
     fn note(&mut self, id: TransactionId, ends: (Option<End>, Option<End>)) {
         let held_bytes = self.held_bytes();
         self.standing.note(held_bytes, id, ends);
     }
 
-    /// Makes place for one more, if all places are taken, by what is too old, or else by one that has been without an
-    /// operation for as long.
+    /// Makes place for another transaction if the maximum is reached: evicts those that timed out,
+    /// else one that has been empty for the maximum duration.
     fn make_place(&mut self, now: Timestamp, count_max: usize) -> Result<(), Rejection> {
         if self.open.len() < count_max {
             return Ok(());
@@ -402,7 +408,7 @@ impl State {
         )))
     }
 
-    /// An open transaction in time.
+    /// Returns an open transaction that has not timed out.
     fn find(
         &mut self,
         id: TransactionId,
@@ -434,7 +440,7 @@ impl State {
     fn time_out(&mut self, id: TransactionId, count_max: usize) {
         self.remove(id);
         self.timed_out.push_back(id);
-        // Of the oldest it is no longer known why they are not there.
+        // For older ones, the cause of their end is forgotten.
         while self.timed_out.len() > count_max {
             self.timed_out.pop_front();
         }
@@ -448,13 +454,14 @@ impl State {
 }
 
 impl Begun {
-    /// Until when it has its room for certain.
+    /// Time until which it keeps its room for certain.
     fn end(&self) -> End {
         self.open.deadline().map_or(End::Empty(self.empty_until), End::Timeout)
     }
 
-    /// Returns the entity that carries out an operation. In a transaction across entities, a message for another entity
-    /// goes through the root: the fixed one, or else the first entity used (TXN-09, VIA-05).
+    /// Returns the entity that carries out an operation. In a transaction across entities, a
+    /// message for another entity goes through the root: the fixed one, or else the first entity
+    /// used (TXN-09, VIA-05).
     fn route(
         &self,
         entity: &Entity,
@@ -482,7 +489,8 @@ impl Begun {
     }
 }
 
-/// A send to another entity than the one that the transaction covers, by what its own handle is granted.
+/// Converts a send to another entity into a send through the covered one, with the grant of the
+/// handle on the other.
 fn by_way_of(
     via: &Entity,
     entity: &Entity,
@@ -495,7 +503,8 @@ fn by_way_of(
 }
 
 impl Issued {
-    /// Makes the operation part of the transaction, after the entity has agreed and reserved numbers for its messages.
+    /// Keeps the operation in the transaction, after the entity has agreed and reserved numbers for
+    /// its messages.
     pub fn confirm(mut self, outcome: &Outcome) {
         self.is_confirmed = true;
         let numbers = match outcome {

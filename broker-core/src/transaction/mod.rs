@@ -1,17 +1,18 @@
-//! Open transactions: they belong to whoever began them, an in-process client or a connection
-//! (TXN-01, TXN-12).
+//! Open transactions. They belong to the in-process client or connection that began them (TXN-01,
+//! TXN-12).
 //!
 //! ```text
-//!            begin            issue ──► Command::Check ──► the entity: would it be done now?
-//!  client ──────────► Open ◄──────────────────────────────── yes: kept, no: left out (TXN-07)
+//!            begin            issue ──► Command::Check ──► the entity: would it be carried out?
+//!  client ──────────► Open ◄──────────────────────────────── yes: kept, no: removed (TXN-07)
 //!                      │ ├── roll back, timed out, connection closed: forgotten (TXN-04, TXN-06)
-//!                      │ └── commit ──► Command::Commit ──► all of it, or none of it
+//!                      │ └── commit ──► Command::Commit ──► all operations or none
 //! ```
 //!
-//! Before the commit no entity knows anything of it: what it sends is nowhere to be seen and what it
-//! settles stays locked (TXN-03). Forgetting it is all that a rollback is. [`Transactions`] keeps the
-//! open ones of one connection within their bounds, `open.rs` one of them, `purse.rs` those of all connections,
-//! `operation.rs` says what may belong to one. The machine's side is one file of its operations.
+//! Before the commit, no entity knows of the transaction: its sends are invisible, and its settled
+//! messages stay locked (TXN-03). So a rollback only forgets it. [`Transactions`] keeps the open
+//! transactions of a connection within their bounds; `open.rs` is one of them, `standing.rs` their
+//! order of eviction, and `purse.rs` the budget for all connections. [`Operation`] lists the
+//! commands that may be transactional. The machine has one file for its side.
 
 mod book;
 mod open;
@@ -25,12 +26,12 @@ pub use self::open::SPANS_SEVERAL;
 pub(crate) use self::purse::Purse;
 pub use peeklock_model::transaction::{Operation, Part, PartOutcome, in_transaction};
 
-/// Names a transaction. A random number of 53 bits, which every language can hold.
+/// Name of a transaction: a random number of 53 bits, which every language can represent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TransactionId(pub u64);
 
 impl TransactionId {
-    /// The number that these bits make.
+    /// Converts random bits to an id.
     fn of_bits(bits: u128) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "53 bits are wanted")]
         let bits = bits as u64;

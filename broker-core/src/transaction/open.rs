@@ -1,4 +1,4 @@
-//! One open transaction: what was issued so far, within its bounds.
+//! One open transaction: the operations issued until now, within its bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,28 +13,29 @@ use crate::ids::{EntityId, LockToken, SequenceNumber};
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
-/// Why an operation or a link cannot be part of a transaction, in the words that programs look for.
+/// Start of the error for an operation or link that cannot be part of a transaction; programs
+/// search for this text.
 pub const SPANS_SEVERAL: &str =
     "Local transactions cannot span multiple top-level entities such as queue or topic";
 
-/// What was issued and is not yet committed.
+/// Operations that are issued but not committed.
 #[derive(Default)]
 pub(super) struct Open {
-    /// What it covers, once it has a part (TXN-08).
+    /// Covered entities, once it has a part (TXN-08).
     covers: Option<Scope>,
-    /// When it times out; known from its first operation on (TXN-06).
+    /// Time at which it times out; set by its first operation (TXN-06).
     deadline: Option<Timestamp>,
-    /// By place, which is the order in which they were issued.
+    /// Parts by place; places ascend in the order of issue.
     parts: BTreeMap<u64, Kept>,
     last_place: u64,
-    /// Parts that the entity has not said anything of.
+    /// Number of parts that the entity has not answered.
     unanswered: usize,
     /// Locks that it settles; each can be settled once (SET-13).
     settled: BTreeSet<LockToken>,
     message_count: usize,
 }
 
-/// What an operation is for: a queue, a topic, or a subscription of a topic.
+/// Entity of an operation: a queue, a topic, or a subscription of a topic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Scope {
     /// The queue or topic.
@@ -43,7 +44,7 @@ pub(super) struct Scope {
     pub(super) subscription: Option<EntityId>,
 }
 
-/// One part, and the room that it takes.
+/// One part with its room.
 struct Kept {
     scope: Scope,
     part: Part,
@@ -52,14 +53,14 @@ struct Kept {
     room: Permit,
 }
 
-/// What is granted to who issued a part: at its entity, and where its messages go by way of that.
+/// Grants for a part: on its entity, and on the destination of messages that are sent through it.
 pub(super) struct Granted {
     pub(super) pass: Option<Arc<Pass>>,
     pub(super) onward: Option<Onward>,
 }
 
 impl Scope {
-    /// What covers both, if one transaction can.
+    /// Returns the scope that covers both, if one transaction can.
     fn with(self, other: Self) -> Option<Self> {
         let subscription = match (self.subscription, other.subscription) {
             (Some(one), Some(two)) if one != two => return None,
@@ -70,32 +71,32 @@ impl Scope {
 }
 
 impl Open {
-    /// When its time is over; none before its first operation.
+    /// Time at which it times out; none before its first operation.
     pub(super) const fn deadline(&self) -> Option<Timestamp> {
         self.deadline
     }
 
-    /// Whether it is too old (TXN-06).
+    /// Whether it has timed out (TXN-06).
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Whether the entity has not answered for each of its parts.
+    /// Whether answers for its parts are missing.
     pub(super) const fn is_unanswered(&self) -> bool {
         self.unanswered > 0
     }
 
-    /// How many operations it has.
+    /// Number of its operations.
     pub(super) fn part_count(&self) -> usize {
         self.parts.len()
     }
 
-    /// The bytes that its parts hold.
+    /// Bytes held by its parts.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.values().map(|kept| kept.bytes).sum()
     }
 
-    /// Refuses what cannot be one of its parts, whatever the entity would say.
+    /// Refuses operations that cannot be added, independent of the entity's answer.
     pub(super) fn admit(
         &self,
         anchor: Option<EntityId>,
@@ -133,7 +134,7 @@ impl Open {
         }
     }
 
-    /// Takes an admitted part; returns its place.
+    /// Adds an admitted part; returns its place.
     pub(super) fn add(
         &mut self,
         scope: Scope,
@@ -162,7 +163,7 @@ impl Open {
         }
     }
 
-    /// Leaves out a part that the entity would not carry out; returns the bytes that it held.
+    /// Removes a part that the entity would not carry out; returns the bytes that it held.
     pub(super) fn leave_out(&mut self, place: u64) -> u64 {
         let Some(Kept { part, bytes, .. }) = self.parts.remove(&place) else { return 0 };
         self.unanswered = self.unanswered.saturating_sub(1);
@@ -180,8 +181,8 @@ impl Open {
         self.settled.contains(&token)
     }
 
-    /// Asks again for the right to each operation, as it is granted now: an end that has come since, and was
-    /// not put off by a newer token, rolls all of them back (TXN-07).
+    /// Checks the right to each operation again, by current grants. If a grant has ended and no
+    /// newer token has renewed it, the transaction is rolled back (TXN-07).
     pub(super) fn check_rights(&self, now: Timestamp) -> Result<(), Rejection> {
         for Kept { part, granted: Granted { pass, onward }, .. } in self.parts.values() {
             if let Some(pass) = pass {
@@ -202,8 +203,8 @@ impl Open {
         self.parts.values().any(|kept| kept.scope.subscription.is_none())
     }
 
-    /// All parts in their order, and the room they take. If some are for the topic itself, it commits
-    /// all of them, and the others name their subscription.
+    /// Returns all parts in order with their room. If some are for the topic itself, it commits all
+    /// of them, and the others name their subscription.
     pub(super) fn into_parts(self) -> (Vec<Part>, Vec<Permit>) {
         let by_root = self.is_for_root();
         let name = |kept: Kept| {

@@ -1,7 +1,8 @@
-//! What the open transactions of a whole broker may hold in memory, and whose give way when that is full.
+//! Memory budget of all open transactions of a broker, and their order of eviction when it is
+//! exhausted.
 //!
-//! Who is refused has looked at the first of each order and at nobody else: it is nothing to him how many transactions
-//! are open, and whose.
+//! A refused request examines only the first entry of each order. Its cost does not depend on the
+//! number or owners of open transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,46 +12,49 @@ use crate::admission::{Budget, Permit};
 use crate::error::Rejection;
 use crate::time::Timestamp;
 
-/// The budget that all open transactions draw on, and who draws on it.
+/// Budget of all open transactions, and a ledger of its users.
 pub(crate) struct Purse {
     budget: Budget,
     ledger: Mutex<Ledger>,
 }
 
-/// Until when a transaction has its room for certain. In this order they give way.
+/// Time until which a transaction keeps its room for certain. Transactions are evicted in this
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum End {
-    /// Its time is over then (TXN-06).
+    /// It times out at this instant (TXN-06).
     Timeout(Timestamp),
-    /// It has no operation and so no time: some clients declare the next one as soon as one is over, and may have
-    /// nothing to do in it for days. From then on it gives way to whoever needs its room or its place.
+    /// It has no operation and so does not time out: some clients declare the next transaction as
+    /// soon as one ends, and may not use it for days. From this instant on it may be evicted when
+    /// its room or place is needed.
     Empty(Timestamp),
 }
 
-/// Open transactions of a connection, which give their room back.
+/// Owner of open transactions, which can release their room.
 pub(super) trait Holder: Send + Sync {
-    /// Rolls a transaction back if its time is over, or if it has been without an operation for as long.
+    /// Rolls a transaction back if it has timed out, or has been empty for the maximum duration.
     fn roll_back_over(&self, id: TransactionId, now: Timestamp);
 
-    /// Rolls back the transaction that times out first, if they all still hold more than twice `bytes`.
+    /// Rolls back the transaction that times out first, if together they hold more than twice
+    /// `bytes`.
     fn roll_back_oldest(&self, bytes: u64);
 }
 
-/// Names a book here.
+/// Name of a book in the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct BookId(u64);
 
-/// Who asks for room.
+/// A request for room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     pub(super) book: BookId,
-    /// For an operation of this one.
+    /// The transaction that needs it; none for a new one.
     pub(super) transaction: Option<TransactionId>,
-    /// What he holds already.
+    /// Bytes that the book holds already.
     pub(super) held_bytes: u64,
 }
 
-/// Who holds how much, and what is over first.
+/// Held bytes by book, and the order of ends.
 #[derive(Default)]
 struct Ledger {
     books: BTreeMap<BookId, Entry>,
@@ -65,15 +69,15 @@ struct Entry {
 }
 
 impl End {
-    /// Before every other of one without an operation.
+    /// Lower bound of all ends without an operation.
     pub(super) const FIRST_EMPTY: Self = Self::Empty(Timestamp::NONE);
 
-    /// Whether its time runs, as that of one with an operation does.
+    /// Whether it has an operation, so that its time runs.
     pub(super) const fn is_timeout(self) -> bool {
         matches!(self, Self::Timeout(_))
     }
 
-    /// Whether it gives way by now.
+    /// Whether it may be evicted at `now`.
     pub(super) fn is_over(self, now: Timestamp) -> bool {
         let (Self::Timeout(at) | Self::Empty(at)) = self;
         at <= now
@@ -81,13 +85,14 @@ impl End {
 }
 
 impl Purse {
-    /// A budget of its own beside what is on its way in.
+    /// Creates a purse with a budget separate from the one for incoming commands.
     pub(crate) fn new(budget: Budget) -> Self {
         Self { budget, ledger: Mutex::default() }
     }
 
-    /// Takes room. If there is none, what is over gives its own back first, whoever has left it behind (TXN-06); then
-    /// the oldest ones of who holds more than twice as much as this one would. To be called without the lock of a book.
+    /// Takes room. If there is none, transactions that are over release theirs first, in any book
+    /// (TXN-06); then the oldest of the book that holds the most, if that is more than twice the
+    /// total of this book. Must be called without holding the lock of a book.
     pub(super) fn take(
         &self,
         asker: Asker,
@@ -99,7 +104,7 @@ impl Purse {
             if let Some(permit) = self.budget.try_keep(bytes) {
                 return Ok(permit);
             }
-            // Whoever is found has changed what stands here when he was asked: the next one found is another.
+            // Each eviction changes the ledger, so the next search finds another transaction.
             let over = self.ledger().first_over(asker, now);
             if let Some((book, id)) = over {
                 book.roll_back_over(id, now);
@@ -115,7 +120,7 @@ impl Purse {
         }
     }
 
-    /// Adds who holds nothing yet.
+    /// Adds an empty book.
     pub(super) fn enter(&self, book: Weak<dyn Holder>) -> BookId {
         let mut ledger = self.ledger();
         ledger.last += 1;
@@ -124,7 +129,8 @@ impl Purse {
         id
     }
 
-    /// Takes note of what a book holds since the end of one of its transactions has changed, or has not.
+    /// Records the held bytes of a book, and the previous and current end for one among its
+    /// transactions.
     pub(super) fn note(
         &self,
         book: BookId,
@@ -144,7 +150,7 @@ impl Purse {
         ledger.holds(book, held_bytes);
     }
 
-    /// Forgets a book, which had these.
+    /// Removes a book with the ends of its transactions.
     pub(super) fn leave(&self, book: BookId, ends: &BTreeSet<(End, TransactionId)>) {
         let mut ledger = self.ledger();
         for (end, id) in ends {
@@ -154,7 +160,7 @@ impl Purse {
         ledger.books.remove(&book);
     }
 
-    /// Locks the ledger, which no panic can leave half changed. Nobody locks a book meanwhile.
+    /// Locks the ledger, which no panic can leave inconsistent. No book is locked while it is held.
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,8 +178,8 @@ impl Ledger {
         }
     }
 
-    /// One whose time is over, or else one without an operation that has been so for as long. The one that is about to
-    /// have its first is none.
+    /// Returns a transaction that has timed out, or else one that has been empty for the maximum
+    /// duration, except the transaction of the request itself.
     fn first_over(
         &mut self,
         asker: Asker,
@@ -184,7 +190,7 @@ impl Ledger {
             if let Some(book) = self.book(book) {
                 return Some((book, id));
             }
-            // Its connection has ended, and is about to give the room back.
+            // Its connection has ended and is about to release the room.
             self.by_end.remove(&first);
         }
         None
@@ -200,7 +206,7 @@ impl Ledger {
         [timed_out, empty].into_iter().flatten().find(|(end, ..)| end.is_over(now)).copied()
     }
 
-    /// Who holds most, if it is more than twice so much.
+    /// Returns the book that holds the most, if that is more than twice `bytes`.
     fn most(&mut self, bytes: u64) -> Option<Arc<dyn Holder>> {
         while let Some(&(held, id)) = self.by_held.last()
             && held / 2 > bytes

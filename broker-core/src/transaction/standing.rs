@@ -1,4 +1,5 @@
-//! What the purse of the broker knows of one connection's transactions, and in which order they give way.
+//! Registration of a connection's transactions at the shared budget, with their order of
+//! eviction.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -7,7 +8,7 @@ use super::TransactionId;
 use super::purse::{Asker, BookId, End, Holder, Purse};
 use crate::time::Timestamp;
 
-/// The transactions of one book, in the order in which they give way. Until this is dropped the purse knows of them.
+/// Transactions of a book in their order of eviction. Dropping it removes the book from the purse.
 pub(super) struct Standing {
     purse: Arc<Purse>,
     id: BookId,
@@ -15,19 +16,19 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Has the purse know of a book, which is empty.
+    /// Registers an empty book.
     pub(super) fn enter(purse: &Arc<Purse>, book: Weak<dyn Holder>) -> Self {
         let id = purse.enter(book);
         Self { purse: Arc::clone(purse), id, ends: BTreeSet::new() }
     }
 
-    /// This book, as it asks for room.
+    /// Returns a request for room by this book.
     pub(super) const fn asker(&self, transaction: Option<TransactionId>, held_bytes: u64) -> Asker {
         Asker { book: self.id, transaction, held_bytes }
     }
 
-    /// Takes note of what the book holds since the end of this transaction has changed, or has not: none before it was
-    /// begun, and none after it is over.
+    /// Records the held bytes of the book, and the previous and current end of a transaction: none
+    /// before it began, and none after it is over.
     pub(super) fn note(
         &mut self,
         held_bytes: u64,
@@ -45,18 +46,18 @@ impl Standing {
         self.purse.note(self.id, held_bytes, id, (was, is));
     }
 
-    /// Which gives way first.
+    /// The transaction that is evicted first.
     pub(super) fn first(&self) -> Option<TransactionId> {
         self.ends.first().map(|(_, id)| *id)
     }
 
-    /// One whose time is over.
+    /// A transaction that has timed out.
     pub(super) fn timed_out(&self, now: Timestamp) -> Option<TransactionId> {
         let first = self.ends.first().filter(|(end, _)| end.is_timeout() && end.is_over(now));
         first.map(|(_, id)| *id)
     }
 
-    /// One that has been without an operation for as long as others have time.
+    /// A transaction that has been empty for the maximum duration.
     pub(super) fn long_empty(&self, now: Timestamp) -> Option<TransactionId> {
         let mut empty = self.ends.range((End::FIRST_EMPTY, TransactionId(0))..);
         empty.next().filter(|(end, _)| end.is_over(now)).map(|(_, id)| *id)

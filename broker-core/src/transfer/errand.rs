@@ -1,5 +1,5 @@
-//! What whoever brings a list to its destination does on the way, whatever drives it: makes arrivals of
-//! what the source gave, once there is room for them, and tells the source what became of it.
+//! Work on a list in transit, independent of its driver: turns the messages of the source into
+//! arrivals once there is room, and computes the result for the source.
 
 use std::sync::Arc;
 
@@ -14,17 +14,18 @@ use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::store::{Key, Store, StoreError};
 
-/// Others of the thread have their turn when so much of headers, and of what was set on them, was read.
+/// Bytes of headers and overlays that are read before other tasks of the thread get a turn.
 const READ_BYTES_PER_TURN: u64 = 64 << 10;
 
-/// What the messages of a list take while they are loaded.
+/// Returns the bytes of room that the messages of a list need while they are loaded.
 #[must_use]
 pub fn room_of(list: &HandOver<PinnedMessage>) -> u64 {
     let sizes = list.messages.iter().map(|one| u64::from(one.message.facts.size));
     loaded_bytes(list.messages.len(), sizes.sum())
 }
 
-/// Lets go of contents that are at hand and lie on a medium too: a list that waits for its room holds none.
+/// Replaces contents in memory that are also on a medium by references: a list that waits for room
+/// must hold no contents.
 pub fn let_go(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
     let (mut keys, mut contents) = (Vec::new(), Vec::new());
     for PinnedMessage { message, origin, .. } in &mut list.messages {
@@ -32,7 +33,7 @@ pub fn let_go(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
         keys.push(origin.key);
         keys.extend_from_slice(&origin.overlays);
         store.pin_apart(&keys, &mut contents);
-        // One of which something is gone stays as it was pinned.
+        // A message with a missing record keeps its pinned contents.
         if contents.iter().all(Option::is_some) {
             let mut again = contents.drain(..).flatten();
             if let Some(content) = again.next() {
@@ -47,7 +48,7 @@ pub fn let_go(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
 /// Loads the contents of a list.
 ///
 /// # Errors
-/// When the store cannot read one of them.
+/// A content that the store cannot read.
 pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arrival>, StoreError> {
     let dead_letter_source =
         (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
@@ -94,8 +95,8 @@ async fn load_overlays(overlays: &[ContentRef]) -> Result<Vec<Overlay>, StoreErr
     Ok(loaded)
 }
 
-/// What became of the messages at these keys, once nothing of their list is on its way any more. If
-/// nobody said, the store knows: a record that is gone has arrived.
+/// Returns the results of the messages at these keys, after their list has ended. Without an answer
+/// of the destination the store decides: a message whose record is gone at the source has arrived.
 #[must_use]
 pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Departure> {
     let reason = match end {
@@ -105,7 +106,7 @@ pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Depar
         Some(Err(reason)) => Some(reason),
         Some(Ok(_)) | None => None,
     };
-    // Only an entity that was deleted, or never was, refuses for good without having looked.
+    // Only a missing or deleted entity refuses permanently without having judged the messages.
     let absent = reason.filter(|reason| reason.condition() == Condition::EntityNotFound);
     let mut contents = Vec::with_capacity(keys.len());
     store.pin(keys, &mut contents);

@@ -1,14 +1,14 @@
-//! The guard of a transfer: who waits for all guards of a source knows that nothing more can happen to
-//! its messages behind its back.
+//! Guard of a transfer: when all guards of a source are dropped, its messages can no longer be
+//! changed by a transfer.
 //!
 //! ```text
-//!   list ──► waits in the inlet ──claim──► staged, submitted ──► stored, or failed for good ─► guard
-//!                 │                                                                            is back
+//!   list ──► waits in the inlet ──claim──► staged, submitted ──► stored or failed finally ─► guard
+//!                 │                                                                        dropped
 //!                 └── the source has ended meanwhile: refused, it will never be applied
 //! ```
 //!
-//! A claimed list depends on the store alone, never on another entity: so waiting for it ends, also
-//! where entities forward in a circle and all of them have failed.
+//! A claimed list depends only on the store, never on another entity. So waiting for it ends, even
+//! if entities forward in a circle and all of them have failed.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::command::Outcome;
 use crate::error::Rejection;
 use crate::request::{Outlet, Released};
 
-/// All lists of one incarnation of a source.
+/// All lists of an incarnation of a source.
 #[derive(Default)]
 pub struct Passages {
     state: Mutex<State>,
@@ -31,43 +31,43 @@ struct State {
     when_clear: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// How a list ended, when nothing of it is on its way any more; `None` if nobody said.
+/// End of a list after which none of it is on its way; `None` if the destination gave no answer.
 pub type PassageEnd = Option<Result<Vec<Admission>, Rejection>>;
 
-/// Is called once with the end of a list, on any thread, and must not block.
+/// Callback for the end of a list. Called once, on any thread; must not block.
 pub type Ended = Box<dyn FnOnce(PassageEnd) + Send>;
 
-/// The right to take one list over. It travels with it.
+/// Right to take one list over. It travels with the list.
 #[derive(Clone)]
 pub struct Passage {
     passages: Arc<Passages>,
     crossing: Arc<Crossing>,
 }
 
-/// Held from the moment a destination takes a list over until its batch is stored or has failed for
-/// good. Given back when it is dropped.
+/// Held from the moment a destination takes a list over until its batch is stored or has failed
+/// finally.
 pub struct Guard {
     passages: Arc<Passages>,
     _crossing: Arc<Crossing>,
 }
 
-/// The place of the answer. Calls back when its last holder is gone: the request, the answer that waits
-/// for its commit, and the guard.
+/// Slot of the answer. Calls back when its last reference is dropped: the request, the answer that
+/// waits for its commit, and the guard.
 struct Crossing {
     answer: Mutex<PassageEnd>,
     ended: Mutex<Option<Ended>>,
 }
 
 impl Passages {
-    /// Opens the passage of one list.
+    /// Opens the passage of a list.
     #[must_use]
     pub fn open(self: &Arc<Self>, ended: Ended) -> Passage {
         let crossing = Crossing { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
         Passage { passages: Arc::clone(self), crossing: Arc::new(crossing) }
     }
 
-    /// Ends the source: no list of it can be claimed any more. Calls back, once, when every guard is
-    /// back, at once if none is out.
+    /// Ends the source: its lists can no longer be claimed. Calls back once when every guard is
+    /// dropped, at once if there is none.
     pub fn close(&self, when_clear: Box<dyn FnOnce() + Send>) {
         let mut state = lock(&self.state);
         state.is_closed = true;
@@ -81,7 +81,7 @@ impl Passages {
 }
 
 impl Passage {
-    /// Claims the list for whoever applies it now; `None` if its source has ended.
+    /// Claims the list for the destination that applies it now; `None` if its source has ended.
     #[must_use]
     pub fn claim(&self) -> Option<Guard> {
         let mut state = lock(&self.passages.state);
@@ -93,7 +93,7 @@ impl Passage {
         Some(Guard { passages: Arc::clone(&self.passages), _crossing: Arc::clone(&self.crossing) })
     }
 
-    /// Where the answer goes.
+    /// Outlet for the answer.
     #[must_use]
     pub fn outlet(&self) -> Arc<dyn Outlet> {
         Arc::clone(&self.crossing) as Arc<dyn Outlet>
@@ -142,7 +142,7 @@ impl Drop for Crossing {
     }
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex whose data no panic can leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,7 +161,7 @@ mod tests {
         })
     }
 
-    /// FND-03: a source that ends waits for what was claimed, and nothing is claimed after it.
+    /// FND-03: a source that ends waits for claimed lists, and no list can be claimed afterwards.
     #[test]
     fn a_closed_source_is_clear_when_the_last_guard_is_back() {
         let passages = Arc::new(Passages::default());
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(clear.load(Ordering::Relaxed), 1);
     }
 
-    /// FND-03: the end of a list is told when its answer and its guard are both there, not before.
+    /// FND-03: the end of a list is reported after its answer and its guard, not before.
     #[test]
     fn a_list_ends_with_its_last_holder() {
         let passages = Arc::new(Passages::default());

@@ -1,4 +1,4 @@
-//! What a writer makes of the order in which a store completes its batches.
+//! Tests of a writer against the order in which a store completes its batches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,7 @@ use crate::content_ref::ContentRef;
 use crate::store::{Key, Reserved, Visit, Waker};
 use crate::transfer::passage::Passages;
 
-/// A store whose test completes what it was given, in any order.
+/// A store whose test completes batches in any order.
 #[derive(Default)]
 struct ByHand(Mutex<Vec<(BatchId, Completion)>>);
 
@@ -54,7 +54,7 @@ impl Store for ByHand {
 struct World {
     store: Arc<ByHand>,
     writer: Arc<ShardWriter>,
-    /// What the submitters were told, by number of the batch; `false` for a failure.
+    /// Reported results, by number of the batch; `false` for a failure.
     told: Arc<Mutex<Vec<(u64, bool)>>>,
 }
 
@@ -74,7 +74,7 @@ impl World {
         Self { store, writer, told }
     }
 
-    /// Completes the oldest submission of that batch.
+    /// Completes the oldest submission of a batch.
     fn complete(&self, number: u64, result: Result<(), StoreError>) {
         let mut given = lock(&self.store.0);
         let place = given.iter().position(|(id, _)| id.0 == number).unwrap();
@@ -88,8 +88,8 @@ impl World {
     }
 }
 
-/// DESIGN D5: an answer is given when everything before it is durable too. A store that says otherwise is not
-/// to be trusted with anything more.
+/// DESIGN D5: a batch is answered when all earlier ones are durable too. A store that violates the
+/// order gets no more batches.
 #[test]
 fn a_batch_completed_before_an_earlier_one_fails_the_shard() {
     let world = World::with_batches(3);
@@ -102,8 +102,8 @@ fn a_batch_completed_before_an_earlier_one_fails_the_shard() {
     assert!(lock(&world.store.0).is_empty(), "nothing more is submitted under this epoch");
 }
 
-/// DESIGN D11: what stands behind a batch of unknown outcome may well be durable. It is submitted again, and
-/// what the first submission comes to says nothing any more.
+/// DESIGN D11: batches after one of unknown outcome may be durable. They are submitted again, and
+/// results of their first submission are ignored.
 #[test]
 fn what_completes_behind_an_unknown_outcome_waits_for_it() {
     let world = World::with_batches(3);
@@ -111,7 +111,7 @@ fn what_completes_behind_an_unknown_outcome_waits_for_it() {
     world.complete(2, Ok(()));
     assert_eq!(world.told(), []);
     world.writer.resubmit();
-    // Of the first submission.
+    // Result of the first submission.
     world.complete(3, Ok(()));
     assert_eq!(world.told(), []);
     for number in 1..=3 {
@@ -120,8 +120,8 @@ fn what_completes_behind_an_unknown_outcome_waits_for_it() {
     assert_eq!(world.told(), [(1, true), (2, true), (3, true)]);
 }
 
-/// FND-03: a batch that failed may land as long as nobody else owns its shard, so what it takes over from its source is
-/// on its way until then. One that is stored has arrived.
+/// FND-03: a failed batch may be stored until another owner has its shard, so its transfer counts
+/// as on its way until then. The transfer of a stored batch has ended.
 #[test]
 fn the_guard_of_a_failed_batch_is_out_until_the_shard_is_owned_anew() {
     let world = World::with_batches(0);

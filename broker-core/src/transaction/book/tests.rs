@@ -1,10 +1,11 @@
-//! What a refusal costs those whom it is nothing to.
+//! Test of the cost of a refusal for other connections.
 
 use super::*;
 use crate::description::Settings;
 
-/// DESIGN D6: who finds no room is refused by what stands at the purse; no other connection is asked, however many
-/// there are. (All of them are locked here: whoever asked one would wait for good.)
+/// DESIGN D6: a request without room is decided by the shared ledger alone, without asking other
+/// connections, however many there are. (All of them are locked here: a request to one never
+/// returns.)
 #[tokio::test]
 async fn who_is_refused_has_asked_no_other_connection() {
     let mut settings = Settings::default();
@@ -19,7 +20,7 @@ async fn who_is_refused_has_asked_no_other_connection() {
     let refused = late.begin(Reach::OneEntity);
     drop(locked);
     assert_eq!(refused.unwrap_err().condition(), Condition::ServerBusy);
-    // There is room for one when one is gone.
+    // There is room for a transaction when others are gone.
     drop(others);
     late.begin(Reach::OneEntity).unwrap();
 }
