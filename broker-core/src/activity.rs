@@ -1,8 +1,9 @@
-//! What is being done for a broker outside the mailboxes of its actors: by consumers that have messages, by
-//! couriers, by who loads contents. Counted only if a test wants to wait until nothing is ([`crate::Broker::idle`]).
+//! Work for a broker outside the mailboxes of its actors: consumers that have messages, couriers,
+//! and loading of contents. Counted only if a test waits until there is none
+//! ([`crate::Broker::idle`]).
 //!
-//! Work changes hands without a moment in which nobody has it: what is answered to a receive or pushed over a link
-//! carries an [`AtWork`], which its receiver keeps until it waits again.
+//! Work passes from one holder to the next without a gap: an answer to a receive, or a message
+//! pushed over a link, carries an [`AtWork`], which its receiver keeps until it waits again.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,21 +11,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// How many are at work.
+/// Counter of work in progress.
 pub(crate) struct Activity {
     counted: Option<Arc<Counted>>,
     watch: Watched,
 }
 
-/// Whose work is counted.
+/// Kinds of work that are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Watched {
-    /// Nobody's.
+    /// No work.
     #[default]
     Nothing,
-    /// The broker's own, and not that of its clients.
+    /// Work of the broker itself, without its clients.
     Inside,
-    /// Everybody's.
+    /// All work.
     All,
 }
 
@@ -34,11 +35,11 @@ struct Counted {
     none_is: Notify,
 }
 
-/// As long as this is there, somebody is at work.
+/// Marks work in progress until it is dropped.
 pub struct AtWork(Arc<Counted>);
 
 tokio::task_local! {
-    /// What the task has to do that runs within [`tracked`].
+    /// Work of the task that runs within [`tracked`].
     static OWN: RefCell<Option<AtWork>>;
 }
 
@@ -51,12 +52,12 @@ impl Activity {
         self.watch
     }
 
-    /// A client has something to do; none if nobody wants to know.
+    /// Marks work of a client; none if it is not counted.
     pub(crate) fn begin_of_client(&self) -> Option<AtWork> {
         if self.watch == Watched::All { self.begin() } else { None }
     }
 
-    /// Somebody has something to do from now on; none if nobody wants to know.
+    /// Marks work from now on; none if it is not counted.
     pub(crate) fn begin(&self) -> Option<AtWork> {
         let counted = self.counted.as_ref()?;
         counted.at_work.fetch_add(1, Ordering::AcqRel);
@@ -67,11 +68,11 @@ impl Activity {
         self.counted.as_ref().is_none_or(|counted| counted.at_work.load(Ordering::Acquire) == 0)
     }
 
-    /// Waits until nobody is at work.
+    /// Waits until no work is in progress.
     pub(crate) async fn none_at_work(&self) {
         let Some(counted) = &self.counted else { return };
         loop {
-            // Before the look, so that what happens after it is not missed.
+            // Created before the check, so that a notification after it is not missed.
             let none_is = counted.none_is.notified();
             if self.is_none_at_work() {
                 return;
@@ -89,20 +90,21 @@ impl Drop for AtWork {
     }
 }
 
-/// Has a loop that receives and handles counted as at work, from now on but while it waits for what it receives.
+/// Runs a loop that receives and handles messages, and counts it as work in progress except while
+/// it waits for messages.
 pub async fn tracked<T>(at_work: Option<AtWork>, work: impl Future<Output = T>) -> T {
     OWN.scope(RefCell::new(at_work), work).await
 }
 
-/// The task has got something.
+/// Notes that the task has received work.
 pub(crate) fn is_at_work(at_work: Option<AtWork>) {
     if at_work.is_some() {
-        // Nobody wants to know it of another task.
+        // Other tasks are not counted.
         OWN.try_with(|own| own.replace(at_work)).ok();
     }
 }
 
-/// The task waits for something to do.
+/// Notes that the task waits for work.
 pub(crate) fn waits() {
     OWN.try_with(|own| own.take()).ok();
 }

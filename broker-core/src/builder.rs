@@ -1,4 +1,4 @@
-//! Starts a broker: settings, clock, store, authorizer, threads.
+//! Builds and starts a broker: settings, clock, store, authorizer, threads.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -27,28 +27,28 @@ use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError
 use crate::time::Timestamp;
 use crate::transaction::Purse;
 
-/// How many shards a memory store gets, independent of the number of cores.
+/// Number of shards of a memory store, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
 
-/// Why a broker could not be started.
+/// Error of a broker that could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A setting is out of its bounds.
     #[error("settings are not valid: {0}")]
     Settings(Rejection),
-    /// The clock is so late that instants would be taken for "never" (FND-09).
+    /// The clock is so late that instants could be mistaken for "never" (FND-09).
     #[error("the clock shows {0}; set it to a time before 9990")]
     Clock(Timestamp),
-    /// The store could not be read or owned.
+    /// The store could not be read or acquired.
     #[error("store cannot be opened: {0}")]
     Store(#[from] StoreError),
-    /// Another broker has these policies.
+    /// Another broker uses these policies.
     #[error("the policies belong to another broker; give each broker its own")]
     Policies,
-    /// The system gave no random bits.
+    /// The operating system returned no random bits.
     #[error("cannot get random bytes: {0}")]
     Entropy(String),
-    /// The store does not copy what it has; only one in memory does.
+    /// The store cannot copy its content; only a store in memory can.
     #[error("the store `{0}` cannot be forked")]
     NoFork(&'static str),
     /// The threads could not be started.
@@ -56,10 +56,11 @@ pub enum StartError {
     Threads(String),
 }
 
-/// 9990-01-01: from then on an instant and a time to live may reach the end of instants, which means never.
+/// 9990-01-01: from then on, an instant plus a time to live may reach the last instant, which means
+/// never.
 const LATEST_START: Timestamp = Timestamp::from_unix_ms(253_086_768_000_000);
 
-/// Collects what a broker is made of.
+/// Builder of a broker.
 ///
 /// ```
 /// # use peeklock_core as peeklock;
@@ -116,7 +117,7 @@ impl Default for BrokerBuilder {
 }
 
 impl Broker {
-    /// A broker with default settings, to be adjusted and started.
+    /// Returns a builder with default settings.
     #[must_use]
     pub fn builder() -> BrokerBuilder {
         BrokerBuilder::default()
@@ -124,14 +125,14 @@ impl Broker {
 }
 
 impl BrokerBuilder {
-    /// Name, tier and limits; by default those of a Premium namespace.
+    /// Sets name, tier and limits; by default those of a Premium namespace.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Where messages are kept; by default in memory. For a directory on disk see
+    /// Sets the store of messages; by default in memory. For a directory on disk see
     /// [`Self::data_dir`].
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
@@ -139,88 +140,90 @@ impl BrokerBuilder {
         self
     }
 
-    /// Keeps messages durably in a directory, which is made if it is not there, by a journal with its
-    /// default settings. One process at a time can use a directory.
+    /// Stores messages durably in a directory, in a journal with default settings. Creates the
+    /// directory if it does not exist. Only one process at a time can use a directory.
     ///
     /// # Errors
-    /// When the directory cannot be opened, or what is in it is damaged; see [`Journal::open`].
+    /// A directory that cannot be opened or is damaged; see [`Journal::open`].
     pub fn data_dir(self, path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let journal = Journal::open(path.as_ref(), JournalConfig::default())?;
         Ok(self.store(journal))
     }
 
-    /// The clock; by default the system's (FND-06).
+    /// Sets the clock; by default the system's (FND-06).
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Who has which rights; by default everybody has all. Asked by way of [`Broker::access`], that is over
-    /// transports; the handles that the program itself gets are not asked (SEC-17).
+    /// Sets the authorizer; by default everything is allowed. It is asked about clients of
+    /// [`Broker::access`], that is, of transports; handles of the program itself are not checked
+    /// (SEC-17).
     #[must_use]
     pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = authorizer;
         self
     }
 
-    /// Where the policies of the broker are held, for an authorizer that looks them up there. With this a
-    /// namespace without policies gets its first one (SEC-04). One broker each.
+    /// Sets the collection of policies, in which an authorizer looks them up. A namespace without
+    /// policies then gets a first one (SEC-04). Each broker needs its own.
     #[must_use]
     pub fn policies(mut self, policies: &Policies) -> Self {
         self.policies = Some(policies.clone());
         self
     }
 
-    /// How many threads serve entities; by default as many as there are cores.
+    /// Sets the number of threads that serve entities; by default the number of cores.
     #[must_use]
     pub const fn arbiters(mut self, count: usize) -> Self {
         self.arbiter_count = Some(count);
         self
     }
 
-    /// Serves destinations of this forwarder's schemes: an entity whose ForwardTo or
-    /// ForwardDeadLetteredMessagesTo begins with one forwards to it (FWD-31). Of two forwarders with one
-    /// scheme the later serves it. Without one that serves its scheme a destination is refused.
+    /// Adds a forwarder: an entity whose ForwardTo or ForwardDeadLetteredMessagesTo starts with one
+    /// of its schemes forwards to it (FWD-31). If two forwarders have the same scheme, the later
+    /// one serves it. A destination without a forwarder for its scheme is refused.
     #[must_use]
     pub fn forwarder(mut self, forwarder: Arc<dyn Forwarder>) -> Self {
         self.forwarders.push(forwarder);
         self
     }
 
-    /// Tells this tracer of every operation of a client: what is sent, received and settled. What the broker does on its own
-    /// account, such as forwarding, it is not told of. Without one nothing is noted of them.
+    /// Sets the tracer, which gets every operation of a client: sends, receives and settlements.
+    /// Operations of the broker itself, such as forwarding, are not reported. Without a tracer,
+    /// nothing is recorded.
     #[must_use]
     pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
         self.tracer = Some(tracer);
         self
     }
 
-    /// Has the broker take note of what its consumers and couriers are at, so that [`Broker::idle`] waits for them.
-    /// For tests; it costs each delivery a little.
+    /// Counts the work of consumers and couriers, so that [`Broker::idle`] waits for it. For tests;
+    /// it slows each delivery a little.
     #[must_use]
     pub const fn watched(mut self) -> Self {
         self.watch = Watched::All;
         self
     }
 
-    /// As [`Self::watched`], but what clients are at is not waited for: they are done by whoever asks.
+    /// As [`Self::watched`], without the work of clients, which the waiting test does itself.
     #[must_use]
     pub const fn watched_inside(mut self) -> Self {
         self.watch = Watched::Inside;
         self
     }
 
-    /// Draws what is random, such as lock tokens and ids of messages, from this key, so that it comes again. For tests:
-    /// who knows the key knows every lock token.
+    /// Derives random values, such as lock tokens and message ids, from this key, so that they are
+    /// reproducible. For tests: the key reveals every lock token.
     #[must_use]
     pub const fn random_from(mut self, key: [u8; 16]) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// Starts the broker's own threads and opens every entity the store has. Returns when all are
-    /// open. May be called in any runtime, also several times in one process.
+    /// Starts the broker's own threads and opens every entity in the store. Returns when all are
+    /// open. Works in any runtime, and several times in one process.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -269,7 +272,7 @@ impl BrokerBuilder {
             turns: Turns::default(),
             outbound: Pool::new(limits.broker_outbound_bytes_max),
             loads: Loads::new(limits.broker_loaded_bytes_max),
-            // No operation takes all of it: its own transaction has a part of that already.
+            // One operation never needs the whole budget: its own transaction already holds a part.
             transactions: Arc::new(Purse::new(Budget::of_broker(
                 limits.broker_inbound_bytes_max / 2,
                 usize::MAX,
@@ -287,7 +290,7 @@ impl BrokerBuilder {
             activity: Activity::new(self.watch),
             arbiter_count: self.arbiter_count,
         });
-        // Not an owner of the broker: a store may live longer.
+        // A weak reference: the store may live longer than the broker.
         let watched = Arc::downgrade(&shared);
         shared.store.watch(Box::new(move |error| {
             if let Some(shared) = watched.upgrade() {
@@ -331,7 +334,7 @@ fn run(
         let writers = (0..shared.store.shard_count())
             .map(|shard| {
                 let handle = handles.first().cloned();
-                // Not from within the store's completion: a turn later.
+                // One turn later, not from within the completion of the store.
                 let on_unknown = Box::new(move |writer: Arc<ShardWriter>| {
                     if let Some(handle) = &handle {
                         handle.spawn(async move { writer.resubmit() });
@@ -352,7 +355,7 @@ fn run(
         started.send(Ok(actor.start())).ok();
         tokio::select! {
             () = engine.end.notified() => {}
-            // Here nothing else is to be done, so what was granted for a time ends in time (SEC-15).
+            // This thread has no other work, so grants end in time (SEC-15).
             () = lapses.run(&*clock) => {}
         }
         for arbiter in arbiters {

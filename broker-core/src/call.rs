@@ -1,4 +1,4 @@
-//! Calls as futures: one command and its answer, or a list of them.
+//! Calls as futures: one command and its answer, or a list of commands.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::ids::Ticket;
 use crate::request::{Outlet, Released, Reply, Request};
 use crate::telemetry::count_undelivered;
 
-/// A command on its way and the place of its answer.
+/// A submitted command and the slot for its answer.
 pub(crate) struct Call {
     entity: Entity,
     slot: Arc<CallSlot>,
@@ -26,17 +26,17 @@ struct CallSlot {
     state: Mutex<CallState>,
     entity: Entity,
     is_receive: bool,
-    /// Room that this command has together with others, until nobody has anything of it any more.
+    /// Room that this command shares with others, until all of them are dropped.
     _shared: Option<Arc<Permit>>,
 }
 
 enum CallState {
     Waiting(Option<Waker>),
-    /// With what was received somebody has something to do, if that is wanted to be known.
+    /// With a receive, the received messages count as work in progress, if that is counted.
     Answered(Result<Outcome, Rejection>, Option<AtWork>),
     /// The answer was taken.
     Taken,
-    /// Nobody waits any more.
+    /// The call was dropped.
     Abandoned,
 }
 
@@ -45,7 +45,7 @@ impl Call {
         Self::begin(entity, command, Some(permit), None)
     }
 
-    /// One of several commands that are asked one after the other in the same room.
+    /// Starts one of several consecutive commands that share the same room.
     pub(crate) fn start_in(room: &Arc<Permit>, entity: Entity, command: Command) -> Self {
         Self::begin(entity, command, None, Some(Arc::clone(room)))
     }
@@ -79,7 +79,7 @@ impl Call {
         Self { entity, slot, ticket, is_receive }
     }
 
-    /// Withdraws a receive that waits; it is answered with what it has got (RCV-14).
+    /// Withdraws a waiting receive; the answer has the messages that arrived before (RCV-14).
     pub(crate) fn withdraw(&self) {
         if self.is_receive {
             submit_unanswered(&self.entity, vec![Command::CancelReceive { call: self.ticket }]);
@@ -154,8 +154,8 @@ impl Outlet for CallSlot {
     }
 }
 
-/// Gives back what was given to one who is gone: unlocks messages whose delivery had not begun, their
-/// count stays (RCV-14); releases a session (SES-08).
+/// Returns the result of a call that was dropped: unlocks messages whose delivery had not begun,
+/// without a change of their count (RCV-14); releases a session (SES-08).
 fn give_back(entity: &Entity, outcome: &Outcome) {
     match outcome {
         Outcome::Received(messages) => {
@@ -165,7 +165,7 @@ fn give_back(entity: &Entity, outcome: &Outcome) {
                 .map(|lock| Command::Settle { token: lock.token, settlement: Settlement::Release })
                 .collect();
             submit_unanswered(entity, commands);
-            // What has no lock was removed by being received.
+            // Messages without a lock were removed when they were received.
             let removed = messages.iter().filter(|message| message.facts.lock.is_none()).count();
             if removed > 0 {
                 count_undelivered(removed as u64);
@@ -179,8 +179,8 @@ fn give_back(entity: &Entity, outcome: &Outcome) {
     }
 }
 
-/// Submits commands whose answers nobody waits for, on the broker's own account: they give back what was
-/// given, whatever is granted still.
+/// Submits commands without waiting for their answers, on the broker's own account: they return
+/// messages or sessions even if the grant has ended.
 pub fn submit_unanswered(entity: &Entity, commands: Vec<Command>) {
     if commands.is_empty() {
         return;
@@ -204,7 +204,7 @@ impl Outlet for Nobody {
     fn release(&self, _: Vec<Released>) {}
 }
 
-/// Commands on their way and the places of their answers.
+/// Submitted commands and the slots for their answers.
 pub(crate) struct CallList {
     slot: Arc<ListSlot>,
 }
@@ -287,7 +287,7 @@ impl Outlet for ListSlot {
     }
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex whose data no panic can leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

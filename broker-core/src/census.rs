@@ -1,8 +1,8 @@
-//! What all machines of a broker keep in memory together: counted, so that many entities within their own
-//! limits are not too much together (QUO-01).
+//! Memory of all machines of a broker, counted so that many entities, each within its limits, do
+//! not exceed a total (QUO-01).
 //!
-//! A machine is told how many there may be still, as of the beginning of a step; so a few more than the limit
-//! may come in at once, but no more than one command brings on each arbiter.
+//! A machine gets the remaining numbers at the start of a step. The total can therefore exceed a
+//! limit by at most the additions of a command on each arbiter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::entity::{Kept, Left};
 use crate::limits::Limits;
 
-/// The sums over all machines.
+/// Totals of all machines.
 #[derive(Debug, Default)]
 pub struct Census {
     messages: AtomicU64,
@@ -22,7 +22,7 @@ pub struct Census {
     judged_bytes: AtomicU64,
 }
 
-/// What one machine has told; taken back when it goes.
+/// Counts of a machine; subtracted when it is dropped.
 #[derive(Debug)]
 pub struct Counted {
     census: Arc<Census>,
@@ -30,7 +30,7 @@ pub struct Counted {
 }
 
 impl Census {
-    /// How many more there may be.
+    /// Returns the remaining numbers.
     #[must_use]
     pub fn left(&self, limits: &Limits) -> Left {
         let left_of = |max: u64, sum: &AtomicU64| max.saturating_sub(sum.load(Ordering::Relaxed));
@@ -46,7 +46,7 @@ impl Census {
         }
     }
 
-    /// The sums.
+    /// Returns the totals.
     #[must_use]
     pub fn kept(&self) -> Kept {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -63,19 +63,19 @@ impl Census {
 }
 
 impl Counted {
-    /// A machine that has told nothing yet.
+    /// Creates the counter of a machine, with all counts at zero.
     #[must_use]
     pub fn new(census: Arc<Census>) -> Self {
         Self { census, kept: Kept::default() }
     }
 
-    /// How many more there may be.
+    /// Returns the remaining numbers.
     #[must_use]
     pub fn left(&self, limits: &Limits) -> Left {
         self.census.left(limits)
     }
 
-    /// Takes note of what the machine keeps now.
+    /// Records the current counts of the machine.
     pub fn note(&mut self, now: Kept) {
         if now == self.kept {
             return;
@@ -92,7 +92,7 @@ impl Counted {
             (&sums.judged_bytes, before.judged_bytes, now.judged_bytes),
         ] {
             if now != before {
-                // The sum of all differences is never below nothing, whatever their order.
+                // Wrapping: the sum of all differences is never negative, in any order.
                 sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
             }
         }
@@ -109,7 +109,7 @@ impl Drop for Counted {
 mod tests {
     use super::*;
 
-    /// Machines come, change and go, and the sums are what those that are there keep.
+    /// Machines are added, change and are dropped; the totals are those of the existing ones.
     #[test]
     fn the_sums_follow_the_machines() {
         let census = Arc::<Census>::default();

@@ -1,4 +1,4 @@
-//! The one place that asks the system for the time (FND-06, DESIGN D7).
+//! Clocks. Only this file asks the operating system for the time (FND-06, DESIGN D7).
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -12,18 +12,19 @@ use async_trait::async_trait;
 
 use crate::time::{TimeSpan, Timestamp};
 
-/// Tells the time and wakes at an instant.
+/// Returns the time, and wakes at an instant.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// The instant now. Never earlier than an answer given before.
+    /// Returns the current instant. It is never earlier than a previously returned one.
     fn now(&self) -> Timestamp;
 
     /// Waits until `now` is at or after the instant.
     async fn sleep_until(&self, at: Timestamp);
 }
 
-/// The system's time: wall time at start plus the boot time elapsed since (sleep of the machine
-/// counts), so that it never goes backwards. A wall clock that is set later is followed slowly, by at most a tenth of the time that passes.
+/// System time: wall time at the start plus the boot time elapsed since, including suspended time,
+/// so that it never goes backwards. When the wall clock is changed, this clock follows it slowly,
+/// by at most a tenth of the elapsed time.
 pub struct SystemClock {
     started: i64,
     state: Mutex<Slew>,
@@ -36,13 +37,13 @@ struct Slew {
     checked_at: i64,
 }
 
-/// How often the wall clock is looked at.
+/// Interval between two checks of the wall clock.
 const CHECK_EVERY: TimeSpan = TimeSpan::from_seconds(1);
-/// Followed by at most one part in this many of the time that passed.
+/// The clock is corrected by at most this fraction (1/10) of the elapsed time.
 const SLEW_DIVISOR: i64 = 10;
 
 impl SystemClock {
-    /// A clock that starts with the wall time.
+    /// Starts a clock with the wall time.
     #[must_use]
     pub fn start() -> Self {
         Self::at(wall_time())
@@ -84,8 +85,8 @@ impl Clock for SystemClock {
             if now >= at {
                 return;
             }
-            // At least a millisecond, which is what the timer can do; at most an hour, so that a
-            // wall clock that was set is seen.
+            // At least a millisecond, the resolution of the timer; at most an hour, so that a
+            // changed wall clock is noticed.
             let rest = at.since(now).to_std();
             tokio::time::sleep(rest.clamp(Duration::from_millis(1), Duration::from_secs(3_600)))
                 .await;
@@ -93,7 +94,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Ticks since the machine was booted, suspended time included.
+/// Ticks since the machine was booted, including suspended time.
 fn boot_ticks() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.saturating_mul(10_000_000).saturating_add(time.tv_nsec / 100)
@@ -108,7 +109,7 @@ fn timestamp(wall: SystemTime) -> Timestamp {
     Timestamp::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(i128::MAX))
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that changes only when a test advances it.
 pub struct ManualClock {
     state: Mutex<Manual>,
 }
@@ -119,13 +120,13 @@ struct Manual {
 }
 
 impl ManualClock {
-    /// A clock that shows this instant.
+    /// Creates a clock that shows this instant.
     #[must_use]
     pub const fn at(now: Timestamp) -> Self {
         Self { state: Mutex::new(Manual { now, sleepers: Vec::new() }) }
     }
 
-    /// Moves the time forward and wakes whoever waited for it.
+    /// Advances the time, and wakes tasks whose instant has come.
     pub fn advance(&self, span: TimeSpan) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.now = state.now.plus(span);
@@ -140,14 +141,15 @@ impl ManualClock {
         }
     }
 
-    /// Moves the time forward and wakes nobody: for who wants to say in which order they wake, by
+    /// Advances the time without waking any task: for tests that choose the order with
     /// [`ManualClock::wake_next`].
     pub fn advance_silently(&self, span: TimeSpan) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.now = state.now.plus(span);
     }
 
-    /// Wakes one whose time has come: the earliest, of several the one that came first. Tells whether there was one.
+    /// Wakes one task whose instant has come: the earliest, and among equal ones the first that
+    /// waited. Returns whether there was one.
     pub fn wake_next(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = state.now;
@@ -160,8 +162,8 @@ impl ManualClock {
         true
     }
 
-    /// Does something while time passes for all who wait for no longer than a second, as a refusal does (SEC-26). Who waits
-    /// for longer, such as for the end of a lock, keeps his time.
+    /// Runs a future while time advances past all waits of at most one second, such as the delay of
+    /// a refusal (SEC-26). Longer waits, such as for the end of a lock, stay in force.
     pub async fn while_short_waits_pass<T>(&self, what: impl Future<Output = T>) -> T {
         const LONGEST: TimeSpan = TimeSpan::from_seconds(1);
         const STEP: TimeSpan = TimeSpan::from_ms(100);
@@ -184,7 +186,7 @@ impl ManualClock {
         .await
     }
 
-    /// The earliest instant that somebody waits for.
+    /// Earliest instant for which a task waits.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.sleepers.iter().map(|(at, _)| *at).min()
@@ -215,7 +217,7 @@ impl Clock for ManualClock {
 mod tests {
     use super::*;
 
-    /// FND-07, FND-09: beyond the last instant the system's time is that instant.
+    /// FND-07, FND-09: beyond the last instant, the system time is that instant.
     #[test]
     fn the_year_10000_is_the_last_instant() {
         let wall = UNIX_EPOCH + Duration::from_secs(253_402_300_800);

@@ -1,4 +1,4 @@
-//! The edge: where a message of a client becomes one the entities take. Transports call it.
+//! Edge: converts messages of clients to messages for entities. Transports call it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,33 +13,34 @@ use crate::message::{
     SettableProperty,
 };
 
-/// What the id of a broker is the keyed hash of; another text would make all brokers others.
+/// Input of the keyed hash that is a broker's id. Changing it would change the ids of all brokers.
 const BROKER: &[u8] = b"peeklock broker";
 
-/// Random bits that cannot be guessed: a keyed hash of a counter, the key from the system.
+/// Source of unpredictable random bits: a keyed hash of a counter, with a key from the operating
+/// system.
 pub struct Entropy {
     key: [u8; 16],
     counter: AtomicU64,
 }
 
 impl Entropy {
-    /// A source with a key from the system's generator.
+    /// Creates a source with a key from the operating system.
     ///
     /// # Errors
-    /// When the system has none.
+    /// An operating system without random bits.
     pub fn from_system() -> Result<Self, getrandom::Error> {
         let mut key = [0; 16];
         getrandom::fill(&mut key)?;
         Ok(Self::with_key(key))
     }
 
-    /// A source that can be repeated, for tests.
+    /// Creates a reproducible source, for tests.
     #[must_use]
     pub const fn with_key(key: [u8; 16]) -> Self {
         Self { key, counter: AtomicU64::new(0) }
     }
 
-    /// 64 fresh bits.
+    /// Returns 64 new random bits.
     #[must_use]
     pub fn next_u64(&self) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
@@ -47,7 +48,7 @@ impl Entropy {
         hasher.finish()
     }
 
-    /// 128 fresh bits.
+    /// Returns 128 new random bits.
     #[must_use]
     pub fn next_u128(&self) -> u128 {
         let mut hasher = SipHasher128::new_with_key(&self.key);
@@ -56,8 +57,8 @@ impl Entropy {
     }
 }
 
-/// Makes inbound messages: gives an id where the sender gave none (MSG-07), and reads once what
-/// admission needs.
+/// Creates inbound messages: adds an id if the sender gave none (MSG-07), and reads once the facts
+/// that admission needs.
 pub struct Edge {
     entropy: Entropy,
     limits: PropertyLimits,
@@ -65,7 +66,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// An edge with the limits of a namespace and its key for hashes of message ids.
+    /// Creates an edge with the limits of a namespace and its key for hashes of message ids.
     #[must_use]
     pub fn new(entropy: Entropy, limits: &Limits, duplicate_key: [u8; 16]) -> Self {
         let limits = PropertyLimits::of(limits);
@@ -78,8 +79,8 @@ impl Edge {
         &self.entropy
     }
 
-    /// Names the broker among all others, for as long as its data exists: what the key of its hashes
-    /// makes of a constant, which tells nothing of the key.
+    /// Identity of the broker, unique and constant as long as its data exists: a hash of a constant
+    /// with its secret key, which does not reveal the key.
     #[must_use]
     pub fn broker_id(&self) -> u128 {
         SipHasher128::new_with_key(&self.duplicate_key).hash(BROKER).as_u128()
@@ -95,7 +96,7 @@ impl Edge {
         self.take_with_assigned_id(message.encode())
     }
 
-    /// Takes a message that is encoded already.
+    /// Takes an encoded message.
     #[must_use]
     pub fn take_content(&self, content: Content) -> InboundMessage {
         if content.message_id().is_some() {
@@ -108,9 +109,10 @@ impl Edge {
         InboundMessage { content, envelope }
     }
 
-    /// Takes a message that comes from another entity, with what was set on it there: its destination
-    /// reads the broker properties that a rule has set (ACT-08), and counts all as header. One that is
-    /// never a duplicate stays so, unless a rule has given it another id (DUP-14).
+    /// Takes a message from another entity, with the overlays set on it there. The destination
+    /// reads broker properties that a rule has set (ACT-08), and counts all overlays as header. A
+    /// message that duplicate detection ignores stays so, unless a rule has set another id
+    /// (DUP-14).
     #[must_use]
     pub fn take_over(
         &self,
@@ -144,7 +146,8 @@ impl Edge {
             message.envelope = Envelope { size, header_size, added_bytes, ..changed.envelope };
         }
         for overlay in overlays {
-            // What describes it is no part of the message, and counts where it is stored (SET-41).
+            // Dead-letter descriptions are not part of the message, but count where they are stored
+            // (SET-41).
             message.envelope.size = message.envelope.size.saturating_add(overlay.size_bytes());
             message.envelope.header_size =
                 message.envelope.header_size.saturating_add(overlay.size_bytes());
@@ -152,14 +155,14 @@ impl Edge {
         message
     }
 
-    /// A message with the id of its sender, or none.
+    /// Takes a message with the id of its sender, or without one.
     fn admit(&self, content: Content) -> InboundMessage {
         let envelope = content.envelope(&self.limits, &self.duplicate_key);
         InboundMessage { content, envelope }
     }
 
-    /// A message whose sender gave it no id: that which a broker gave is never a duplicate (DUP-14). What does not look
-    /// like one is judged like any other.
+    /// Takes a message whose id was assigned by a broker, so that it is never a duplicate (DUP-14).
+    /// If the id does not have the form of an assigned one, its size is judged like any other.
     #[must_use]
     pub fn take_with_assigned_id(&self, content: Content) -> InboundMessage {
         let envelope = match content.assigned_id_bytes() {

@@ -1,4 +1,4 @@
-//! The forwarders of a broker, by the schemes that they serve (FWD-02, FWD-31).
+//! Forwarders of a broker by their schemes (FWD-02, FWD-31).
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,14 +9,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::contract::Forwarder;
 use crate::error::{Quoted, Rejection};
 
-/// All of them, and the room for their threads.
+/// All forwarders, and permits for their threads.
 pub(crate) struct Forwarders {
     by_scheme: BTreeMap<&'static str, Arc<dyn Forwarder>>,
     threads: Arc<Semaphore>,
 }
 
 impl Forwarders {
-    /// Forwarders that may have so many threads in all. Of two that serve one scheme the later does.
+    /// Creates the collection, with at most `thread_count_max` threads in all. If two forwarders
+    /// have the same scheme, the later one serves it.
     pub(crate) fn new(forwarders: Vec<Arc<dyn Forwarder>>, thread_count_max: usize) -> Self {
         let mut by_scheme = BTreeMap::new();
         for forwarder in forwarders {
@@ -28,17 +29,17 @@ impl Forwarders {
         Self { by_scheme, threads }
     }
 
-    /// All of them; one that serves several schemes as often.
+    /// Returns all forwarders; one with several schemes appears once per scheme.
     pub(crate) fn all(&self) -> Vec<Arc<dyn Forwarder>> {
         self.by_scheme.values().map(Arc::clone).collect()
     }
 
-    /// The forwarder of a scheme.
+    /// Returns the forwarder of a scheme.
     pub(crate) fn get(&self, scheme: &str) -> Option<&Arc<dyn Forwarder>> {
         self.by_scheme.get(scheme)
     }
 
-    /// Has a destination judged by its forwarder (FWD-02).
+    /// Checks a destination with its forwarder (FWD-02).
     pub(crate) fn check(&self, scheme: &str, destination: &str) -> Result<(), Rejection> {
         let Some(forwarder) = self.get(scheme) else {
             let known: Vec<String> =
@@ -62,7 +63,7 @@ impl Forwarders {
         })
     }
 
-    /// Room for one more thread; `None` if all are taken.
+    /// Returns a permit for one more thread; `None` if all are in use.
     pub(crate) fn thread(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.threads).try_acquire_owned().ok()
     }

@@ -1,11 +1,13 @@
-//! Management requests and their answers: entities, rules, policies and declarations, once for all transports.
+//! Management requests and their answers: entities, rules, policies and declarations, once for all
+//! transports.
 //!
 //! ```text
 //!  route, code, call ──► Management ──► Access::manage: right, forwarding rights, broker ──► Managed ──► answer
 //! ```
 //!
-//! A transport maps its own form to [`Management`] and [`Managed`] back to its own form. The enums stand next to
-//! declarations and policies, of which they are made, and not among the commands of entities.
+//! A transport maps its own form to [`Management`] and [`Managed`] back to its own form. The enums
+//! stand next to declarations and policies, of which they are made, and not among the commands of
+//! entities.
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ use crate::rule::{Explanation, RuleDescription};
 use crate::shared::Namespace;
 use crate::time::Timestamp;
 
-/// A request about the entity of a path, or without a path about the namespace.
+/// A request about the entity of a path; without a path, about the namespace.
 #[derive(Clone, Debug)]
 pub enum Management {
     /// Reads name, tier and instants of the namespace (CNT-10). Answer: [`Managed::Namespace`].
@@ -61,8 +63,8 @@ pub enum Management {
     Subscriptions(Page),
     /// Deletes the entity, if it is of this kind (ENT-14). Answer: [`Managed::Done`].
     Delete(EntityKind),
-    /// Reads paths of entities of a kind: of the namespace, or of subscriptions of the topic (ENT-30).
-    /// Answer: [`Managed::Paths`].
+    /// Reads paths of entities of a kind: of the namespace, or of subscriptions of the topic
+    /// (ENT-30). Answer: [`Managed::Paths`].
     Paths(EntityKind, Page),
     /// Adds a rule to the subscription (TOP-13). Answer: [`Managed::Rule`].
     CreateRule(Box<RuleDescription>),
@@ -70,22 +72,25 @@ pub enum Management {
     UpdateRule(Box<RuleDescription>),
     /// Removes a rule (TOP-13). Answer: [`Managed::Done`].
     DeleteRule(Box<str>),
-    /// Adds a rule as a receiver of the subscription, with the right Listen (SEC-06). Answer: [`Managed::Rule`].
+    /// Adds a rule as a receiver of the subscription, with the right Listen (SEC-06). Answer:
+    /// [`Managed::Rule`].
     CreateOwnRule(Box<RuleDescription>),
-    /// Removes a rule as a receiver of the subscription, with the right Listen (SEC-06). Answer: [`Managed::Done`].
+    /// Removes a rule as a receiver of the subscription, with the right Listen (SEC-06). Answer:
+    /// [`Managed::Done`].
     DeleteOwnRule(Box<str>),
     /// Reads one rule. Answer: [`Managed::Rule`].
     Rule(Box<str>),
     /// Reads rules of the subscription (ENT-30). Answer: [`Managed::Rules`].
     Rules(Page),
-    /// Explains which rules of the subscription select a message (MAT-01). Answer: [`Managed::Explained`].
+    /// Explains which rules of the subscription select a message (MAT-01). Answer:
+    /// [`Managed::Explained`].
     Explain(Box<SampleMessage>),
     /// Reads ids of sessions (SES-29). Answer: [`Managed::Sessions`].
     Sessions(SessionFilter, Page),
     /// Removes one deferred message (DEL-09). Answer: [`Managed::Done`].
     DeleteDeferred(SequenceNumber),
-    /// Removes available messages of all sessions that nobody holds, as many as the broker allows at once
-    /// if no count is given (DEL-07). Answer: [`Managed::Deleted`].
+    /// Removes available messages of all sessions that are not held. Without a count, up to the
+    /// limit of a request (DEL-07). Answer: [`Managed::Deleted`].
     DeleteUnlocked {
         /// At most this many.
         count_max: Option<u32>,
@@ -95,30 +100,33 @@ pub enum Management {
     /// Reads the policies of the queue or topic, without one of the namespace (SEC-02). Answer:
     /// [`Managed::Policies`].
     Policies,
-    /// Reads one of them. Answer: [`Managed::Policy`].
+    /// Reads one policy. Answer: [`Managed::Policy`].
     Policy(Box<str>),
     /// Creates a policy. Answer: [`Managed::Policy`].
     CreatePolicy(Box<str>, PolicyUpdate),
     /// Changes a policy. Answer: [`Managed::Policy`].
     UpdatePolicy(Box<str>, PolicyUpdate),
-    /// Replaces all policies (ADM-39). Answer: [`Managed::KeysOfPolicies`], to the principal that set them, with any right
-    /// it keeps.
+    /// Replaces all policies (ADM-39). Answer: [`Managed::KeysOfPolicies`], to the principal that
+    /// set them, with any right it keeps.
     ReplacePolicies(Vec<(Box<str>, PolicyUpdate)>),
     /// Deletes a policy. Answer: [`Managed::Done`].
     DeletePolicy(Box<str>),
     /// Reads the keys of a policy. Answer: [`Managed::PolicyKeys`].
     PolicyKeys(Box<str>),
-    /// Replaces one key, by a new one if none is given (SEC-09). Answer: [`Managed::PolicyKeys`].
+    /// Replaces one key, by a generated one if none is given (SEC-09). Answer:
+    /// [`Managed::PolicyKeys`].
     RegenerateKey(Box<str>, WhichKey, Option<KeyText>),
     /// Plans the steps that make the namespace as declared (DEC-06). Answer: [`Managed::Plan`].
     Plan(Box<Declaration>),
-    /// Carries out the first steps of the plan of a digest (DEC-10). Answer: [`Managed::CarriedOut`].
+    /// Carries out the first steps of the plan of a digest (DEC-10). Answer:
+    /// [`Managed::CarriedOut`].
     CarryOut {
         /// The declaration that was planned.
         declaration: Box<Declaration>,
         /// The digest of its plan.
         digest: Digest,
-        /// At most this many steps, and no more than [`STEP_COUNT_MAX`](crate::declaration::STEP_COUNT_MAX).
+        /// At most this many steps, and no more than
+        /// [`STEP_COUNT_MAX`](crate::declaration::STEP_COUNT_MAX).
         steps_max: Option<usize>,
     },
 }
@@ -128,16 +136,16 @@ pub enum Management {
 pub struct Page {
     /// Number of entries left out at the start.
     pub skip: usize,
-    /// At most this many; as many as the broker gives at once if there is none.
+    /// At most this many; if none, as many as the broker returns at once.
     pub top: Option<usize>,
 }
 
-/// A message to which rules are applied, and which is stored nowhere.
+/// A message to which rules are applied without storing it.
 #[derive(Clone, Debug)]
 pub enum SampleMessage {
     /// Its properties and body.
     Plain(Message),
-    /// Checked and encoded already, where it entered.
+    /// Already checked and encoded by the transport.
     Inbound(InboundMessage),
 }
 
@@ -187,7 +195,7 @@ pub enum Managed {
 }
 
 impl Management {
-    /// Whether the answer may be large, so that it is made in a turn
+    /// Whether the answer may be large, so that it is built in a turn
     /// ([`Access::turn_at`](crate::Access::turn_at)).
     #[must_use]
     pub const fn is_large(&self) -> bool {

@@ -1,6 +1,7 @@
-//! What an operator sees of callers who may not do what they ask: each is counted by its cause, and told in the log with who it
-//! was and where he comes from (SEC-22). Somebody who tries keys fills no disk: of one cause so many lines are told in a while, the
-//! next one says how many were not, and how many there were is in the counts.
+//! Log of refused callers. Each refusal is counted by its cause, and logged with the caller's
+//! identity and address (SEC-22). The number of lines is bounded, so that a caller that tries keys
+//! cannot fill the disk: at most [`LINES_MAX`] lines per cause in [`WHILE`]. The next line reports
+//! the number of omitted ones; the counters have the total.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,20 +10,21 @@ use crate::error::{BrokerError, Denial};
 use crate::telemetry;
 use crate::time::{TimeSpan, Timestamp};
 
-/// Lines of one cause that are told in a while.
+/// Maximum number of lines of a cause within [`WHILE`].
 const LINES_MAX: u32 = 10;
-/// How long that is.
+/// Period of the bound.
 const WHILE: TimeSpan = TimeSpan::from_seconds(10);
-/// Causes that are told apart. They are words of this program and of its authorizers; more than these share one bound.
+/// Maximum number of causes with a bound of their own; further ones share one. Causes are words of
+/// this program and its authorizers.
 const CAUSES_MAX: usize = 64;
-/// Characters of a path that a line repeats: any that an entity has is shorter.
+/// Maximum number of characters of a path in a line; paths of existing entities are shorter.
 const PATH_CHARS_MAX: usize = 400;
 
-/// The lines of a broker, by cause.
+/// Lines of a broker by cause.
 #[derive(Default)]
 pub(crate) struct Refusals(Mutex<HashMap<&'static str, Lines>>);
 
-/// Lines of one cause.
+/// Lines of a cause.
 #[derive(Clone, Copy)]
 struct Lines {
     since: Timestamp,
@@ -31,7 +33,7 @@ struct Lines {
 }
 
 impl Refusals {
-    /// Counts one, and tells it unless too many were told already.
+    /// Counts a refusal, and logs it as a warning within the bound, otherwise at debug level.
     pub(crate) fn tell(&self, error: &BrokerError) {
         let denial = error.rejection().denial();
         let cause = denial.map_or(Denial::OTHER, |denial| denial.cause);
@@ -54,7 +56,7 @@ impl Refusals {
         }
     }
 
-    /// Whether one more line is told, with how many were left out before it.
+    /// Returns the number of lines omitted before this one; none if this one must be omitted too.
     fn admit(&self, cause: &'static str, now: Timestamp) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = all.len() < CAUSES_MAX || all.contains_key(cause);
@@ -63,7 +65,7 @@ impl Refusals {
             told: 0,
             left_out: 0,
         });
-        // A clock that was set back begins anew.
+        // A clock that was set back starts a new period.
         if now < lines.since || now >= lines.since.plus(WHILE) {
             (lines.since, lines.told) = (now, 0);
         }
@@ -80,7 +82,8 @@ impl Refusals {
 mod tests {
     use super::*;
 
-    /// SEC-22: so many lines of a cause are told in a while, of each cause, and the next says how many were not.
+    /// SEC-22: each cause has a bounded number of lines in a period, and the next line reports the
+    /// omitted ones.
     #[test]
     fn lines_of_one_cause_have_a_bound() {
         let refusals = Refusals::default();
@@ -96,7 +99,7 @@ mod tests {
         assert_eq!(told("signature", now), LINES_MAX as usize, "the clock was set back");
     }
 
-    /// SEC-22: causes are few; more than may be told apart share one bound.
+    /// SEC-22: causes beyond the maximum share one bound.
     #[test]
     fn causes_have_a_bound() {
         let refusals = Refusals::default();

@@ -1,7 +1,7 @@
 //! Mail between transports and entities: requests in, answers and deliveries out, both in groups.
 //!
-//! A transport groups the commands of one read by entity and submits each group at once; the entity
-//! hands back everything for one connection as one group, with one wake-up (DESIGN D1).
+//! A transport sorts the commands of each read into one group per entity, and submits a group at
+//! once. The entity returns everything for a connection as one group, with one wake-up (DESIGN D1).
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -19,35 +19,35 @@ use crate::store::StoreError;
 use crate::traced::{Traced, Witness};
 use crate::transfer::passage::Passage;
 
-/// An outcome as a client is told: with references to contents, and the way in to a session.
+/// An outcome in the form for clients: with references to contents, and the way to a session.
 pub type Outcome = peeklock_model::command::Outcome<ReceivedMessage, ContentRef, Option<Way>>;
 
 /// A message as it leaves the broker: facts, and references to its pinned content.
 #[derive(Clone, Debug)]
 pub struct ReceivedMessage {
-    /// What the broker says about it.
+    /// Facts of the broker about the message.
     pub facts: MessageFacts,
-    /// The bare message.
+    /// The encoded message, without overlays.
     pub content: ContentRef,
     /// Property overlays in the order in which they were set.
     pub overlays: Vec<ContentRef>,
 }
 
-/// A message as it is read for a client.
+/// A message with its content loaded.
 #[derive(Clone, Debug)]
 pub struct LoadedMessage {
-    /// With the properties that settlements gave it.
+    /// The message with the properties that settlements set.
     pub message: Message,
     /// The entity in which it was dead-lettered before it was forwarded (FWD-26).
     pub dead_letter_source: Option<String>,
 }
 
 impl ReceivedMessage {
-    /// Fetches the message with all that was set on it since it was sent. To be called outside the
-    /// broker's arbiters; may wait for the disk.
+    /// Loads the message with all overlays set since it was sent. May wait for the disk; call it
+    /// outside the broker's arbiters.
     ///
     /// # Errors
-    /// When the store cannot read it, or what it gives is no message.
+    /// A message that the store cannot read, or bytes that are not a message.
     pub async fn load(&self) -> Result<LoadedMessage, Unreadable> {
         let content = self.content.load().await?;
         let mut overlays = Vec::with_capacity(self.overlays.len());
@@ -59,10 +59,10 @@ impl ReceivedMessage {
 }
 
 impl LoadedMessage {
-    /// Reads a message of what is stored of it: its content, and the overlays in the order in which they were set.
+    /// Decodes a stored message: its content, and the overlays in the order in which they were set.
     ///
     /// # Errors
-    /// When the bytes are no message.
+    /// Bytes that are not a message.
     pub fn read(
         content: Bytes,
         overlays: impl IntoIterator<Item = Bytes>,
@@ -74,39 +74,39 @@ impl LoadedMessage {
     }
 }
 
-/// Why a stored message cannot be read.
+/// Reason why a stored message cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// The store cannot give it.
+    /// The store cannot return it.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What the store gives is no message.
+    /// The stored bytes are not a message.
     #[error(transparent)]
     Content(#[from] ContentError),
 }
 
-/// A command on its way to an entity.
+/// A command for an entity, with its reply.
 pub struct Request {
-    /// Names the command; from [`crate::Broker::ticket`].
+    /// Name of the command, from [`crate::Broker::ticket`].
     pub ticket: Ticket,
-    /// The sub-queue it is for.
+    /// Addressed sub-queue.
     pub sub_queue: SubQueue,
-    /// What is asked.
+    /// The command.
     pub command: Command,
-    /// Where the answer goes.
+    /// Receiver of the answer.
     pub reply: Reply,
 }
 
-/// The way in to the driver of a session that is held. Whoever holds the session asks everything by it,
-/// which keeps the order; see [`crate::Entity::by_way_of`]. The end of the hold, and what is asked behind it,
-/// is passed on to the entity.
+/// Way to the driver of a held session. The holder submits all requests on it, which keeps their
+/// order; see [`crate::Entity::by_way_of`]. The end of the hold and all later requests are passed
+/// on to the entity.
 #[derive(Clone)]
 pub struct Way(Arc<dyn Entrance>);
 
-/// Where requests go in.
+/// A queue that accepts requests.
 pub(crate) trait Entrance: Send + Sync {
-    /// Hands requests in, in order. What comes back is for the entity: the end of the hold with all behind
-    /// it, or everything, if the hold is over.
+    /// Submits requests, in order. Returned requests are for the entity: the end of the hold with
+    /// all after it, or all requests if the hold is over.
     fn enter(&self, group: Vec<Request>) -> Result<(), Vec<Request>>;
 }
 
@@ -126,13 +126,13 @@ impl fmt::Debug for Way {
     }
 }
 
-/// Where answers and deliveries go: one per connection, or one per call.
+/// Receiver of answers and deliveries: one for each connection or call.
 pub trait Outlet: Send + Sync {
-    /// Takes a group, in order. Called from arbiter threads; must not block and must not panic.
+    /// Takes a group, in order. Called on arbiter threads; must not block and must not panic.
     fn release(&self, group: Vec<Released>);
 }
 
-/// Something that leaves the broker.
+/// An item that leaves the broker.
 #[derive(Debug)]
 pub enum Released {
     /// The answer to a command.
@@ -142,7 +142,7 @@ pub enum Released {
         /// The answer.
         result: Result<Outcome, Rejection>,
     },
-    /// A message for a receiver link. Who cannot write it gives it back with
+    /// A message for a receiver link. A transport that cannot write it must return it with
     /// [`crate::command::Settlement::Release`].
     Delivery {
         /// The link.
@@ -150,42 +150,42 @@ pub enum Released {
         /// The message.
         message: Box<ReceivedMessage>,
     },
-    /// A receiver link was closed by the entity.
+    /// The entity closed a receiver link.
     Detached {
         /// The link.
         receiver: ReceiverId,
-        /// Why.
+        /// Reason for the end.
         reason: Rejection,
     },
-    /// The entity of a link that is watched over ([`crate::Entity::watch`]) was deleted, or is closed for good. A
-    /// link with a flow hears [`Released::Detached`], too, or that it cannot have one.
+    /// The entity of a watched link ([`crate::Entity::watch`]) was deleted or is closed
+    /// permanently. A link with a flow also gets [`Released::Detached`], or a refusal to open it.
     Closed {
         /// The link.
         receiver: ReceiverId,
-        /// Why.
+        /// Reason for the end.
         reason: Rejection,
     },
 }
 
-/// Who asks, as far as one who waits for answers can be told from another while both do: a connection, or one call.
+/// Identity of a connection or call that waits for answers; distinct while both wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Asker(usize);
 
 /// Observer of the answer to a command that may leave something open, such as a link.
 pub(crate) trait AnswerObserver: Send + Sync {
-    /// Takes note of the answer, and returns the answer to give.
+    /// Notes the answer, and returns the answer to give.
     fn answered(&self, result: Result<Outcome, Rejection>) -> Result<Outcome, Rejection>;
 
-    /// Takes note that no answer was made.
+    /// Notes that the command ended without an answer.
     fn unanswered(&self);
 }
 
-/// Registration of a link that hears when its entity is closed; see [`crate::Entity::watch`]. It ends when this is
-/// dropped.
+/// Registration of a link for the end of its entity; see [`crate::Entity::watch`]. Dropping it ends
+/// the registration.
 #[derive(Default)]
 pub struct Watch(Option<(Weak<dyn WatchRegistry>, ReceiverId)>);
 
-/// The place at which links are registered.
+/// Registry of watched links.
 pub(crate) trait WatchRegistry: Send + Sync {
     /// Ends the registration of a link.
     fn unwatch(&self, receiver: ReceiverId);
@@ -207,23 +207,23 @@ impl Drop for Watch {
     }
 }
 
-/// The place of one answer. Dropped without one, it answers that the outcome is unknown: a command
-/// is answered exactly once, whatever becomes of the entity.
+/// Duty to answer one command. If it is dropped without an answer, it answers that the outcome is
+/// unknown: a command is answered exactly once, even if its entity fails.
 pub struct Reply {
     outlet: Option<Arc<dyn Outlet>>,
     correlation: u64,
     permit: Option<Permit>,
-    /// Keeps account of what the command leaves open.
+    /// Tracks links and waits that the command leaves open.
     observer: Option<Arc<dyn AnswerObserver>>,
-    /// The guard of the list that a transfer brings.
+    /// Guard of the list of a transfer.
     passage: Option<Passage>,
-    /// What a tracer is told of it, if there is one.
+    /// Trace of the command, if there is a tracer.
     traced: Option<Box<Traced>>,
 }
 
 impl Reply {
-    /// A reply to this outlet, under a number of the caller's choice. The permit is given back when
-    /// the answer is taken or the command begins to wait.
+    /// Creates a reply to an outlet, with a number of the caller's choice. The permit is released
+    /// when the answer is taken or the command begins to wait.
     #[must_use]
     pub const fn new(outlet: Arc<dyn Outlet>, correlation: u64, permit: Option<Permit>) -> Self {
         Self {
@@ -236,7 +236,7 @@ impl Reply {
         }
     }
 
-    /// The reply to who brings a list of messages from another entity of this broker.
+    /// Creates the reply to a list of messages from another entity of this broker.
     #[must_use]
     pub fn of_passage(passage: Passage) -> Self {
         Self {
@@ -249,13 +249,13 @@ impl Reply {
         }
     }
 
-    /// The guard of the list, if a transfer brings one.
+    /// Guard of the list, for a transfer.
     #[must_use]
     pub const fn passage(&self) -> Option<&Passage> {
         self.passage.as_ref()
     }
 
-    /// A reply that nobody waits for.
+    /// Creates a reply without a receiver.
     #[must_use]
     pub const fn nobody() -> Self {
         Self {
@@ -268,7 +268,8 @@ impl Reply {
         }
     }
 
-    /// Who waits for the answer; another entity, which brings messages, is nobody.
+    /// Identity of the connection or call that waits for the answer; none for a transfer from
+    /// another entity.
     pub(crate) fn asker(&self) -> Option<Asker> {
         if self.passage.is_some() {
             return None;
@@ -276,34 +277,34 @@ impl Reply {
         self.outlet.as_ref().map(|outlet| Asker(Arc::as_ptr(outlet).cast::<()>().addr()))
     }
 
-    /// The outlet that deliveries of a new link go to.
+    /// Outlet for deliveries of a new link.
     pub(crate) fn outlet(&self) -> Option<&Arc<dyn Outlet>> {
         self.outlet.as_ref()
     }
 
-    /// The link that the command opens: deliveries go where its answer goes.
+    /// Returns the link that the command opens: deliveries go to the outlet of its answer.
     pub(crate) fn link(&self) -> Option<Link> {
         let outlet = Arc::clone(self.outlet.as_ref()?);
         let witness = self.traced.as_ref().map(|traced| traced.witness().clone());
         Some(Link { outlet, witness })
     }
 
-    /// Has a tracer told when the command is answered.
+    /// Sets the trace that ends with the answer.
     pub(crate) fn trace(&mut self, traced: Option<Box<Traced>>) {
         self.traced = traced;
     }
 
-    /// Has an observer take note of the answer.
+    /// Sets the observer of the answer.
     pub(crate) fn watch(&mut self, observer: Arc<dyn AnswerObserver>) {
         self.observer = Some(observer);
     }
 
-    /// Gives the permit back, because the command waits from now on and holds little.
+    /// Releases the permit, because the command waits from now on and needs little memory.
     pub(crate) fn wait(&mut self) {
         self.permit = None;
     }
 
-    /// Makes the answer, to be released when it may leave.
+    /// Creates the answer, for release when it may leave.
     pub(crate) fn answer(mut self, result: Result<Outcome, Rejection>) -> Option<Release> {
         let result = match self.observer.take() {
             Some(observer) => observer.answered(result),
@@ -329,16 +330,16 @@ impl Drop for Reply {
     }
 }
 
-/// Where deliveries of a link go.
+/// Receiver of the deliveries of a link.
 #[derive(Clone)]
 pub(crate) struct Link {
     outlet: Arc<dyn Outlet>,
-    /// Where a tracer is told of them, if there is one.
+    /// Trace recorder for deliveries, if there is a tracer.
     witness: Option<Witness>,
 }
 
 impl Link {
-    /// A message for it.
+    /// Creates a delivery over the link.
     pub(crate) fn delivery(self, receiver: ReceiverId, message: ReceivedMessage) -> Release {
         let traced = self.witness.as_ref().map(|witness| witness.delivery(&message));
         let item = Released::Delivery { receiver, message: Box::new(message) };
@@ -347,13 +348,13 @@ impl Link {
         release
     }
 
-    /// That it was closed.
+    /// Creates the notification that the link was closed.
     pub(crate) fn detached(self, receiver: ReceiverId, reason: Rejection) -> Release {
         Release::to(self.outlet, Released::Detached { receiver, reason })
     }
 }
 
-/// Tells a tracer of what leaves, if there is one.
+/// Reports an item to its tracer, if there is one.
 fn end(traced: Option<Box<Traced>>, item: &Released) {
     if let Some(traced) = traced {
         traced.end(item);
@@ -367,9 +368,9 @@ fn unknown_outcome(correlation: u64) -> Released {
     Released::Answer { correlation, result }
 }
 
-/// Something that leaves the broker, and where to. An answer that is dropped instead, because what it
-/// rests on was not stored, becomes one that the outcome is unknown; that a link was closed is told all the
-/// same.
+/// An item that leaves the broker, with its outlet. If an answer is dropped because its changes
+/// were not stored, it becomes an answer with unknown outcome. The notification of a closed link is
+/// sent anyway.
 pub struct Release {
     on_its_way: Option<(Arc<dyn Outlet>, Released)>,
     permit: Option<Permit>,
@@ -377,7 +378,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// Something for a link.
+    /// Creates a release for an outlet.
     #[must_use]
     pub const fn to(outlet: Arc<dyn Outlet>, item: Released) -> Self {
         Self { on_its_way: Some((outlet, item)), permit: None, traced: None }
@@ -392,7 +393,7 @@ impl Drop for Release {
                 end(self.traced.take(), &answer);
                 outlet.release(vec![answer]);
             }
-            // Whatever became of the change that closed it, the link is gone with the tree.
+            // The link ends with the tree, even if the change that closed it was lost.
             Some((outlet, item @ (Released::Detached { .. } | Released::Closed { .. }))) => {
                 outlet.release(vec![item]);
             }
@@ -401,10 +402,10 @@ impl Drop for Release {
     }
 }
 
-/// How many outlets a group is sorted into by a plain search.
+/// Maximum number of outlets that are searched linearly when a group is sorted.
 const OUTLETS_SEARCHED: usize = 16;
 
-/// Lets everything out, one call per outlet, each outlet's items in order.
+/// Releases all items, with one call per outlet, the items of each outlet in order.
 pub fn release_all(releases: &mut Vec<Release>) {
     let mut groups: Vec<(Arc<dyn Outlet>, Vec<Released>)> = Vec::new();
     let mut permits = Vec::new();

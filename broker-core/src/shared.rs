@@ -37,53 +37,53 @@ pub(crate) struct Shared {
     pub(crate) policies: Policies,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
-    /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold
-    /// room of the other for what has asked them.
+    /// Management has a budget of its own: transports hold permits of `budget` for their clients
+    /// while they make management requests, so a shared budget could deadlock.
     pub(crate) management: Budget,
-    /// Turns at what is large when it is made.
+    /// Limits the number of large answers that are built at once.
     pub(crate) turns: Turns,
     pub(crate) outbound: Arc<Pool>,
-    /// Room for what the broker loads for itself.
+    /// Room for contents that the broker loads for itself.
     pub(crate) loads: Loads,
     pub(crate) transactions: Arc<Purse>,
     pub(crate) health: Health,
     pub(crate) pulses: Pulses,
-    /// What all machines keep together.
+    /// Memory totals of all machines.
     pub(crate) census: Arc<Census>,
     pub(crate) tickets: AtomicU64,
     pub(crate) receivers: AtomicU64,
-    /// Whether every entity that the store has was opened.
+    /// Whether every entity in the store has been opened.
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,
     pub(crate) refusals: Refusals,
-    /// Who is told of operations, if anybody is.
+    /// Receiver of finished operations, if there is one.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
     pub(crate) activity: Activity,
-    /// As the builder was told; none for as many as there are cores.
+    /// Number of arbiters set in the builder; none for the number of cores.
     pub(crate) arbiter_count: Option<usize>,
 }
 
 impl Shared {
-    /// A name for a command, never given before.
+    /// Returns a new unique name for a command.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// What is told of a namespace (CNT-10).
+/// Facts about a namespace (CNT-10).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    /// Its name.
+    /// Name of the namespace.
     pub name: Box<str>,
-    /// Its tier.
+    /// Tier of the namespace.
     pub tier: Tier,
-    /// When it was created: when the first entity was, or, of a namespace in memory, when the broker was started.
+    /// Time of the first creation of an entity; of a namespace in memory, the start of the broker.
     pub created_at: Timestamp,
-    /// When name or tier were last changed, which is at a start.
+    /// Time of the last change of name or tier, which happens at a start.
     pub modified_at: Timestamp,
 }
 
-/// Whether the broker can do its work.
+/// Records whether the broker can work.
 pub(crate) struct Health {
     failure: watch::Sender<Option<String>>,
 }
@@ -101,12 +101,12 @@ impl Health {
         });
     }
 
-    /// Reason why the broker cannot do its work any more.
+    /// Reason why the broker can no longer work.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
     }
 
-    /// Waits until the broker cannot do its work any more, and returns the reason.
+    /// Waits until the broker can no longer work, and returns the reason.
     pub(crate) async fn failed(&self) -> String {
         let mut failure = self.failure.subscribe();
         match failure.wait_for(Option::is_some).await {

@@ -1,6 +1,6 @@
-//! Every metric name, and the handles that count.
+//! Names of all metrics, and their counters.
 //!
-//! Counters and histograms go through the `metrics` facade and have no entity label; gauges of
+//! Counters and histograms go through the `metrics` facade and have no entity label. Gauges of
 //! single entities are read from [`Observed`] at scrape time (DESIGN section 5).
 
 use std::sync::Arc;
@@ -19,58 +19,59 @@ use crate::time::{TimeSpan, Timestamp};
 pub const ACCEPTED: &str = "peeklock_messages_accepted_total";
 /// Messages handed to receivers.
 pub const DELIVERED: &str = "peeklock_messages_delivered_total";
-/// Messages handed to receivers whose delivery had failed before; among those of [`DELIVERED`].
+/// Messages handed to receivers after an earlier delivery had failed; included in [`DELIVERED`].
 pub const REDELIVERED: &str = "peeklock_messages_redelivered_total";
-/// Deliveries that ended without a word of their receiver: by the end of a lock, or of a connection.
+/// Deliveries that ended without a settlement: by the end of a lock or of a connection.
 pub const LAPSED: &str = "peeklock_deliveries_lapsed_total";
-/// Failures that a retry policy did not delay, because the broker kept as many messages waiting as it may (RTY-32).
+/// Failures that a retry policy did not delay, because the broker already kept the maximum of
+/// waiting messages (RTY-32).
 pub const UNDELAYED: &str = "peeklock_retries_undelayed_total";
-/// Messages gone, by `reason`.
+/// Messages removed, by `reason`.
 pub const REMOVED: &str = "peeklock_messages_removed_total";
 /// Messages dead-lettered, by `cause`.
 pub const DEAD_LETTERED: &str = "peeklock_messages_dead_lettered_total";
 /// Scheduled messages enqueued.
 pub const MATERIALISED: &str = "peeklock_messages_materialised_total";
-/// Messages that were received and deleted, and written to nobody.
+/// Messages received and deleted without reaching a client.
 pub const UNDELIVERED: &str = "peeklock_messages_undelivered_total";
-/// Messages that were sent settled and could not be stored (SND-18).
+/// Messages sent settled that could not be stored (SND-18).
 pub const DROPPED: &str = "peeklock_messages_dropped_total";
 /// Rejections and failures answered, by `condition`.
 pub const REJECTED: &str = "peeklock_rejections_total";
-/// Tokens that were refused, by `cause`.
+/// Refused tokens, by `cause`.
 pub const UNAUTHORIZED: &str = "peeklock_tokens_refused_total";
-/// TLS handshakes that came to nothing, by `cause`.
+/// Failed TLS handshakes, by `cause`.
 pub const HANDSHAKES_REFUSED: &str = "peeklock_tls_handshakes_refused_total";
-/// Connections that were closed before their client had said what it speaks, by `transport` and `cause`.
+/// Connections closed before their client showed its protocol, by `transport` and `cause`.
 pub const UNOPENED: &str = "peeklock_connections_unopened_total";
 /// Entities rebuilt after a failure.
 pub const REBUILT: &str = "peeklock_entity_rebuilds_total";
 /// Seconds from submission of a batch until it is durable.
 pub const COMMIT_SECONDS: &str = "peeklock_store_commit_seconds";
 
-/// The upper bounds of its buckets: from a commit that needs no disk to one that stalls.
+/// Upper bounds of its buckets: from a commit without a disk to a stalled one.
 pub const COMMIT_SECONDS_BUCKETS: [f64; 14] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 ];
-/// 1 while the broker can do its work; a gauge that is asked for.
+/// 1 while the broker can work; a gauge read at scrape time.
 pub const READY: &str = "peeklock_ready";
-/// Messages of an entity by `state`; a gauge that is asked for, as the two below.
+/// Messages of an entity by `state`; a gauge read at scrape time, like the three below.
 pub const ENTITY_MESSAGES: &str = "peeklock_entity_messages";
 /// Active messages of an entity that wait for another attempt (RTY-11).
 pub const ENTITY_MESSAGES_DELAYED: &str = "peeklock_entity_messages_delayed";
 /// Sum of stored sizes of an entity.
 pub const ENTITY_SIZE_BYTES: &str = "peeklock_entity_size_bytes";
 
-/// For how long the oldest message of an entity has waited for a receiver.
+/// Time in seconds that the oldest available message of an entity has waited.
 pub const ENTITY_OLDEST_AGE: &str = "peeklock_entity_oldest_available_age_seconds";
-/// 1 while the store refuses new messages (QUO-05); a gauge that is asked for.
+/// 1 while the store refuses new messages (QUO-05); a gauge read at scrape time.
 pub const STORE_FULL: &str = "peeklock_store_full";
-/// What the store has on its medium; a gauge that is asked for.
+/// Bytes of the store on its medium; a gauge read at scrape time.
 pub const STORE_BYTES: &str = "peeklock_store_bytes";
-/// Connections that are open, by `transport`.
+/// Open connections, by `transport`.
 pub const CONNECTIONS: &str = "peeklock_connections";
 
-/// Names and units for the exporter. Called once, after the recorder is installed.
+/// Describes the metrics for the exporter. Call it once, after the recorder is installed.
 pub fn describe() {
     describe_counter!(ACCEPTED, "Messages stored, active or scheduled");
     describe_counter!(DELIVERED, "Messages handed to receivers");
@@ -94,7 +95,7 @@ pub fn describe() {
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
 }
 
-/// Counts of what happened to messages in one turn of a machine.
+/// Counts of message events in one turn of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnCounts {
     /// Messages stored.
@@ -103,15 +104,15 @@ pub struct TurnCounts {
     pub materialised: u64,
     /// Messages handed to receivers.
     pub delivered: u64,
-    /// Among them those whose delivery had failed before.
+    /// Messages among them whose earlier delivery had failed.
     pub redelivered: u64,
-    /// Messages gone, by reason.
+    /// Messages removed, by reason.
     pub removed: [u64; Removal::COUNT],
     /// Messages dead-lettered, by cause.
     pub dead_lettered: [u64; DeadLetterCause::COUNT],
-    /// Deliveries that ended without a word of their receiver.
+    /// Deliveries that ended without a settlement.
     pub lapsed: u64,
-    /// Failures that a retry policy did not delay for want of room (RTY-32).
+    /// Failures that a retry policy did not delay because its limit was reached (RTY-32).
     pub undelayed: u64,
 }
 
@@ -133,7 +134,7 @@ impl TurnCounts {
     }
 }
 
-/// Handles of one arbiter, looked up once.
+/// Counters of an arbiter, looked up once.
 pub(crate) struct Telemetry {
     accepted: Counter,
     delivered: Counter,
@@ -182,41 +183,41 @@ impl Telemetry {
     }
 }
 
-/// Counts messages that left their entity for good and were written to nobody (RCV-02).
+/// Counts messages that left their entity permanently and reached no client (RCV-02).
 pub fn count_undelivered(count: u64) {
     counter!(UNDELIVERED).increment(count);
 }
 
-/// Counts one message that its sender takes for stored and that is not (SND-18).
+/// Counts a message that its sender considers stored, but that is not (SND-18).
 pub fn count_dropped() {
     counter!(DROPPED).increment(1);
 }
 
-/// Counts one answer that was an error.
+/// Counts an answer with an error.
 pub(crate) fn count_rejection(condition: crate::condition::Condition) {
     counter!(REJECTED, "condition" => condition.name()).increment(1);
 }
 
-/// Counts one caller who may not do what he asks, because of what he has shown or has not.
+/// Counts a refused caller by cause.
 pub(crate) fn count_unauthorized(cause: &'static str) {
     counter!(UNAUTHORIZED, "cause" => cause).increment(1);
 }
 
-/// Counts one TLS handshake that came to nothing.
+/// Counts a failed TLS handshake.
 pub fn count_refused_handshake(cause: &'static str) {
     counter!(HANDSHAKES_REFUSED, "cause" => cause).increment(1);
 }
 
-/// Counts one connection that was closed before its client had said what it speaks.
+/// Counts a connection closed before its client showed its protocol.
 pub fn count_unopened(transport: &'static str, cause: &'static str) {
     counter!(UNOPENED, "transport" => transport, "cause" => cause).increment(1);
 }
 
-/// A connection that is open; counted as long as this is there.
+/// An open connection; counted until it is dropped.
 pub struct Connected(Gauge);
 
 impl Connected {
-    /// Counts one more of a transport.
+    /// Counts a connection of a transport.
     #[must_use]
     pub fn by(transport: &'static str) -> Self {
         let connections = gauge!(CONNECTIONS, "transport" => transport);
@@ -236,7 +237,7 @@ pub(crate) fn count_rebuild() {
     counter!(REBUILT).increment(1);
 }
 
-/// The gauges of one entity, written by its actor after each turn and read by anybody.
+/// Gauges of an entity, written by its actor after each turn and read from any thread.
 #[derive(Debug, Default)]
 pub struct Observed {
     active: AtomicU64,
@@ -247,29 +248,29 @@ pub struct Observed {
     transfer_dead_letter: AtomicU64,
     delayed: AtomicU64,
     size_bytes: AtomicU64,
-    /// In ticks; 0, before anything was enqueued, stands for none.
+    /// In ticks; 0 means none.
     oldest_at: AtomicI64,
     sessions: AtomicU64,
 }
 
-/// The gauges of one entity, as they were at some moment.
+/// Gauges of an entity at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gauges {
-    /// Its path.
+    /// Path of the entity.
     pub path: Arc<str>,
-    /// How many messages it has.
+    /// Numbers of messages.
     pub counts: Counts,
-    /// The sum of their stored sizes.
+    /// Sum of the stored sizes in bytes.
     pub size_bytes: u64,
-    /// When the oldest message was enqueued that waits for a receiver, if one does.
+    /// Time of enqueueing of the oldest available message, if there is one.
     pub oldest_at: Option<Timestamp>,
 }
 
 impl Gauges {
-    /// How many states there are.
+    /// Number of states.
     pub const STATE_COUNT: usize = 6;
 
-    /// Of entities that were observed, that is, of [`crate::Broker::observed`].
+    /// Reads the gauges of observed entities, from [`crate::Broker::observed`].
     #[must_use]
     pub fn of(observed: Vec<(Arc<str>, Arc<Observed>)>) -> Vec<Self> {
         let gauges = observed.into_iter().map(|(path, observed)| {
@@ -279,8 +280,8 @@ impl Gauges {
         gauges.collect()
     }
 
-    /// Of these entities so many with the most messages, in that order; those that are equally large stay in the order
-    /// that they are in.
+    /// Returns the `count` entities with the most messages, in descending order; equal ones keep
+    /// their order.
     #[must_use]
     pub fn largest(mut all: Vec<Self>, count: usize) -> Vec<Self> {
         all.sort_by_key(|entity| std::cmp::Reverse(entity.counts.total()));
@@ -288,14 +289,14 @@ impl Gauges {
         all
     }
 
-    /// For how many seconds the oldest message has waited for a receiver; 0 if none does.
+    /// Seconds that the oldest available message has waited; 0 if there is none.
     #[must_use]
     pub fn oldest_age_seconds(&self, now: Timestamp) -> f64 {
         let age = self.oldest_at.map_or(TimeSpan::ZERO, |at| now.since(at));
         age.max(TimeSpan::ZERO).as_seconds_f64()
     }
 
-    /// Its messages by their state; what is delayed is active.
+    /// Messages by state; delayed messages are included in active ones.
     #[must_use]
     pub const fn states(&self) -> [(&'static str, u64); Self::STATE_COUNT] {
         let counts = &self.counts;
@@ -310,7 +311,7 @@ impl Gauges {
     }
 }
 
-/// An actor of a session that runs; counted as long as this is there.
+/// A running session actor; counted until it is dropped.
 pub(crate) struct SessionRunning(Arc<Observed>);
 
 impl SessionRunning {
@@ -340,7 +341,7 @@ impl Observed {
         self.size_bytes.store(size_bytes, Ordering::Relaxed);
     }
 
-    /// Counts as of the last turn; for gauges. Exact counts are asked of the entity.
+    /// Counts as of the last turn, for gauges. For exact counts, query the entity.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -354,20 +355,20 @@ impl Observed {
         }
     }
 
-    /// When the oldest message was enqueued that waited for a receiver as of the last turn.
+    /// Time of enqueueing of the oldest message that was available at the last turn.
     #[must_use]
     pub fn oldest_at(&self) -> Option<Timestamp> {
         let ticks = self.oldest_at.load(Ordering::Relaxed);
         (ticks > 0).then(|| Timestamp::from_ticks(ticks))
     }
 
-    /// How many actors of sessions run: one for each session that is held, and those that are just ending.
+    /// Number of running session actors: one for each held session, plus ending ones.
     #[must_use]
     pub fn session_actors(&self) -> u64 {
         self.sessions.load(Ordering::Relaxed)
     }
 
-    /// Sum of stored sizes as of the last turn.
+    /// Sum of the stored sizes in bytes as of the last turn.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Relaxed)

@@ -1,4 +1,5 @@
-//! Operations on their way, for a tracer: noted at the door, told when their answer leaves.
+//! Operations in progress, for a tracer: recorded when the command is submitted, reported when its
+//! answer leaves.
 //!
 //! ```text
 //!  Entity::submit ──► Witness::begin ──► Reply ──► Release ──► Traced::end ──► Tracer::record
@@ -18,24 +19,24 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::request::Released;
 
-/// Who is told, and of which entity.
+/// The tracer and the path of an entity.
 #[derive(Clone)]
 pub(crate) struct Witness {
     tracer: Arc<dyn Tracer>,
     path: Arc<str>,
 }
 
-/// A command that was noted.
+/// A recorded command.
 pub(crate) struct Traced {
     witness: Witness,
-    /// None of a command that only opens a link.
+    /// None for a command that only opens a link.
     operation: Option<UnderWay>,
 }
 
 struct UnderWay {
     kind: OperationKind,
     began_at: SystemTime,
-    /// The same, as time passes whatever is done to the clock.
+    /// Start on a monotonic clock.
     began: Instant,
     message_count: u64,
     messages: Vec<TracedMessage>,
@@ -46,7 +47,7 @@ impl Witness {
         Self { tracer: Arc::clone(tracer), path: Arc::clone(path) }
     }
 
-    /// Notes a command, unless it is none of those that a tracer is told of.
+    /// Records a command, if its kind is reported to tracers.
     pub(crate) fn begin(&self, command: &Command) -> Option<Box<Traced>> {
         let operation = UnderWay::of(command);
         if operation.is_none() && command.opens().link.is_none() {
@@ -55,7 +56,7 @@ impl Witness {
         Some(Box::new(Traced { witness: self.clone(), operation }))
     }
 
-    /// Notes a message that is to leave over a link.
+    /// Records a message that will leave over a link.
     pub(crate) fn delivery(&self, message: &ReceivedMessage) -> Box<Traced> {
         let mut operation = UnderWay::begin(OperationKind::Deliver);
         operation.message_count = 1;
@@ -69,7 +70,7 @@ impl Traced {
         &self.witness
     }
 
-    /// Tells that it is over.
+    /// Reports the end of the operation.
     pub(crate) fn end(self, item: &Released) {
         let Self { witness, operation } = self;
         let Some(mut operation) = operation else { return };
@@ -112,7 +113,7 @@ impl UnderWay {
         }
     }
 
-    /// Of a command by which messages come in, go out or are settled.
+    /// Records a command that sends, receives or settles messages.
     fn of(command: &Command) -> Option<Self> {
         match command {
             Command::Send { message } => Some(Self::send([message])),
@@ -195,7 +196,7 @@ impl UnderWay {
         self
     }
 
-    /// Takes in what the answer says of messages.
+    /// Adds the message details of the answer.
     fn note(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Accepted(sequence) => self.number(std::slice::from_ref(sequence)),
@@ -221,7 +222,7 @@ impl UnderWay {
         }
     }
 
-    /// The numbers of messages that were sent, in their order; 0 is none (DUP-02).
+    /// Sets the sequence numbers of sent messages, in order; 0 means none (DUP-02).
     fn number<'s>(&mut self, sequences: impl IntoIterator<Item = &'s SequenceNumber>) {
         for (message, sequence) in self.messages.iter_mut().zip(sequences) {
             message.sequence = Some(*sequence).filter(|sequence| sequence.0 > 0);

@@ -1,24 +1,25 @@
-//! Something long that is made of many small parts, on a thread that connections live on: after so many of them everybody
-//! else who is ready there goes first (DESIGN D6).
+//! Yields during long work that consists of many small parts, on a thread that connections use:
+//! after a number of steps, all other ready tasks run first (DESIGN D6).
 
-/// How much is made in one go, in small steps.
+/// Maximum number of small steps between two yields.
 const STEPS_MAX: usize = 4_096;
-/// What a part takes of them: a description, or a rule of 16 KiB at most. So 64 parts are made in one go.
+/// Steps of a part: a description, or a rule of at most 16 KiB. So 64 parts run between two
+/// yields.
 const PART_STEPS: usize = 64;
 
-/// How much was made since others went first.
+/// Counts the steps since the last yield.
 #[derive(Debug, Default)]
 pub(crate) struct Breather {
     steps: usize,
 }
 
 impl Breather {
-    /// A part was made: one entity or rule was judged, compared or told.
+    /// Counts a part: one entity or rule was judged, compared or described.
     pub(crate) async fn part(&mut self) {
         self.add(PART_STEPS).await;
     }
 
-    /// Something small was done, such as a look at a number.
+    /// Counts a small step, such as a comparison of numbers.
     pub(crate) async fn step(&mut self) {
         self.add(1).await;
     }
@@ -32,7 +33,7 @@ impl Breather {
     }
 }
 
-/// Carries something out by itself, and tells how often others could have gone first.
+/// Polls a future to its end, and counts its yields.
 #[cfg(test)]
 pub(super) fn alone<T>(made: impl Future<Output = T>) -> (T, usize) {
     let mut made = std::pin::pin!(made);

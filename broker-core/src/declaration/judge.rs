@@ -1,4 +1,4 @@
-//! What is wrong with a declaration whatever the namespace has (DEC-04).
+//! Faults of a declaration that do not depend on the namespace (DEC-04).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,17 +12,17 @@ use crate::error::{Quoted, Rejection};
 use crate::path::{PathKey, validate_entity_path, validate_subscription_name};
 use crate::rule::{Rule, RuleDescription};
 
-/// Queues, topics and subscriptions of one declaration.
+/// Maximum number of queues, topics and subscriptions in one declaration.
 pub const ENTITY_COUNT_MAX: usize = 10_000;
-/// Rules of one declaration.
+/// Maximum number of rules in one declaration.
 pub const RULE_COUNT_MAX: usize = 20_000;
 
-/// Why a declaration is refused, and the place in it.
+/// Reason for refusing a declaration, and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Misdeclared {
-    /// Such as `topics[1].subscriptions[0].rules[2]`; empty for the whole.
+    /// Place, for example `topics[1].subscriptions[0].rules[2]`; empty for the whole declaration.
     pub place: String,
-    /// What is wrong there.
+    /// Fault at that place.
     pub rejection: Rejection,
 }
 
@@ -32,7 +32,7 @@ impl Misdeclared {
         |rejection| Self { place, rejection }
     }
 
-    /// The refusal, with the place in its text.
+    /// Converts it to a rejection with the place in its text.
     #[must_use]
     pub fn into_rejection(self) -> Rejection {
         match self.place.as_str() {
@@ -64,15 +64,15 @@ pub(super) fn place_of_subscription(topic: usize, index: usize) -> String {
 }
 
 impl Declaration {
-    /// Judges everything by itself: names, values and what is declared twice.
+    /// Judges names, values and duplicates, independent of the namespace.
     ///
     /// # Errors
-    /// With what is refused first, as the operation that creates it would refuse it.
+    /// The first fault, with the error of the operation that would create the entity or rule.
     pub fn judge(&self, settings: &Settings) -> Result<(), Misdeclared> {
         Judge::begin(self, settings)?.collect()
     }
 
-    /// The same, where others wait for the thread.
+    /// As [`Declaration::judge`], but yields to other tasks of the thread.
     ///
     /// # Errors
     /// As for [`Declaration::judge`].
@@ -88,7 +88,8 @@ impl Declaration {
         Ok(())
     }
 
-    /// Judges how much there is of everything, which whoever carries it out in parts has to do for the whole.
+    /// Judges the number of entities and rules. Callers that carry a declaration out in parts must
+    /// call it for the whole.
     ///
     /// # Errors
     /// `QuotaExceeded` for more than [`ENTITY_COUNT_MAX`] entities or [`RULE_COUNT_MAX`] rules.
@@ -112,25 +113,27 @@ impl Declaration {
     }
 }
 
-/// Judges one thing after the other: queues, then each topic, each of its subscriptions, and each of its rules.
+/// Judges one item after the other: queues, then each topic, each of its subscriptions, and each of
+/// their rules.
 struct Judge<'a> {
     settings: &'a Settings,
     queues: Enumerate<Iter<'a, DeclaredQueue>>,
     topics: Enumerate<Iter<'a, DeclaredTopic>>,
-    /// The topic whose subscriptions are judged: its place, and its path.
+    /// Place and path of the topic whose subscriptions are judged.
     topic: (usize, &'a str),
     subscriptions: Enumerate<Iter<'a, DeclaredSubscription>>,
-    /// The place of the subscription whose rules are judged.
+    /// Place of the subscription whose rules are judged.
     subscription: usize,
     rules: Enumerate<Iter<'a, RuleDescription>>,
-    /// What is declared already: queues and topics, subscriptions of the topic, rules of the subscription.
+    /// Keys already declared: queues and topics, subscriptions of the topic, rules of the
+    /// subscription.
     paths: BTreeSet<PathKey>,
     names: BTreeSet<PathKey>,
     rule_names: BTreeSet<PathKey>,
 }
 
 impl<'a> Judge<'a> {
-    /// Refuses at once what is more than there may be.
+    /// Refuses too many entities or rules at once.
     fn begin(declaration: &'a Declaration, settings: &'a Settings) -> Result<Self, Misdeclared> {
         declaration.judge_counts()?;
         let (roots, most) =

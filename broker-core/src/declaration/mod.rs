@@ -1,16 +1,17 @@
-//! Declarations: the entities and rules of a namespace as they shall be, and the plan that makes them so (file 27 of the
-//! specification).
+//! Declarations: the desired entities and rules of a namespace, and the plan that creates them
+//! (file 27 of the specification).
 //!
 //! ```text
 //!  Declaration ──┐
-//!                ├──► plan (pure) ──► Plan: steps, digest ──► carry out, step by step, by the same door
-//!  Snapshot ─────┘                                            as every management operation
+//!                ├──► plan (pure) ──► Plan: steps, digest ──► carry out, step by step, with the
+//!  Snapshot ─────┘                                            checks of every management operation
 //! ```
 //!
-//! `judge` says what no namespace could make so, `planner` what one has to do, `rules` what of the rules of a
-//! subscription, `order` in which order, `weight` what that takes in memory; all of them by way of `breather`, for
-//! connections live on the same thread. What is asked of the broker, and what is done, is in `access/declare.rs`.
-//! Absent on purpose: deletion of entities. What is not named stays as it is.
+//! `judge` finds faults that do not depend on the namespace, `planner` the missing work, and
+//! `rules` the differences between rules. `order` orders the steps, `told` describes properties as
+//! text, and `weight` computes the memory. All of them yield through `breather`, since connections
+//! use the same thread. Queries and changes of the broker are in `access/declare.rs`. By design, a
+//! declaration deletes no entities: those that are not named stay unchanged.
 
 pub(crate) mod breather;
 mod judge;
@@ -30,47 +31,47 @@ use crate::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
 use crate::rule::RuleDescription;
 
-/// The steps that a remote caller has done at once, at most: it hears of progress, and a broken connection leaves little
-/// unsaid (DEC-10).
+/// Maximum number of steps that one request of a remote caller carries out: the caller sees
+/// progress, and a broken connection leaves few results unknown (DEC-10).
 pub const STEP_COUNT_MAX: usize = 100;
 
-/// What a plan has at most of rules that are there, and change or go: they are as many as somebody has created, and the
-/// declaration need not say anything of them. Each counts with what it takes beside its text.
+/// Maximum bytes in a plan of existing rules that change or are removed, since their number is not
+/// bounded by the declaration. Each rule counts with its overhead.
 pub const TOLD_BYTES_MAX: usize = 8 << 20;
 
-/// Queues, topics, subscriptions and rules as they shall be (DEC-01).
+/// Desired queues, topics, subscriptions and rules (DEC-01).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Declaration {
     /// The queues, in any order.
     pub queues: Vec<DeclaredQueue>,
-    /// The topics with what is below them, in any order.
+    /// The topics with their subscriptions, in any order.
     pub topics: Vec<DeclaredTopic>,
-    /// What becomes of entities that exist and differ.
+    /// Treatment of existing entities that differ.
     pub existing: Existing,
 }
 
-/// What becomes of an entity that exists and differs from what is declared.
+/// Treatment of an existing entity that differs from the declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
-    /// It is updated.
+    /// The entity is updated.
     #[default]
     IsUpdated,
-    /// It is left as it is, and the plan says how it differs ([`Plan::kept`]).
+    /// The entity stays unchanged, and the plan lists the differences ([`Plan::kept`]).
     IsKept,
 }
 
-/// A queue as it shall be.
+/// A desired queue.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeclaredQueue {
     /// Its path.
     pub path: Box<str>,
-    /// The properties named; any other one has its default at creation and is kept afterwards (DEC-02).
+    /// Named properties. Others have their defaults at creation and are kept afterwards (DEC-02).
     pub properties: QueueUpdate,
-    /// Properties that shall have no value, whatever they have now.
+    /// Properties whose current values are removed.
     pub cleared: Cleared,
 }
 
-/// A topic as it shall be.
+/// A desired topic.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeclaredTopic {
     /// Its path.
@@ -79,11 +80,11 @@ pub struct DeclaredTopic {
     pub properties: TopicUpdate,
     /// As [`DeclaredQueue::cleared`].
     pub cleared: Cleared,
-    /// The subscriptions; others that it has stay as they are.
+    /// Declared subscriptions; other existing ones stay unchanged.
     pub subscriptions: Vec<DeclaredSubscription>,
 }
 
-/// A subscription as it shall be.
+/// A desired subscription.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeclaredSubscription {
     /// Its name.
@@ -92,55 +93,56 @@ pub struct DeclaredSubscription {
     pub properties: SubscriptionUpdate,
     /// As [`DeclaredQueue::cleared`].
     pub cleared: Cleared,
-    /// Exactly the rules that it has; without a list `$Default` at creation, and afterwards those it has (DEC-03).
+    /// The complete list of its rules. Without a list, it has `$Default` at creation and keeps
+    /// existing rules afterwards (DEC-03).
     pub rules: Option<Vec<RuleDescription>>,
-    /// What becomes of rules that are not among them.
+    /// Treatment of rules that are not in the list.
     pub other_rules: OtherRules,
 }
 
-/// What becomes of rules of a subscription that declares some and not these.
+/// Treatment of existing rules that are not in the list of their subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OtherRules {
     /// They are removed.
     #[default]
     AreRemoved,
-    /// They stay, but for `$Default` (ADM-64).
+    /// They are kept, except `$Default` (ADM-64).
     AreKept,
 }
 
-/// What became of the steps that were asked for (DEC-10, DEC-11).
+/// Result of carrying steps out (DEC-10, DEC-11).
 #[derive(Debug)]
 pub struct CarriedOut {
-    /// So many of the first steps are done.
+    /// Number of completed steps from the start.
     pub done: usize,
-    /// The steps that are left, with the digest by which they are carried out.
+    /// Remaining steps, with the digest to carry them out.
     pub rest: Plan,
-    /// Why the first of them failed, if it was tried.
+    /// Error of the first remaining step, if it was tried.
     pub failure: Option<BrokerError>,
 }
 
 impl Declaration {
-    /// Nothing yet.
+    /// Creates an empty declaration.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this queue, too.
+    /// Adds a queue.
     #[must_use]
     pub fn with_queue(mut self, queue: DeclaredQueue) -> Self {
         self.queues.push(queue);
         self
     }
 
-    /// With this topic, too.
+    /// Adds a topic.
     #[must_use]
     pub fn with_topic(mut self, topic: DeclaredTopic) -> Self {
         self.topics.push(topic);
         self
     }
 
-    /// The same, for entities that exist and differ.
+    /// Sets the treatment of existing entities that differ.
     #[must_use]
     pub const fn existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
@@ -167,13 +169,13 @@ impl From<DeclaredTopic> for Declaration {
 }
 
 impl DeclaredQueue {
-    /// A queue of which only the path is named.
+    /// Creates a queue with only a path.
     #[must_use]
     pub fn new(path: impl Into<Box<str>>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
 
-    /// With these properties.
+    /// Sets the properties.
     #[must_use]
     pub fn with(mut self, properties: QueueUpdate) -> Self {
         self.properties = properties;
@@ -182,20 +184,20 @@ impl DeclaredQueue {
 }
 
 impl DeclaredTopic {
-    /// A topic of which only the path is named.
+    /// Creates a topic with only a path.
     #[must_use]
     pub fn new(path: impl Into<Box<str>>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
 
-    /// With these properties.
+    /// Sets the properties.
     #[must_use]
     pub fn with(mut self, properties: TopicUpdate) -> Self {
         self.properties = properties;
         self
     }
 
-    /// With this subscription, too.
+    /// Adds a subscription.
     #[must_use]
     pub fn with_subscription(mut self, subscription: DeclaredSubscription) -> Self {
         self.subscriptions.push(subscription);
@@ -204,20 +206,20 @@ impl DeclaredTopic {
 }
 
 impl DeclaredSubscription {
-    /// A subscription of which only the name is named.
+    /// Creates a subscription with only a name.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// With these properties.
+    /// Sets the properties.
     #[must_use]
     pub fn with(mut self, properties: SubscriptionUpdate) -> Self {
         self.properties = properties;
         self
     }
 
-    /// With exactly these rules.
+    /// Sets the complete list of rules.
     #[must_use]
     pub fn with_rules(mut self, rules: impl IntoIterator<Item = RuleDescription>) -> Self {
         self.rules = Some(rules.into_iter().collect());

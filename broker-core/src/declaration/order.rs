@@ -1,19 +1,21 @@
-//! In which order new entities are created, so that destinations are there before what forwards to them (DEC-07).
+//! Orders new entities so that destinations exist before the entities that forward to them
+//! (DEC-07).
 
 use std::collections::BTreeSet;
 
 use super::breather::Breather;
 
-/// A place in the order.
+/// A position in the order.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Placed {
-    /// Which one.
+    /// Index of the entity.
     pub(super) index: usize,
-    /// Those it needs that come later: it is on a circle.
+    /// Its needs that come later; not empty only for an entity on a circle.
     pub(super) later: Vec<usize>,
 }
 
-/// Orders by what each needs. As few as possible come before something they need: one of each circle.
+/// Orders entities by their needs. As few as possible come before one of their needs: one of each
+/// circle.
 pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Breather) -> Vec<Placed> {
     let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
     let mut open: Vec<BTreeSet<usize>> = Vec::with_capacity(needs.len());
@@ -51,12 +53,12 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Breather) -> Vec<
     placed
 }
 
-/// Follows needs until one comes again: where nothing is ready, there is one.
+/// Follows needs until an index repeats. If no entity is ready, a circle exists.
 async fn on_a_circle(first: usize, open: &[BTreeSet<usize>], breather: &mut Breather) -> usize {
     let (mut at, mut seen) = (first, BTreeSet::new());
     while seen.insert(at) {
         at = open.get(at).and_then(BTreeSet::first).copied().unwrap_or(first);
-        // Many circles may hang on one long row.
+        // Many circles may follow from one long chain.
         breather.step().await;
     }
     at
@@ -79,8 +81,8 @@ mod tests {
         assert_eq!(placed, expected, "{needs:?}");
     }
 
-    /// DEC-07: what is needed comes first, whatever the order given; of a circle one comes before what it needs, and what
-    /// hangs on it comes after.
+    /// DEC-07: needs come first, for any given order. Of a circle, one entity comes before its
+    /// need, and entities that need the circle come after it.
     #[test]
     fn what_is_needed_comes_first() {
         check(&[], &[]);
@@ -89,12 +91,12 @@ mod tests {
         check(&[&[2, 2], &[2], &[]], &[(2, &[]), (0, &[]), (1, &[])]);
         check(&[&[1], &[0]], &[(0, &[1]), (1, &[])]);
         check(&[&[1], &[2], &[1]], &[(1, &[2]), (0, &[]), (2, &[])]);
-        // More than a stack could follow.
+        // A recursion this deep would overflow the stack.
         let long: Vec<Vec<usize>> = (1..=50_000).map(|next| vec![next % 50_000]).collect();
         let (placed, breaths) = ordered(&long);
         assert_eq!(placed.iter().filter(|placed| !placed.later.is_empty()).count(), 1);
         assert_eq!(placed.len(), long.len());
-        // DESIGN D6: others go first many times meanwhile.
+        // DESIGN D6: other tasks run many times meanwhile.
         assert!(breaths > 20, "{breaths}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be done, as it is shown and told: plain values, in process and on the wire alike.
+//! Plans as plain values, the same in process and on the wire.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -10,52 +10,53 @@ use super::breather::Breather;
 use crate::description::EntityKind;
 use crate::error::Quoted;
 
-/// The steps that make a declaration so (DEC-06).
+/// Steps that satisfy a declaration (DEC-06).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// In an order in which each can be done (DEC-07).
+    /// Steps in an order in which each can be done (DEC-07).
     pub steps: Vec<Step>,
-    /// What would be a step if entities that exist were updated ([`super::Existing::IsKept`]).
+    /// Steps that are omitted because existing entities are kept ([`super::Existing::IsKept`]).
     pub kept: Vec<Step>,
-    /// How many of the entities named need no step.
+    /// Number of declared entities that need no step.
     pub unchanged_count: usize,
     digest: Digest,
 }
 
-/// What is done to one entity.
+/// Change of an entity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What is done.
+    /// Kind of the change.
     pub kind: StepKind,
-    /// The kind of the entity.
+    /// Kind of the entity.
     pub entity: EntityKind,
-    /// Its path.
+    /// Path of the entity.
     pub path: Box<str>,
-    /// The properties that change. Of a new entity, those that are not at their defaults.
+    /// Changed properties. For a new entity, those that differ from their defaults.
     pub changes: Vec<Change>,
 }
 
-/// What is done to an entity.
+/// Kind of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepKind {
-    /// It is created.
+    /// Creates the entity.
     Create,
-    /// It is updated.
+    /// Updates the entity.
     Update,
 }
 
-/// A property that changes.
+/// A changed property.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// Its name, such as `lock_duration`; of a rule, `rule` and its name.
+    /// Name of the property, such as `lock_duration`; for a rule, `rule` and its name.
     pub property: Box<str>,
-    /// The value before; none if there was none.
+    /// Previous value; none if it had none.
     pub before: Option<Box<str>>,
-    /// The value after; none if there is none.
+    /// New value; none if it gets none.
     pub after: Option<Box<str>>,
 }
 
-/// Stands for the steps of a plan: plans with the same steps have the same digest, others have others (DEC-09).
+/// Digest of the steps of a plan: plans with the same steps have the same digest, different ones
+/// differ (DEC-09).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Digest(u64);
 
@@ -70,7 +71,7 @@ impl Plan {
         Self { steps, kept, unchanged_count, digest }
     }
 
-    /// A plan that another broker has told, with the digest that it knows it by.
+    /// Creates a plan from the answer of another broker, with the digest that it uses.
     #[must_use]
     pub const fn of_another(
         steps: Vec<Step>,
@@ -81,31 +82,31 @@ impl Plan {
         Self { steps, kept, unchanged_count, digest }
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the plan has no steps.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// How many steps are of a kind.
+    /// Number of steps of a kind.
     #[must_use]
     pub fn count(&self, kind: StepKind) -> usize {
         self.steps.iter().filter(|step| step.kind == kind).count()
     }
 
-    /// By which it is carried out.
+    /// Digest with which the plan is carried out.
     #[must_use]
     pub const fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// What is left when the first steps are done.
+    /// Returns the plan that remains after the first `done` steps.
     pub(crate) async fn after(self, done: usize) -> Self {
         let Self { mut steps, kept, unchanged_count, .. } = self;
         let left = steps.split_off(done.min(steps.len()));
         let finished = {
             let still: BTreeSet<&str> = left.iter().map(|step| &*step.path).collect();
-            // What is on a circle has one step more.
+            // An entity on a circle has a further step.
             steps.iter().filter(|step| !still.contains(&*step.path)).count()
         };
         let unchanged_count = unchanged_count + finished;
@@ -113,7 +114,7 @@ impl Plan {
     }
 }
 
-/// Text that is hashed as it comes, and kept nowhere: a step may tell of all rules of a subscription.
+/// Hashes text without storing it: a step may contain all rules of a subscription.
 struct Hashed(SipHasher13);
 
 impl fmt::Write for Hashed {
@@ -124,10 +125,10 @@ impl fmt::Write for Hashed {
 }
 
 impl StepKind {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Create, Self::Update];
 
-    /// Its name, as transports spell it.
+    /// Name as transports spell it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -136,7 +137,7 @@ impl StepKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with a name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -147,7 +148,7 @@ impl Digest {
     async fn of(steps: &[Step], breather: &mut Breather) -> Self {
         let mut text = Hashed(SipHasher13::new());
         for Step { kind, entity, path, changes } in steps {
-            // All of it is names of variants, and text between quotes. Hashing it cannot fail.
+            // The text consists of variant names and quoted text. Hashing cannot fail.
             write!(text, "{kind:?} {entity:?} {path:?}: ").unwrap_or_default();
             breather.part().await;
             for change in changes {
@@ -158,7 +159,7 @@ impl Digest {
         Self(text.0.finish())
     }
 
-    /// The digest of that text: 16 hexadecimal digits.
+    /// Parses a digest of 16 hexadecimal digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_one = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -172,7 +173,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Such as ``create queue `orders` ``.
+/// For example ``create queue `orders` ``.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.kind.name(), self.entity, Quoted(&self.path))

@@ -1,5 +1,6 @@
-//! What has to be done so that a namespace is as declared (DEC-06 to DEC-08). Pure: what is there comes as a
-//! [`Snapshot`], what is to be done leaves as a [`Planned`]; it waits for nothing, but lets others have the thread meanwhile.
+//! Computes the work that makes a namespace as declared (DEC-06 to DEC-08). Pure: a [`Snapshot`] is
+//! the input, a [`Planned`] the output. It waits for nothing, but yields to other tasks of the
+//! thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +24,19 @@ use crate::rule::RuleDescription;
 /// Properties that cannot change (ENT-16).
 const FIXED: [&str; 3] =
     ["requires_session", "requires_duplicate_detection", "enable_partitioning"];
-/// What stands for no value.
+/// Text for no value.
 const NONE: &str = "none";
 
-/// What a namespace has of what a declaration names.
+/// Existing entities that a declaration names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    /// The entities named that are there.
+    /// The declared entities that exist.
     pub(crate) entities: BTreeMap<PathKey, Found>,
-    /// The queues and topics that are there of those that are forwarded to.
+    /// The existing queues and topics among forwarding destinations.
     pub(crate) destinations: BTreeSet<PathKey>,
 }
 
-/// An entity that is there; of a subscription with what its rules lack of those declared.
+/// An existing entity; a subscription with the differences of its rules.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Found {
     Queue(QueueDescription),
@@ -43,14 +44,14 @@ pub(crate) enum Found {
     Subscription(SubscriptionDescription, RuleChanges),
 }
 
-/// A plan, and what each of its steps asks of the broker.
+/// A plan, with the work of each step.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
     pub(crate) work: Vec<Work>,
 }
 
-/// What a step asks of the broker.
+/// Work of a step for the broker.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Work {
     CreateQueue(QueueUpdate),
@@ -61,7 +62,7 @@ pub(crate) enum Work {
     UpdateSubscription(SubscriptionUpdate, Cleared, Vec<RuleWork>),
 }
 
-/// A subscription that is created.
+/// A subscription to create.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct NewSubscription {
     pub(crate) topic: Box<str>,
@@ -70,16 +71,16 @@ pub(crate) struct NewSubscription {
     pub(crate) rules: Option<Vec<RuleDescription>>,
 }
 
-/// A step, and what it asks for.
+/// A step with its work.
 type Task = (Step, Work);
 
-/// A queue or subscription that is missing.
+/// A missing queue or subscription.
 struct Missing {
-    /// Where it stands among all that is declared.
+    /// Position among all declared entities.
     place: usize,
     path: Box<str>,
     new: New,
-    /// What it forwards to of what is missing itself: messages, dead letters.
+    /// Its destinations that are also missing: messages, dead letters.
     needs: [Option<PathKey>; 2],
 }
 
@@ -89,26 +90,26 @@ enum New {
 }
 
 struct Planner<'a> {
-    /// Each entity is taken out when it is looked at: nothing is declared twice.
+    /// Each entity is removed when it is planned, since none is declared twice.
     snapshot: Snapshot,
     settings: &'a Settings,
     existing: Existing,
-    /// What is declared that can be forwarded to.
+    /// Declared queues and topics, which can be forwarding destinations.
     declared: BTreeSet<PathKey>,
-    /// How many of the entities declared were looked at.
+    /// Number of declared entities planned until now.
     place: usize,
     topics: Vec<Task>,
     missing: Vec<Missing>,
-    /// By their places, so that steps that are planned anew after some were done are in the same order.
+    /// By position, so that a plan made after some steps are done has the same order.
     updates: BTreeMap<usize, Task>,
     kept: Vec<Step>,
     unchanged_count: usize,
 }
 
-/// The steps that make it so, of a declaration that was judged.
+/// Returns the steps for a declaration that was judged.
 ///
 /// # Errors
-/// With what the declaration cannot have of what is there.
+/// A conflict between the declaration and existing entities.
 pub(crate) async fn plan(
     declaration: &Declaration,
     snapshot: Snapshot,
@@ -147,11 +148,11 @@ pub(crate) async fn plan(
     planner.finish(breather).await.map_err(Misdeclared::at(""))
 }
 
-/// What is declared that can be forwarded to.
+/// Returns the declared queues and topics, which can be forwarding destinations.
 fn declared(declaration: &Declaration, settings: &Settings) -> BTreeSet<PathKey> {
     let roots = declaration.queues.iter().map(|queue| &queue.path);
     let roots = roots.chain(declaration.topics.iter().map(|topic| &topic.path));
-    // What is no path was refused.
+    // Invalid paths were refused before.
     roots
         .filter_map(|path| Some(validate_entity_path(path, &settings.limits).ok()?.key()))
         .collect()
@@ -250,7 +251,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What an update changes, if it can be.
+    /// Returns the changes of an update, if it is possible.
     fn update<U: Update>(
         &self,
         path: &str,
@@ -293,7 +294,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The destinations that are not there yet (DEC-08).
+    /// Returns the destinations that do not exist yet (DEC-08).
     fn needs(
         &self,
         kind: EntityKind,
@@ -324,11 +325,11 @@ impl Planner<'_> {
         Ok(needs)
     }
 
-    /// All steps in their order.
+    /// Returns all steps in order.
     async fn finish(self, breather: &mut Breather) -> Result<Planned, Rejection> {
         let Self { settings, topics, missing, mut updates, kept, unchanged_count, .. } = self;
         let mut steps = topics;
-        // A topic comes before all of them, and needs nothing.
+        // Topics come before all missing entities, and need none.
         let places: BTreeMap<PathKey, usize> = missing
             .iter()
             .enumerate()
@@ -353,7 +354,7 @@ impl Planner<'_> {
     }
 }
 
-/// Of each that is missing the places of those that it needs.
+/// Returns for each missing entity the places of its needs.
 fn needs_of(missing: &[Missing], places: &BTreeMap<PathKey, usize>) -> Vec<Vec<usize>> {
     let needs = |one: &Missing| {
         one.needs.iter().flatten().filter_map(|key| places.get(key).copied()).collect()
@@ -361,7 +362,7 @@ fn needs_of(missing: &[Missing], places: &BTreeMap<PathKey, usize>) -> Vec<Vec<u
     missing.iter().map(needs).collect()
 }
 
-/// Rules as they are declared, for the work that creates them.
+/// Copies declared rules for the work that creates them.
 async fn copied(
     rules: Option<&[RuleDescription]>,
     breather: &mut Breather,
@@ -376,7 +377,8 @@ async fn copied(
 }
 
 impl Missing {
-    /// The step that creates it, and the one that sets the destinations that come later, if there are some.
+    /// Returns the step that creates the entity, and a step for destinations that come later, if
+    /// there are any.
     async fn in_two(
         self,
         comes_later: [bool; 2],
@@ -430,7 +432,7 @@ impl NewSubscription {
     }
 }
 
-/// Takes destinations out of what is done now, for later.
+/// Moves destinations from `now` to `then`.
 fn put_off<U: Update>(now: &mut U, then: &mut U, comes_later: [bool; 2]) {
     let fields = U::Description::FIELDS.iter();
     let destinations = fields.filter(|field| field.kind == FieldKind::Destination);
@@ -444,7 +446,7 @@ fn put_off<U: Update>(now: &mut U, then: &mut U, comes_later: [bool; 2]) {
 
 fn creation(entity: EntityKind, path: &str, mut changes: Vec<Change>) -> Step {
     for change in &mut changes {
-        // It was not there: its defaults were not in force.
+        // The entity did not exist, so its defaults were not in force.
         change.before = None;
     }
     Step { kind: StepKind::Create, entity, path: path.into(), changes }
@@ -459,7 +461,7 @@ fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
     QueueUpdate::destinations(description)
 }
 
-/// DEC-05
+/// Refuses a change of a property that is fixed at creation (DEC-05).
 fn is_fixed(kind: EntityKind, path: &str, fixed: &Change) -> Rejection {
     let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or(NONE).to_owned();
     Rejection::argument(format!(
@@ -472,7 +474,7 @@ fn is_fixed(kind: EntityKind, path: &str, fixed: &Change) -> Rejection {
     ))
 }
 
-/// DEC-05
+/// Refuses a declaration with the path of an entity of another kind (DEC-05).
 fn another_kind(wanted: EntityKind, path: &str, found: &Found) -> Rejection {
     let found = match found {
         Found::Queue(_) => EntityKind::Queue,

@@ -1,5 +1,5 @@
-//! What makes the rules of a subscription those that it declares (DEC-03). They are met a page at a time, and nothing is
-//! kept of them but what differs.
+//! Computes the changes that give a subscription its declared rules (DEC-03). Existing rules are
+//! read page by page, and only differences are kept.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::{OtherRules, TOLD_BYTES_MAX};
 use crate::error::Rejection;
 use crate::rule::{DEFAULT_RULE, RuleDescription};
 
-/// What a rule that changes or goes takes beside its name and text, in the plan and again in what is answered. As many
-/// as may be declared at once can go at once.
+/// Bytes of a changed or removed rule in the plan and in its answer, without name and text. With
+/// this value, as many rules as can be declared at once can be removed at once.
 const TOLD_RULE_BYTES: usize = 320;
 
-/// What an update of a subscription asks for its rules.
+/// Work on one rule in the update of a subscription.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum RuleWork {
     Create(RuleDescription),
@@ -22,35 +22,37 @@ pub(crate) enum RuleWork {
     Delete(Box<str>),
 }
 
-/// What an update of a subscription does to its rules, and how that is told.
+/// Work on all rules in the update of a subscription, with its description.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct RuleChanges {
     pub(super) work: Vec<RuleWork>,
     pub(super) changes: Vec<Change>,
 }
 
-/// How much a plan may tell yet of rules that are there: those that change or go, which nobody has said in the declaration.
+/// Remaining bytes that a plan may use for existing rules that change or are removed, since the
+/// declaration does not bound them.
 #[derive(Debug)]
 pub(crate) struct Telling {
     left_bytes: usize,
 }
 
-/// What is known of a rule that is declared.
+/// State of a declared rule.
 enum Known {
     Missing,
     Same,
-    /// It is there, and what it says is another.
+    /// The rule exists with this different text.
     Other(Box<str>),
 }
 
-/// The rules of a subscription that declares some, as they are met.
+/// Differences between the declared and existing rules of a subscription, collected while existing
+/// rules are read.
 pub(crate) struct RuleDifference<'a> {
     declared: &'a [RuleDescription],
     others: OtherRules,
-    /// Where each of those declared stands, by its key.
+    /// Place of each declared rule, by its key.
     places: BTreeMap<Box<str>, usize>,
     known: Vec<Known>,
-    /// Those that go, by their keys: name, and what each says.
+    /// Rules to remove, by key: name and text.
     gone: BTreeMap<Box<str>, (Box<str>, Box<str>)>,
 }
 
@@ -76,7 +78,7 @@ impl Telling {
 }
 
 impl<'a> RuleDifference<'a> {
-    /// Of a subscription that shall have these, and of which no rule was met yet.
+    /// Starts with the declared rules; no existing rule is read yet.
     pub(crate) async fn new(
         declared: &'a [RuleDescription],
         others: OtherRules,
@@ -91,10 +93,11 @@ impl<'a> RuleDifference<'a> {
         Self { declared, others, places, known, gone: BTreeMap::new() }
     }
 
-    /// Takes note of a rule that is there. One that is met again, because others came or went meanwhile, counts once.
+    /// Compares an existing rule. A rule read twice, because others were added or removed
+    /// meanwhile, counts once.
     ///
     /// # Errors
-    /// `QuotaExceeded` if a plan would have to tell too much.
+    /// `QuotaExceeded` if the plan would exceed its bytes.
     pub(crate) fn meet(
         &mut self,
         rule: &RuleDescription,
@@ -127,8 +130,8 @@ impl<'a> RuleDifference<'a> {
         Ok(())
     }
 
-    /// What makes them exactly those declared, when all were met. New ones come before others go, so that no message is
-    /// missed that both select.
+    /// Returns the changes after all existing rules were read. New rules come before others are
+    /// removed, so that a message selected by both is not missed.
     pub(crate) async fn into_changes(self, breather: &mut Breather) -> RuleChanges {
         let mut made = RuleChanges::default();
         for (rule, known) in self.declared.iter().zip(self.known) {
@@ -150,7 +153,7 @@ impl<'a> RuleDifference<'a> {
     }
 }
 
-/// How a plan names a rule among the properties of its subscription.
+/// Returns the name of a rule among the properties in a plan.
 pub(super) fn property(rule: &str) -> String {
     format!("rule {rule}")
 }

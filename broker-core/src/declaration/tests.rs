@@ -1,4 +1,4 @@
-//! What plans say, case by case. That carrying one out makes it so is in `tests/declarations.rs`.
+//! Tests of plans. `tests/declarations.rs` proves that carrying one out satisfies the declaration.
 
 use super::breather::{Breather, alone};
 use super::planner::{Found, Planned, Snapshot, Work, plan};
@@ -14,7 +14,7 @@ fn settings() -> Settings {
     Settings::default()
 }
 
-/// A namespace that has these.
+/// Returns a namespace with these entities.
 fn having(found: Vec<Found>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for found in found {
@@ -47,7 +47,7 @@ fn rule(name: &str, filter: Filter) -> RuleDescription {
     RuleDescription::new(name, filter, Timestamp::NONE)
 }
 
-/// The steps as a person would say them.
+/// Renders steps as readable text.
 fn told(plan: &Plan) -> Vec<String> {
     let value = |value: &Option<Box<str>>| value.as_deref().unwrap_or("-").to_owned();
     let step = |step: &Step| {
@@ -59,7 +59,7 @@ fn told(plan: &Plan) -> Vec<String> {
     plan.steps.iter().map(step).collect()
 }
 
-/// Judges and plans, and tells how often others could have gone first meanwhile.
+/// Judges and plans, and counts the yields.
 fn made(
     declaration: &Declaration,
     snapshot: &Snapshot,
@@ -78,7 +78,7 @@ fn planned(declaration: &Declaration, snapshot: &Snapshot) -> Planned {
 
 fn refused(declaration: &Declaration, snapshot: &Snapshot) -> (Condition, String) {
     let refused = made(declaration, snapshot, &settings()).0.unwrap_err();
-    // Whoever has no others to wait for him is told the same, if nothing of the namespace is asked for.
+    // The version without yields must return the same result when the namespace is not involved.
     if let Err(wrong) = declaration.judge(&settings()) {
         assert_eq!(wrong, refused);
     }
@@ -86,7 +86,7 @@ fn refused(declaration: &Declaration, snapshot: &Snapshot) -> (Condition, String
     (refused.condition(), refused.detail().to_owned())
 }
 
-/// What makes these rules those that are declared, and how often others could have gone first meanwhile.
+/// Returns the changes that give the declared rules, and counts the yields.
 fn difference(
     there: &[RuleDescription],
     declared: &[RuleDescription],
@@ -103,8 +103,8 @@ fn difference(
     })
 }
 
-/// DEC-01, DEC-02, DEC-06: what is missing is created, what differs updated with both values, what is as declared is
-/// counted, and what is not named is in no step.
+/// DEC-01, DEC-02, DEC-06: a missing entity is created, a different one is updated with both
+/// values, a matching one is counted, and one that is not named is in no step.
 #[test]
 fn a_plan_names_what_differs_and_nothing_else() {
     let set = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
@@ -138,8 +138,8 @@ fn a_plan_names_what_differs_and_nothing_else() {
     assert_eq!(plan.kept, []);
 }
 
-/// DEC-03: rules that are declared are all there are; without a list they are nobody's business; a new one comes
-/// before an old one goes.
+/// DEC-03: a list of rules is complete; without a list existing rules stay; new rules are added
+/// before old ones are removed.
 #[test]
 fn a_subscription_has_exactly_the_rules_that_it_declares() {
     let there = |declared: Option<&[RuleDescription]>| {
@@ -180,7 +180,7 @@ fn a_subscription_has_exactly_the_rules_that_it_declares() {
     );
 }
 
-/// DEC-04: each with its place, and before anything is asked.
+/// DEC-04: each fault is reported with its place, before the broker is queried.
 #[test]
 fn what_cannot_be_is_refused_with_its_place() {
     let two = |a: &str, b: &str| {
@@ -223,7 +223,7 @@ fn what_cannot_be_is_refused_with_its_place() {
     assert!(detail.contains("more than 10000; declare them in several"), "{detail}");
 }
 
-/// DEC-05: both values, why not, and the way out.
+/// DEC-05: the error has both values, the reason, and a remedy.
 #[test]
 fn what_cannot_change_is_refused_with_both_values() {
     let snapshot = having(vec![
@@ -248,14 +248,15 @@ fn what_cannot_change_is_refused_with_both_values() {
         "queues[0]: `Events` is declared as a queue but exists as a topic; declare another path, \
          or delete the topic"
     );
-    // Where existing entities are kept, a difference that could not be made is told like others.
+    // If existing entities are kept, an impossible difference is reported like others.
     let kept = Declaration::new().with_queue(queue("orders", sessions)).existing(Existing::IsKept);
     let plan = planned(&kept, &snapshot).plan;
     assert!(plan.is_empty());
     assert_eq!(&*plan.kept[0].changes[0].property, "requires_session");
 }
 
-/// DEC-07: topics, then destinations before what forwards to them, then updates; a circle is closed at the end.
+/// DEC-07: topics come first, then destinations before entities that forward to them, then updates;
+/// circles are closed at the end.
 #[test]
 fn steps_are_in_an_order_in_which_they_can_be_done() {
     let all = SubscriptionUpdate { forward_to: Some("a".into()), ..SubscriptionUpdate::default() };
@@ -291,7 +292,7 @@ fn steps_are_in_an_order_in_which_they_can_be_done() {
     assert_eq!(begun.forward_to, None);
 }
 
-/// DEC-08
+/// DEC-08: a destination that neither exists nor is declared is refused.
 #[test]
 fn a_destination_that_will_not_be_there_is_refused() {
     let snapshot = having(vec![existing_queue("there", QueueUpdate::default())]);
@@ -313,7 +314,7 @@ fn a_destination_that_will_not_be_there_is_refused() {
     }
 }
 
-/// DEC-09, DEC-10: the digest is that of the steps alone, of those that are left too.
+/// DEC-09, DEC-10: the digest depends only on the steps, also of the remaining ones.
 #[test]
 fn plans_of_other_steps_have_other_digests() {
     let declaration = |count| {
@@ -340,8 +341,9 @@ fn plans_of_other_steps_have_other_digests() {
     }
 }
 
-/// DESIGN D6: whatever is declared is judged, planned and told in parts of at most 64 entities or rules, and others go first
-/// between them: queues, subscriptions, rules that are new, that change and that go.
+/// DESIGN D6: a declaration is judged, planned and described in parts of at most 64 entities or
+/// rules, with a yield between them: queues, subscriptions, and rules that are added, changed and
+/// removed.
 #[test]
 fn others_go_first_between_the_parts_of_a_plan() {
     const MANY: usize = 1_000;
@@ -364,7 +366,7 @@ fn others_go_first_between_the_parts_of_a_plan() {
         let (planned, breaths) = alone(async {
             plan(declaration, Snapshot::default(), &settings, &mut Breather::default()).await
         });
-        // Each is looked at, told, and hashed.
+        // Each is planned, described and hashed.
         assert!(breaths >= 3 * (MANY / PART), "planned with {breaths}");
         let (_, breaths) = alone(planned.unwrap().plan.after(0));
         assert!(breaths >= MANY / PART, "what is left told with {breaths}");
@@ -384,8 +386,8 @@ fn others_go_first_between_the_parts_of_a_plan() {
     }
 }
 
-/// DEC-06, DESIGN D6: rules that are there, and change or go, are told up to a bound; those that stay as they are do not
-/// count, and one that is met again, because others came or went meanwhile, counts once.
+/// DEC-06, DESIGN D6: existing rules that change or are removed count up to a bound; unchanged
+/// rules do not count, and a rule read twice counts once.
 #[test]
 fn rules_that_are_there_are_told_up_to_a_bound() {
     let text = "x".repeat(1 << 20);
@@ -404,15 +406,15 @@ fn rules_that_are_there_are_told_up_to_a_bound() {
         assert_eq!(changes.changes.len(), if declared.is_empty() { 7 } else { 9 });
     }
     assert_eq!(difference(&there, &there).0.unwrap(), RuleChanges::default());
-    // However short they are, each takes something. As many as may be declared can go.
+    // Short rules count with their overhead. As many as can be declared can be removed.
     let short: Vec<_> = (0..26_000).map(|index| rule(&format!("r{index}"), Filter::True)).collect();
     assert_eq!(difference(&short, &[]).0.unwrap_err().condition(), Condition::QuotaExceeded);
     let most = difference(&short[..RULE_COUNT_MAX], &[]).0.unwrap();
     assert_eq!(most.changes.len(), RULE_COUNT_MAX);
 }
 
-/// DESIGN D6: what a plan takes is no more than was counted on before it was made: with entities that are new and that
-/// change, with rules that are new, change and go, and whatever is escaped in them.
+/// DESIGN D6: the memory of a plan stays within the estimate made before it: for new and changed
+/// entities, for added, changed and removed rules, with any escaped characters.
 #[test]
 fn a_plan_takes_no_more_than_was_counted_on() {
     let weighed = |declaration: &Declaration, snapshot: &Snapshot| {

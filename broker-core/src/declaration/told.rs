@@ -1,4 +1,5 @@
-//! Properties as text, by the names of the fields of descriptions: what plans show, compare and digest.
+//! Properties as text under the field names of descriptions: plans show, compare and hash this
+//! text.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,7 @@ use crate::description::{Description, FieldValue, RetryPolicy};
 use crate::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use crate::time::TimeSpan;
 
-/// The properties that differ between two descriptions of a kind, in the order of its fields.
+/// Returns the properties that differ between two descriptions of a kind, in field order.
 pub(super) fn changes<D: Description>(before: &D, after: &D) -> Vec<Change> {
     let text = |text: Option<&str>| text.map(Box::from);
     let extensions = ("extensions", text(before.extensions()), text(after.extensions()));
@@ -49,7 +50,8 @@ fn retry(policy: Option<RetryPolicy>) -> Option<Box<str>> {
     Some(text.into())
 }
 
-/// What a rule selects and does; two rules of which the same is told are the same but for their names.
+/// Describes filter and action of a rule. Two rules with the same text differ at most in their
+/// names.
 pub(super) fn rule(rule: &RuleDescription) -> Box<str> {
     let mut text = match &rule.filter {
         Filter::True => "true".to_owned(),
@@ -74,7 +76,7 @@ fn sql(SqlText { text, parameters }: &SqlText) -> String {
 fn correlation(filter: &CorrelationFilter) -> String {
     let texts = filter.broker_properties();
     let texts = texts.map(|(field, text)| format!("{} = {text:?}", field.name));
-    // The order in which properties are given means nothing.
+    // The order of the properties has no meaning.
     let properties = filter.properties.iter();
     let mut properties: Vec<_> =
         properties.map(|(name, value)| format!("properties.{name} = {value:?}")).collect();

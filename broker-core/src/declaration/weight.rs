@@ -1,5 +1,5 @@
-//! What carrying out a declaration takes in memory (DESIGN D6): at most, before it is planned, and of that what there
-//! is when it is.
+//! Memory for carrying out a declaration (DESIGN D6): an upper bound before it is planned, and the
+//! actual bytes afterwards.
 
 use super::breather::Breather;
 use super::plan::{Change, Step};
@@ -8,19 +8,19 @@ use super::rules::RuleWork;
 use super::{Declaration, TOLD_BYTES_MAX};
 use crate::rule::RuleDescription;
 
-/// What an entity takes in the steps, in what they ask for, and in the form in which they are answered: all of its
-/// properties, with long texts before and after.
+/// Maximum bytes of an entity in the steps, their work and their answer: all properties, with long
+/// texts before and after.
 const ENTITY_BYTES: u64 = 16 << 10;
-/// What there is whatever is declared.
+/// Fixed bytes of every plan.
 const LEAST_BYTES: u64 = 8 << 10;
-/// What a rule that is declared takes, as often as it is there: to be done, and told twice, where a byte may be five
-/// when it is escaped.
+/// Number of copies of a declared rule: one in the work and two in texts, where an escaped byte may
+/// take five.
 const RULE_COPIES: u64 = 1 + 2 * 5;
-/// What a text takes beside its bytes.
+/// Bytes of a text in addition to its content.
 const TEXT_BYTES: usize = 32;
 
 impl Declaration {
-    /// What carrying it out takes at most.
+    /// Returns an upper bound of the bytes for carrying the declaration out.
     pub(crate) async fn carried_out_bytes_max(&self, breather: &mut Breather) -> u64 {
         let roots = self.queues.len() + self.topics.len();
         let mut bytes = LEAST_BYTES + ENTITY_BYTES * roots as u64;
@@ -44,7 +44,7 @@ impl Declaration {
 }
 
 impl Planned {
-    /// What carrying it out takes, with the form in which it is answered.
+    /// Returns the bytes for carrying the plan out, including its answer.
     pub(crate) async fn bytes(&self, breather: &mut Breather) -> u64 {
         let mut bytes = LEAST_BYTES;
         for Step { path, changes, .. } in self.plan.steps.iter().chain(&self.plan.kept) {

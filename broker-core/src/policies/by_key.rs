@@ -1,8 +1,8 @@
-//! Policies by their keys, for who presents a key itself (AMQP-08).
+//! Policies by their keys, for clients that present a key itself (AMQP-08).
 //!
-//! They are found by a digest of name and key together, in one look-up. What an attempt costs does not grow with the
-//! policies that there are, and how long it takes does not tell which names there are, or how much of a key was right
-//! (SEC-08, SEC-14). The names that they have are kept with them.
+//! They are found with one lookup of a digest of name and key. The cost of an attempt does not grow
+//! with the number of policies. Its duration reveals neither existing names nor a partly correct
+//! key (SEC-08, SEC-14). The names are kept here too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use super::policy::{KeyText, Life, Policy, WhichKey};
 use crate::contract::Grant;
 use crate::path::PathKey;
 
-/// Of the name of a policy, whatever its case, and the text of a key.
+/// Digest of the case-folded name of a policy and the text of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct KeyDigest([u8; 32]);
 
-/// Those that are in force.
+/// All policies in force.
 #[derive(Default)]
 pub(super) struct ByKey {
     known: HashMap<KeyDigest, Known>,
     names: Names,
 }
 
-/// A name with a key. Whoever gives the same key to policies of one name has it at several entities.
+/// A name with a key. Several entities may have policies with the same name and key.
 pub(super) struct Known {
     by_owner: HashMap<PathKey, Held>,
-    /// Ends when none of them has it any more.
+    /// Ends when no entity has this name and key any more.
     life: Life,
 }
 
 type Held = (Arc<Policy>, WhichKey);
 
 impl KeyDigest {
-    /// No other comes before it.
+    /// Smallest digest.
     pub(super) const LEAST: Self = Self([0; 32]);
 
     pub(super) fn of(name: &str, key: &str) -> Self {
@@ -53,12 +53,13 @@ impl Known {
         Self { by_owner: HashMap::new(), life: Life::begin() }
     }
 
-    /// The policy of that entity, if it has one of that name and key.
+    /// Returns the policy of an entity, if it has one with this name and key.
     pub(super) fn of(&self, owner: &PathKey) -> Option<&Held> {
         self.by_owner.get(owner)
     }
 
-    /// What it gives where none of them holds: nothing, and as long as any of them has it, he is known by it.
+    /// Returns the grant at a resource where no such policy applies: it has no rights, but
+    /// identifies the client while any entity has this name and key.
     pub(super) fn recognize(&self) -> Grant {
         let grant = Grant::nothing().within(self.life.mark());
         match self.by_owner.values().next() {
@@ -69,7 +70,7 @@ impl Known {
 }
 
 impl ByKey {
-    /// Puts policies in the place of those that an entity had. Returns what ends with keys that nobody has any more.
+    /// Replaces the policies of an entity. Returns the lives of keys that no policy has any more.
     pub(super) fn replace(
         &mut self,
         owner: &PathKey,
@@ -89,7 +90,7 @@ impl ByKey {
         for policy in newer {
             self.insert(owner, policy);
         }
-        // Not before: what stays as it was is known all the time.
+        // After the insertions: an unchanged key must be known all the time.
         let mut over = Vec::new();
         for (policy, digest) in left {
             if self.known.get(&digest).is_some_and(|known| known.by_owner.is_empty()) {
@@ -101,7 +102,7 @@ impl ByKey {
     }
 
     fn insert(&mut self, owner: &PathKey, policy: &Arc<Policy>) {
-        // The primary key counts where both are the same.
+        // Primary last, so that it wins if both keys are the same.
         for which in WhichKey::ALL.into_iter().rev() {
             let digest = KeyDigest::of_policy(policy, which);
             let known = self.known.entry(digest).or_insert_with(Known::begin);
@@ -110,7 +111,7 @@ impl ByKey {
         }
     }
 
-    /// The policies of that name and key.
+    /// Returns the policies with this name and key.
     pub(super) fn get(&self, digest: &KeyDigest) -> Option<&Known> {
         self.known.get(digest)
     }
@@ -120,7 +121,7 @@ impl ByKey {
         self.names.have(name)
     }
 
-    /// So many keys of policies of that name at most, each once.
+    /// Returns up to `count_max` keys of policies with that name, each once.
     pub(super) fn keys_named(&self, name: &str, count_max: usize) -> Vec<KeyText> {
         self.names.keys(name, count_max)
     }
@@ -138,8 +139,8 @@ mod tests {
         Arc::new(Policy::new(name, Rights::ALL, keys, Timestamp::NONE, Timestamp::NONE))
     }
 
-    /// AMQP-08, SEC-09: a policy is found by its name with each of its keys, at each entity that has it, and leaves nothing when
-    /// it goes.
+    /// AMQP-08, SEC-09: a policy is found by its name with each of its keys, at each entity that
+    /// has it, and leaves no entry when it is removed.
     #[test]
     fn a_policy_is_found_by_its_keys_as_long_as_it_is_there() {
         let (first, second) = (PathKey::fold("first"), PathKey::fold("second"));
@@ -164,8 +165,8 @@ mod tests {
         assert!(all.known.is_empty() && !all.have_name("send"));
     }
 
-    /// AMQP-08, SEC-09: what is known by a key of several entities ends with the last of them that has it, and goes on while
-    /// one of them gets other policies beside it.
+    /// AMQP-08, SEC-09: the identity from a shared key ends with the last entity that has it, and
+    /// continues while one of them gets additional policies.
     #[test]
     fn a_key_of_several_entities_ends_with_the_last() {
         let [first, second] = ["first", "second"].map(PathKey::fold);

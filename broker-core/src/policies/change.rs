@@ -1,4 +1,5 @@
-//! Changes of the policies of one entity. Pure: what there is goes in, what is to be there comes out.
+//! Changes of the policies of an entity. Pure: takes the current policies and returns the new
+//! ones.
 
 use std::sync::Arc;
 
@@ -8,32 +9,32 @@ use crate::contract::Rights;
 use crate::error::Rejection;
 use crate::time::Timestamp;
 
-/// What is to be done to the policies of an entity.
+/// A change of the policies of an entity.
 #[derive(Clone, Debug)]
 pub(crate) enum PolicyChange {
-    /// One more.
+    /// Adds a policy.
     Create { name: Box<str>, properties: PolicyUpdate },
-    /// Other rights or keys.
+    /// Changes rights or keys.
     Update { name: Box<str>, properties: PolicyUpdate },
-    /// One less.
+    /// Removes a policy.
     Delete { name: Box<str> },
-    /// Another key in the place of one.
+    /// Replaces one key.
     Regenerate { name: Box<str>, which: WhichKey, key: Option<KeyText> },
-    /// None of them changes, but somebody is told a key, which ends anonymous access (SEC-17).
+    /// Changes nothing, but marks that a key was read, which ends anonymous access (SEC-17).
     Tell { name: Box<str> },
-    /// These and no others; one that has its name already is changed as by `Update`.
+    /// Replaces all policies; an existing name is changed as with `Update`.
     Replace { policies: Vec<(Box<str>, PolicyUpdate)> },
 }
 
-/// Whose policies they are, and how many there may be.
+/// Owner of policies and its limit.
 pub(crate) struct Owner<'a> {
-    /// Its path; empty for the namespace.
+    /// Path of the owner; empty for the namespace.
     pub(crate) path: &'a str,
     pub(crate) count_max: usize,
 }
 
 impl PolicyChange {
-    /// What there is afterwards, in the order of names.
+    /// Returns the policies after the change, in the order of names.
     pub(crate) fn apply(
         &self,
         owner: &Owner<'_>,
@@ -92,12 +93,12 @@ impl Owner<'_> {
         found.ok_or_else(|| Rejection::policy_not_found(self.path, name))
     }
 
-    /// Whether a policy is the one that every namespace has.
+    /// Whether a policy is the root policy of the namespace.
     fn is_root(&self, policy: &Policy) -> bool {
         self.path.is_empty() && policy.is_named(ROOT_POLICY)
     }
 
-    /// Refuses more than there may be, and to be without the way back in.
+    /// Refuses too many policies, and the removal of the root policy.
     fn check(&self, older: &[Arc<Policy>], newer: &[Arc<Policy>]) -> Result<(), Rejection> {
         if newer.len() > self.count_max && newer.len() > older.len() {
             let path = if self.path.is_empty() { "the namespace" } else { self.path };
@@ -114,7 +115,7 @@ impl Owner<'_> {
     }
 }
 
-/// What a new namespace has (SEC-04).
+/// Returns the policy of a new namespace (SEC-04).
 pub(crate) fn root(now: Timestamp) -> Result<Policy, Rejection> {
     let properties = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
     create(ROOT_POLICY, &properties, now)
@@ -131,7 +132,7 @@ fn create(name: &str, properties: &PolicyUpdate, now: Timestamp) -> Result<Polic
     Ok(Policy::new(name, rights, keys, now, now))
 }
 
-/// Rights that change end what was granted by any key; a key that changes ends what was granted by it.
+/// Changed rights end all grants of the policy; a changed key ends the grants of that key.
 fn update(
     owner: &Owner<'_>,
     known: &Policy,
@@ -176,7 +177,7 @@ fn regenerate(
     Ok(newer)
 }
 
-/// Two keys that are one could not be changed one after the other (SEC-09).
+/// Equal keys could not be rotated one after the other (SEC-09).
 fn validate_keys([primary, secondary]: &[KeyText; 2]) -> Result<(), Rejection> {
     if primary == secondary {
         return Err(Rejection::argument("the two keys of a policy must differ"));

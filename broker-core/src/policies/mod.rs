@@ -1,11 +1,13 @@
-//! Policies: names with rights and two keys each, on the namespace, on queues and on topics (SEC-01 to SEC-04).
+//! Policies: names with rights and two keys each, on the namespace, on queues and on topics (SEC-01
+//! to SEC-04).
 //!
-//! [`Policies`] is what an authorizer looks policies up in. It is made by the host, given to the
-//! [builder](crate::BrokerBuilder::policies), which fills it from the store, and to the authorizer. Who changes a
-//! policy does so by the broker ([`Broker::create_policy`](crate::Broker::create_policy) and its like): the change is
-//! durable before it is in force. What was granted by a key ends with the key (SEC-09).
+//! An authorizer looks policies up in [`Policies`]. The host creates it and gives it to the
+//! [builder](crate::BrokerBuilder::policies), which fills it from the store, and to the authorizer.
+//! Policies are changed through the broker ([`Broker::create_policy`](crate::Broker::create_policy)
+//! and similar methods): a change is durable before it is in force. Grants of a key end with the
+//! key (SEC-09).
 //!
-//! Absent on purpose: tokens and their signatures, which are an authorizer's.
+//! By design, tokens and their signatures are not here: they belong to an authorizer.
 
 mod by_key;
 pub(crate) mod change;
@@ -30,10 +32,10 @@ use crate::error::Rejection;
 use crate::path::{EntityAddress, PathKey};
 use crate::time::Timestamp;
 
-/// The policy that every namespace begins with, and keeps (SEC-04).
+/// Name of the policy that every namespace has permanently (SEC-04).
 pub const ROOT_POLICY: &str = "RootManageSharedAccessKey";
 
-/// All policies of a broker, as they are in force. Cheap to clone; clones are one.
+/// All policies of a broker that are in force. Cheap to clone; clones share their content.
 #[derive(Clone, Default)]
 pub struct Policies(Arc<Ring>);
 
@@ -41,35 +43,35 @@ struct Ring {
     held: RwLock<Held>,
     anonymous: Anonymous,
     clock: OnceLock<Arc<dyn Clock>>,
-    /// Of the namespace, with a key that everybody knows; stored nowhere (SEC-24).
+    /// Policy of the namespace with a publicly known key; not stored (SEC-24).
     development: OnceLock<(KeyDigest, Arc<Policy>)>,
     /// Counts changes.
     changed: watch::Sender<u64>,
 }
 
-/// Those that are in force.
+/// Policies in force.
 #[derive(Default)]
 struct Held {
-    /// By entity; those of the namespace under no name.
+    /// By entity; those of the namespace under an empty key.
     by_owner: HashMap<PathKey, OfOwner>,
     by_key: ByKey,
 }
 
 type OfOwner = Arc<[Arc<Policy>]>;
 
-/// Where a key that somebody presents, or has signed with, is good.
+/// Validity of a presented key, or of the key of a signature.
 #[derive(Clone, Debug)]
 pub enum KeyFound {
-    /// At the resource: by which policy, and which of its keys it is.
+    /// Valid at the resource, with the policy and the key.
     Here(Arc<Policy>, WhichKey),
-    /// For something else: what it gives here, which is nothing. He is known by it as long as any policy of that name has
-    /// it, whosever that is.
+    /// Valid only for another resource. The grant has no rights, but identifies the client while
+    /// any policy of that name has the key, at any entity.
     Elsewhere(Grant),
-    /// It is no key of a policy of that name.
+    /// Not a key of a policy with that name.
     Nowhere,
 }
 
-/// Whether nobody has asked for keys yet (SEC-17).
+/// State of anonymous access, which ends when keys are first used (SEC-17).
 struct Anonymous {
     is_over: AtomicBool,
     epoch: Epoch,
@@ -91,15 +93,15 @@ impl Default for Ring {
 }
 
 impl Policies {
-    /// None so far.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The policies of that name that hold at a resource, the nearest first: those of the entity itself, of
-    /// the topic of a subscription, and of the namespace (SEC-12). The resource is the path of an entity or
-    /// sub-queue, or empty for the namespace.
+    /// Returns the policies with a name that apply at a resource, nearest first: of the entity
+    /// itself, of the topic of a subscription, and of the namespace (SEC-12). The resource is the
+    /// path of an entity or sub-queue, or empty for the namespace.
     #[must_use]
     pub fn at(&self, resource: &str, name: &str) -> Vec<Arc<Policy>> {
         let owners = [owner_of(resource), Some(namespace_key())];
@@ -119,8 +121,8 @@ impl Policies {
         found
     }
 
-    /// Whether a policy of this broker has that name, whosever it is. What a client says to be the name of a policy may be
-    /// repeated to an operator if it is one; else it may be a secret in the wrong place (SEC-22).
+    /// Whether any policy of this broker has that name. A name presented by a client may be logged
+    /// only if this returns true; otherwise it may be a misplaced secret (SEC-22).
     #[must_use]
     pub fn have_name(&self, name: &str) -> bool {
         let development = self.0.development.get();
@@ -128,8 +130,8 @@ impl Policies {
         held.by_key.have_name(name) || development.is_some_and(|(_, policy)| policy.is_named(name))
     }
 
-    /// Lets in who has signed with this key, too, for the policy that every namespace has, with all rights (SEC-24). It is
-    /// listed, told and stored nowhere, and holds as long as this process. Only the first one counts.
+    /// Accepts this key for the root policy, with all rights (SEC-24). The key is neither listed,
+    /// returned nor stored, and is valid until the process ends. Only the first call has an effect.
     pub fn allow_development_key(&self, key: &str) {
         let keys = [KeyText::stored(key), KeyText::stored(key)];
         let (rights, never) = (Rights::ALL, Timestamp::NONE);
@@ -138,23 +140,24 @@ impl Policies {
         self.0.development.set((digest, Arc::new(policy))).ok();
     }
 
-    /// Whether there is a key that everybody knows (SEC-24).
+    /// Whether a publicly known key is in use (SEC-24).
     #[must_use]
     pub fn have_development_key(&self) -> bool {
         self.0.development.get().is_some()
     }
 
-    /// Keys of policies of that name, whosever they are, each once and so many at most: for who has signed with one where its
-    /// policy does not hold (SEC-26). Of more keys the same ones are left out, as long as none is changed.
+    /// Returns up to `count_max` keys of policies with that name, at any entity, each once: for a
+    /// signature where its policy does not apply (SEC-26). If there are more, the same ones are
+    /// omitted while no policy changes.
     #[must_use]
     pub fn keys_named(&self, name: &str, count_max: usize) -> Vec<KeyText> {
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
         held.by_key.keys_named(name, count_max)
     }
 
-    /// What a key is worth at a resource for who presents it itself (AMQP-08) or has signed with it, with the name of a policy:
-    /// of the policies that [hold](Self::at) there the nearest one counts. It takes as long whatever policies there are, and
-    /// whether one has that name (SEC-08).
+    /// Validates a presented key (AMQP-08), or the key of a signature, with the name of a policy,
+    /// at a resource. Of the policies that [apply](Self::at) there, the nearest one counts. The
+    /// duration is independent of the existing policies and names (SEC-08).
     #[must_use]
     pub fn find_key(&self, resource: &str, name: &str, key: &str) -> KeyFound {
         let digest = KeyDigest::of(name, key);
@@ -171,8 +174,9 @@ impl Policies {
         }
     }
 
-    /// What a policy gives at a resource by itself, without a key: for handles that their host has wrapped with it
-    /// (SEC-17). `owner` is the entity that has the policy, empty for the namespace.
+    /// Returns the grant of a policy at a resource without a key, for handles that their host has
+    /// assigned to it (SEC-17). `owner` is the entity that has the policy; it is empty for the
+    /// namespace.
     pub(crate) fn grant(
         &self,
         owner: &str,
@@ -190,39 +194,40 @@ impl Policies {
         Ok(if covers { policy.grant() } else { Grant::nothing().by(policy.name()) })
     }
 
-    /// All policies of an entity in the order of their names.
+    /// Returns all policies of an entity in the order of their names.
     pub(crate) fn of(&self, owner: &PathKey) -> OfOwner {
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
         held.by_owner.get(owner).map_or_else(|| Arc::from([]), Arc::clone)
     }
 
-    /// Whether clients without a token are told to show one, because somebody has used keys (SEC-17).
+    /// Whether clients without a token are refused because keys have been used (SEC-17).
     #[must_use]
     pub fn ended_anonymous_access(&self) -> bool {
         self.0.anonymous.is_over.load(Ordering::Acquire)
     }
 
-    /// Every right for somebody who has shown nothing, as long as nobody uses keys (SEC-17). None once that is over.
+    /// Returns a grant with every right for a client without credentials, while no keys are used
+    /// (SEC-17); none afterwards.
     #[must_use]
     pub fn grant_anonymous(&self) -> Option<Grant> {
         let Anonymous { mark, .. } = &self.0.anonymous;
         (!self.ended_anonymous_access()).then(|| Grant::everything().within(mark.clone()))
     }
 
-    /// The instant now, by the clock of the broker; none before it has started.
+    /// The clock of the broker; none before it has started.
     #[must_use]
     pub fn clock(&self) -> Option<&Arc<dyn Clock>> {
         self.0.clock.get()
     }
 
-    /// Tells of every change of policies.
+    /// Returns a receiver that is notified of every change of policies.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// The primary key of the root policy, for the host to write it where its operator finds it (SEC-25); none before the
-    /// broker has started.
+    /// Primary key of the root policy, which the host writes to a file for the operator (SEC-25);
+    /// none before the broker has started.
     #[must_use]
     pub fn root_key(&self) -> Option<KeyText> {
         let root = self.at("", ROOT_POLICY).into_iter().next()?;
@@ -230,16 +235,16 @@ impl Policies {
     }
 
     pub(crate) fn begin(&self, clock: &Arc<dyn Clock>) {
-        // A second broker would get what is not its own: its builder refuses that.
+        // A second broker must not use the policies of the first; its builder refuses them.
         self.0.clock.set(Arc::clone(clock)).ok();
     }
 
-    /// Whether a broker has it.
+    /// Whether a broker uses these policies.
     pub(crate) fn is_taken(&self) -> bool {
         self.0.clock.get().is_some()
     }
 
-    /// Puts policies in force. What was granted by those that are not among them ends.
+    /// Replaces the policies in force of an owner. Grants of removed policies and keys end.
     pub(crate) fn install(&self, owner: &PathKey, policies: Vec<Arc<Policy>>) {
         let newer: OfOwner = policies.into();
         let (older, over) = {
@@ -253,7 +258,7 @@ impl Policies {
             let over = held.by_key.replace(owner, before, &newer);
             (older, over)
         };
-        // After they are gone: who asks now is answered by the newer ones.
+        // After the replacement, so that a new question gets the new policies.
         for policy in older.iter().flat_map(|older| older.iter()) {
             let heir = newer.iter().find(|newer| newer.is_named(policy.name()));
             policy.end(heir.map(|heir| &**heir));
@@ -262,7 +267,8 @@ impl Policies {
         self.0.changed.send_modify(|count| *count += 1);
     }
 
-    /// From now on nobody is let in without a token. What anonymous clients have begun ends.
+    /// Ends anonymous access: refuses clients without a token from now on, and ends their open
+    /// links and calls.
     pub(crate) fn end_anonymous_access(&self) {
         let Anonymous { is_over, epoch, .. } = &self.0.anonymous;
         if !is_over.swap(true, Ordering::AcqRel) {
@@ -277,18 +283,18 @@ impl fmt::Debug for Policies {
     }
 }
 
-/// The name under which those of the namespace are held.
+/// Key of the policies of the namespace.
 pub(crate) fn namespace_key() -> PathKey {
     PathKey::fold("")
 }
 
-/// The queue or topic whose policies hold at a resource.
+/// Returns the queue or topic whose policies apply at a resource.
 fn owner_of(resource: &str) -> Option<PathKey> {
     let address = EntityAddress::parse(resource).ok()?;
     Some(PathKey::fold(address.entity.root()))
 }
 
-/// An instant that nothing comes before.
+/// Returns `now`, or the next instant after `earlier` if that is later.
 pub(crate) const fn later(earlier: Timestamp, now: Timestamp) -> Timestamp {
     if now.ticks() > earlier.ticks() { now } else { Timestamp::from_ticks(earlier.ticks() + 1) }
 }

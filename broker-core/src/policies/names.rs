@@ -1,13 +1,13 @@
-//! The names that policies have, whosever they are, with the keys of each. What somebody says to be one is repeated only if it
-//! is (SEC-22): otherwise it may be anything, a key that was put into the wrong place among it. And who has signed with a key
-//! where its policy does not hold is known by it, without a look at each policy that there is (SEC-26).
+//! Names of all policies with their keys. A presented name is logged only if it exists (SEC-22):
+//! otherwise it may be a misplaced key. A client that signed with a key where its policy does not
+//! apply is found here without a search through all policies (SEC-26).
 
 use std::collections::BTreeMap;
 
 use super::by_key::KeyDigest;
 use super::policy::{KeyText, Policy, WhichKey};
 
-/// Each key once, by the name of its policies in folded case, and in no other order than that of its digest.
+/// Each key once, by the folded name of its policies, then in the order of its digest.
 #[derive(Default)]
 pub(super) struct Names(BTreeMap<(Box<str>, KeyDigest), KeyText>);
 
@@ -16,7 +16,7 @@ impl Names {
         self.0.insert((folded(policy.name()), digest), policy.key(which).clone());
     }
 
-    /// No policy of that name has that key any more.
+    /// Removes a key that no policy with this name has any more.
     pub(super) fn remove(&mut self, policy: &Policy, digest: KeyDigest) {
         self.0.remove(&(folded(policy.name()), digest));
     }
@@ -25,7 +25,7 @@ impl Names {
         self.of(name).next().is_some()
     }
 
-    /// So many keys of policies of that name at most.
+    /// Returns up to `count_max` keys of policies with that name.
     pub(super) fn keys(&self, name: &str, count_max: usize) -> Vec<KeyText> {
         self.of(name).take(count_max).cloned().collect()
     }
@@ -62,7 +62,8 @@ mod tests {
         Policy::new(name, Rights::ALL, keys, Timestamp::NONE, Timestamp::NONE)
     }
 
-    /// SEC-22: a name is one as long as a policy has it, and leaves nothing when the last one goes.
+    /// SEC-22: a name is known while a policy has it, and leaves no entry when the last one is
+    /// removed.
     #[test]
     fn a_name_is_known_as_long_as_a_policy_has_it() {
         let (one, other) = (policy("Team", ["a", "b"]), policy("team", ["a", "c"]));
@@ -80,7 +81,8 @@ mod tests {
         assert!(names.0.is_empty());
     }
 
-    /// SEC-26: of a name each key is found once, as many as are asked for, and none of another name.
+    /// SEC-26: each key of a name is found once, up to the requested number, and none of another
+    /// name.
     #[test]
     fn keys_are_found_by_their_name() {
         let mut names = Names::default();

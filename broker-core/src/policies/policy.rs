@@ -1,4 +1,4 @@
-//! One policy, and its keys.
+//! A policy and its keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::contract::{Epoch, Grant, Mark, Right, Rights};
 use crate::error::Rejection;
 use crate::time::Timestamp;
 
-/// Characters of the name of a policy.
+/// Maximum number of characters in the name of a policy.
 pub const NAME_CHARS_MAX: usize = 256;
-/// Bytes of a key; in Base64 they are 44 characters.
+/// Number of random bytes of a key; in Base64 they are 44 characters.
 const KEY_BYTES: usize = 32;
-/// Characters of a key: those of so many bytes in Base64.
+/// Number of characters of a key.
 const KEY_CHARS: usize = 44;
 
-/// The text of a key. Never shown by accident (SEC-22).
+/// Text of a key. `Debug` does not show it (SEC-22).
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText(Arc<str>);
 
@@ -31,7 +31,8 @@ pub enum WhichKey {
     Secondary,
 }
 
-/// A name with rights and two keys (SEC-02). A clone is the same policy: what was granted by it goes on.
+/// A name with rights and two keys (SEC-02). A clone is the same policy, so grants of the original
+/// continue.
 #[derive(Clone, Debug)]
 pub struct Policy {
     name: Arc<str>,
@@ -49,31 +50,31 @@ struct Key {
     life: Life,
 }
 
-/// What grants rest on, as it was when it began.
+/// An epoch with its initial value, on which grants depend.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     epoch: Epoch,
     mark: Mark,
 }
 
-/// What is told of a policy to who may not have its keys.
+/// Properties of a policy without its keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PolicyDescription {
-    /// Its name.
+    /// Name of the policy.
     pub name: Arc<str>,
-    /// What it gives.
+    /// Granted rights.
     pub rights: Rights,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When its rights or keys were changed.
+    /// Time of the last change of rights or keys.
     pub updated_at: Timestamp,
 }
 
-/// The keys of a policy.
+/// Keys of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyKeys {
-    /// Whose they are.
+    /// The policy without its keys.
     pub policy: PolicyDescription,
     /// The primary key.
     pub primary: KeyText,
@@ -81,23 +82,24 @@ pub struct PolicyKeys {
     pub secondary: KeyText,
 }
 
-/// What a policy is to have; what is not named is left as it is, or made.
+/// New properties of a policy. Properties that are not named stay unchanged, or are generated at
+/// creation.
 #[derive(Clone, Default, Debug)]
 pub struct PolicyUpdate {
-    /// Its rights.
+    /// New rights.
     pub rights: Option<Rights>,
-    /// Its primary key.
+    /// New primary key.
     pub primary_key: Option<KeyText>,
-    /// Its secondary key.
+    /// New secondary key.
     pub secondary_key: Option<KeyText>,
 }
 
 impl KeyText {
-    /// A key that a client has given: any 44 characters, as the cloud takes them (SEC-02), but none that a connection
-    /// string cannot carry.
+    /// Parses a key from a client: any 44 characters, as the cloud accepts (SEC-02), except those
+    /// that a connection string cannot contain.
     ///
     /// # Errors
-    /// `ArgumentError` for what is none.
+    /// `ArgumentError` for other texts.
     pub fn parse(text: &str) -> Result<Self, Rejection> {
         let is_carried = |c: char| !c.is_control() && !c.is_whitespace() && c != ';';
         if text.chars().count() == KEY_CHARS && text.chars().all(is_carried) {
@@ -109,7 +111,7 @@ impl KeyText {
         )))
     }
 
-    /// A fresh one, of which nothing can be guessed.
+    /// Generates an unpredictable key.
     pub(crate) fn fresh() -> Result<Self, Rejection> {
         let mut bytes = [0; KEY_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| {
@@ -118,12 +120,12 @@ impl KeyText {
         Ok(Self(STANDARD.encode(bytes).into()))
     }
 
-    /// As it is, whatever it is.
+    /// Takes a text without validation.
     pub(super) fn stored(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for who is to have it.
+    /// Returns the text, for its legitimate recipient.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -137,7 +139,7 @@ impl fmt::Debug for KeyText {
 }
 
 impl PolicyDescription {
-    /// One that a broker has told.
+    /// Creates a description from the answer of a broker.
     #[must_use]
     pub fn new(name: &str, rights: Rights, created_at: Timestamp, updated_at: Timestamp) -> Self {
         Self { name: name.into(), rights, created_at, updated_at }
@@ -145,11 +147,11 @@ impl PolicyDescription {
 }
 
 impl PolicyUpdate {
-    /// Refuses what no policy can be, for callers that create something else first. How many there may be, and whether a
-    /// key is there already, is judged when it is created.
+    /// Refuses values that no policy can have, for callers that create another entity first. The
+    /// number of policies and existing keys are checked at creation.
     ///
     /// # Errors
-    /// `ArgumentError` for its name, or rights that are named (SEC-01).
+    /// `ArgumentError` for the name, or for named rights (SEC-01).
     pub fn validate(&self, name: &str) -> Result<(), Rejection> {
         validate_name(name)?;
         self.rights.map_or(Ok(()), validate_rights)
@@ -157,10 +159,10 @@ impl PolicyUpdate {
 }
 
 impl WhichKey {
-    /// Both.
+    /// Both keys.
     pub const ALL: [Self; 2] = [Self::Primary, Self::Secondary];
 
-    /// Its name.
+    /// Name of the key.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -169,7 +171,7 @@ impl WhichKey {
         }
     }
 
-    /// The one of that name.
+    /// Returns the key with a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|which| which.name() == name)
@@ -187,7 +189,7 @@ impl Life {
         self.mark.clone()
     }
 
-    /// What rests on it is over.
+    /// Ends all grants that depend on it.
     pub(super) fn end(&self) {
         self.epoch.raise();
     }
@@ -206,7 +208,7 @@ impl Policy {
         Self { name: name.into(), rights, keys, life, created_at, updated_at }
     }
 
-    /// A policy as it was stored; none if no broker has written that.
+    /// Restores a stored policy; none if no broker has written the record.
     pub(crate) fn restore(record: &PolicyRecord) -> Option<Self> {
         let rights = Rights::from_bits(record.rights)?;
         let keys = record.keys.each_ref().map(|text| KeyText::stored(text));
@@ -223,13 +225,13 @@ impl Policy {
         }
     }
 
-    /// Its name.
+    /// Name of the policy.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// What it gives.
+    /// Granted rights.
     #[must_use]
     pub const fn rights(&self) -> Rights {
         self.rights
@@ -249,25 +251,26 @@ impl Policy {
         }
     }
 
-    /// What it gives to who has signed with one of its keys, as long as that key lasts (SEC-09).
+    /// Returns the grant for a client that signed with one of its keys; it ends with that key
+    /// (SEC-09).
     #[must_use]
     pub fn grant_by(&self, which: WhichKey) -> Grant {
         Grant::of(self.rights).within(self.held(which).life.mark()).by(&self.name)
     }
 
-    /// What it gives to who has signed with one of its keys what is for elsewhere: nothing, and as long as the key is one he
-    /// is known by it.
+    /// Returns the grant for a client that signed with one of its keys, but for another resource:
+    /// it has no rights, and identifies the client while the key is valid.
     #[must_use]
     pub fn recognize_by(&self, which: WhichKey) -> Grant {
         Grant::nothing().within(self.held(which).life.mark()).by(&self.name)
     }
 
-    /// What it gives by itself.
+    /// Returns the grant of the policy without a key.
     pub(super) fn grant(&self) -> Grant {
         Grant::of(self.rights).within(self.life.mark()).by(&self.name)
     }
 
-    /// Whether that is its name, whatever its case.
+    /// Whether it has this name, in any case.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
@@ -298,7 +301,7 @@ impl Policy {
         }
     }
 
-    /// The same with another key in the place of one; what was granted by the other goes on (SEC-09).
+    /// Returns the policy with one key replaced; grants of the other key continue (SEC-09).
     pub(super) fn with_key(&self, which: WhichKey, text: KeyText, now: Timestamp) -> Self {
         let mut newer = Self { updated_at: now, ..self.clone() };
         let [primary, secondary] = &mut newer.keys;
@@ -310,8 +313,8 @@ impl Policy {
         newer
     }
 
-    /// It is no more in force, but this one of the same name may be: what rests on what is not the same in
-    /// both is over.
+    /// Ends grants when the policy is no longer in force. Grants that depend on parts shared with
+    /// `heir`, a policy of the same name, continue.
     pub(super) fn end(&self, heir: Option<&Self>) {
         let lives = |policy: &Self| {
             let [primary, secondary] = &policy.keys;
@@ -327,7 +330,7 @@ impl Policy {
     }
 }
 
-/// Refuses a name that cannot stand in a connection string or a path.
+/// Refuses a name that a connection string or a path cannot contain.
 pub(super) fn validate_name(name: &str) -> Result<(), Rejection> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_fine) {
