@@ -420,8 +420,8 @@ impl Broker {
         self.shared.budget.connection(self.shared.settings.limits.connection_inbound_bytes_max)
     }
 
-    /// Returns a handle for one connection: management requests through it wait among those of
-    /// other connections, and connections with less in progress go first. Clones share its place.
+    /// Returns a handle for one connection: management requests through it wait in turn with
+    /// other connections; connections with less in progress go first. Clones share its place.
     #[must_use]
     pub fn placed(&self) -> Self {
         let place = self.shared.management.connection(u64::MAX);

@@ -125,7 +125,7 @@ impl Broker {
 }
 
 impl BrokerBuilder {
-    /// Sets name, tier and limits; by default those of a Premium namespace.
+    /// Sets name, tier and limits; by default the values of a Premium namespace.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;

@@ -26,7 +26,7 @@ struct CallSlot {
     state: Mutex<CallState>,
     entity: Entity,
     is_receive: bool,
-    /// Room that this command shares with others, until all of them are dropped.
+    /// Room that this command shares with others, until all are dropped.
     _shared: Option<Arc<Permit>>,
 }
 

@@ -2,7 +2,7 @@
 //! transports.
 //!
 //! ```text
-//!  route, code, call ──► Management ──► Access::manage: right, forwarding rights, broker ──► Managed ──► answer
+//!  route, call ──► Management ──► Access::manage: rights, forwarding, broker ──► Managed
 //! ```
 //!
 //! A transport maps its own form to [`Management`] and [`Managed`] back to its own form. The enums

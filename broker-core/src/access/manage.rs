@@ -1,6 +1,5 @@
 //! Management with rights (SEC-05, SEC-06, FWD-05): every transport and the clients of this process
-//! make their requests here. The methods of [`Broker`](crate::Broker) describe what each operation
-//! does.
+//! make their requests here. The methods of [`Broker`](crate::Broker) describe the operations.
 
 use super::list::Listing;
 use super::{Access, declare};

@@ -2,12 +2,12 @@
 //! the data path before step 1.
 //!
 //! ```text
-//!  principal ─► Broker::access ─► Access ─► entity(path, action) ─► Entity ─► submit: still granted?
+//!  principal ─► Broker::access ─► Access ─► entity(path, action) ─► Entity ─► submit: granted?
 //!                                   │             │                             │
 //!                                   │        Authorizer, once per entity     links, waiting calls
 //!                                   │             ▼                             ▼
 //!                                   └─ manages, Entitlement: actions, end, epoch ◄── Lapses closes
-//!                                      lists                                         them at the end
+//!                                      lists                                       them at the end
 //! ```
 //!
 //! A transport has one [`Access`] for each principal, usually one for each connection. The access
@@ -194,7 +194,7 @@ impl Access {
     }
 
     /// Refuses an action that is not granted. Returns the canonical address, so that the rights are
-    /// checked for the same address that is looked up, in whatever spelling the client sent it.
+    /// checked for the same address that is looked up, in any spelling from the client.
     /// `path` is the path of an entity or sub-queue, whether it exists or not, or empty for the
     /// namespace.
     ///
@@ -377,7 +377,7 @@ impl Access {
     }
 
     /// Returns a handle on an entity or sub-queue for the first of several purposes that is
-    /// granted. If none is granted, the refusal is that of the first purpose.
+    /// granted. If none is granted, it is refused for the first purpose.
     ///
     /// # Errors
     /// As for [`Access::entity`].

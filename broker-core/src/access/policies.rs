@@ -37,7 +37,7 @@ impl KeysIn {
 }
 
 impl Access {
-    /// Returns the keys in a container if the principal may read all of them: the right on the
+    /// Returns the keys in a container if the principal may read them all: the right on the
     /// namespace covers its entities (SEC-12). Otherwise returns none, without a refusal.
     pub async fn keys_in(&self, container: &str) -> Option<KeysIn> {
         let container = super::canonical(container);

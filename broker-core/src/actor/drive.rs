@@ -114,7 +114,7 @@ impl Patience {
         is_short.then(|| now.minus(self.wait_max))
     }
 
-    /// Refuses requests that waited too long; nothing of them was applied (ERR-06).
+    /// Refuses requests that waited too long; no part was applied (ERR-06).
     pub(super) fn refuse(&self, late: Vec<Request>) {
         let rejection = Rejection::server_busy(format!(
             "the request waited {} s for earlier work of this entity (limits.send_wait_max), and \

@@ -11,8 +11,8 @@ impl Broker {
     /// waiting calls and links do not. It has the settings, clock, authorizer, forwarders and
     /// tracer of this broker.
     ///
-    /// Works only with a store in memory. Both brokers share the stored contents, so the cost is
-    /// that of opening the entities.
+    /// Works only with a store in memory. Both brokers share the stored contents, so the
+    /// fork costs only the opening of the entities.
     ///
     /// # Errors
     /// `NoFork` for another store; see [`StartError`].

@@ -123,7 +123,7 @@ impl Broker {
         Ok(self.find_policy(owner, name)?.keys())
     }
 
-    /// Checks whether policies could replace those of an entity, which need not exist.
+    /// Checks whether policies could replace all policies of an entity, which need not exist.
     pub(crate) fn judge_policies(
         &self,
         owner: &str,

@@ -51,7 +51,7 @@ pub struct AskedAt {
     pub address: Box<str>,
     /// The resource at that address: the path of an entity, or empty for the namespace.
     pub resource: Box<str>,
-    /// Whether the address, or a part of it longer than the resource, is the path of an entity: for
+    /// Whether the address, or a part longer than the resource, is the path of an entity: for
     /// example a queue `orders/messages` next to `orders`. A token for that entity does not cover
     /// the resource. The broker sets this; it is never disclosed to a client.
     pub is_path: bool,
@@ -263,7 +263,7 @@ pub trait Authorizer: Send + Sync {
     /// Returns the rights on several resources, for lists: one grant for each, in order; an empty
     /// grant for a refused one. By default it calls [`Authorizer::authorize`] for one after the
     /// other. It is not called about entities if the right is granted on the namespace, which
-    /// covers all of them (SEC-12). An authorizer that delays refusals must not do so here: a
+    /// covers every entity (SEC-12). An authorizer that delays refusals must not do so here: a
     /// refusal is no failed attempt, since the principal may have other credentials for the
     /// resource, for example for a forwarding destination (SEC-26).
     async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {

@@ -138,8 +138,8 @@ pub struct Outgoing {
     pub copies_spent: u16,
     /// Entity in which the message was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,
-    /// Whether duplicate detection must ignore the message: its sender gave it no id, and a broker
-    /// created the one that it has (DUP-14).
+    /// Whether duplicate detection must ignore the message: its sender gave it no id, and its
+    /// present id was created by a broker (DUP-14).
     pub never_duplicate: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Rights, ceilings, and grants of them (SEC-01, SEC-15, CON-72).
+//! Rights, ceilings and grants (SEC-01, SEC-15, CON-72).
 
 use std::sync::Arc;
 

@@ -9,9 +9,9 @@
 //!
 //! `judge` finds faults that do not depend on the namespace, `planner` the missing work, and
 //! `rules` the differences between rules. `order` orders the steps, `told` describes properties as
-//! text, and `weight` computes the memory. All of them yield through `breather`, since connections
+//! text, and `weight` computes the memory. Long ones yield through `breather`, since connections
 //! use the same thread. Queries and changes of the broker are in `access/declare.rs`. By design, a
-//! declaration deletes no entities: those that are not named stay unchanged.
+//! declaration deletes no entities: entities that are not named stay unchanged.
 
 pub(crate) mod breather;
 mod judge;

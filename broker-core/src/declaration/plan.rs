@@ -31,7 +31,7 @@ pub struct Step {
     pub entity: EntityKind,
     /// Path of the entity.
     pub path: Box<str>,
-    /// Changed properties. For a new entity, those that differ from their defaults.
+    /// Changed properties. For a new entity, properties that differ from their defaults.
     pub changes: Vec<Change>,
 }
 

@@ -31,8 +31,8 @@ impl Onward {
 
     /// Refuses a command whose messages may not go to their destination; also a commit with such an
     /// operation. `way` is the destination that the handle permits. The match names every command,
-    /// also those of sessions, topics and rules, so that a new one with a destination cannot bypass
-    /// this check.
+    /// also commands of sessions, topics and rules, so that a new one with a destination cannot
+    /// bypass this check.
     pub(crate) fn check(
         way: Option<&Self>,
         command: &Command,

@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// AMQP-08, SEC-09: the identity from a shared key ends with the last entity that has it, and
-    /// continues while one of them gets additional policies.
+    /// continues while an entity gets additional policies.
     #[test]
     fn a_key_of_several_entities_ends_with_the_last() {
         let [first, second] = ["first", "second"].map(PathKey::fold);

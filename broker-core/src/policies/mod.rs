@@ -52,7 +52,7 @@ struct Ring {
 /// Policies in force.
 #[derive(Default)]
 struct Held {
-    /// By entity; those of the namespace under an empty key.
+    /// By entity; the namespace has an empty key.
     by_owner: HashMap<PathKey, OfOwner>,
     by_key: ByKey,
 }

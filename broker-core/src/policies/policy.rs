@@ -95,8 +95,8 @@ pub struct PolicyUpdate {
 }
 
 impl KeyText {
-    /// Parses a key from a client: any 44 characters, as the cloud accepts (SEC-02), except those
-    /// that a connection string cannot contain.
+    /// Parses a key from a client: any 44 characters, as the cloud accepts (SEC-02), without
+    /// characters that a connection string cannot contain.
     ///
     /// # Errors
     /// `ArgumentError` for other texts.

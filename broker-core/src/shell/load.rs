@@ -1,6 +1,6 @@
 //! Contents that a machine has requested. Contents in memory are passed on at once; others when the
 //! driver has loaded them, away from its arbiter. They hold part of the room for contents that the
-//! broker loads for itself, from before the load until the machine has all of them.
+//! broker loads for itself, from before the load until the machine has them all.
 
 use bytes::Bytes;
 

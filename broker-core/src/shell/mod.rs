@@ -49,7 +49,7 @@ pub struct Failure(pub String);
 /// Share of its arbiter that a turn may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Share {
-    /// All of it: no other work waits.
+    /// The whole arbiter: no other work waits.
     #[default]
     All,
     /// An ordinary turn among others: long work is left to a long turn.
@@ -135,7 +135,7 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// Counts and bounds the memory of the machine together with that of all others in the broker.
+    /// Counts and bounds the memory of the machine together with all others in the broker.
     #[must_use]
     pub fn counted(mut self, census: Arc<Census>) -> Self {
         let mut counted = Counted::new(census);

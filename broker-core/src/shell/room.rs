@@ -37,7 +37,7 @@ const ASK_AGAIN_AFTER: TimeSpan = TimeSpan::from_ms(100);
 /// Sends of a shell that wait for room.
 pub(super) struct Parked {
     sends: VecDeque<ParkedSend>,
-    /// Number of them that set the state of a session, by its holder.
+    /// Number of sends that set the state of a session, by its holder.
     states: BTreeMap<ReceiverId, usize>,
     budget: Budget,
     /// Creates a waker for the driver of the shell.

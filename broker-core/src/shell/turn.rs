@@ -10,8 +10,8 @@ use crate::telemetry::TurnCounts;
 /// Number of steps at which an ordinary turn takes no further command.
 const TURN_STEPS_MAX: u64 = 1_024;
 
-/// Rule evaluation counts one step of a turn per 2^`JUDGED_SHIFT` of its own steps, so that a slice
-/// of it is one turn.
+/// Rule evaluation counts one step of a turn per 2^`JUDGED_SHIFT` of its own steps, so that one
+/// slice is one turn.
 const JUDGED_SHIFT: u32 = 10;
 
 /// Converts steps of rule evaluation to steps of a turn.

@@ -162,8 +162,8 @@ impl ShardWriter {
     fn complete(&self, fence: Fence, (id, round): (BatchId, u32), result: Result<(), StoreError>) {
         let mut ended = Vec::new();
         let mut state = lock(&self.state);
-        // Batches of a past epoch were answered when it ended. A late failure among them is unrelated
-        // to the current batches, which may have the same ids.
+        // Batches of a past epoch were answered when it ended. A late failure among them is
+        // unrelated to the current batches, which may have the same ids.
         if state.fence != fence {
             return;
         }

@@ -261,7 +261,7 @@ impl Transactions {
         self.0.lock().open.get(&id).map(|begun| begun.open.part_count())
     }
 
-    /// Ends a transaction. Returns the command that makes all of it take effect, and its entity;
+    /// Ends a transaction. Returns the command that makes it take effect, and its entity;
     /// none if the transaction is empty.
     ///
     /// # Errors
@@ -312,8 +312,8 @@ impl Transactions {
         state.timed_out.retain(|timed_out| *timed_out != id);
     }
 
-    /// Rolls back transactions that timed out (TXN-06). This only frees memory: a later use of one
-    /// is refused anyway.
+    /// Rolls back transactions that timed out (TXN-06). This only frees memory: a later use is
+    /// refused anyway.
     pub fn expire(&self) {
         self.0.expire(self.0.broker.now());
     }
@@ -387,8 +387,8 @@ impl State {
         self.standing.note(held_bytes, id, ends);
     }
 
-    /// Makes place for another transaction if the maximum is reached: evicts those that timed out,
-    /// else one that has been empty for the maximum duration.
+    /// Makes place for another transaction if the maximum is reached: evicts transactions that
+    /// timed out, else one that has been empty for the maximum duration.
     fn make_place(&mut self, now: Timestamp, count_max: usize) -> Result<(), Rejection> {
         if self.open.len() < count_max {
             return Ok(());

@@ -10,7 +10,7 @@
 //!
 //! Before the commit, no entity knows of the transaction: its sends are invisible, and its settled
 //! messages stay locked (TXN-03). So a rollback only forgets it. [`Transactions`] keeps the open
-//! transactions of a connection within their bounds; `open.rs` is one of them, `standing.rs` their
+//! transactions of a connection within their bounds; `open.rs` is a single one, `standing.rs` their
 //! order of eviction, and `purse.rs` the budget for all connections. [`Operation`] lists the
 //! commands that may be transactional. The machine has one file for its side.
 

@@ -85,7 +85,7 @@ impl End {
 }
 
 impl Purse {
-    /// Creates a purse with a budget separate from the one for incoming commands.
+    /// Creates a purse with a budget separate from the budget of incoming commands.
     pub(crate) fn new(budget: Budget) -> Self {
         Self { budget, ledger: Mutex::default() }
     }

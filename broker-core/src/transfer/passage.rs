@@ -31,7 +31,7 @@ struct State {
     when_clear: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// End of a list after which none of it is on its way; `None` if the destination gave no answer.
+/// End of a list, when no part is on its way any more; `None` if the destination gave no answer.
 pub type PassageEnd = Option<Result<Vec<Admission>, Rejection>>;
 
 /// Callback for the end of a list. Called once, on any thread; must not block.

@@ -25,8 +25,8 @@ pub struct DeleteEntity {
 pub(super) struct Retired(pub(super) EntityId);
 
 impl NamespaceActor {
-    /// Retires an open entity, and with a topic its subscriptions, for deletion when nothing of it
-    /// is on its way. Creations and deletions in progress within it are finished first.
+    /// Retires an open entity, and with a topic its subscriptions, for deletion when no batch or
+    /// transfer is on its way. Creations and deletions in progress within it are finished first.
     fn delete(&mut self, mail: DeleteEntity, itself: Addr<Self>) {
         let Some(id) = self.paths.get(&mail.key).copied() else {
             refuse(Some(mail.answer), Rejection::entity_not_found(mail.key.as_str()));

@@ -365,7 +365,7 @@ impl Opening {
         Queue::subscription(self.id, description, Arc::clone(topic), self.config(), now)
     }
 
-    /// Passes all records of an entity to its machine, except those that `other` takes.
+    /// Passes all records of an entity to its machine, except records that `other` takes.
     fn restore(
         &self,
         machine: &mut impl Machine,

@@ -31,7 +31,7 @@ pub(crate) struct Loaded {
     pub(super) roots: Vec<(EntityId, EntityKind, Box<str>)>,
     /// Subscriptions with their topics and names.
     pub(super) subscriptions: Vec<(EntityId, EntityId, Box<str>)>,
-    /// Policies by their entity; those of the namespace under the id of its space.
+    /// Policies by their entity; the namespace has the id of its space.
     pub(super) policies: HashMap<EntityId, Vec<Arc<Policy>>>,
     /// Whether clients without a token are refused permanently (SEC-17).
     pub(super) ended_anonymous_access: bool,

@@ -93,8 +93,8 @@ async fn management_is_not_waited_for_without_end() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DESIGN D6: management room goes to the connection that holds less, not to the one that asked
-/// first.
+/// DESIGN D6: management room goes to the connection that holds less, not to the first that
+/// asked.
 #[tokio::test]
 async fn management_is_done_for_who_has_least() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();

@@ -34,7 +34,7 @@ impl NamespaceActor {
         }
     }
 
-    /// Writes records in order with those of the entity.
+    /// Writes records in order with the records of the entity's tree.
     pub(super) fn write(&self, id: EntityId, mut batch: Batch, itself: Addr<Self>) {
         batch.require_sync();
         if let Some(writer) = self.writer(id) {
@@ -84,7 +84,7 @@ impl Handler<Written> for NamespaceActor {
                 State::Opening | State::Open | State::Retiring | State::Deleting | State::Closed,
                 Ok(()),
             ) => {
-                // Subscriptions first, so that the root still lists all of them.
+                // Subscriptions first, so that the root still lists them.
                 for id in self.family_of(id).into_iter().rev() {
                     if let Some(answer) = self.forget(id).and_then(|entity| entity.answer) {
                         answer.send(Ok(()));
