@@ -15,7 +15,8 @@ pub struct PinnedMessage {
     pub message: ReceivedMessage,
     /// Number of transfers before the next one.
     pub hops: u8,
-    /// Number of possible copies that are already used by other copies (FWD-33).
+    /// Copies that the original message has made already, or that other copies may still make
+    /// (FWD-33).
     pub copies_spent: u16,
     /// Whether duplicate detection must ignore it (DUP-14).
     pub never_duplicate: bool,

@@ -280,8 +280,8 @@ impl Access {
     }
 
     /// Checks the right to forward to an entity: with the main credentials of the principal, then
-    /// with those presented for this destination. A principal whose main credentials suffice does
-    /// not wait for a refusal of the others, or the reverse (SEC-26).
+    /// with those presented for this destination. If either set of credentials
+    /// suffices, a refusal of the other one delays nothing (SEC-26).
     async fn allow_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
         let shown = self.door.as_ref().and_then(|door| door.shown_for.get(place)?.as_ref());
         let Some(shown) = shown else {

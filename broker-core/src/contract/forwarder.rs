@@ -133,8 +133,8 @@ pub struct Outgoing {
     pub overlays: Vec<Overlay>,
     /// Number of transfers including this one; at most the limit (FWD-13).
     pub hops: u8,
-    /// Number of copies, of those a message may become over all hops, that are already used by
-    /// other copies; 0 for a message that was in no topic (FWD-33).
+    /// Copies that the original message has made already, or that other copies may still make; the
+    /// limit minus this is left to this message. 0 for a message that was in no topic (FWD-33).
     pub copies_spent: u16,
     /// Entity in which the message was dead-lettered, if dead letters are forwarded (FWD-26).
     pub dead_letter_source: Option<Arc<str>>,

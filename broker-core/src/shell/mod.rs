@@ -86,7 +86,7 @@ pub struct Shell<M> {
     is_judging: bool,
     /// The command of that evaluation, unless it is parked.
     judged: Option<Request>,
-    /// Whether the last evaluation was for the first parked command and did not finish.
+    /// Whether the last evaluation for the first parked command did not finish.
     judges_parked: bool,
     /// Counters of the memory that the machine keeps, if the broker counts it.
     counted: Option<Counted>,
