@@ -146,8 +146,8 @@ impl Edge {
             message.envelope = Envelope { size, header_size, added_bytes, ..changed.envelope };
         }
         for overlay in overlays {
-            // Dead-letter descriptions are not part of the message, but count where they are stored
-            // (SET-41).
+            // Without the overhead of 256 bytes per overlay, which counts only where the overlay is
+            // stored (SET-41).
             message.envelope.size = message.envelope.size.saturating_add(overlay.size_bytes());
             message.envelope.header_size =
                 message.envelope.header_size.saturating_add(overlay.size_bytes());

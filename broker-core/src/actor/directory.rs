@@ -68,7 +68,7 @@ impl Directory {
         self.forming.remove(key);
     }
 
-    /// Ends all such waits because the broker is stopped.
+    /// Ends the waits for all creations, because the broker is stopped.
     pub(super) fn end_all_forming(&self) {
         self.forming.clear();
     }

@@ -305,8 +305,8 @@ impl Drive {
         self.desk.fail(self.tray, why);
     }
 
-    /// Fails if an append failed and its notification is still on its way; commands then wait for
-    /// the rebuilt machine. Returns whether there is a machine to drive.
+    /// Ends the tree if an append failed whose notification is still on its way; commands then wait
+    /// for the rebuilt machine. Returns whether there is a machine to drive.
     pub(super) fn can_go_on(&self) -> bool {
         if self.is_running() && self.tree.borrow().is_lost() {
             self.fail("an append failed");

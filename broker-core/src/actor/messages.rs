@@ -35,8 +35,7 @@ pub(super) struct BeginLongTurn(pub(super) LongTurn);
 #[rtype(result = "()")]
 pub(super) struct RoomAgain;
 
-/// Ends the waits of the entity; waiting receives get no messages. Answered when everything is
-/// durable.
+/// Ends the waits of the entity; waiting receives get no messages.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct EndWaits;

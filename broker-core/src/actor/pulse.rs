@@ -29,7 +29,7 @@ pub struct Pulses(Mutex<Vec<Arc<Pulse>>>);
 pub struct Beat<'p>(&'p Pulse);
 
 impl Pulse {
-    /// Begins a turn of an entity. A nested turn, as at the end of a hold, replaces the outer one.
+    /// Begins a turn of an entity. A turn within another one ends the measurement of the outer one.
     pub fn begin(&self, entity: EntityId, now: Timestamp) -> Beat<'_> {
         self.entity.store(entity.0, Ordering::Relaxed);
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Release);

@@ -52,7 +52,7 @@ impl Broker {
     /// Changes the rights of a policy, or its keys. Earlier grants of the policy end.
     ///
     /// # Errors
-    /// As for [`Broker::create_policy`]; `InvalidOperation` for reducing the rights of the default
+    /// As for [`Broker::create_policy`]; `InvalidOperation` for reducing the rights of the root
     /// policy of the namespace.
     pub async fn update_policy(
         &self,
@@ -68,7 +68,7 @@ impl Broker {
     /// Deletes a policy. Its grants end.
     ///
     /// # Errors
-    /// `EntityNotFound`; `InvalidOperation` for the default policy of the namespace;
+    /// `EntityNotFound`; `InvalidOperation` for the root policy of the namespace;
     /// `UpdateConflict`.
     pub async fn delete_policy(&self, owner: &str, name: &str) -> Result<(), BrokerError> {
         self.change_policies(owner, PolicyChange::Delete { name: name.into() }).await

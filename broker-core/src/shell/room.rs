@@ -177,7 +177,7 @@ impl<M: Machine> Shell<M> {
             out.extend(request.reply.answer(Err(rejection)));
             return Ok(());
         }
-        // If the source has ended, it offers its messages again, or they are gone.
+        // A rebuilt source offers its messages again; a deleted one has none.
         let guard = request.reply.passage().and_then(Passage::claim);
         let is_changed = match guard {
             Some(guard) => {

@@ -129,8 +129,7 @@ impl Purse {
         id
     }
 
-    /// Records the held bytes of a book, and the previous and current end for one among its
-    /// transactions.
+    /// Records the held bytes of a book, and the previous and current end of a transaction in it.
     pub(super) fn note(
         &self,
         book: BookId,

@@ -2,7 +2,7 @@
 //! changed by a transfer.
 //!
 //! ```text
-//!   list ──► waits in the inlet ──claim──► staged, submitted ──► stored or failed finally ─► guard
+//!   list ──► waits in the inlet ──claim──► staged, submitted ──► stored or failed ─────────► guard
 //!                 │                                                                        dropped
 //!                 └── the source has ended meanwhile: refused, it will never be applied
 //! ```
@@ -44,8 +44,8 @@ pub struct Passage {
     crossing: Arc<Crossing>,
 }
 
-/// Held from the moment a destination takes a list over until its batch is stored or has failed
-/// finally.
+/// Held from the moment a destination takes a list over until its batch is stored or has
+/// permanently failed.
 pub struct Guard {
     passages: Arc<Passages>,
     _crossing: Arc<Crossing>,

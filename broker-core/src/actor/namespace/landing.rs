@@ -1,6 +1,6 @@
 //! Waits, after actors have ended, until all transfers that others took over from them have landed
-//! or failed finally. A transfer that lands later could change records that were already scanned or
-//! removed (DESIGN D9).
+//! or permanently failed. A transfer that lands later could change records that were already
+//! scanned or removed (DESIGN D9).
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -56,7 +56,7 @@ pub(crate) use records::{Loaded, load};
 pub(crate) use stop::Stop;
 pub use subscription::CreateSubscription;
 
-/// Receiver of the result of an operation on the namespace, with the room of the operation. The
+/// Sender of the result of an operation on the namespace, with the room of the operation. The
 /// room is held until the answer, and as long as the caller uses it for further requests; it bounds
 /// the mailbox. Requests of the broker itself concern entities, whose number is bounded.
 pub struct AnswerTo {
