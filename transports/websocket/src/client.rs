@@ -76,7 +76,7 @@ pub trait Connector: fmt::Debug + Send + Sync {
 ///
 /// use peeklock::websocket::client::ClientOptions;
 ///
-/// It is non-exhaustive: change fields of the defaults.
+/// // It is non-exhaustive: change fields of the defaults.
 /// let mut options = ClientOptions::default();
 /// options.name = Some("order service".into());
 /// options.give_up_after = Some(Duration::from_secs(60));
@@ -207,7 +207,7 @@ pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Client, B
 /// use peeklock::websocket::client::{ClientOptions, connect_by};
 ///
 /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
-/// As `peeklock connection-string` prints it.
+/// // As `peeklock connection-string` prints it.
 /// let string = std::env::var("PEEKLOCK_CONNECTION_STRING")?;
 /// let client = connect_by(&string, ClientOptions::default()).await?;
 /// # client.close().await;
