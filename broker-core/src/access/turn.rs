@@ -11,7 +11,6 @@ use crate::declaration::breather::Breather;
 use crate::declaration::{CarriedOut, Declaration, Digest};
 use crate::error::BrokerError;
 use crate::management::{Managed, Management};
-
 use crate::time::Timestamp;
 
 /// A management request that its principal may make, with a turn at a large answer. Keep the turn until there is room for

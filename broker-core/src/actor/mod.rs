@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A `Desk` (`desk.rs`) serves all trees of an arbiter. It submits their stages when all ready
-//! work has run, and takes completions back. Long turns wait for each other there
-//! (`long_turns.rs`). The [`namespace::NamespaceActor`] is the parent of all entities: it creates,
+//! work has run, and takes completions back. Long turns wait for each other at
+//! [`admission::LongTurns`](crate::admission::LongTurns). The [`namespace::NamespaceActor`] is the parent of all entities: it creates,
 //! rebuilds and retires them.
 
 mod apart;

@@ -14,13 +14,12 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use peeklock_core::admission::Account;
 use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::request::{Outlet, Released};
 use peeklock_core::store::StoreError;
 use peeklock_core::telemetry;
-
-use peeklock_core::admission::Account;
 
 /// Maximum pieces of mail of a link whose contents are fetched at the same time.
 const AHEAD_MAX: usize = 64;

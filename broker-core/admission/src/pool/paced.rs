@@ -192,6 +192,7 @@ impl PacedShare {
             return;
         }
         (self.held_bytes, self.turn, self.pace) = (0, None, None);
+        self.timer = Timer::default();
         self.share.pool.in_order(|order| order.release_all(self.share.key()));
     }
 }

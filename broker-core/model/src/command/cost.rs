@@ -1,7 +1,7 @@
 //! Cost of a command, known before the command runs.
 //!
-//! This module is the only source of costs. A transport counts its input by them, a handle takes a
-//! permit for them, and the shell asks the store for room by them (DESIGN D6, D11).
+//! A handle takes a permit for the cost of its commands, and the shell asks the store for room by it
+//! (DESIGN D6, D11). Transports compute the price of their input themselves, before it is decoded.
 
 use bytes::Bytes;
 

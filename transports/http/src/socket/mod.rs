@@ -77,10 +77,11 @@ pub(crate) struct Socket {
     takes_over: TakesOver,
     principal: Principal,
     site: Arc<Site>,
+    /// Present while it waits for a request. Dropped before the place, so that no connection is evicted
+    /// for a place that is already free.
+    idling: Option<Idling>,
     /// None until it has found one, and after a refusal.
     place: Option<Place>,
-    /// While it waits for a request.
-    idling: Option<Idling>,
     connection: Rc<Connection>,
     phase: Phase,
     /// Bytes that were read and not passed on.
@@ -166,9 +167,10 @@ impl Socket {
         self.place.is_some()
     }
 
-    /// Releases its place: no other has to go for it any more.
+    /// Ends its eviction candidacy and releases its place, in this order.
     fn release_place(&mut self) {
-        (self.place, self.idling) = (None, None);
+        self.idling = None;
+        self.place = None;
     }
 
     /// Waits a moment for a place where all were taken when the connection came: the one before it may have ended, and the

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peeklock_core::admission::Account;
-use peeklock_core::admission::Permit;
+use peeklock_core::admission::{Account, Permit};
 use peeklock_core::command::{Command, InboundMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
