@@ -1,4 +1,7 @@
-//! Errors on the wire (AMQP 2.8.14 to 2.8.18), and which machine one ends.
+//! Errors on the wire (AMQP 2.8.14 to 2.8.18): condition, description and `info`.
+//!
+//! Every machine of this crate makes an [`AmqpError`] when a peer breaks a rule or a request fails.
+//! The caller decides whether it ends a link, a session or the connection.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +14,10 @@ use peeklock_words::condition::Condition;
 use crate::codec::list::{FieldReader, List, null, put};
 use crate::codec::value::{Map, Raw};
 
-/// The key of `info` under which the broker says whether trying again can succeed (ERR-02).
+/// Key of `info` under which the broker reports whether a retry can succeed (ERR-02).
 pub const IS_TRANSIENT: &str = "com.microsoft:is-transient";
 
-/// The `info` of errors that are not transient, and of those that are.
+/// The `info` of permanent errors, then the `info` of transient ones.
 static TRANSIENCE: LazyLock<[Map; 2]> = LazyLock::new(|| {
     [false, true].map(|is_transient| {
         let value = Raw::encoded(|bytes| write::boolean(bytes, is_transient));
@@ -24,49 +27,49 @@ static TRANSIENCE: LazyLock<[Map; 2]> = LazyLock::new(|| {
 
 /// Conditions that the standard names and this crate uses.
 pub mod condition {
-    /// Something failed here that is not the peer's doing.
+    /// Failure of this program, not of the peer.
     pub const INTERNAL_ERROR: &str = "amqp:internal-error";
-    /// Bytes could not be decoded.
+    /// Undecodable bytes.
     pub const DECODE_ERROR: &str = "amqp:decode-error";
-    /// A field has a value that it cannot have.
+    /// Invalid value of a field.
     pub const INVALID_FIELD: &str = "amqp:invalid-field";
-    /// What was asked for is not implemented.
+    /// Request for a feature that is not implemented.
     pub const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
-    /// What was asked for is not allowed.
+    /// Request that is not allowed.
     pub const NOT_ALLOWED: &str = "amqp:not-allowed";
-    /// A frame came that the state of things does not permit.
+    /// Frame that the current state does not permit.
     pub const ILLEGAL_STATE: &str = "amqp:illegal-state";
-    /// Who asks may not.
+    /// Missing right.
     pub const UNAUTHORIZED_ACCESS: &str = "amqp:unauthorized-access";
-    /// The peer takes no frames as large as are needed.
+    /// The maximum frame size of the peer is too small for a frame that must be sent.
     pub const FRAME_SIZE_TOO_SMALL: &str = "amqp:frame-size-too-small";
     /// A limit is reached.
     pub const RESOURCE_LIMIT_EXCEEDED: &str = "amqp:resource-limit-exceeded";
-    /// The connection is ended by an operator.
+    /// An operator ends the connection.
     pub const CONNECTION_FORCED: &str = "amqp:connection:forced";
-    /// Frames were not framed as they must be.
+    /// Malformed frame.
     pub const FRAMING_ERROR: &str = "amqp:connection:framing-error";
-    /// More transfers came than the session's window had room for.
+    /// More transfers than the window of the session permits.
     pub const WINDOW_VIOLATION: &str = "amqp:session:window-violation";
-    /// An attach named a handle that is in use.
+    /// Attach with a handle that is in use.
     pub const HANDLE_IN_USE: &str = "amqp:session:handle-in-use";
-    /// A frame named a handle without a link.
+    /// Frame with a handle that has no link.
     pub const UNATTACHED_HANDLE: &str = "amqp:session:unattached-handle";
-    /// A delivery came on a link that was not accepted yet.
+    /// Delivery on a link that was not yet accepted.
     pub const TRANSFER_LIMIT_EXCEEDED: &str = "amqp:link:transfer-limit-exceeded";
     /// The link was attached elsewhere.
     pub const STOLEN: &str = "amqp:link:stolen";
-    /// The link is ended by an operator.
+    /// An operator ends the link.
     pub const DETACH_FORCED: &str = "amqp:link:detach-forced";
-    /// A message is larger than the link takes (AMQP-43).
+    /// Message larger than the link takes (AMQP-43).
     pub const MESSAGE_SIZE_EXCEEDED: &str = "amqp:link:message-size-exceeded";
-    /// The lock of a delivery is gone (AMQP-62).
+    /// The lock of a delivery is lost (AMQP-62).
     pub const MESSAGE_LOCK_LOST: &str = "com.microsoft:message-lock-lost";
-    /// The session lock of a delivery is gone (AMQP-74).
+    /// The session lock of a delivery is lost (AMQP-74).
     pub const SESSION_LOCK_LOST: &str = "com.microsoft:session-lock-lost";
 }
 
-/// An error as it is written: condition, description, and more in a map.
+/// Error of the wire: a condition, a description, and a map with further information.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AmqpError {
     parts: Box<Parts>,
@@ -80,7 +83,7 @@ struct Parts {
 }
 
 impl AmqpError {
-    /// An error with this condition and description.
+    /// Makes an error with this condition and description.
     #[must_use]
     pub fn new(
         condition: impl Into<Cow<'static, str>>,
@@ -90,15 +93,15 @@ impl AmqpError {
         Self { parts: Box::new(Parts { condition, description, info: None }) }
     }
 
-    /// This error with more in a map.
+    /// Sets the map with further information.
     #[must_use]
     pub fn with_info(mut self, info: Map) -> Self {
         self.parts.info = Some(info);
         self
     }
 
-    /// This error as the broker sends it: `info` says whether trying again can succeed, by the catalogue of errors, unless
-    /// it was set before (ERR-02).
+    /// Completes the error for sending: sets `info` to whether a retry can succeed, which the
+    /// catalogue of errors decides. Keeps an `info` that is already set (ERR-02).
     #[must_use]
     pub fn with_transience(self) -> Self {
         if self.parts.info.is_some() {
@@ -107,7 +110,7 @@ impl AmqpError {
         let of_condition = |condition: &Condition| condition.amqp() == Some(self.condition());
         let is_transient = match Condition::all().find(of_condition) {
             Some(condition) => condition.retryable(),
-            // Clients attach or connect again.
+            // After these, clients attach or connect again.
             None => {
                 matches!(self.condition(), condition::DETACH_FORCED | condition::CONNECTION_FORCED)
             }
@@ -115,13 +118,14 @@ impl AmqpError {
         self.transient(is_transient)
     }
 
-    /// This error with this answer to whether trying again can succeed.
+    /// Sets `info` to this answer to whether a retry can succeed.
     pub(crate) fn transient(self, is_transient: bool) -> Self {
         let [no, yes] = &*TRANSIENCE;
         self.with_info(if is_transient { yes } else { no }.clone())
     }
 
-    /// The same with a description that is at least so many bytes shorter; none if it is not that long.
+    /// Returns the error with at least `bytes` bytes cut from its description; `None` if the
+    /// description is shorter than that.
     pub(crate) fn shortened(&self, bytes: usize) -> Option<Self> {
         let description = self.description();
         let left = description.floor_char_boundary(description.len().checked_sub(bytes)?);
@@ -146,19 +150,19 @@ impl AmqpError {
         Self::new(condition::ILLEGAL_STATE, description)
     }
 
-    /// What programs read.
+    /// Condition, which programs read.
     #[must_use]
     pub fn condition(&self) -> &str {
         &self.parts.condition
     }
 
-    /// What people read.
+    /// Description, which people read.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.parts.description
     }
 
-    /// What else there is.
+    /// Map with further information.
     #[must_use]
     pub const fn info(&self) -> Option<&Map> {
         self.parts.info.as_ref()
@@ -177,7 +181,7 @@ impl List for AmqpError {
         Ok(fields.map("info")?.into_iter().fold(error, Self::with_info))
     }
 
-    /// All three, the last as an explicit null (AMQP-16).
+    /// Always writes three fields; a missing `info` is an explicit null (AMQP-16).
     fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
         fields.field(Some(self.condition()), write::symbol);
         fields.field(Some(self.description()), write::text);

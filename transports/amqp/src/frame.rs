@@ -1,8 +1,9 @@
-//! Frames (AMQP 2.3): how the bytes of a connection are cut, and how they are put together.
+//! Frames (AMQP 2.3): reading them from received bytes, and writing them.
 //!
-//! [`Protocol`] is the header that stands before all frames, [`Frame::split`] takes one frame off the bytes that
-//! came, [`Output`] collects what is to be sent. Payloads are neither copied on the way in, where they are
-//! parts of the bytes that came, nor on the way out, where they stand beside the frames around them.
+//! [`Protocol`] is the header before all frames. [`Frame::split`] takes one frame off the received
+//! bytes. [`Output`] collects the bytes to be written. Payloads are not copied: a received payload
+//! is a part of the received bytes, and a large sent payload stays a piece of its own between the
+//! bytes of the frames.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -13,38 +14,38 @@ use peeklock_words::amqp::write::Sink;
 use crate::codec::list::{List, append_list};
 use crate::error::AmqpError;
 
-/// The header of a frame: size, offset of the data, type, channel.
+/// Length of the frame header in bytes: size, offset of the data, type, channel.
 pub const FRAME_HEADER_BYTES: usize = 8;
 
-/// No peer may be unable to take frames of this size (AMQP 2.4.1).
+/// Smallest maximum frame size that a peer may have (AMQP 2.4.1).
 pub const FRAME_BYTES_MIN: u32 = 512;
 
-/// What a frame is for.
+/// Type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// AMQP itself.
     Amqp,
-    /// Saying who one is.
+    /// SASL: authentication.
     Sasl,
 }
 
-/// One frame as it came.
+/// One received frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// What it is for.
+    /// Type of the frame.
     pub kind: Kind,
-    /// The channel; without meaning in SASL.
+    /// Channel; without meaning in SASL.
     pub channel: u16,
-    /// Everything behind its header.
+    /// All bytes after the header.
     pub body: Bytes,
 }
 
 impl Frame {
-    /// Takes the first frame off `input`, if all of it is there, without copying it. A size above
-    /// `bytes_max` is refused before the frame has come.
+    /// Takes the first frame off `input` without copying; `None` if it is not complete. A size
+    /// above `bytes_max` is refused before the frame has arrived.
     ///
     /// # Errors
-    /// When there can be no frame.
+    /// Fails if the bytes cannot be a frame of at most `bytes_max` bytes.
     pub fn split(input: &mut BytesMut, bytes_max: u32) -> Result<Option<Self>, AmqpError> {
         let Some(&[a, b, c, d, offset, kind, high, low]) = input.first_chunk() else {
             return Ok(None);
@@ -75,21 +76,21 @@ impl Frame {
     }
 }
 
-/// How many bytes a header has.
+/// Length of a protocol header in bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// The protocol that follows a header (AMQP 2.2).
+/// Protocol that a header announces (AMQP 2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// AMQP itself.
     Amqp,
-    /// Saying who one is.
+    /// SASL: authentication.
     Sasl,
 }
 
 impl Protocol {
-    /// The protocol that eight bytes announce. TLS within the connection (id 2) is not offered, nor is any
-    /// other version.
+    /// Reads a header. TLS within the connection (id 2) and other versions are not offered and
+    /// return `None`.
     #[must_use]
     pub const fn read(header: [u8; HEADER_BYTES]) -> Option<Self> {
         match header {
@@ -99,7 +100,7 @@ impl Protocol {
         }
     }
 
-    /// The header that announces it.
+    /// Returns the header that announces this protocol.
     #[must_use]
     pub const fn header(self) -> [u8; HEADER_BYTES] {
         match self {
@@ -109,39 +110,39 @@ impl Protocol {
     }
 }
 
-/// Payloads below this are copied behind their frame; a piece of its own would cost more.
+/// Payloads up to this size are copied after their frame; a separate piece would cost more.
 const COPIED_BYTES_MAX: usize = 4 << 10;
-/// When there is so much of what was copied, it is a piece: more is not moved when there is no room for more, and no
-/// more is kept while nothing is to be written.
+/// Size at which copied bytes become a piece. This limits the bytes that move when the buffer
+/// grows, and the buffer that stays allocated while nothing waits to be written.
 const TAIL_BYTES: usize = 16 << 10;
 
-/// Bytes to be written, in order. It is a [`Buf`], so that pieces are written together and never
-/// joined.
+/// Bytes to be written, in order. Implements [`Buf`], so that all pieces can be written together
+/// and are never joined.
 #[derive(Debug, Default)]
 pub struct Output {
     pieces: VecDeque<Bytes>,
-    /// What stands behind the pieces.
+    /// Bytes after the pieces.
     tail: BytesMut,
     bytes: usize,
 }
 
 impl Output {
-    /// Appends bytes that are no frame: a header.
+    /// Appends bytes that are not a frame: a protocol header.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.tail.put(bytes);
         self.bytes += bytes.len();
     }
 
-    /// Appends a frame without a body, which only shows that somebody is there.
+    /// Appends a frame without a body, which only keeps the connection alive.
     pub(crate) fn empty_frame(&mut self) {
         let start = self.start(Kind::Amqp, 0);
         self.end(start, 0);
     }
 
-    /// Appends a frame, unless it has more bytes than that.
+    /// Appends a frame, unless it has more than `bytes_max` bytes.
     ///
     /// # Errors
-    /// How many more it has.
+    /// Returns the number of bytes above `bytes_max`.
     pub(crate) fn frame<L: List>(
         &mut self,
         kind: Kind,
@@ -161,7 +162,8 @@ impl Output {
         Ok(())
     }
 
-    /// Appends a frame with a payload of so many bytes, of which nothing large is copied.
+    /// Appends a frame with a payload of `payload_bytes` bytes. Large pieces of the payload are not
+    /// copied.
     pub(crate) fn frame_with<L: List>(
         &mut self,
         channel: u16,
@@ -184,7 +186,7 @@ impl Output {
         self.seal();
     }
 
-    /// Begins a frame, whose size is not known; where it begins.
+    /// Begins a frame without its size and returns its position in the tail.
     fn start(&mut self, kind: Kind, channel: u16) -> usize {
         let start = self.tail.len();
         let kind = match kind {
@@ -196,12 +198,12 @@ impl Output {
         start
     }
 
-    /// All of a frame is there but for so many bytes: its size is known.
+    /// Completes a frame by writing its size. `more_bytes` of its payload follow.
     fn end(&mut self, start: usize, more_bytes: usize) {
         let size = self.tail.len() - start + more_bytes;
         self.bytes += size;
         if let Some(place) = self.tail.get_mut(start..start + 4) {
-            // Frames are cut to what the peer takes, which is 32 bits.
+            // Frames are cut to the maximum frame size of the peer, which has 32 bits.
             place.copy_from_slice(&u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
         }
     }

@@ -1,38 +1,53 @@
-//! AMQP 1.0 for Peeklock: the protocol, without a socket, a clock or a broker. Bytes go in, events and
-//! bytes come out, and a test is a script of bytes. The listener, which answers events with
-//! a broker, is `server`, behind the feature of that name. The other end is the crate `peeklock-amqp-testing`.
+//! AMQP 1.0 for Peeklock: the protocol, without a socket, a clock or a broker. Bytes go in, events
+//! and bytes come out, so a test is a script of bytes. The feature `server` adds the listener,
+//! which answers the events with a broker. Clients for tests and loads, and the entry points of the
+//! fuzz targets, are in the crate `peeklock-amqp-testing`.
 //!
 //! ```text
 //!   bytes ─► Frame::split ─► Performative::read ─► Connection ─► session ─► link ─► Event
 //!             frame           performative/         connection/   session/   link/
 //!                             sasl, state, terminus
-//!   bytes ◄─ Output ◄──────── Wire ◄──────────────── accept, refuse, grant, send, answer, dispose, detach …
+//!   bytes ◄─ Output ◄──────── Wire ◄──────────────── accept, refuse, grant, send, …
 //!             frame           connection/
 //! ```
 //!
-//! The way of a frame:
+//! Modules in reading order:
 //!
-//! 1. [`Frame::split`](frame::Frame::split) cuts it off the bytes that came, without copying, after its
-//!    size was judged.
-//! 2. [`Performative::read`](performative::Performative::read) reads its fields, in the order of the
-//!    standard, whose values are those of `peeklock_words::amqp`, the codec of content too.
-//!    What is only passed on stays as it is encoded ([`codec::value`]).
-//! 3. [`Connection::next_event`](connection::Connection::next_event) gives it to the machine that it is
-//!    for. The files of `connection/`, `session/` and `link/` are named for what they do: `greeting`
-//!    and `idle`, `deliveries`, `attach`, `incoming`, `outgoing`.
-//! 4. What is to be known is an [`Event`](connection::Event). Whoever drives the connection answers by its
-//!    methods, which write frames; [`Connection::output`](connection::Connection::output) is what
-//!    to write, with messages in the pieces they are kept in.
-//! 5. Messages are content as it is stored ([`message`]): sections that the broker owns are put before
-//!    bytes that are neither read nor copied.
+//! | Module | Content |
+//! |---|---|
+//! | [`codec`] | described lists field by field, and values that stay encoded |
+//! | [`error`] | errors on the wire and their conditions |
+//! | [`frame`] | protocol headers, frames, the bytes to be written |
+//! | [`performative`], [`state`], [`terminus`], [`sasl`] | the bodies of frames and their parts |
+//! | [`message`] | content to messages of AMQP and back |
+//! | [`connection`] | the machine of a connection; `session` and [`link`] are its parts |
+//! | [`serial`] | comparison of counters that wrap |
+//! | `server` | the listener: connections of this crate on a broker |
 //!
-//! Bounds: one frame is looked at a time, and none is while too much waits to be written; parts of
-//! messages are handed out as they come; channels, handles, links, unsettled and unanswered
-//! deliveries, and frames of both directions have limits ([`Config`](connection::Config)). Who breaks the
-//! rules ends as the standard says: a link, a session or the connection, with the error ([`error`]).
+//! A frame passes these steps:
 //!
-//! Absent on purpose: what addresses, filters, outcomes and management requests mean; who may do what; time,
-//! which is passed in, counted from when the connection was accepted.
+//! 1. [`Frame::split`](frame::Frame::split) checks its size and cuts it off the received bytes,
+//!    without copying.
+//! 2. [`Performative::read`](performative::Performative::read) reads its fields in the order of the
+//!    standard. `peeklock_words::amqp` decodes the values, as it does for content.
+//!    Values that are only passed on stay encoded ([`codec::value`]).
+//! 3. [`Connection::next_event`](connection::Connection::next_event) passes it to the session or
+//!    link that it addresses. The files of `connection/`, `session/` and `link/` are named for
+//!    their task: `greeting`, `idle`, `deliveries`, `attach`, `incoming`, `outgoing`.
+//! 4. The connection reports an [`Event`](connection::Event). The caller answers with methods of
+//!    the connection, which write frames. [`Connection::output`](connection::Connection::output)
+//!    returns the bytes to be written, with messages in the pieces in which they are stored.
+//! 5. Messages are stored content ([`message`]): the broker's own sections are put before bytes
+//!    that are neither read nor copied.
+//!
+//! Bounds: the connection handles one frame at a time, and none while too many bytes wait to be
+//! written. Parts of messages are reported as they arrive. Channels, handles, links, unsettled and
+//! unanswered deliveries, and frames of both directions have limits
+//! ([`Config`](connection::Config)). If a peer breaks a rule, the link, the session or the
+//! connection ends with the [`error`] that the standard names.
+//!
+//! Absent on purpose: the meaning of addresses, filters, outcomes and management requests; rights;
+//! a clock. The caller passes in the time since the connection was accepted.
 
 pub mod codec;
 pub mod connection;

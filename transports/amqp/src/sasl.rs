@@ -1,4 +1,5 @@
-//! Who a client is (AMQP 5.3): the frames, one file each, and the mechanisms (AMQP-03, AMQP-08).
+//! Authentication with SASL (AMQP 5.3): its frames, its mechanisms, and the credentials in them
+//! (AMQP-03, AMQP-08).
 
 use std::fmt;
 
@@ -10,42 +11,42 @@ use crate::codec::list::{FieldReader, List, descriptor, put, read_list, ubyte};
 use crate::codec::value::Symbols;
 use crate::error::AmqpError;
 
-/// The codes of an outcome.
+/// Codes of an [`Outcome`].
 pub mod outcome_code {
-    /// The client is who it says.
+    /// The client is authenticated.
     pub const OK: u8 = 0;
-    /// It is not, or its mechanism is not offered.
+    /// Authentication failed, or the mechanism is not offered.
     pub const AUTH: u8 = 1;
-    /// Something failed here, for good.
+    /// Permanent failure of this program.
     pub const SYS_PERM: u8 = 3;
 }
 
 /// Names of mechanisms.
 pub mod mechanism {
-    /// Says nothing; tokens are put to `$cbs` later.
+    /// No credentials; the client puts tokens to `$cbs` later.
     pub const ANONYMOUS: &str = "ANONYMOUS";
     /// User and password.
     pub const PLAIN: &str = "PLAIN";
-    /// The certificate of the connection.
+    /// Certificate of the TLS connection.
     pub const EXTERNAL: &str = "EXTERNAL";
-    /// The one that .NET knows: as `ANONYMOUS`.
+    /// Mechanism of the .NET SDK, equal to `ANONYMOUS`.
     pub const MSSBCBS: &str = "MSSBCBS";
 }
 
-/// The body of a frame of SASL that a client may send.
+/// Body of a SASL frame that a client may send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientFrame {
-    /// A choice of mechanism.
+    /// Choice of a mechanism.
     Init(Init),
-    /// An answer to a challenge.
+    /// Answer to a challenge.
     Response(Response),
 }
 
 impl ClientFrame {
-    /// The frame whose whole body this is.
+    /// Reads a frame that fills `body`.
     ///
     /// # Errors
-    /// When it is none that a client may send.
+    /// Fails if the body is not a frame that a client may send.
     pub fn read(body: &Bytes) -> Result<Self, AmqpError> {
         let mut reader = Reader::new(body);
         let code = descriptor(&mut reader)?;
@@ -66,21 +67,21 @@ impl ClientFrame {
     }
 }
 
-/// What a client says of itself.
+/// Credentials of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Credentials {
-    /// Nothing (`ANONYMOUS`, `MSSBCBS`): it puts tokens later.
+    /// None (`ANONYMOUS`, `MSSBCBS`): the client puts tokens later.
     Anonymous,
-    /// That it is whom the certificate of the connection names.
+    /// Certificate of the TLS connection.
     External,
-    /// A user and a password.
+    /// User and password.
     Plain(Plain),
 }
 
-/// A question (AMQP 5.3.3.3).
+/// Challenge of the server (AMQP 5.3.3.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Challenge {
-    /// What is asked.
+    /// Content of the challenge.
     pub challenge: Bytes,
 }
 
@@ -98,14 +99,14 @@ impl List for Challenge {
     }
 }
 
-/// The mechanism that a client chose (AMQP 5.3.3.2).
+/// Mechanism that a client chose (AMQP 5.3.3.2).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Init {
-    /// Its name.
+    /// Name of the mechanism.
     pub mechanism: Box<str>,
-    /// What it has to say at once.
+    /// First response, if the mechanism begins with one.
     pub initial_response: Option<Bytes>,
-    /// Which host it means.
+    /// Host that the client addresses.
     pub hostname: Option<Box<str>>,
 }
 
@@ -129,17 +130,17 @@ impl List for Init {
     }
 }
 
-/// Shows no secret.
+/// Prints no secret.
 impl fmt::Debug for Init {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Init").field("mechanism", &self.mechanism).finish_non_exhaustive()
     }
 }
 
-/// The mechanisms that are offered (AMQP 5.3.3.1).
+/// Mechanisms that the server offers (AMQP 5.3.3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mechanisms {
-    /// Their names.
+    /// Names of the mechanisms.
     pub mechanisms: Symbols,
 }
 
@@ -157,12 +158,12 @@ impl List for Mechanisms {
     }
 }
 
-/// Whether a client is who it says (AMQP 5.3.3.5).
+/// Result of the authentication (AMQP 5.3.3.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// 0: it is; 1: it is not.
+    /// Code: 0 for success, 1 for failure.
     pub code: u8,
-    /// More of it.
+    /// Additional data.
     pub additional_data: Option<Bytes>,
 }
 
@@ -184,18 +185,18 @@ impl List for Outcome {
     }
 }
 
-/// A user and a password, which is a policy and its key, or `$jwt` and a token (AMQP-08) (RFC 4616).
+/// User and password: a policy and its key, or `$jwt` and a token (AMQP-08) (RFC 4616).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Plain {
-    /// The user.
+    /// Name of the user.
     pub user: Box<str>,
-    /// The password.
+    /// Password of the user.
     pub password: Box<str>,
 }
 
 impl Plain {
-    /// What a response says: an identity to act as, which must be none or the user, then user and
-    /// password, with a zero byte before each.
+    /// Reads a response: an identity to act as, the user and the password, with zero bytes between
+    /// them. The identity must be empty or equal to the user.
     #[must_use]
     pub fn read(response: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(response).ok()?;
@@ -208,17 +209,18 @@ impl Plain {
     }
 }
 
-/// Shows no password, and no user: who mixes them up says his password there (SEC-22).
+/// Prints neither password nor user: a client that confuses the two has its password in the user
+/// (SEC-22).
 impl fmt::Debug for Plain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Plain(…)")
     }
 }
 
-/// An answer (AMQP 5.3.3.4).
+/// Answer of a client to a challenge (AMQP 5.3.3.4).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Response {
-    /// What is answered.
+    /// Content of the answer.
     pub response: Bytes,
 }
 
@@ -236,7 +238,7 @@ impl List for Response {
     }
 }
 
-/// Shows no secret.
+/// Prints no secret.
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response").finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! States of deliveries (AMQP 3.4 and 4.5).
+//! States of deliveries (AMQP 3.4 and 4.5), as transfers and dispositions carry them.
 
 use bytes::Bytes;
 use peeklock_words::amqp::Reader;
@@ -10,36 +10,36 @@ use crate::codec::list::{
 use crate::codec::value::Map;
 use crate::error::AmqpError;
 
-/// The state of a delivery.
+/// State of a delivery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DeliveryState {
-    /// It is under way.
+    /// In transit.
     Received(Received),
-    /// It came to an end, at least for its receiver.
+    /// Ended, at least at its receiver.
     Outcome(Outcome),
-    /// It is part of a transaction.
+    /// Part of a transaction.
     Transactional(Box<Transactional>),
 }
 
-/// How a delivery ended.
+/// Final state of a delivery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It was taken.
+    /// Accepted.
     Accepted,
-    /// It is invalid.
+    /// Invalid.
     Rejected(Rejected),
-    /// It was not taken.
+    /// Not processed.
     Released,
-    /// It was not taken, and is changed.
+    /// Not processed, and changed.
     Modified(Modified),
-    /// It declared a transaction.
+    /// Declared a transaction.
     Declared(Declared),
 }
 
-/// `accepted` (AMQP 3.4.2).
+/// The outcome `accepted` (AMQP 3.4.2).
 struct Accepted;
 
-/// `released` (AMQP 3.4.4).
+/// The outcome `released` (AMQP 3.4.4).
 struct Released;
 
 impl List for Accepted {
@@ -67,19 +67,19 @@ impl List for Released {
 }
 
 impl DeliveryState {
-    /// The delivery was taken.
+    /// Returns the state of an accepted delivery.
     #[must_use]
     pub const fn accepted() -> Self {
         Self::Outcome(Outcome::Accepted)
     }
 
-    /// The delivery was not taken, for a reason.
+    /// Returns the state of a delivery that is refused with this error.
     #[must_use]
     pub const fn rejected(error: AmqpError) -> Self {
         Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) }))
     }
 
-    /// This state as the broker sends it: of what is wrong it says whether trying again can succeed (ERR-02).
+    /// Completes the state for sending: an error reports whether a retry can succeed (ERR-02).
     #[must_use]
     pub fn with_transience(self) -> Self {
         match self {
@@ -90,7 +90,8 @@ impl DeliveryState {
         }
     }
 
-    /// The same with a description of what is wrong that is at least so many bytes shorter, if it has one that long.
+    /// Returns the state with at least `bytes` bytes cut from the description of its error; `None`
+    /// if it has no such description or a shorter one.
     pub(crate) fn shortened(&self, bytes: usize) -> Option<Self> {
         let Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) })) = self else {
             return None;
@@ -98,7 +99,7 @@ impl DeliveryState {
         Some(Self::rejected(error.shortened(bytes)?))
     }
 
-    /// Whether it says what is to become of a delivery.
+    /// Returns whether the state has an outcome.
     pub(crate) const fn has_outcome(&self) -> bool {
         match self {
             Self::Outcome(_) => true,
@@ -111,7 +112,7 @@ impl DeliveryState {
         fields.described("state", Self::read)
     }
 
-    /// The state that is the whole of `value`.
+    /// Reads a state that fills `value`.
     pub(crate) fn read(value: &Bytes) -> Result<Self, AmqpError> {
         let mut reader = Reader::new(value);
         let code = descriptor(&mut reader)?;
@@ -134,7 +135,7 @@ impl DeliveryState {
 }
 
 impl Outcome {
-    /// The outcome that is the whole of `value`.
+    /// Reads an outcome that fills `value`.
     pub(crate) fn read(value: &Bytes) -> Result<Self, AmqpError> {
         let mut reader = Reader::new(value);
         let code = descriptor(&mut reader)?;
@@ -165,10 +166,10 @@ impl Outcome {
     }
 }
 
-/// A transaction was declared (AMQP 4.5.5).
+/// Outcome: a transaction was declared (AMQP 4.5.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Declared {
-    /// Its id.
+    /// Id of the transaction.
     pub txn_id: Bytes,
 }
 
@@ -186,12 +187,12 @@ impl List for Declared {
     }
 }
 
-/// A delivery was not taken, and is changed (AMQP 3.4.5).
+/// Outcome: the delivery was not processed, and is changed (AMQP 3.4.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Modified {
-    /// Whether it counts as a delivery.
+    /// Whether this counts as a failed delivery.
     pub delivery_failed: Option<bool>,
-    /// Whether not to deliver it here again: to defer it.
+    /// Whether not to deliver it here again: the message is deferred.
     pub undeliverable_here: Option<bool>,
     /// Properties to change (AMQP-63).
     pub message_annotations: Option<Map>,
@@ -217,12 +218,12 @@ impl List for Modified {
     }
 }
 
-/// A delivery is under way (AMQP 3.4.1).
+/// State: the delivery is in transit (AMQP 3.4.1).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// The section.
+    /// Section that was reached.
     pub section_number: u32,
-    /// The byte in it.
+    /// Byte in the section.
     pub section_offset: u64,
 }
 
@@ -244,10 +245,10 @@ impl List for Received {
     }
 }
 
-/// A delivery was rejected; to dead-letter, when a receiver says so (AMQP 3.4.3).
+/// Outcome: the delivery was rejected. From a receiver, it dead-letters the message (AMQP 3.4.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rejected {
-    /// Why, if something is wrong.
+    /// Error, if any.
     pub error: Option<AmqpError>,
 }
 
@@ -265,12 +266,12 @@ impl List for Rejected {
     }
 }
 
-/// A delivery or its outcome is part of a transaction (AMQP-66) (AMQP 4.5.8).
+/// State: the delivery or its outcome is part of a transaction (AMQP-66) (AMQP 4.5.8).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transactional {
-    /// Of which.
+    /// Id of the transaction.
     pub txn_id: Bytes,
-    /// The outcome, which is no such state itself.
+    /// Outcome, which cannot be transactional itself.
     pub outcome: Option<Outcome>,
 }
 

@@ -1,4 +1,4 @@
-//! Ends of links (AMQP 3.5 and 4.5.1): source, target, coordinator.
+//! Ends of links (AMQP 3.5 and 4.5.1): sources, targets, and the coordinator of transactions.
 
 use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Fields, Sink};
@@ -8,23 +8,23 @@ use crate::codec::list::{FieldReader, List, descriptor, put, read_list, write_li
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::error::AmqpError;
 
-/// Where messages of a link go.
+/// Target of the messages of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A node.
     Node(NodeTarget),
-    /// The coordinator of transactions.
+    /// Coordinator of transactions.
     Coordinator(Coordinator),
 }
 
 impl Source {
-    /// A source with this address.
+    /// Makes a source with this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
         Self { node: Node::at(address), ..Self::default() }
     }
 
-    /// The address, if it is text.
+    /// Returns the address if it is text.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         self.node.address()
@@ -32,13 +32,13 @@ impl Source {
 }
 
 impl Target {
-    /// A node with this address.
+    /// Makes a node target with this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
         Self::Node(NodeTarget { node: Node::at(address), ..NodeTarget::default() })
     }
 
-    /// The address, if it is text.
+    /// Returns the address if it is text.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         match self {
@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    /// The target that is the whole of `value`.
+    /// Reads a target that fills `value`.
     pub(crate) fn read_any(value: &Bytes) -> Result<Self, AmqpError> {
         let mut reader = Reader::new(value);
         let code = descriptor(&mut reader)?;
@@ -66,10 +66,10 @@ impl Target {
     }
 }
 
-/// A target that coordinates transactions (AMQP-97) (AMQP 4.5.1).
+/// Target that coordinates transactions (AMQP-97) (AMQP 4.5.1).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Coordinator {
-    /// What it is to do.
+    /// Requested capabilities.
     pub capabilities: Option<Symbols>,
 }
 
@@ -87,35 +87,36 @@ impl List for Coordinator {
     }
 }
 
-/// The node of a source or target (AMQP 3.5.3, 3.5.4). What is not looked into is kept as it came, to be echoed (AMQP-34).
+/// Node of a source or target (AMQP 3.5.3, 3.5.4). Fields without effect are stored, so that the
+/// answer can return them (AMQP-34).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Node {
-    /// The address, as it was written.
+    /// Encoded address.
     pub address: Option<Raw>,
-    /// What of it outlives the link.
+    /// State that outlives the link.
     pub durable: Option<u32>,
-    /// When it goes.
+    /// Event from which the node expires.
     pub expiry_policy: Option<Box<str>>,
-    /// How many seconds after that.
+    /// Time from that event to the expiry, in seconds.
     pub timeout: Option<u32>,
-    /// Whether a node is to be made, which is not offered (AMQP-96).
+    /// Whether a node must be created, which is not supported (AMQP-96).
     pub dynamic: bool,
-    /// What kind of node.
+    /// Properties of the node to be created.
     pub dynamic_node_properties: Option<Map>,
 }
 
 impl Node {
-    /// How many fields it is.
+    /// Number of fields that belong to the node.
     pub(super) const FIELD_COUNT: usize = 6;
 
-    /// A node with this address.
+    /// Makes a node with this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
         let address = Raw::encoded(|bytes| write::text(bytes, address));
         Self { address: Some(address), ..Self::default() }
     }
 
-    /// The address, if it is text.
+    /// Returns the address if it is text.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         match self.address.as_ref()?.scalar() {
@@ -145,7 +146,7 @@ impl Node {
     }
 }
 
-/// Writes an address, as null if there is none: an empty list would mean that there is no end at all
+/// Writes an address, or null if there is none. An empty list would mean that the end is missing
 /// (AMQP-12).
 fn address<S: Sink>(sink: &mut S, address: Option<&Raw>) {
     match address {
@@ -154,20 +155,21 @@ fn address<S: Sink>(sink: &mut S, address: Option<&Raw>) {
     }
 }
 
-/// A source (AMQP 3.5.3). What is not looked into is kept as it came, to be echoed (AMQP-34).
+/// Source (AMQP 3.5.3). Fields without effect are stored, so that the answer can return them
+/// (AMQP-34).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
-    /// Where they are.
+    /// Node of the messages.
     pub node: Node,
     /// `move` or `copy` (AMQP-99).
     pub distribution_mode: Option<Box<str>>,
-    /// Which messages (AMQP-70).
+    /// Filters (AMQP-70).
     pub filter: Option<Map>,
-    /// What is assumed of deliveries that nobody settled.
+    /// Outcome of deliveries that are not settled.
     pub default_outcome: Option<Raw>,
-    /// What may become of deliveries.
+    /// Possible outcomes.
     pub outcomes: Option<Symbols>,
-    /// What the node is to do.
+    /// Requested capabilities.
     pub capabilities: Option<Symbols>,
 }
 
@@ -197,12 +199,12 @@ impl List for Source {
     }
 }
 
-/// A target that is a node (AMQP 3.5.4).
+/// Target that is a node (AMQP 3.5.4).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeTarget {
-    /// Which one.
+    /// Node to which the messages go.
     pub node: Node,
-    /// What the node is to do.
+    /// Requested capabilities.
     pub capabilities: Option<Symbols>,
 }
 

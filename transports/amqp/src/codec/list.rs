@@ -1,4 +1,7 @@
-//! Described lists, which is what performatives, states and termini are: how they are written and read.
+//! Described lists, the form of performatives, states and termini: reading and writing.
+//!
+//! A type implements [`List`]; `read_list` and [`write_list`] do the rest. A list with more fields
+//! than the standard defines, or whose size and count disagree, is refused.
 
 use bytes::{Bytes, BytesMut};
 use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
@@ -9,29 +12,31 @@ use crate::error::AmqpError;
 
 /// A described list with its fields in the standard's order.
 pub trait List: Sized {
-    /// The code of its descriptor, which is written as a small ulong (AMQP-10).
+    /// Code of the descriptor, written as a small ulong (AMQP-10).
     const DESCRIPTOR: u8;
-    /// What it is called, for errors.
+    /// Name of the type, for errors.
     const NAME: &'static str;
-    /// How many fields the standard gives it.
+    /// Maximum number of fields.
     const FIELD_COUNT: usize;
 
-    /// Takes its fields.
+    /// Reads the fields in the order of the standard.
     ///
     /// # Errors
-    /// When one is missing or is not what it must be.
+    /// Fails if a required field is missing or a field has a wrong value.
     fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError>;
 
-    /// Gives its fields; those that are missing at the end are left out.
+    /// Writes the fields in the order of the standard; trailing missing fields are left out.
     fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>);
 
-    /// The same with a text for people that is at least so many bytes shorter, if it has one that long.
+    /// Returns the list with at least `_bytes` bytes cut from its description for people; `None` if
+    /// it has no such description or a shorter one.
     fn shortened(&self, _bytes: usize) -> Option<Self> {
         None
     }
 }
 
-/// Reads the list at the start of `reader`, whose descriptor was read, and which reads a part of `whole`.
+/// Reads the list at the start of `reader`, which reads a part of `whole`. The descriptor must have
+/// been read already.
 pub(crate) fn read_list<'a, L: List>(
     whole: &'a Bytes,
     reader: &mut Reader<'a>,
@@ -42,7 +47,7 @@ pub(crate) fn read_list<'a, L: List>(
     Ok(list)
 }
 
-/// Reads a described list that is the whole of `value`.
+/// Reads a described list that fills `value`.
 pub(crate) fn read_described<L: List>(value: &Bytes) -> Result<L, AmqpError> {
     let mut reader = Reader::new(value);
     if descriptor(&mut reader)? != u64::from(L::DESCRIPTOR) {
@@ -62,18 +67,19 @@ pub fn write_list<S: Sink, L: List>(sink: &mut S, list: &L) {
     list.fields(&mut Fields::new(sink));
 }
 
-/// What stands before the fields of a small list: its descriptor, its constructor, its size, their count.
+/// Bytes of a small list before its fields: descriptor (3), constructor, size and count.
 const SMALL_HEAD_BYTES: usize = 6;
 
-/// Appends a described list as [`write_list`] writes it. A small one, as nearly all are, is not measured before:
-/// its size is put in when it is there.
+/// Appends a described list in the form of [`write_list`]. Nearly all lists are small, so the
+/// fields are written without measuring, and size and count are filled in afterwards. A larger list
+/// is written a second time.
 pub fn append_list<L: List>(bytes: &mut BytesMut, list: &L) {
     let start = bytes.len();
     bytes.put(&[code::DESCRIBED, code::SMALL_ULONG, L::DESCRIPTOR, code::LIST8, 0, 0]);
     let mut fields = Fields::new(bytes);
     list.fields(&mut fields);
     let count = u8::try_from(fields.count());
-    // The count is part of what the size is of.
+    // The size includes the byte of the count.
     let size = u8::try_from(bytes.len() - start - SMALL_HEAD_BYTES + 1);
     let place = bytes.get_mut(start + SMALL_HEAD_BYTES - 2..start + SMALL_HEAD_BYTES);
     if let (Ok(size), Ok(count @ 1..), Some(place)) = (size, count, place) {
@@ -83,19 +89,19 @@ pub fn append_list<L: List>(bytes: &mut BytesMut, list: &L) {
     write_list(bytes, list);
 }
 
-/// How many bytes [`write_list`] writes.
+/// Number of bytes that [`write_list`] writes.
 pub fn list_bytes(list: &impl List) -> usize {
     let mut measure = Measure::default();
     write_list(&mut measure, list);
     measure.bytes
 }
 
-/// Writes what is kept as it is encoded.
+/// Writes an encoded value.
 pub(crate) fn put<S: Sink>(sink: &mut S, bytes: &Bytes) {
     sink.put(bytes);
 }
 
-/// Writes an explicit null, which keeps a list from ending before it (AMQP-12, AMQP-16).
+/// Writes an explicit null, which keeps trailing fields in the list (AMQP-12, AMQP-16).
 pub(crate) fn null<S: Sink>(sink: &mut S, (): ()) {
     sink.put_byte(code::NULL);
 }
@@ -110,18 +116,17 @@ pub(crate) fn ushort<S: Sink>(sink: &mut S, value: u16) {
     write::fixed(sink, code::USHORT, value.to_be_bytes());
 }
 
-/// The fields of a described list that are still to be read. A field that is null or left out reads as
-/// none.
+/// Reads the remaining fields of a described list. A null or missing field is `None`.
 pub struct FieldReader<'a> {
     whole: &'a Bytes,
     reader: Reader<'a>,
     left: usize,
-    /// What is read, for errors.
+    /// Name of the list, for errors.
     list: &'static str,
 }
 
-/// The descriptor of the value at the start of `reader`, as a number, also where it is written as a symbol; its list is
-/// next.
+/// Reads the descriptor at the start of `reader`, a number or a symbol, and returns its number. The
+/// list follows.
 pub(crate) fn descriptor(reader: &mut Reader<'_>) -> Result<u64, AmqpError> {
     if reader.byte()? != code::DESCRIBED {
         return Err(AmqpError::decode("value has no descriptor"));
@@ -134,7 +139,7 @@ pub(crate) fn descriptor(reader: &mut Reader<'_>) -> Result<u64, AmqpError> {
     }
 }
 
-/// Descriptors as symbols (AMQP 1.0, every type of parts 2 to 5).
+/// Number of a descriptor that is a symbol (AMQP 1.0, all types of parts 2 to 5).
 fn by_name(name: &str) -> Option<u64> {
     Some(match name {
         "amqp:open:list" => 0x10,
@@ -169,7 +174,8 @@ fn by_name(name: &str) -> Option<u64> {
 }
 
 impl<'a> FieldReader<'a> {
-    /// The list at the start of `reader`, which reads a part of `whole` and goes on behind the list.
+    /// Begins to read the list at the start of `reader`, which reads a part of `whole`. Afterwards
+    /// `reader` stands after the list.
     pub(crate) fn new(
         whole: &'a Bytes,
         reader: &mut Reader<'a>,
@@ -185,7 +191,7 @@ impl<'a> FieldReader<'a> {
         Ok(Self { whole, reader: fields, left, list })
     }
 
-    /// Nothing may stand behind the last field that was read.
+    /// Fails if fields or bytes are left after the last field.
     pub(crate) fn end(&self) -> Result<(), AmqpError> {
         if self.left == 0 && self.reader.is_empty() {
             return Ok(());
@@ -212,7 +218,7 @@ impl<'a> FieldReader<'a> {
         AmqpError::decode(format!("field {field} of {} has the wrong type", self.list))
     }
 
-    /// A field that the standard wants.
+    /// Reads a field that must be present.
     pub(crate) fn required<T>(
         &mut self,
         field: &'static str,
@@ -223,7 +229,7 @@ impl<'a> FieldReader<'a> {
         })
     }
 
-    /// A boolean.
+    /// Reads a boolean.
     pub(crate) fn boolean(&mut self, field: &'static str) -> Result<Option<bool>, AmqpError> {
         match self.scalar(field)? {
             None => Ok(None),
@@ -232,7 +238,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// A ubyte.
+    /// Reads a ubyte.
     pub(crate) fn ubyte(&mut self, field: &'static str) -> Result<Option<u8>, AmqpError> {
         match self.scalar(field)? {
             None => Ok(None),
@@ -241,7 +247,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// A ushort.
+    /// Reads a ushort.
     pub(crate) fn ushort(&mut self, field: &'static str) -> Result<Option<u16>, AmqpError> {
         match self.scalar(field)? {
             None => Ok(None),
@@ -250,7 +256,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// A uint.
+    /// Reads a uint.
     pub(crate) fn uint(&mut self, field: &'static str) -> Result<Option<u32>, AmqpError> {
         match self.scalar(field)? {
             None => Ok(None),
@@ -259,7 +265,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// A ulong.
+    /// Reads a ulong.
     pub(crate) fn ulong(&mut self, field: &'static str) -> Result<Option<u64>, AmqpError> {
         match self.scalar(field)? {
             None => Ok(None),
@@ -268,7 +274,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// A string, or a symbol in its place.
+    /// Reads a string or a symbol.
     pub(crate) fn text(&mut self, field: &'static str) -> Result<Option<Box<str>>, AmqpError> {
         match self.scalar(field)? {
             None => Ok(None),
@@ -277,7 +283,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// Bytes.
+    /// Reads binary data as a part of the frame, without copying.
     pub(crate) fn binary(&mut self, field: &'static str) -> Result<Option<Bytes>, AmqpError> {
         match self.scalar(field)? {
             None => Ok(None),
@@ -286,7 +292,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// Bytes that are not kept where they are.
+    /// Reads the binary data of a delivery tag, borrowed from the frame.
     pub(crate) fn tag(&mut self) -> Result<Option<Scalar<'a>>, AmqpError> {
         match self.scalar("delivery-tag")? {
             value @ (None | Some(Scalar::Binary(_))) => Ok(value),
@@ -294,7 +300,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// Any value, kept as it is encoded.
+    /// Reads a value of any type and keeps its encoding.
     pub(crate) fn raw(&mut self, field: &'static str) -> Result<Option<Raw>, AmqpError> {
         let Some(left) = self.left.checked_sub(1) else {
             return Ok(None);
@@ -306,19 +312,19 @@ impl<'a> FieldReader<'a> {
         Ok((!null).then_some(value))
     }
 
-    /// A map.
+    /// Reads a map.
     pub(crate) fn map(&mut self, field: &'static str) -> Result<Option<Map>, AmqpError> {
         let map = self.raw(field)?.map(Map::from_raw).transpose();
         map.map_err(|error| self.because(field, error))
     }
 
-    /// One symbol or an array of them.
+    /// Reads one symbol or an array of symbols.
     pub(crate) fn symbols(&mut self, field: &'static str) -> Result<Option<Symbols>, AmqpError> {
         let symbols = self.raw(field)?.map(Symbols::from_raw).transpose();
         symbols.map_err(|error| self.because(field, error))
     }
 
-    /// A described value, read by `read`, which is given the whole and the value.
+    /// Reads a described value with `read`, which gets the encoded value.
     pub(crate) fn described<T>(
         &mut self,
         field: &'static str,

@@ -1,36 +1,36 @@
-//! Values that are kept as they are encoded, and looked into where that is needed.
+//! Values that stay encoded and are decoded only where a caller looks into them.
 
 use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Compound, Sink};
 use peeklock_words::amqp::{ContentError, Reader, Scalar, Width, check_value, code, width};
 
-/// Arrays of values without width have no more elements than this: nothing else bounds their count.
+/// Maximum number of elements in an array of values without width; no byte count bounds them.
 const WIDTHLESS_COUNT_MAX: usize = 1_024;
 
-/// One value of any type, as it is encoded. Its lengths and counts were checked.
+/// Encoded value of any type. Its lengths and counts were checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Raw(Bytes);
 
-/// A map, as it is encoded.
+/// Encoded map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map(Bytes);
 
-/// One symbol or an array of them, as it is encoded (AMQP-101).
+/// Encoded symbol or array of symbols (AMQP-101).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbols(Bytes);
 
 impl Raw {
-    /// The value at the start of `reader`, which reads a part of `whole`.
+    /// Reads the value at the start of `reader`, which reads a part of `whole`.
     ///
     /// # Errors
-    /// When there is no well-formed value.
+    /// Fails if there is no well-formed value.
     pub(crate) fn read(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Self, ContentError> {
         let before = *reader;
         check_value(reader)?;
         Ok(Self(whole.slice_ref(before.up_to(reader)?)))
     }
 
-    /// A value that this program encoded.
+    /// Makes a value from the bytes that `write` appends.
     #[must_use]
     pub fn encoded(write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut bytes = Vec::new();
@@ -38,38 +38,38 @@ impl Raw {
         Self(bytes.into())
     }
 
-    /// Its encoding.
+    /// Returns the encoding.
     #[must_use]
     pub const fn as_bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// What it is, as far as one look tells.
+    /// Decodes the outermost level of the value.
     ///
     /// # Errors
-    /// When its text is not UTF-8 or a boolean or character is none.
+    /// Fails if a text is not UTF-8, or a boolean or character is invalid.
     pub fn scalar(&self) -> Result<Scalar<'_>, ContentError> {
         Reader::new(&self.0).scalar()
     }
 
-    /// Its elements, if it is a list or an array.
+    /// Returns the decoded elements of a list or an array.
     ///
     /// # Errors
-    /// When it is neither.
+    /// Fails if the value is neither a list nor an array.
     pub fn items(&self) -> Result<Items<'_>, ContentError> {
         Items::read(&self.0)
     }
 
-    /// The items of a list, as they are encoded.
+    /// Returns the encoded items of a list.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if the value is not a list.
     pub fn raw_items(&self) -> Result<impl Iterator<Item = Self>, ContentError> {
         let (count, mut items) = Reader::new(&self.0).list()?;
         Ok((0..count).map_while(move |_| items.raw().ok()).map(|item| Self(self.0.slice_ref(item))))
     }
 
-    /// What a described value is: its descriptor and the value under it. None if it is not described.
+    /// Returns the descriptor and the value of a described value; `None` if it is not described.
     #[must_use]
     pub fn described(&self) -> Option<(Self, Self)> {
         match Reader::new(&self.0).scalar() {
@@ -82,7 +82,7 @@ impl Raw {
 }
 
 impl Map {
-    /// A map of these entries, with symbols for keys (AMQP-15).
+    /// Makes a map from entries whose keys are symbols (AMQP-15).
     #[must_use]
     pub fn of_symbols<'a>(entries: impl IntoIterator<Item = (&'a str, Raw)>) -> Self {
         let mut items = Vec::new();
@@ -98,30 +98,30 @@ impl Map {
         Self(bytes.into())
     }
 
-    /// The map that a value is.
+    /// Converts a value that is a map.
     ///
     /// # Errors
-    /// When it is none, or its count is odd.
+    /// Fails if the value is not a map, or its count is odd.
     pub fn from_raw(raw: Raw) -> Result<Self, ContentError> {
         Reader::new(&raw.0).map()?;
         Ok(Self(raw.0))
     }
 
-    /// Its encoding.
+    /// Returns the encoding.
     #[must_use]
     pub const fn as_bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// The same as a value.
+    /// Converts the map to a value.
     #[must_use]
     pub fn into_raw(self) -> Raw {
         Raw(self.0)
     }
 
-    /// Its entries in their order.
+    /// Returns the entries in their order.
     pub fn entries(&self) -> impl Iterator<Item = (Raw, Raw)> {
-        // It was checked when it was made, so what cannot be read is not there.
+        // The map was checked when it was made, so every entry can be read.
         let mut items = Reader::new(&self.0).map().map_or(Reader::new(&[]), |(_, items)| items);
         std::iter::from_fn(move || {
             let (key, value) = (items.raw().ok()?, items.raw().ok()?);
@@ -129,7 +129,7 @@ impl Map {
         })
     }
 
-    /// The value under a key, which is a symbol or a string (AMQP-15).
+    /// Returns the value of a key, which may be a symbol or a string (AMQP-15).
     #[must_use]
     pub fn get(&self, wanted: &str) -> Option<Raw> {
         self.entries().find_map(|(key, value)| match key.scalar() {
@@ -140,7 +140,7 @@ impl Map {
 }
 
 impl Symbols {
-    /// These symbols, as an array: a list ends the connection of some clients (AMQP-101).
+    /// Makes an array of symbols. A list would end the connection of some clients (AMQP-101).
     #[must_use]
     pub fn new(symbols: &[&str]) -> Self {
         let mut elements = vec![code::SYMBOL32];
@@ -155,10 +155,10 @@ impl Symbols {
         Self(bytes.into())
     }
 
-    /// The symbols that a value is.
+    /// Converts a value that is one symbol or an array of symbols.
     ///
     /// # Errors
-    /// When it is neither a symbol nor an array of symbols.
+    /// Fails if the value is neither a symbol nor an array of symbols.
     pub fn from_raw(raw: Raw) -> Result<Self, ContentError> {
         let wrong = ContentError::BadValue("symbols");
         if !matches!(raw.scalar()?, Scalar::Symbol(_)) {
@@ -171,20 +171,20 @@ impl Symbols {
         Ok(Self(raw.0))
     }
 
-    /// Its encoding.
+    /// Returns the encoding.
     #[must_use]
     pub const fn as_bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// Those of these that are among them; none if there are none.
+    /// Returns the symbols that are also in `known`; `None` if there are none.
     #[must_use]
     pub fn only(&self, known: &[&str]) -> Option<Self> {
         let shared: Vec<_> = known.iter().copied().filter(|known| self.contains(known)).collect();
         (!shared.is_empty()).then(|| Self::new(&shared))
     }
 
-    /// Whether a symbol is among them.
+    /// Returns whether the symbol is present.
     #[must_use]
     pub fn contains(&self, wanted: &str) -> bool {
         if let Ok(Scalar::Symbol(symbol)) = Reader::new(&self.0).scalar() {
@@ -195,12 +195,12 @@ impl Symbols {
     }
 }
 
-/// The elements of a list or an array, one after the other.
+/// Iterator over the decoded elements of a list or an array.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     reader: Reader<'a>,
     left: usize,
-    /// The constructor that all elements of an array share.
+    /// Constructor that all elements of an array share; `None` for a list.
     shared: Option<u8>,
 }
 
@@ -225,7 +225,7 @@ impl<'a> Items<'a> {
 
     fn of_array((left, mut reader): (usize, Reader<'a>)) -> Result<Self, ContentError> {
         if left == 0 && reader.is_empty() {
-            // Without elements it may have no constructor either (AMQP-15).
+            // An array without elements may have no constructor either (AMQP-15).
             return Ok(Self { reader, left, shared: None });
         }
         let shared = reader.byte()?;

@@ -1,50 +1,54 @@
-//! What a connection promises, and its bounds.
+//! Settings of a connection: values that it announces to its peer, and its limits.
 
 use std::num::NonZero;
 use std::time::Duration;
 
 use crate::sasl::mechanism;
 
-/// What a connection promises its peer, and what it may hold.
+/// Values that a connection announces to its peer, and its limits.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the broker calls itself.
+    /// Name of the broker's container.
     pub container_id: Box<str>,
-    /// Mechanisms that are offered, in this order (AMQP-03).
+    /// Offered SASL mechanisms, in this order (AMQP-03).
     pub mechanisms: Vec<&'static str>,
-    /// Whether a client may leave out saying who it is (AMQP-04).
+    /// Whether a client must authenticate with SASL (AMQP-04).
     pub sasl_required: bool,
-    /// The largest frame that is taken (AMQP-05).
+    /// Maximum size of a received frame in bytes (AMQP-05).
     pub frame_bytes_max: u32,
-    /// The largest frame that is sent, if the peer takes larger ones.
+    /// Maximum size of a sent frame in bytes, if the peer takes larger ones.
     pub frame_sent_bytes_max: u32,
-    /// The highest channel: one more sessions than this (AMQP-05).
+    /// Highest channel; allows this number plus one sessions (AMQP-05).
     pub channel_max: u16,
-    /// The highest handle: one more links in a session than this (AMQP-30).
+    /// Highest handle; allows this number plus one links in a session (AMQP-30).
     pub handle_max: u32,
-    /// Links of all sessions together, until [`Connection::allow`](super::Connection::allow) changes it.
+    /// Maximum number of links of all sessions, until
+    /// [`Connection::allow`](super::Connection::allow) changes it.
     pub link_count_max: usize,
-    /// Sessions, until that changes it.
+    /// Maximum number of sessions, until [`Connection::allow`](super::Connection::allow) changes
+    /// it.
     pub session_count_max: usize,
-    /// After how long a silence the peer is gone (AMQP-06).
+    /// Time without received bytes after which the connection is closed (AMQP-06).
     pub idle_time_out: Duration,
-    /// How long the peer may take until its `open` is here.
+    /// Maximum time until the peer's `open` arrives.
     pub opening_max: Duration,
-    /// How long the peer may take to answer a `close`.
+    /// Maximum time until the peer answers a `close`.
     pub closing_max: Duration,
-    /// The delivery-count of a link on which the client receives, before anything is delivered: it is the sender's
-    /// to choose, and goes round at 2³² (AMQP-09).
+    /// First delivery-count of links on which the client receives. The sending side may choose any;
+    /// it wraps at 2³² (AMQP-09).
     pub initial_delivery_count: u32,
-    /// How many transfers a session takes before it is told of more room (AMQP-30).
+    /// Number of transfers that a session takes before it announces a new window (AMQP-30).
     pub incoming_window: u32,
-    /// Deliveries of a session that its client has sent and that are not answered; above this its window
-    /// stays shut (AMQP-40).
+    /// Maximum number of unanswered deliveries from the client in a session; at this number its
+    /// window stays closed (AMQP-40).
     pub unanswered_max: u32,
-    /// Deliveries of a session that its client was sent and has not settled.
+    /// Maximum number of unsettled deliveries to the client in a session.
     pub unsettled_max: usize,
-    /// The largest message, on links that are accepted without a limit of their own (AMQP-34).
+    /// Maximum message size in bytes on links that are accepted without a limit of their own
+    /// (AMQP-34).
     pub message_bytes_max: NonZero<u64>,
-    /// Bytes that wait to be written; above this nothing is read and nothing delivered.
+    /// Maximum number of bytes that wait to be written; from this number on nothing is read or
+    /// delivered.
     pub output_bytes_max: usize,
 }
 

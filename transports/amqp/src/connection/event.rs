@@ -1,4 +1,6 @@
-//! What a connection tells whoever drives it.
+//! Events of a connection, and the identifiers of sessions, links and deliveries in them.
+//! [`next_event`](super::Connection::next_event) returns events in the order of the frames that
+//! cause them.
 
 use bytes::Bytes;
 
@@ -7,28 +9,29 @@ use crate::performative::{Attach, DeliveryTag, Open};
 use crate::sasl::Credentials;
 use crate::state::DeliveryState;
 
-/// A session of a connection. A later one on the same channel is another one.
+/// Identifier of a session; a later session on the same channel has another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId {
     pub(crate) channel: u16,
     pub(crate) generation: u64,
 }
 
-/// A link of a connection. A later one on the same handle is another one, and is greater in the same session.
+/// Identifier of a link; a later link on the same handle has another one, which is greater within
+/// the session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId {
     pub(crate) session: SessionId,
     pub(crate) generation: u64,
 }
 
-/// A delivery that the client has sent.
+/// Identifier of a delivery from the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReceivedId {
     pub(crate) session: SessionId,
     pub(crate) id: u32,
 }
 
-/// A delivery that the client was sent.
+/// Identifier of a delivery to the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SentId {
     pub(crate) session: SessionId,
@@ -36,7 +39,7 @@ pub struct SentId {
 }
 
 impl SentId {
-    /// Its session.
+    /// Returns the session of the delivery.
     #[must_use]
     pub const fn session(self) -> SessionId {
         self.session
@@ -44,129 +47,132 @@ impl SentId {
 }
 
 impl LinkId {
-    /// Its session.
+    /// Returns the session of the link.
     #[must_use]
     pub const fn session(self) -> SessionId {
         self.session
     }
 
-    /// All links that a session may have.
+    /// Range of all possible links of a session.
     #[cfg(feature = "server")]
     pub(crate) const fn all_of(session: SessionId) -> std::ops::RangeInclusive<Self> {
         Self { session, generation: 0 }..=Self { session, generation: u64::MAX }
     }
 }
 
-/// What is behind a part of a message.
+/// Continuation after a part of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// More parts of it.
+    /// More parts follow.
     More,
-    /// Nothing: it is whole.
+    /// The message is complete.
     Whole,
-    /// Nothing that counts: it was aborted, or is too large. What came of it is void, what comes is passed over.
+    /// The message is void: it was aborted, or is too large. Earlier parts must be dropped, and
+    /// later ones are not reported.
     Void,
-    /// Nothing: it is too large, has so many bytes, and all have come. It is to be rejected (AMQP-43).
+    /// The message is too large and complete; the value is its size in bytes. It must be rejected
+    /// (AMQP-43).
     TooLarge(u64),
 }
 
-/// A part of a message that a client sends.
+/// Part of a message from a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The delivery.
+    /// Delivery of the message.
     pub delivery: ReceivedId,
-    /// Its tag.
+    /// Tag of the delivery.
     pub tag: DeliveryTag,
-    /// How the message is to be read (AMQP-42).
+    /// Format of the message (AMQP-42).
     pub message_format: u32,
-    /// Whether the client wants no answer; all parts are needed to know.
+    /// Whether the client wants no answer; known only after the last part.
     pub settled: bool,
-    /// The transaction, if this part names one.
+    /// Transaction, if this part names one.
     pub state: Option<DeliveryState>,
-    /// The bytes, as they stand in what was received.
+    /// Bytes of the part, a slice of the received bytes.
     pub payload: Bytes,
-    /// What is behind them.
+    /// Continuation after this part.
     pub fate: Fate,
 }
 
-/// What happened.
+/// Event of a connection, for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A client says who it is. Nothing more is read before [`admit`](super::Connection::admit) or
-    /// [`deny`](super::Connection::deny).
+    /// A client sends credentials. Nothing more is read before [`admit`](super::Connection::admit)
+    /// or [`deny`](super::Connection::deny).
     Login(Credentials),
     /// The connection is open on both sides.
     Opened(Box<Open>),
     /// A session has begun on both sides.
     Begun(SessionId),
-    /// A client attaches a link. It is to be accepted or refused; until then it may be detached, and
-    /// nothing else comes of it.
+    /// A client attaches a link. The caller must accept or refuse it. Until then only its
+    /// `Detached` may follow.
     Attached {
-        /// The link.
+        /// Identifier of the link.
         link: LinkId,
-        /// What it asks for.
+        /// The performative of the client.
         attach: Box<Attach>,
     },
-    /// A receiver of the client may be sent so many more deliveries (AMQP-50).
+    /// New credit of a link on which the client receives: the number of deliveries that may follow
+    /// (AMQP-50).
     Credit {
-        /// The link.
+        /// Identifier of the link.
         link: LinkId,
-        /// How many.
+        /// Number of deliveries.
         credit: u32,
-        /// Whether what is not used up at once is to be given back by
+        /// Whether the caller must return unused credit with
         /// [`drained`](super::Connection::drained) (AMQP-51).
         drain: bool,
     },
-    /// A part of a message came.
+    /// A part of a message arrived.
     Received {
-        /// The link.
+        /// Identifier of the link.
         link: LinkId,
         /// The part.
         part: Part,
     },
-    /// A client says what is to become of a delivery, or that it has forgotten it. If it has not, an
+    /// A client reports an outcome of a delivery, or has settled it. If it has not settled it, an
     /// answer is due (AMQP-60).
     Settled {
-        /// The link it was sent on, which may be gone (AMQP-39).
+        /// Link of the delivery, which may be detached already (AMQP-39).
         link: LinkId,
-        /// The delivery.
+        /// Identifier of the delivery.
         delivery: SentId,
-        /// The tag that it was sent with.
+        /// Tag of the delivery.
         tag: DeliveryTag,
-        /// What is to become of it.
+        /// State that the client reports.
         state: Option<DeliveryState>,
-        /// Whether the client has forgotten it.
+        /// Whether the client has settled the delivery.
         settled: bool,
     },
-    /// A client detaches a link, which is to be answered by [`detach`](super::Connection::detach).
+    /// A client detaches a link. The caller must answer with [`detach`](super::Connection::detach).
     Detached {
-        /// The link.
+        /// Identifier of the link.
         link: LinkId,
-        /// Why, if something is wrong.
+        /// Error of the client, if any.
         error: Option<AmqpError>,
     },
-    /// A link was detached from here, because of what the client did on it.
+    /// This side detached a link because of an error of the client.
     Failed {
-        /// The link.
+        /// Identifier of the link.
         link: LinkId,
-        /// Why.
+        /// Reason.
         error: AmqpError,
     },
-    /// A session is over with all its links: the client has ended it, or it was ended from here because of
-    /// what the client did in it.
+    /// A session ended with all its links, by the client or because of an error of the client.
     Ended {
-        /// The session.
+        /// Identifier of the session.
         session: SessionId,
-        /// The tags of what it was sent in it and has not settled, which it can settle no more.
+        /// Tags of the deliveries to the client that it can no longer settle.
         unsettled: Vec<DeliveryTag>,
-        /// Why, if something is wrong.
+        /// Error, if any.
         error: Option<AmqpError>,
     },
-    /// The connection is over with all its sessions. What is to be written may still be written.
+    /// The connection ended with all its sessions. The output may still be written.
     Closed {
-        /// Why, if something is wrong.
+        /// Error, if any.
         error: Option<AmqpError>,
-        /// Whether its client has closed it, and not this end for what its client did.
+        /// Whether the client closed the connection; otherwise this side did, because of an error
+        /// of the client.
         by_client: bool,
     },
 }

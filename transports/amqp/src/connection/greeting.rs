@@ -1,4 +1,5 @@
-//! Headers and SASL (AMQP 2.2, 5.3): until it is known who the client is.
+//! Protocol headers and SASL (AMQP 2.2, 5.3): from the first byte to the judged credentials.
+//! Nothing is read while credentials are being judged.
 
 use bytes::{Bytes, BytesMut};
 
@@ -11,12 +12,12 @@ use crate::sasl::{
 };
 
 impl Connection {
-    /// The client is who it says.
+    /// Accepts the credentials of the client.
     pub fn admit(&mut self) {
         self.judge(outcome_code::OK, Phase::SecondHeader);
     }
 
-    /// It is not, and the connection is over (AMQP-08).
+    /// Refuses the credentials and ends the connection (AMQP-08).
     pub fn deny(&mut self) {
         self.judge(outcome_code::AUTH, Phase::Closed);
     }
@@ -29,8 +30,8 @@ impl Connection {
         self.phase = next;
     }
 
-    /// Takes a header, which is answered in kind; another than is offered by one that is, and then the
-    /// connection is over (AMQP-04).
+    /// Takes a header and answers with the same one. A header that is not offered is answered with
+    /// an offered one, and the connection ends (AMQP-04).
     pub(super) fn take_header(&mut self, input: &mut BytesMut) -> Option<()> {
         let first = self.phase == Phase::Header;
         let offered = match (first, self.config.sasl_required) {
@@ -38,7 +39,7 @@ impl Connection {
             _ => Protocol::Amqp,
         };
         let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
-            // Somebody who does not speak AMQP may have nothing more to say.
+            // A client of another protocol may send fewer bytes than a header has.
             let known = Protocol::Amqp.header();
             let foreign = input.iter().zip(known).take(4).any(|(byte, known)| *byte != known);
             if foreign {
@@ -109,13 +110,13 @@ impl Connection {
     }
 }
 
-/// What a client's choice comes to.
+/// Result of a SASL frame of the client.
 enum Login {
-    /// It says who it is, which is to be judged.
+    /// Credentials to be judged.
     Known(Credentials),
-    /// It has to say more.
+    /// More data is needed from the client.
     Asked,
-    /// It says nothing that could be judged.
+    /// No credentials that could be judged.
     Unknown,
 }
 

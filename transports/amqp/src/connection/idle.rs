@@ -1,20 +1,22 @@
-//! Time: silence on both sides, and how long opening and closing may take (AMQP 2.4.5, AMQP-06).
+//! Timeouts: silence on both sides, and the time for opening and closing (AMQP 2.4.5, AMQP-06). The
+//! driver of the connection passes the time in, and calls [`tick`](Connection::tick) at the
+//! [`deadline`](Connection::deadline).
 
 use std::time::Duration;
 
 use super::{Connection, Phase};
 use crate::error::{AmqpError, condition};
 
-/// When what was heard and said, and until when something must have happened.
+/// Times of the last received and sent bytes, and the deadline for opening or closing.
 #[derive(Debug)]
 pub(super) struct Clock {
     heard_at: Duration,
     spoke_at: Duration,
-    /// How much input was there and not understood.
+    /// Number of received bytes that were not understood yet.
     left_bytes: usize,
-    /// How often at least something is to be said.
+    /// Longest time without a sent frame that the peer accepts.
     pub(super) speak_every: Option<Duration>,
-    /// Until when the connection must be open, or closed.
+    /// Deadline by which the connection must be open, or closed.
     pub(super) until: Option<Duration>,
 }
 
@@ -29,31 +31,32 @@ impl Clock {
         }
     }
 
-    /// So much input is there.
+    /// Records the number of unread input bytes; a higher number than before is activity of the
+    /// peer.
     pub(super) const fn heard(&mut self, input_bytes: usize, now: Duration) {
         if input_bytes > self.left_bytes {
             self.heard_at = now;
         }
     }
 
-    /// So much of it was not understood yet.
+    /// Records the number of input bytes that were not understood yet.
     pub(super) const fn left(&mut self, input_bytes: usize) {
         self.left_bytes = input_bytes;
     }
 
-    /// Something is being written.
+    /// Records that bytes are written.
     pub(super) const fn spoke(&mut self, now: Duration) {
         self.spoke_at = now;
     }
 }
 
 impl Connection {
-    /// Nothing was read up to now, for a reason that is not the peer's: silence counts from here on (AMQP-06).
+    /// Restarts the timeout for silence, since this side did not read until now (AMQP-06).
     pub const fn was_not_read(&mut self, now: Duration) {
         self.clock.heard_at = now;
     }
 
-    /// When [`tick`](Self::tick) is to be called, unless something happens before.
+    /// Time at which [`tick`](Self::tick) must be called, unless something happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         let speak = self.speak_at().filter(|_| self.is_open());
@@ -70,7 +73,8 @@ impl Connection {
         (!limit.is_zero()).then(|| self.clock.heard_at.saturating_add(limit))
     }
 
-    /// Lets time pass: says something if it is due, and gives up whom nothing was heard of.
+    /// Handles elapsed time: sends an empty frame if one is due, and closes a connection whose peer
+    /// is silent for too long.
     pub fn tick(&mut self, now: Duration) {
         if self.clock.until.is_some_and(|until| now >= until) {
             return self.too_slow(now);
@@ -87,7 +91,7 @@ impl Connection {
             return self.close_because(error, now);
         }
         if self.speak_at().is_some_and(|at| now >= at) {
-            // What waits to be written says as much.
+            // Waiting output keeps the connection alive just as well.
             if self.wire.waiting_bytes() == 0 {
                 self.wire.empty_frame();
             }

@@ -1,13 +1,14 @@
-//! A connection: what came is given to it, and it tells what happened and what is to be written.
+//! The machine of a connection: received bytes and calls go in, [`Event`]s and bytes to be written
+//! come out. The server drives it.
 //!
 //! ```text
 //!   header ─► SASL: init ─► judged ─► outcome ─► header ─► open ─► open on both sides ─► close
-//!     └───────────── without SASL, where that is allowed ──►┘
+//!     └───────────── without SASL, if that is allowed ──────┘
 //! ```
 //!
-//! [`next_event`](Connection::next_event) takes one frame after the other off the bytes that came, and
-//! stops where something is to be told. So nothing queues up here: what is not taken stays in the socket,
-//! and everything that was read is told before anything is delivered (AMQP-69).
+//! [`next_event`](Connection::next_event) takes one frame at a time off the received bytes, and
+//! returns at the first event. So no frames queue up here: unread bytes stay in the socket, and all
+//! events of earlier frames are reported before anything is delivered (AMQP-69).
 
 mod config;
 mod event;
@@ -31,67 +32,67 @@ use crate::performative::{Disposition, Performative, Role};
 use crate::session::{BegunDisposition, Session};
 use crate::state::DeliveryState;
 
-/// Frames that come before `open` have at most this size: enough for a token as a password, and little to
-/// hold for somebody unknown.
+/// Maximum size of frames before `open`: enough for a token as a password, and little memory for an
+/// unauthenticated client.
 const OPENING_FRAME_BYTES_MAX: u32 = 8 << 10;
 
-/// How far a connection is.
+/// Progress of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The first header is awaited.
+    /// Waits for the first header.
     Header,
-    /// The client's choice of a mechanism is awaited.
+    /// Waits for the client's choice of a mechanism.
     Mechanism,
-    /// A user and a password are awaited.
+    /// Waits for a user and a password.
     Password,
-    /// Who it is is being judged.
+    /// Waits for the caller to judge the credentials.
     Judged,
-    /// The header behind SASL is awaited.
+    /// Waits for the header after SASL.
     SecondHeader,
-    /// `open` is awaited.
+    /// Waits for `open`.
     Opening,
-    /// It is open.
+    /// Open on both sides.
     Open,
-    /// `close` was sent, with all that is due, and is awaited.
+    /// `close` was sent after all other frames; waits for the peer's `close`.
     Closing,
-    /// Nothing more is read.
+    /// No more bytes are read.
     Closed,
 }
 
-/// A connection of a client, without its socket. Instants are counted from when it was accepted.
+/// A connection of a client, without its socket. Instants are times since it was accepted.
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) config: Config,
     phase: Phase,
     pub(crate) wire: Wire,
     pub(crate) sessions: BTreeMap<u16, Session>,
-    /// Numbers sessions and links, so that none is taken for another.
+    /// Number of the newest session or link, so that identifiers are never reused.
     pub(crate) generation: u64,
     pub(crate) link_count: usize,
-    /// What all links have left behind of their `attach`.
+    /// Bytes that all links keep of their `attach`.
     pub(crate) links_bytes: usize,
     pub(crate) events: VecDeque<Event>,
-    /// A disposition of the client's that is being told, delivery by delivery.
+    /// Disposition of the client that is reported delivery by delivery.
     pub(crate) settling: Option<BegunDisposition>,
-    /// Links with a message of which frames are still to be sent, in turn.
+    /// Links with unsent frames of a message, in turn.
     pub(crate) under_way: VecDeque<LinkId>,
     peer_channel_max: u16,
     clock: idle::Clock,
 }
 
-/// Where an error leads.
+/// Scope that an error ends.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The connection is over.
+    /// Ends the connection.
     Connection(AmqpError),
-    /// The session is over.
+    /// Ends the session.
     Session(AmqpError),
-    /// The link is over.
+    /// Ends the link.
     Link(LinkId, AmqpError),
 }
 
 impl Connection {
-    /// A connection that was just accepted.
+    /// Makes the machine of a connection that was just accepted.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -110,8 +111,8 @@ impl Connection {
         }
     }
 
-    /// What happened next, as far as `input` tells; what was understood is taken off it. None means that
-    /// more bytes are needed, or that something must be done first: a client judged, or output written.
+    /// Reads frames from `input` and returns the next event. `None` means that more bytes are
+    /// needed, or that the caller must act first: judge a client, or write the output.
     pub fn next_event(&mut self, input: &mut BytesMut, now: Duration) -> Option<Event> {
         self.clock.heard(input.len(), now);
         let event = self.step(input, now);
@@ -145,7 +146,8 @@ impl Connection {
         }
     }
 
-    /// What is to be written. As much as may be sent is added first.
+    /// Returns the bytes to be written, after adding as many frames of waiting messages as
+    /// possible.
     pub fn output(&mut self, now: Duration) -> &mut Output {
         self.pump();
         if self.wire.has_written() {
@@ -154,43 +156,44 @@ impl Connection {
         self.wire.output()
     }
 
-    /// Whether so much waits to be written that nothing is read and nothing may be delivered.
+    /// Returns whether too many bytes wait to be written. Nothing is read or delivered then.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.wire.waiting_bytes() >= self.config.output_bytes_max
     }
 
-    /// How many bytes wait to be written, of those that are in the output already.
+    /// Number of bytes that wait to be written and are already in the output.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.wire.waiting_bytes()
     }
 
-    /// Whether the connection is over: when what is to be written is written, the socket can be closed.
+    /// Returns whether the connection is over: after the output is written, the socket can be
+    /// closed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Closed
     }
 
-    /// Sets how many links and sessions there may be; those beyond that are there stay.
+    /// Sets the maximum number of links and sessions. Existing ones above it stay.
     pub const fn allow(&mut self, link_count_max: usize, session_count_max: usize) {
         self.config.link_count_max = link_count_max;
         self.config.session_count_max = session_count_max;
     }
 
-    /// How many links there are, with those that were refused and are not detached.
+    /// Number of links, including refused ones that are not detached yet.
     #[must_use]
     pub const fn link_count(&self) -> usize {
         self.link_count
     }
 
-    /// How many sessions there are, with those that were ended and are awaited.
+    /// Number of sessions, including those whose end the client has not answered.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Whether frames may be written.
+    /// Returns whether frames may be written.
     pub(crate) fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
@@ -203,7 +206,7 @@ impl Connection {
         match Frame::split(input, bytes_max) {
             Ok(None) => return None,
             Ok(Some(frame)) => self.take(&frame, now),
-            // Where one frame ends nobody knows where the next begins.
+            // The start of the next frame is unknown.
             Err(error) => self.break_off(error),
         }
         Some(())
@@ -224,7 +227,8 @@ impl Connection {
             return;
         }
         let read = match Performative::read(&frame.body) {
-            // Until it is answered it is kept, and nothing with it of what was read beside it.
+            // The attach is kept until it is answered. The copy avoids keeping all bytes that were
+            // read together with it.
             Ok((Performative::Attach(_), _)) => {
                 Performative::read(&Bytes::copy_from_slice(&frame.body))
             }
@@ -242,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Takes what a frame of so many bytes says.
+    /// Handles a performative of a frame with `bytes` bytes.
     fn take_performative(
         &mut self,
         channel: u16,
@@ -278,7 +282,7 @@ impl Connection {
         }
     }
 
-    /// Carries out what an error leads to.
+    /// Ends the scope of an error.
     pub(crate) fn fail(&mut self, channel: u16, fault: Fault, now: Duration) {
         match fault {
             Fault::Connection(error) => self.close_because(error, now),
@@ -287,7 +291,7 @@ impl Connection {
         }
     }
 
-    /// A peer that takes no frames large enough for what it asks cannot be served.
+    /// Closes the connection if the peer's maximum frame size is too small for an answer.
     fn check_overflow(&mut self, now: Duration) {
         if self.wire.has_overflowed() {
             let text =
@@ -297,28 +301,28 @@ impl Connection {
         }
     }
 
-    /// A number for a session or link.
+    /// Returns a new number for a session or link.
     pub(crate) const fn next_generation(&mut self) -> u64 {
         self.generation = self.generation.wrapping_add(1);
         self.generation
     }
 }
 
-/// The way out.
+/// Writes frames, and merges dispositions that form a range.
 #[derive(Debug)]
 pub(crate) struct Wire {
     output: Output,
-    /// Not written yet, since the next one may go on where it ends.
+    /// Held back, since the next disposition may extend its range.
     pending: Option<Pending>,
-    /// The largest frame that may be sent.
+    /// Maximum size of a sent frame in bytes.
     pub(crate) frame_bytes_max: u32,
-    /// Something was written since this was last looked at.
+    /// Whether a frame was written since the last call of `has_written`.
     wrote: bool,
-    /// A frame was not written, because the peer does not take any so large.
+    /// Whether a frame was not written because it exceeds the peer's maximum frame size.
     overflowed: bool,
 }
 
-/// A range of deliveries that share what became of them.
+/// A range of deliveries with the same state.
 #[derive(Debug)]
 struct Pending {
     channel: u16,
@@ -340,23 +344,23 @@ impl Wire {
         }
     }
 
-    /// How many bytes wait to be written.
+    /// Number of bytes that wait to be written.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.output.remaining()
     }
 
-    /// What is to be written.
+    /// Returns the bytes to be written.
     pub(crate) fn output(&mut self) -> &mut Output {
         self.flush();
         &mut self.output
     }
 
-    /// Whether something was written since this was last asked.
+    /// Returns whether a frame was written since the last call.
     pub(crate) fn has_written(&mut self) -> bool {
         std::mem::take(&mut self.wrote)
     }
 
-    /// Whether a frame could not be written since this was last asked.
+    /// Returns whether a frame could not be written since the last call.
     pub(crate) fn has_overflowed(&mut self) -> bool {
         std::mem::take(&mut self.overflowed)
     }
@@ -385,7 +389,7 @@ impl Wire {
         let bytes_max = self.frame_bytes();
         let mut write = |body: &L| self.output.frame(Kind::Amqp, channel, body, bytes_max);
         let written = write(body).or_else(|beyond| {
-            // What is said to people is cut, rather than not said at all (AMQP-90).
+            // Better a description that is cut than no frame at all (AMQP-90).
             body.shortened(beyond).map_or(Err(beyond), |shorter| write(&shorter))
         });
         match written {
@@ -394,7 +398,7 @@ impl Wire {
         }
     }
 
-    /// A frame of which the caller has cut the payload to size.
+    /// Writes a frame whose payload fits the maximum frame size.
     pub(crate) fn frame_with<L: List>(
         &mut self,
         channel: u16,
@@ -407,7 +411,7 @@ impl Wire {
         self.wrote = true;
     }
 
-    /// The largest frame that may be sent.
+    /// Maximum size of a sent frame in bytes.
     pub(crate) fn frame_bytes(&self) -> usize {
         usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX)
     }
@@ -447,7 +451,7 @@ impl Wire {
         self.pending = Some(next);
     }
 
-    /// Writes what was held back.
+    /// Writes the disposition that was held back.
     fn flush(&mut self) {
         let Some(Pending { channel, role, first, last, settled, state }) = self.pending.take()
         else {

@@ -1,4 +1,5 @@
-//! Opening and closing (AMQP 2.4).
+//! Opening and closing of connections (AMQP 2.4). After this side has sent `close`, it only waits
+//! for the peer's `close`, for a limited time.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::error::AmqpError;
 use crate::frame::FRAME_BYTES_MIN;
 use crate::performative::{Close, Open};
 
-/// A peer that wants something every few milliseconds wants too much.
+/// Shortest idle timeout of a peer, in milliseconds; a shorter one would require too many frames.
 const IDLE_TIME_OUT_MS_MIN: u32 = 100;
 
 impl Connection {
@@ -19,7 +20,7 @@ impl Connection {
                 "max-frame-size {frame_bytes_max} is below {FRAME_BYTES_MIN}"
             ))));
         }
-        // 0 is how some say that they do not mind silence.
+        // Some clients send 0 for no timeout.
         let idle_time_out = open.idle_time_out.filter(|milliseconds| *milliseconds > 0);
         if let Some(short) = idle_time_out.filter(|short| *short < IDLE_TIME_OUT_MS_MIN) {
             return Err(Fault::Connection(AmqpError::invalid_field(format!(
@@ -63,10 +64,10 @@ impl Connection {
         self.clock.until = None;
     }
 
-    /// Closes the connection (AMQP-91). What comes until the peer has closed it too is not looked at.
+    /// Closes the connection (AMQP-91). Frames of the peer are ignored until its `close` arrives.
     pub fn close(&mut self, error: Option<AmqpError>, now: Duration) {
         if self.phase == Phase::Opening {
-            // Nobody may close what is not open.
+            // The standard allows `close` only after `open`.
             self.send_open();
         }
         if self.phase != Phase::Open {
@@ -84,7 +85,7 @@ impl Connection {
         self.forget_links();
     }
 
-    /// Closes the connection for what its peer did.
+    /// Closes the connection because of an error of the peer.
     pub(super) fn close_because(&mut self, error: AmqpError, now: Duration) {
         self.close(Some(error.clone()), now);
         if self.phase == Phase::Closing {
@@ -92,8 +93,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection without waiting for anything: its bytes make no sense. An open one is told
-    /// why.
+    /// Ends the connection without waiting, since its bytes cannot be understood. An open
+    /// connection gets the reason.
     pub(super) fn break_off(&mut self, error: AmqpError) {
         match self.phase {
             Phase::Closed => return,
@@ -127,12 +128,12 @@ impl Connection {
         self.links_bytes = 0;
     }
 
-    /// The highest channel that both take.
+    /// Returns the highest channel of this side.
     pub(crate) fn channel_max(&self) -> u16 {
         self.config.channel_max
     }
 
-    /// Whether the peer takes frames on a channel.
+    /// Returns whether the peer takes frames on a channel.
     pub(crate) const fn peer_takes(&self, channel: u16) -> bool {
         channel <= self.peer_channel_max
     }

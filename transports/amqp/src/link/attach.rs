@@ -1,4 +1,5 @@
-//! Attaching links, and refusing them (AMQP-34 to AMQP-38).
+//! Attaching of links, and refusals (AMQP-34 to AMQP-38). A session has at most one attached link
+//! of a name and direction: a new one detaches the older one.
 
 use std::num::NonZero;
 
@@ -9,34 +10,37 @@ use crate::error::{AmqpError, condition};
 use crate::performative::{Attach, Detach, Role};
 use crate::terminus::{NodeTarget, Source, Target};
 
-/// Links above the limit are refused, and stay until their client detaches them too; of one that does not
-/// there are no more than this.
+/// Links above the limit are refused, and stay until the client detaches them too. This is the
+/// maximum number of such links.
 const REFUSED_COUNT_MAX: usize = 64;
 
-/// The longest name of a link; clients make theirs of a path and a random part.
+/// Maximum length of a link name in bytes; clients make theirs of a path and a random part.
 const NAME_BYTES_MAX: usize = 1 << 10;
-/// What links of a connection may leave behind of their `attach`, each on average; one may be as large as a frame.
+/// Bytes that a link may keep of its `attach`, on average over the links of a connection; a single
+/// one may be as large as a frame.
 const LINK_BYTES: usize = 2 << 10;
 
-/// What a client's `attach` is answered with. Name, handle and settle modes are those that it asked for.
+/// Answer to a client's `attach`. Name, handle and settle modes come from the request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
-    /// Where messages come from.
+    /// Source of the messages.
     pub source: Option<Source>,
-    /// Where messages go.
+    /// Target of the messages.
     pub target: Option<Target>,
-    /// The largest message that the client may send; without meaning where it receives.
+    /// Maximum message size for the client, in bytes; without meaning if the client receives.
     pub message_bytes_max: Option<NonZero<u64>>,
-    /// So much larger ones are taken all the same, for whoever judges them by more than their size.
+    /// Number of bytes above that which are still accepted, for a caller that judges messages by
+    /// more than their size.
     pub leeway_bytes: u64,
-    /// What the broker can do beyond the standard.
+    /// Extensions that the broker supports.
     pub offered_capabilities: Option<Symbols>,
-    /// Anything else (AMQP-37, AMQP-38).
+    /// Further properties (AMQP-37, AMQP-38).
     pub properties: Option<Map>,
 }
 
 impl Answer {
-    /// The ends as the client wrote them, its own also where it wrote none (AMQP-12), and no properties.
+    /// Makes an answer with the ends of the request, without properties. A missing end of the
+    /// client becomes an empty one (AMQP-12).
     #[must_use]
     pub fn echo(attach: &Attach) -> Self {
         let client_sends = attach.role == Role::Sender;
@@ -50,7 +54,8 @@ impl Answer {
         }
     }
 
-    /// Says of the end that the broker has that it can do these of what was asked of it (AMQP 3.5.3, 4.5.1).
+    /// Reduces the capabilities of the broker's end to the requested ones that are in `known` (AMQP
+    /// 3.5.3, 4.5.1).
     #[must_use]
     pub fn capable_of(mut self, role: Role, known: &[&str]) -> Self {
         let asked = match (role, &mut self.source, &mut self.target) {
@@ -65,7 +70,7 @@ impl Answer {
 }
 
 impl Connection {
-    /// Takes an `attach`, whose frame has so many bytes.
+    /// Handles an `attach` whose frame has `bytes` bytes.
     pub(crate) fn take_attach(
         &mut self,
         channel: u16,
@@ -98,7 +103,7 @@ impl Connection {
         }
         let (role, session_id) = (attach.role, session.id(channel));
         let is_namesake = |link: &Link| link.role == role && link.name == attach.name;
-        // Clients know answers by names: that to the older link goes first.
+        // Clients match answers by name, so the answer for the older link must be first.
         self.hurry(session_id, is_namesake);
         let is_stolen = |link: &Link| link.is_attached() && is_namesake(link);
         if let Some(older) = self.first_link(session_id, is_stolen) {
@@ -116,7 +121,7 @@ impl Connection {
             role,
             snd_settle_mode: attach.snd_settle_mode,
             rcv_settle_mode: attach.rcv_settle_mode,
-            // The standard wants it where the client sends; who leaves it out begins at 0.
+            // The standard requires the count if the client sends; a missing one means 0.
             delivery_count: match role {
                 Role::Sender => attach.initial_delivery_count.unwrap_or(0),
                 Role::Receiver => self.config.initial_delivery_count,
@@ -142,8 +147,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A handle of ours for a link that the client gives one of its own. Where the client takes no more, those of
-    /// links that it has detached are free as soon as that is answered.
+    /// Assigns a handle of this side to a link. If the client takes no more handles, its unanswered
+    /// detaches are answered first, which frees handles.
     fn take_our_handle(&mut self, session: SessionId, of_client: u32) -> Result<u32, Fault> {
         for _ in 0..2 {
             let open = self.session_mut(session);
@@ -158,12 +163,13 @@ impl Connection {
         )))
     }
 
-    /// Answers each `detach` of the client in a session that waits for that: nothing can be sent behind an `end` (AMQP-39).
+    /// Answers all unanswered `detach`es of the client in a session: nothing may follow an `end`
+    /// (AMQP-39).
     pub(crate) fn answer_detaches(&mut self, session: SessionId) {
         self.hurry(session, |_| true);
     }
 
-    /// Answers the client's `detach` of such links at once.
+    /// Answers the client's `detach` of each matching link immediately.
     fn hurry(&mut self, session: SessionId, is_such: impl Fn(&Link) -> bool) {
         let is_such = |link: &Link| matches!(link.stage, Stage::Leaving { .. }) && is_such(link);
         while let Some(link) = self.first_link(session, is_such) {
@@ -171,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// The oldest of such links.
+    /// Returns the oldest matching link.
     fn first_link(
         &mut self,
         session: SessionId,
@@ -182,7 +188,7 @@ impl Connection {
         Some(LinkId { session, generation: *generation })
     }
 
-    /// Why a link is refused whatever it is for (AMQP-96).
+    /// Returns the reason to refuse a link that does not depend on its address (AMQP-96).
     fn refusal(&self, attach: &Attach) -> Option<AmqpError> {
         let count_max = self.config.link_count_max;
         if self.link_count > count_max {
@@ -218,13 +224,13 @@ impl Connection {
         })
     }
 
-    /// What all links may leave behind.
+    /// Maximum number of bytes that all links may keep.
     fn links_bytes_max(&self) -> usize {
         let frame_bytes = usize::try_from(self.config.frame_bytes_max).unwrap_or(usize::MAX);
         self.config.link_count_max.saturating_mul(LINK_BYTES).saturating_add(frame_bytes)
     }
 
-    /// From now on a link keeps so much of its `attach`.
+    /// Sets the number of bytes that a link keeps of its `attach`.
     fn keep(&mut self, id: LinkId, bytes: impl FnOnce(&Link) -> usize) {
         if let Some(link) = self.link_mut(id) {
             let kept = bytes(link);
@@ -233,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// Accepts a link. False if its client does not wait for that any more.
+    /// Accepts a link. Returns false if the client no longer waits for the answer.
     pub fn accept(&mut self, id: LinkId, answer: Answer) -> bool {
         let config_max = self.config.message_bytes_max;
         let initial_delivery_count = self.config.initial_delivery_count;
@@ -253,7 +259,8 @@ impl Connection {
             rcv_settle_mode: link.rcv_settle_mode,
             source: answer.source,
             target: answer.target,
-            // Left out where the client receives, for some would hold messages against it (AMQP-34).
+            // Omitted if the client receives: some clients would check received messages against it
+            // (AMQP-34).
             max_message_size: client_sends.then_some(message_bytes_max),
             initial_delivery_count: (!client_sends).then_some(initial_delivery_count),
             offered_capabilities: answer.offered_capabilities,
@@ -269,13 +276,14 @@ impl Connection {
         true
     }
 
-    /// Refuses a link: it is attached without source and target, and detached at once with the error (AMQP-36).
-    /// Some clients look at one end to recognise a refusal, others at both.
+    /// Refuses a link: answers with an `attach` without source and target, followed by a `detach`
+    /// with the error (AMQP-36). Some clients recognise a refusal by one end, others by both.
     pub fn refuse(&mut self, id: LinkId, error: AmqpError) {
         self.attach_without_ends(id, Some(error));
     }
 
-    /// The same; without an error for a client that has detached the link before it was answered.
+    /// Refuses a link, or answers a client that detached it before it was accepted; that client
+    /// gets no error.
     pub(super) fn attach_without_ends(&mut self, id: LinkId, error: Option<AmqpError>) {
         let initial_delivery_count = self.config.initial_delivery_count;
         let Some(link) = self.link_mut(id) else {
@@ -288,7 +296,7 @@ impl Connection {
         link.stage = Stage::Left;
         let client_sends = link.role == Role::Sender;
         let reply = Attach {
-            // Nobody asks for it any more.
+            // The name is not needed any more.
             name: std::mem::take(&mut link.name),
             handle: link.handle,
             role: link.role.other(),
@@ -312,7 +320,8 @@ impl Connection {
         }
     }
 
-    /// The largest message that a client may send on a link, as it was told; 0 if there is none.
+    /// Maximum message size that was announced to the client on a link, in bytes; 0 if the link
+    /// does not exist.
     #[must_use]
     pub fn message_bytes_max(&self, id: LinkId) -> u64 {
         let session = self.sessions.get(&id.session.channel);
@@ -320,13 +329,14 @@ impl Connection {
         link.map_or(0, |link| link.message_bytes_max)
     }
 
-    /// A link of a session that has not ended.
+    /// Returns a link of a session that has not ended.
     pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         self.session_mut(id.session)?.links.get_mut(&id.generation)
     }
 }
 
-/// What names take that are kept as long as a link: its own, by which requests name it too, and those of its ends.
+/// Bytes of the names that are kept with a link: its own, which requests also name, and the
+/// addresses of its ends.
 fn names_bytes(attach: &Attach) -> usize {
     let source = attach.source.as_ref().and_then(Source::address);
     let target = attach.target.as_ref().and_then(Target::address);

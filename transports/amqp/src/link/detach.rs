@@ -1,4 +1,5 @@
-//! Detaching links. A detach is for good, always (AMQP-36, AMQP-39).
+//! Detaching of links, which is always permanent (AMQP-36, AMQP-39). No frame is sent on a link
+//! after its detach.
 
 use super::Stage;
 use crate::connection::{Connection, Event, Fault, LinkId, SessionId};
@@ -17,7 +18,7 @@ impl Connection {
         link.drain = false;
         link.assembly = None;
         link.under_way = None;
-        // The client may give its handle to another link at once (AMQP 2.7.7).
+        // The client may assign its handle to another link immediately (AMQP 2.7.7).
         session.handles.unmap(detach.handle);
         if is_answer {
             self.remove_link(id);
@@ -28,8 +29,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Detaches a link, or answers that its client has. Nothing is sent on it afterwards (AMQP-19); what
-    /// the client says of deliveries on it is still told (AMQP-39).
+    /// Detaches a link, or answers the client's `detach`. Nothing is sent on the link afterwards
+    /// (AMQP-19), but dispositions of its deliveries are still reported (AMQP-39).
     pub fn detach(&mut self, id: LinkId, error: Option<AmqpError>) {
         let Some(link) = self.link_mut(id) else {
             return;
@@ -40,7 +41,7 @@ impl Connection {
                 let gone = || AmqpError::new(condition::DETACH_FORCED, "link no longer exists");
                 return self.refuse(id, error.unwrap_or_else(gone));
             }
-            // What its client asked for is no error.
+            // The client requested the detach, so it gets no error.
             Stage::Leaving { attached: false } => return self.attach_without_ends(id, error),
             Stage::Attached => false,
             Stage::Leaving { attached: true } => true,
@@ -59,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Detaches a link for what its client did on it.
+    /// Detaches a link because of an error of the client.
     pub(crate) fn detach_because(&mut self, id: LinkId, error: AmqpError) {
         self.detach(id, Some(error.clone()));
         self.events.push_back(Event::Failed { link: id, error });

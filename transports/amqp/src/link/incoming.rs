@@ -1,7 +1,7 @@
-//! Messages that clients send: transfers, in one frame or many (AMQP 2.6.14). And credit, both ways, with drain and echo
-//! (AMQP 2.6.7, AMQP-40, AMQP-48 to AMQP-53).
+//! Messages from clients: transfers in one frame or many (AMQP 2.6.14), and credit in both
+//! directions with drain and echo (AMQP 2.6.7, AMQP-40, AMQP-48 to AMQP-53).
 //!
-//! Nothing of a message is kept here but how large it is so far: its parts are told as they come.
+//! A message is not stored here, only its current size: its parts are reported as they arrive.
 
 use bytes::{Bytes, BytesMut};
 
@@ -11,7 +11,7 @@ use crate::error::{AmqpError, condition};
 use crate::performative::{DeliveryTag, Flow, Role, Transfer};
 use crate::serial::distance;
 
-/// A message of which not all frames came.
+/// A message of which more frames will arrive.
 #[derive(Debug)]
 pub(crate) struct IncomingMessage {
     id: u32,
@@ -19,7 +19,7 @@ pub(crate) struct IncomingMessage {
     message_format: u32,
     settled: bool,
     bytes: u64,
-    /// It is too large: what comes of it is passed over.
+    /// Whether the message is too large, so that its further parts are dropped.
     oversized: bool,
 }
 
@@ -65,7 +65,7 @@ impl Connection {
     }
 }
 
-/// What a frame is of a message.
+/// Result of a frame of a message.
 struct Piece {
     id: u32,
     tag: DeliveryTag,
@@ -73,12 +73,12 @@ struct Piece {
     settled: bool,
     payload: Bytes,
     fate: Fate,
-    /// That it is void was told before.
+    /// Whether nothing is to be reported, since the message was already reported as void.
     silent: bool,
 }
 
 impl Link {
-    /// What a frame is.
+    /// Handles one frame.
     fn piece(&mut self, transfer: &Transfer, payload: Bytes) -> Result<Piece, AmqpError> {
         if self.role != Role::Sender {
             return Err(AmqpError::new(condition::NOT_ALLOWED, "transfer from a receiver"));
@@ -92,7 +92,7 @@ impl Link {
         let mut assembly = match self.assembly.take() {
             Some(assembly) => assembly.continued(transfer)?,
             None => {
-                // Credit is not held against a client (AMQP-40).
+                // Exceeding the credit is not an error (AMQP-40).
                 self.credit = self.credit.saturating_sub(1);
                 self.delivery_count = self.delivery_count.wrapping_add(1);
                 IncomingMessage::begun(transfer)?
@@ -121,7 +121,7 @@ impl Link {
 }
 
 impl IncomingMessage {
-    /// A message of which this is the first frame. What a first frame must say is said (AMQP 2.7.5).
+    /// Begins a message with its first frame, which must have an id and a tag (AMQP 2.7.5).
     fn begun(transfer: &Transfer) -> Result<Self, AmqpError> {
         let (Some(id), Some(tag)) = (transfer.delivery_id, transfer.delivery_tag) else {
             return Err(AmqpError::invalid_field(
@@ -132,7 +132,8 @@ impl IncomingMessage {
         Ok(Self { id, tag, message_format, settled: false, bytes: 0, oversized: false })
     }
 
-    /// The same with one more frame, which may repeat who it is, but not be somebody else (AMQP-31).
+    /// Continues a message with another frame. The frame may repeat the identity of the delivery,
+    /// but not change it (AMQP-31).
     fn continued(self, transfer: &Transfer) -> Result<Self, AmqpError> {
         let same = transfer.delivery_id.is_none_or(|id| id == self.id)
             && transfer.delivery_tag.is_none_or(|tag| tag == self.tag)
@@ -144,11 +145,12 @@ impl IncomingMessage {
     }
 }
 
-/// By what a client asks that what it is delivered be part of a transaction (AMQP 4.4.3).
+/// Property of a flow that requests deliveries as part of a transaction (AMQP 4.4.3).
 const TXN_ID: &str = "txn-id";
 
 impl Connection {
-    /// A client's flow of a link. Where the client sends, what it says of credit means nothing (AMQP-40).
+    /// Handles a flow of the client for a link. Credit fields of a sending client are ignored
+    /// (AMQP-40).
     pub(crate) fn take_link_flow(
         &mut self,
         channel: u16,
@@ -166,17 +168,18 @@ impl Connection {
         let is_transactional =
             flow.properties.as_ref().is_some_and(|properties| properties.get(TXN_ID).is_some());
         if link.role == Role::Receiver && is_transactional {
-            // What it gets would be no part of the transaction that it believes in.
+            // Its deliveries would not be part of the transaction that the client expects.
             let text = "a transaction cannot acquire messages; receive them, and settle them in \
                 the transaction";
             return Err(Fault::Link(id, AmqpError::new(condition::NOT_IMPLEMENTED, text)));
         }
         if link.role == Role::Receiver {
             if let Some(credit) = flow.link_credit {
-                // What was sent since the client has counted is of this credit (AMQP-50).
+                // Deliveries that the client had not counted yet use up this credit (AMQP-50).
                 let counted = flow.delivery_count.unwrap_or(first);
                 let uncounted = distance(counted, link.delivery_count);
-                // Not by where it ends: so much credit may reach further than serial numbers tell apart.
+                // Computed from the count, not from the end of the credit, which may lie further
+                // away than serial numbers can compare.
                 link.credit = credit.saturating_add_signed(uncounted.saturating_neg());
             }
             link.drain = flow.drain;
@@ -190,7 +193,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells of a client's credit. A drain of no credit is done at once (AMQP-51).
+    /// Reports the client's credit. A drain without credit is answered immediately (AMQP-51).
     pub(super) fn tell_credit(&mut self, id: LinkId) {
         let Some(link) = self.link_mut(id) else {
             return;
@@ -203,8 +206,9 @@ impl Connection {
         }
     }
 
-    /// What could be sent of a drain was sent: what credit is left is given back (AMQP-51). The flow says
-    /// both that none is left and that it is about the drain, which different clients look for (AMQP-48).
+    /// Answers a drain after all available messages were sent, and takes back the remaining credit
+    /// (AMQP-51). The flow has a credit of 0 and the drain flag, since some clients look for the
+    /// credit and others for the flag (AMQP-48).
     pub fn drained(&mut self, id: LinkId) {
         let Some(link) = self.link_mut(id).filter(|link| link.is_attached() && link.drain) else {
             return;
@@ -216,7 +220,7 @@ impl Connection {
         self.send_link_flow(id.session.channel, handle, (count, 0), true);
     }
 
-    /// Grants a client's sender so much credit in all (AMQP-40).
+    /// Sets the credit of a link on which the client sends (AMQP-40).
     pub fn grant(&mut self, id: LinkId, credit: u32) {
         let sends = |link: &&mut super::Link| link.is_attached() && link.role == Role::Sender;
         let Some(link) = self.link_mut(id).filter(sends) else {
@@ -227,13 +231,13 @@ impl Connection {
         self.send_link_flow(id.session.channel, handle, state, false);
     }
 
-    /// How much credit a link has left.
+    /// Remaining credit of a link.
     #[must_use]
     pub fn credit(&mut self, id: LinkId) -> u32 {
         self.link_mut(id).map_or(0, |link| link.credit)
     }
 
-    /// The state of a link that its client asks for, unless the answer to a drain has told it, or will
+    /// Writes the state of a link on the client's request, unless the answer to a drain reports it
     /// (AMQP-52).
     fn echo(&mut self, id: LinkId) {
         if let Some(link) = self.link_mut(id).filter(|link| link.is_attached() && !link.drain) {
@@ -243,22 +247,23 @@ impl Connection {
     }
 }
 
-/// What is joined with more room than this left over is copied into just as much as it needs, if that is little.
+/// A joined message is copied to a buffer of exact size if its buffer has more unused bytes than
+/// this and the message is small.
 const SPARE_BYTES_MAX: usize = 1 << 10;
-/// Above this, room that was never written to costs no memory.
+/// Above this size, unused bytes of the buffer were never written, so they cost no memory.
 const COPIED_BYTES_MAX: usize = 1 << 20;
 
-/// The parts of a message, joined as they come, so that it is in memory once. How large it may get is the link's
-/// to say: the connection gives no more parts of one that is too large (AMQP-43).
+/// Joins the parts of a message as they arrive, so that the message is in memory once. The link
+/// limits the size: the connection reports no more parts of a message that is too large (AMQP-43).
 #[derive(Clone, Debug, Default)]
 pub struct Assembly {
-    /// The only part, as long as there is one.
+    /// The only part, while there is one.
     first: Bytes,
     joined: BytesMut,
 }
 
 impl Assembly {
-    /// The next part.
+    /// Appends the next part.
     pub fn push(&mut self, part: Bytes) {
         if part.is_empty() {
             return;
@@ -273,19 +278,19 @@ impl Assembly {
         self.joined.extend_from_slice(&part);
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.first.len() + self.joined.len()
     }
 
-    /// Whether there is nothing.
+    /// Returns whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The whole; a single part is not copied.
+    /// Returns the whole message; a single part is not copied.
     #[must_use]
     pub fn join(self) -> Bytes {
         if self.joined.is_empty() {

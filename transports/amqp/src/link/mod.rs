@@ -1,4 +1,5 @@
-//! A link: attach and detach, credit, transfers both ways (AMQP 2.6).
+//! A link: attach and detach, credit, transfers in both directions (AMQP 2.6). A session owns its
+//! links; the connection calls them with the performatives of their handle.
 //!
 //! ```text
 //!   attach ─► asked ─► accepted: attached ─► detach of either side ─► of the other ─► gone
@@ -17,16 +18,17 @@ pub use self::outgoing::Delivery;
 use self::outgoing::UnderWay;
 use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
 
-/// How far a link is.
+/// Progress of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// The client's `attach` is not answered.
     Asked,
-    /// It is attached.
+    /// Attached on both sides.
     Attached,
-    /// The client's `detach` is not answered; its handle is free. Whether its `attach` was answered.
+    /// The client's `detach` is not answered; its handle is free. `attached` is whether its
+    /// `attach` was answered.
     Leaving { attached: bool },
-    /// Our `detach` is not answered; our handle is free. What comes for it is not looked at.
+    /// Our `detach` is not answered; our handle is free. Frames for the link are ignored.
     Left,
 }
 
@@ -35,29 +37,29 @@ pub(crate) enum Stage {
 pub(crate) struct Link {
     pub(crate) stage: Stage,
     pub(crate) name: Box<str>,
-    /// The handle of ours that stands for it until our `detach`.
+    /// Our handle of the link, until our `detach`.
     pub(crate) handle: u32,
-    /// What of its `attach` is kept: all of it until it is answered, then its names.
+    /// Bytes kept of its `attach`: everything until it is answered, then its names.
     pub(crate) kept_bytes: usize,
-    /// What its names take.
+    /// Bytes of its names.
     pub(crate) names_bytes: usize,
-    /// What the client is.
+    /// Role of the client.
     pub(crate) role: Role,
     pub(crate) snd_settle_mode: Option<SenderSettleMode>,
     pub(crate) rcv_settle_mode: Option<ReceiverSettleMode>,
-    /// How many deliveries its sending end has made.
+    /// Number of deliveries made by the sending end.
     pub(crate) delivery_count: u32,
-    /// How many more it may make.
+    /// Number of further deliveries that it may make.
     pub(crate) credit: u32,
-    /// The client wants its credit used up.
+    /// Whether the client requests that its credit is used up.
     pub(crate) drain: bool,
-    /// The largest message that the client may send, as it was told.
+    /// Maximum message size that was announced to the client, in bytes.
     pub(crate) message_bytes_max: u64,
-    /// The largest that is taken of it.
+    /// Maximum message size that is accepted, in bytes.
     pub(crate) taken_bytes_max: u64,
-    /// A message of which not all frames came.
+    /// A message of which more frames will arrive.
     pub(crate) assembly: Option<IncomingMessage>,
-    /// A message of which not all frames were sent.
+    /// A message with unsent frames.
     pub(crate) under_way: Option<UnderWay>,
 }
 

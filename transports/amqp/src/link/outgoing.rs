@@ -1,4 +1,5 @@
-//! Messages that clients are sent: cut into frames as they are taken, without copies (AMQP 2.6.14).
+//! Messages to clients: cut into frames of the client's maximum size, without copying (AMQP
+//! 2.6.14). Frames of several links take turns, and none is sent beyond the session's window.
 
 use std::collections::VecDeque;
 
@@ -11,21 +12,21 @@ use crate::frame::FRAME_HEADER_BYTES;
 use crate::performative::{DeliveryTag, Role, Transfer};
 use crate::session::{Unsettled, delivery_id};
 
-/// No transfer of ours has more bytes, beside its payload.
+/// Maximum size of a `transfer` of ours in bytes, without its payload.
 const TRANSFER_BYTES_MAX: usize = 64;
 
 /// A message to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
-    /// Its tag: that of a lock, under a lock (AMQP-54).
+    /// Tag of the delivery; the lock token if the message is locked (AMQP-54).
     pub tag: DeliveryTag,
-    /// Whether it is the client's for good when it is sent (AMQP-55).
+    /// Whether the delivery is settled when it is sent (AMQP-55).
     pub settled: bool,
-    /// The message, in pieces that stand one behind the other.
+    /// The message in consecutive pieces.
     pub payload: Vec<Bytes>,
 }
 
-/// A message of which not all frames were sent.
+/// A message with unsent frames.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     number: i64,
@@ -35,8 +36,9 @@ pub(crate) struct UnderWay {
 }
 
 impl Connection {
-    /// Whether [`send`](Self::send) would send on a link now, whatever it is: it has credit, its session has room,
-    /// the message before has gone, and little waits to be written.
+    /// Returns whether [`send`](Self::send) would send any delivery on the link now: the link has
+    /// credit, its session has room, the previous message is sent, and few bytes wait to be
+    /// written.
     #[must_use]
     pub fn can_send(&self, id: LinkId) -> bool {
         let session = self.sessions.get(&id.session.channel);
@@ -44,8 +46,9 @@ impl Connection {
             && session.is_some_and(|session| session.has_room(self.config.unsettled_max))
     }
 
-    /// The same of what is sent settled. However much of its session is unsettled, that is no reason to wait: who
-    /// holds so much is told what it asks (AMQP-22, AMQP-81).
+    /// Returns whether [`send`](Self::send) would send a settled delivery on the link now.
+    /// Unsettled deliveries of the session do not matter here, so that a client that holds many
+    /// still gets the answers to its requests (AMQP-22, AMQP-81).
     #[must_use]
     pub fn can_send_settled(&self, id: LinkId) -> bool {
         let Some(session) = self.sessions.get(&id.session.channel) else {
@@ -59,7 +62,7 @@ impl Connection {
             && session.links.get(&id.generation).is_some_and(Link::may_send)
     }
 
-    /// How many more frames the client takes in the session of a link.
+    /// Number of further frames that the client takes in the session of a link.
     #[must_use]
     pub fn window(&self, id: LinkId) -> u32 {
         let session = self.sessions.get(&id.session.channel);
@@ -67,11 +70,11 @@ impl Connection {
         session.map_or(0, |session| session.outgoing.window)
     }
 
-    /// Sends a message, at least its first frame; the others follow as they can.
+    /// Sends a message: at least its first frame now, the others when possible. Does not block.
     ///
     /// # Errors
-    /// The message, where [`can_send`](Self::can_send) says no, or [`can_send_settled`](Self::can_send_settled) if it
-    /// is settled.
+    /// Returns the message if [`can_send`](Self::can_send) is false, or
+    /// [`can_send_settled`](Self::can_send_settled) if it is settled.
     pub fn send(&mut self, id: LinkId, delivery: Delivery) -> Result<SentId, Delivery> {
         let can_send = match delivery.settled {
             true => self.can_send_settled(id),
@@ -96,7 +99,7 @@ impl Connection {
         if !settled {
             session.unsettled.insert(number, Unsettled { link: id.generation, tag });
         }
-        // The first frame says all of this, also where it could be guessed (AMQP-19).
+        // The first frame has all fields, even fields with defaults (AMQP-19).
         let first = Transfer {
             handle: link.handle,
             delivery_id: Some(delivery_id(number)),
@@ -114,8 +117,8 @@ impl Connection {
         Ok(SentId { session: id.session, number })
     }
 
-    /// Gives up the message of which frames are still to be sent on a link, which is not unsettled then;
-    /// the client is told that what came of it is void.
+    /// Aborts the message of a link that has unsent frames, and forgets its delivery. The client
+    /// learns that the parts it got are void.
     pub fn abort(&mut self, id: LinkId) {
         let under_way = self.link_mut(id).and_then(|link| link.under_way.as_mut());
         let Some(under_way) = under_way else {
@@ -129,19 +132,21 @@ impl Connection {
         }
     }
 
-    /// Whether all frames of the last message on a link were given to the output.
+    /// Returns whether all frames of the last message on a link are in the output. True for a link
+    /// that does not exist.
     #[must_use]
     pub fn is_sent(&mut self, id: LinkId) -> bool {
         self.link_mut(id).is_none_or(|link| link.under_way.is_none())
     }
 
-    /// The same of a link that is attached still: of one that is not it cannot be told.
+    /// Returns whether all frames of the last message are in the output and the link is still
+    /// attached.
     #[must_use]
     pub fn has_sent(&mut self, id: LinkId) -> bool {
         self.link_mut(id).is_some_and(|link| link.is_attached() && link.under_way.is_none())
     }
 
-    /// How many bytes of the last message on a link were not given to the output.
+    /// Number of bytes of the last message on a link that are not in the output.
     #[must_use]
     pub fn unsent_bytes(&self, id: LinkId) -> usize {
         let session = self.sessions.get(&id.session.channel);
@@ -150,8 +155,8 @@ impl Connection {
         under_way.map_or(0, |under_way| under_way.payload.iter().map(Bytes::len).sum())
     }
 
-    /// Adds frames of messages that are under way, of each link in turn, as long as their sessions have
-    /// room and not too much waits to be written.
+    /// Adds frames of unfinished messages to the output, one link after the other, while their
+    /// sessions have room and few bytes wait to be written.
     pub(crate) fn pump(&mut self) {
         let mut stuck_count = 0;
         while stuck_count < self.under_way.len() && !self.is_full() {
@@ -187,7 +192,7 @@ impl Connection {
 }
 
 impl UnderWay {
-    /// Sends as much as fits one frame; whether more is left.
+    /// Writes one frame; returns whether more are left.
     fn send_frame(
         &mut self,
         wire: &mut crate::connection::Wire,

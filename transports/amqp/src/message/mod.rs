@@ -1,8 +1,9 @@
-//! Messages: how their parts become content, and content what a client is sent (AMQP 3.2).
+//! Messages (AMQP 3.2): stored content to the messages that a client gets, and batches and requests
+//! to their parts.
 //!
-//! Content is kept in the encoding of AMQP, so a body is neither read nor copied here: [`encode`] puts new sections
-//! that the broker owns before the old bytes. [`unpack`] takes a batch apart. [`Declare`] and [`Discharge`] are bodies of
-//! messages to a coordinator.
+//! Content is stored in the encoding of AMQP, so bodies are neither read nor copied here:
+//! [`encode`] puts sections of the broker before the stored bytes. [`unpack`] takes a batch apart.
+//! [`Declare`] and [`Discharge`] are bodies of messages to a coordinator.
 
 mod outgoing;
 #[cfg(test)]
@@ -20,26 +21,27 @@ use crate::codec::list::{FieldReader, List, put, read_described};
 use crate::codec::value::Raw;
 use crate::error::AmqpError;
 
-/// The message format of a batch.
+/// Message format of a batch.
 pub const BATCH_FORMAT: u32 = 0x8001_3700;
-/// Maximum number of messages in a batch. Clients fill a batch by bytes, and the smallest message of an SDK takes more
-/// than a 65,536th of the default `limits.batch_bytes_max`: only empty messages of raw clients meet this limit first.
+/// Maximum number of messages in a batch. Clients fill a batch by bytes, and the smallest message
+/// of an SDK takes more than a 65,536th of the default `limits.batch_bytes_max`. So only empty
+/// messages of raw clients meet this limit first.
 pub const BATCH_COUNT_MAX: usize = 65_536;
 
-/// What a coordinator is asked.
+/// Request to a coordinator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// For a transaction.
+    /// Begins a transaction.
     Declare(Declare),
-    /// To end one.
+    /// Ends a transaction.
     Discharge(Discharge),
 }
 
 impl Request {
-    /// The request in a message's body of one value (AMQP-97).
+    /// Reads the request in a message whose body is a single value (AMQP-97).
     ///
     /// # Errors
-    /// When the body is none.
+    /// Fails if the body is not such a request.
     pub fn read(body: &Bytes) -> Result<Self, AmqpError> {
         let mut reader = Reader::new(body);
         if reader.section()? != descriptor::VALUE {
@@ -60,10 +62,10 @@ impl Request {
     }
 }
 
-/// Asks for a transaction (AMQP 4.5.2).
+/// Request for a transaction (AMQP 4.5.2).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Declare {
-    /// Of a distributed one, which is not offered.
+    /// Id of a distributed transaction, which is not supported.
     pub global_id: Option<Raw>,
 }
 
@@ -81,12 +83,12 @@ impl List for Declare {
     }
 }
 
-/// Ends a transaction (AMQP 4.5.3).
+/// Request to end a transaction (AMQP 4.5.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Discharge {
-    /// Which.
+    /// Id of the transaction.
     pub txn_id: Bytes,
-    /// Whether it is rolled back.
+    /// Whether the transaction is rolled back.
     pub fail: bool,
 }
 
@@ -108,24 +110,26 @@ impl List for Discharge {
     }
 }
 
-/// Why bytes are no batch.
+/// Reason why bytes are not a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
-    /// The batch itself is no message, or its body is no data.
+    /// The batch itself is not a message, or its body has a section that is not data.
     #[error("batch: {0}")]
     Envelope(ContentError),
-    /// One of its messages is none.
+    /// A message of the batch is malformed.
     #[error("message {0} of the batch: {1}")]
     Message(usize, ContentError),
-    /// There are more messages than a batch may have.
+    /// The batch has more messages than it may have.
     #[error("batch has more than {0} messages; send several batches")]
     TooMany(usize),
 }
 
-/// The messages of a batch, many in the data sections of one (AMQP-42), as parts of its bytes. What stands beside them is dropped.
+/// Returns the messages of a batch, which are its data sections, as parts of its bytes (AMQP-42).
+/// Its other sections are dropped.
 ///
 /// # Errors
-/// When the batch or one of its messages is malformed, or there are more than `count_max`.
+/// Fails if the batch or one of its messages is malformed, or there are more than `count_max`
+/// messages.
 pub fn unpack(batch: Bytes, count_max: usize) -> Result<Vec<Content>, BatchError> {
     let envelope = Content::parse(batch).map_err(BatchError::Envelope)?;
     let body = envelope.as_bytes().slice_ref(envelope.sections().body);
@@ -140,7 +144,7 @@ pub fn unpack(batch: Bytes, count_max: usize) -> Result<Vec<Content>, BatchError
             return Err(wrong);
         };
         if message.is_empty() {
-            // An empty batch of some clients is a message without bytes.
+            // Some clients send an empty batch as a message without bytes.
             continue;
         }
         if messages.len() == count_max {

@@ -1,4 +1,5 @@
-//! What a client is sent of a message: new sections before old bytes (AMQP-45, AMQP-56).
+//! Encoding of messages for clients: new sections of the broker before stored bytes (AMQP-45,
+//! AMQP-56). Deliveries and peeks of the server call it.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +8,34 @@ use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
 use peeklock_words::amqp::{Reader, Scalar, code, descriptor};
 use peeklock_words::message::{Content, Overlay, PropertyChange, SettableProperty, ValueRef};
 
-/// What the broker says of a message, each in the type that clients insist on (AMQP-56).
+/// Data of the broker about a message. Each value is written in the type that clients expect
+/// (AMQP-56).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamps<'a> {
-    /// How often it was delivered before.
+    /// Number of earlier deliveries.
     pub delivery_count: u32,
-    /// How many milliseconds it lives from its enqueueing.
+    /// Time to live from the enqueueing, in milliseconds.
     pub time_to_live_ms: Option<u32>,
-    /// When it expires (AMQ-18).
+    /// Expiry, in milliseconds since 1970 (AMQ-18).
     pub expires_at_ms: Option<i64>,
-    /// Its number in the entity.
+    /// Sequence number in the entity.
     pub sequence_number: i64,
-    /// The number that it was given where it first entered, if it was moved since.
+    /// Sequence number in the entity where the message first arrived, if it was moved since.
     pub enqueued_sequence_number: Option<i64>,
-    /// When it was enqueued, in milliseconds since 1970.
+    /// Time of the enqueueing, in milliseconds since 1970.
     pub enqueued_at_ms: i64,
-    /// When its lock ends.
+    /// End of the lock, in milliseconds since 1970.
     pub locked_until_ms: Option<i64>,
-    /// 0 active, 1 deferred, 2 scheduled. An active message is sent without it.
+    /// State: 0 active, 1 deferred, 2 scheduled. An active message is sent without it.
     pub state: i32,
-    /// Until when it is delayed.
+    /// End of the delay, in milliseconds since 1970.
     pub delayed_until_ms: Option<i64>,
-    /// Where it was dead-lettered before it was forwarded.
+    /// Entity in which the message was dead-lettered before it was forwarded.
     pub dead_letter_source: Option<&'a str>,
-    /// The token of its lock, for clients that look for it here (AMQP-54, AMQP-93).
+    /// Token of the lock, for clients that read it from the message (AMQP-54, AMQP-93).
     pub lock_token: Option<u128>,
-    /// Whether it is delivered, and not only shown: delivery annotations are then sent even if there are none (AMQP-56).
+    /// Whether the message is delivered, not only shown. Delivery annotations are then sent even if
+    /// they are empty (AMQP-56).
     pub is_delivered: bool,
 }
 
@@ -41,14 +44,14 @@ const PARTITION_KEY: &str = "x-opt-partition-key";
 const VIA_PARTITION_KEY: &str = "x-opt-via-partition-key";
 const DELAYED: &str = "x-opt-peeklock-delayed-until";
 
-/// A section of delivery annotations without entries.
+/// Empty section of delivery annotations.
 const NO_DELIVERY_ANNOTATIONS: [u8; 6] =
     [code::DESCRIBED, code::SMALL_ULONG, descriptor::DELIVERY_ANNOTATIONS, code::MAP8, 1, 0];
 
-/// The beginning of the year 1, in milliseconds since 1970: the end of a lock that there is not.
+/// Lock end of a message without a lock: the beginning of the year 1, in milliseconds since 1970.
 pub const NO_LOCK_MS: i64 = -62_135_596_800_000;
 
-/// Annotations that only the broker sets: what a sender wrote there is not passed on.
+/// Annotations that only the broker sets. Values from a sender are not passed on.
 const OWNED: [&str; 8] = [
     "x-opt-sequence-number",
     "x-opt-enqueue-sequence-number",
@@ -60,9 +63,10 @@ const OWNED: [&str; 8] = [
     DELAYED,
 ];
 
-/// A message as a client is sent it, in pieces that stand one behind the other: new sections, then those of
-/// the content as they are kept, which are not copied. Properties that were changed since, by
-/// `overlays` with the oldest first, make the sections new in which they stand, as does when it expires.
+/// Returns a message for a client in consecutive pieces: new sections, then the stored sections of
+/// the content, which are not copied. `overlays`, oldest first, are later changes of properties. A
+/// section is written new if an overlay may change it; the properties are also written new if the
+/// message expires.
 #[must_use]
 pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> Vec<Bytes> {
     let sections = content.sections();
@@ -109,15 +113,16 @@ pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> V
     pieces
 }
 
-/// The head, and the sections behind it as they are kept, of which `whole` ends with the last; in the one form that all
-/// clients read (AMQP-10).
+/// Appends the stored sections after `head` without copying, if their descriptors have the form
+/// that all clients read (AMQP-10); else copies them in that form. `whole` ends with the last
+/// section.
 fn tail(mut head: Vec<u8>, whole: &Bytes, kept: [&[u8]; 4]) -> Vec<Bytes> {
     let kept_bytes: usize = kept.iter().map(|section| section.len()).sum();
     if kept_bytes == 0 {
         return vec![head.into()];
     }
     if kept.iter().all(|section| is_plain(section)) {
-        // They are the end of the content, so they are one piece.
+        // They are the end of the content, so they form one piece.
         return vec![head.into(), whole.slice(whole.len() - kept_bytes..)];
     }
     for section in kept {
@@ -126,7 +131,7 @@ fn tail(mut head: Vec<u8>, whole: &Bytes, kept: [&[u8]; 4]) -> Vec<Bytes> {
     vec![head.into()]
 }
 
-/// Whether descriptors have the smallest form.
+/// Returns whether all descriptors have the smallest form.
 fn is_plain(sections: &[u8]) -> bool {
     let mut reader = Reader::new(sections);
     while !reader.is_empty() {
@@ -138,8 +143,8 @@ fn is_plain(sections: &[u8]) -> bool {
     true
 }
 
-/// Copies sections with descriptors in their smallest form. Content was checked, so all of it can be
-/// read.
+/// Copies sections with descriptors in their smallest form. Content was checked when it was stored,
+/// so every section can be read.
 fn plainly(head: &mut Vec<u8>, sections: &[u8]) {
     let mut reader = Reader::new(sections);
     while let (Ok(section), Ok(value)) = (reader.section(), reader.raw()) {
@@ -148,8 +153,8 @@ fn plainly(head: &mut Vec<u8>, sections: &[u8]) {
     }
 }
 
-/// Writes a section that is a map, unless it has no entries. A small one stands where it is written; its size is put
-/// in when it is there.
+/// Writes a section that is a map, unless it has no entries. The size of a small one is filled in
+/// afterwards.
 fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) -> usize) {
     let start = head.len();
     head.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor, code::MAP8, 0, 0]);
@@ -170,7 +175,7 @@ fn section(head: &mut Vec<u8>, descriptor: u8, write: impl FnOnce(&mut Vec<u8>) 
     }
 }
 
-/// The fields of a section that is a list, as they are encoded.
+/// Returns the encoded fields of a section that is a list.
 pub(crate) fn fields_of(section: &[u8]) -> Vec<&[u8]> {
     let mut reader = Reader::new(section);
     let Ok((count, mut fields)) = reader.section().and_then(|_| reader.list()) else {
@@ -179,7 +184,7 @@ pub(crate) fn fields_of(section: &[u8]) -> Vec<&[u8]> {
     (0..count).map_while(|_| fields.raw().ok()).collect()
 }
 
-/// The entries of a section that is a map, as they are encoded.
+/// Returns the encoded entries of a section that is a map.
 fn entries_of(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut reader = Reader::new(section);
     let mut items = match reader.section().and_then(|_| reader.map()) {
@@ -193,12 +198,13 @@ fn is_null(value: &[u8]) -> bool {
     value == [code::NULL]
 }
 
-/// Whether a key is text, which is no key of annotations (AMQP 3.2.10).
+/// Returns whether a key is text, which annotations do not allow (AMQP 3.2.10).
 fn is_text(key: &[u8]) -> bool {
     matches!(Reader::new(key).scalar(), Ok(Scalar::Text(_)))
 }
 
-/// Writes an annotation. A key of text becomes a symbol: some clients cannot read another key, at each delivery again.
+/// Writes an annotation. A text key becomes a symbol: some clients cannot read another key, and
+/// would fail at each delivery.
 fn annotation(items: &mut Vec<u8>, key: &[u8], value: &[u8]) -> usize {
     match Reader::new(key).scalar() {
         Ok(Scalar::Text(name)) => write::symbol(items, name),
@@ -208,7 +214,7 @@ fn annotation(items: &mut Vec<u8>, key: &[u8], value: &[u8]) -> usize {
     2
 }
 
-/// Writes the annotations of a sender, without those that the broker owns and those that are replaced.
+/// Writes the annotations of a sender, except the broker's own and replaced ones.
 fn kept_annotations(items: &mut Vec<u8>, kept: &[u8], is_replaced: impl Fn(&str) -> bool) -> usize {
     let mut count = 0;
     for (key, value) in entries_of(kept) {
@@ -216,7 +222,7 @@ fn kept_annotations(items: &mut Vec<u8>, kept: &[u8], is_replaced: impl Fn(&str)
             Ok(Scalar::Symbol(name) | Scalar::Text(name)) => name,
             _ => "",
         };
-        // Some clients fall over a null where they look for a value.
+        // Some clients fail on a null where they expect a value.
         let is_void = is_null(value) && name.starts_with("x-opt-");
         if is_void || OWNED.contains(&name) || is_replaced(name) {
             continue;
@@ -227,8 +233,8 @@ fn kept_annotations(items: &mut Vec<u8>, kept: &[u8], is_replaced: impl Fn(&str)
     count
 }
 
-/// The value of an annotation that a sender may set, in the type that clients insist on (AMQP-56), where it has
-/// another.
+/// Returns the value of an annotation of a sender in the type that clients expect (AMQP-56); `None`
+/// if it already has that type or cannot be converted.
 fn typed(name: &str, value: &[u8]) -> Option<Vec<u8>> {
     let mut encoded = Vec::new();
     match (name, Reader::new(value).scalar().ok()?) {
@@ -248,7 +254,7 @@ fn typed(name: &str, value: &[u8]) -> Option<Vec<u8>> {
     Some(encoded)
 }
 
-/// Writes fields as they are encoded.
+/// Writes a list of encoded fields.
 fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
     let put = |sink: &mut Measure, value: &[u8]| sink.put(value);
     let mut measure = Measure::default();
@@ -265,8 +271,8 @@ fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
     }
 }
 
-/// A header, always: durable and priority as they were sent, first-acquirer too at the first delivery, the rest from
-/// the broker.
+/// Writes the header, which every message has. The sender sets durable and priority, and
+/// first-acquirer for the first delivery. The broker sets the rest.
 fn header(head: &mut Vec<u8>, kept: &[u8], stamps: &Stamps<'_>) {
     let kept = fields_of(kept);
     let kept = |field: usize| kept.get(field).copied().filter(|value| !is_null(value));
@@ -304,7 +310,7 @@ fn annotations(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &S
     });
 }
 
-/// The annotations that the broker sets, in types of their full width.
+/// Writes the annotations of the broker, in types of full width.
 fn stamp(items: &mut Vec<u8>, stamps: &Stamps<'_>) -> usize {
     let mut count = 0;
     let mut put = |name: &str, write: &dyn Fn(&mut Vec<u8>)| {
@@ -337,7 +343,7 @@ fn stamp(items: &mut Vec<u8>, stamps: &Stamps<'_>) -> usize {
     count
 }
 
-/// What overlays make of a property that the broker knows; none if they leave it.
+/// Returns the value that overlays set for a property of the broker; `None` if none sets it.
 fn changed<'a>(overlays: &'a [Overlay], wanted: SettableProperty) -> Option<ValueRef<'a>> {
     overlays.iter().rev().find_map(|overlay| {
         overlay.changes().find_map(|change| match change {
@@ -347,7 +353,7 @@ fn changed<'a>(overlays: &'a [Overlay], wanted: SettableProperty) -> Option<Valu
     })
 }
 
-/// The places of properties that can be changed, in the list of the standard (AMQP 3.2.4).
+/// Positions of changeable properties in the list of the standard (AMQP 3.2.4).
 const PLACES: [(usize, SettableProperty); 8] = [
     (0, SettableProperty::MessageId),
     (2, SettableProperty::To),
@@ -359,11 +365,12 @@ const PLACES: [(usize, SettableProperty); 8] = [
     (12, SettableProperty::ReplyToSessionId),
 ];
 
-/// The places of the instants at which a message expires and was made, and how many places there are.
+/// Positions of the expiry and the creation time, and the number of positions.
 const ABSOLUTE_EXPIRY_TIME: usize = 8;
 const CREATION_TIME: usize = 9;
 const PLACE_COUNT: usize = 13;
-/// The instant of 1970, which is written where the distance to expiry counts and nothing is known of creation (AMQ-19).
+/// The instant of 1970. It stands for an unknown creation time where only the distance to the
+/// expiry counts (AMQ-19).
 const NO_INSTANT: [u8; 9] = [code::TIMESTAMP, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &Stamps<'_>) {
@@ -387,7 +394,8 @@ fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &St
     let mut fields: Vec<Option<&[u8]>> =
         fields_of(kept).into_iter().map(|value| (!is_null(value)).then_some(value)).collect();
     fields.resize(PLACE_COUNT, None);
-    // The SDKs take the distance of the two for the time to live; the clock that made the one may not be ours.
+    // The SDKs compute the time to live as the difference of the two. The creation time may come
+    // from another clock.
     let made_at_ms = fields.get(CREATION_TIME).copied().flatten().and_then(instant_of);
     let made_at_ms = made_at_ms.filter(|made_at_ms| *made_at_ms != 0);
     let expires_at = stamps.expires_at_ms.map(|expires_at_ms| {
@@ -397,7 +405,8 @@ fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &St
     });
     if let (Some(at), Some(field)) = (&expires_at, fields.get_mut(ABSOLUTE_EXPIRY_TIME)) {
         *field = Some(at);
-        // Of what lives longer than its header can tell, the distance is all that there is (AMQ-19).
+        // A longer time to live than the header can hold is reported only by this distance
+        // (AMQ-19).
         let is_long = stamps.time_to_live_ms == Some(u32::MAX);
         let is_void = |made_at: &Option<&[u8]>| {
             *made_at == Some(&NO_INSTANT) || (is_long && made_at.is_none())
@@ -416,14 +425,14 @@ fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &St
     }
 }
 
-/// The milliseconds of an instant as it is written.
+/// Returns the milliseconds of an encoded instant.
 fn instant_of(value: &[u8]) -> Option<i64> {
     let (&code::TIMESTAMP, ms) = value.split_first()? else { return None };
     Some(i64::from_be_bytes(ms.try_into().ok()?))
 }
 
-/// Those that were sent in their places, with what was set in place of what it replaces, and what is new
-/// behind them.
+/// Writes the application properties: first the sender's in their order with changed values, then
+/// new ones.
 fn application_properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
     let Some(set) = Overlay::together(overlays) else {
         return;
@@ -436,7 +445,7 @@ fn application_properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay])
             PropertyChange::SetBroker(..) => None,
         })
         .collect();
-    // Either list may have thousands: each is gone through once.
+    // Both lists may have thousands of entries: each is read once.
     let mut places = BTreeMap::new();
     for (place, (key, _)) in changes.iter().enumerate() {
         places.entry(*key).or_insert(place);

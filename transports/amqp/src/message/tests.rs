@@ -1,5 +1,5 @@
-//! Sections: golden bytes of what a client is sent, batches, requests to a coordinator; truncations and
-//! mutations.
+//! Tests of sections: golden bytes of messages to clients, batches, requests to a coordinator,
+//! truncations and mutations.
 
 use peeklock_store_testing::Random;
 use peeklock_words::message::{
@@ -26,7 +26,7 @@ fn key(name: &str) -> String {
     format!("a3 {:02x} {}", name.len(), ascii(name))
 }
 
-/// Annotations that the broker sets, in the types of AMQP-56.
+/// Annotations of the broker, in the types of AMQP-56.
 fn stamped(before: &str, count: u8, locked: bool) -> String {
     let mut entries = before.to_owned();
     let mut put = |name: &str, value: &str| entries.push_str(&format!("{} {value}", key(name)));
@@ -48,8 +48,8 @@ fn data(body: &str) -> String {
     format!("005375 a0 {:02x} {}", body.len(), ascii(body))
 }
 
-/// A header always, with count and the time to live that holds; annotations in their types under symbols
-/// (AMQP-15); the rest as it was sent, and not copied.
+/// Every message has a header with delivery count and remaining time to live, and annotations in
+/// their types under symbols (AMQP-15). The other sections are unchanged and not copied.
 #[test]
 fn a_message_is_sent_with_new_sections_before_old_bytes() {
     let rest = format!("005373 c0 05 01 a1 02 {} {}", ascii("id"), data("hi"));
@@ -60,7 +60,7 @@ fn a_message_is_sent_with_new_sections_before_old_bytes() {
     assert_eq!(digits(&pieces[0]), digits(&expected));
     assert_eq!(pieces[1..], [bytes(&rest)]);
     assert_eq!(pieces[1].as_ptr(), content.as_bytes().as_ptr());
-    // Without time to live, for the first time: the count is there, and null nowhere but in the middle.
+    // First delivery without time to live: the count is present, and nulls only precede it.
     let first =
         Stamps { delivery_count: 0, time_to_live_ms: None, locked_until_ms: None, ..stamps() };
     let pieces = encode(&content, &[], &first);
@@ -68,8 +68,9 @@ fn a_message_is_sent_with_new_sections_before_old_bytes() {
     assert_eq!(digits(&pieces[0]), digits(&expected));
 }
 
-/// Durable and priority go through, a sender's own count and lifetime do not; of its annotations those
-/// that the broker owns are replaced, others kept byte for byte, and nulls where clients look left out.
+/// The sender's durable and priority are passed on, its count and time to live are not. Its
+/// annotations with names of the broker are replaced. Others are kept byte for byte, except nulls
+/// under names that clients read.
 #[test]
 fn what_a_sender_said_of_what_the_broker_owns_is_replaced() {
     let kept = format!("{} 54 07", key("mine"));
@@ -89,7 +90,7 @@ fn what_a_sender_said_of_what_the_broker_owns_is_replaced() {
     assert_eq!(digits(&sent(&content, &[], &stamps())), digits(&bytes(&expected)));
 }
 
-/// The lock token stands in delivery annotations where it is wanted.
+/// A lock token stands in delivery annotations if it is requested.
 #[test]
 fn a_lock_token_stands_in_delivery_annotations() {
     let content = Content::parse(bytes(&data("x"))).unwrap();
@@ -104,8 +105,9 @@ fn a_lock_token_stands_in_delivery_annotations() {
     assert_eq!(digits(&sent(&content, &[], &with)), digits(&bytes(&expected)));
 }
 
-/// AMQP-56: an active message that was never moved has neither a state nor a first number, and its delivery without a
-/// lock has delivery annotations without entries; a message that is only shown has none.
+/// AMQP-56: an active message that was never moved has neither a state nor an enqueued sequence
+/// number. Its delivery without a lock has empty delivery annotations; a message that is only shown
+/// has none.
 #[test]
 fn a_plain_message_is_sent_without_default_annotations() {
     let content = Content::parse(bytes(&data("x"))).unwrap();
@@ -132,8 +134,8 @@ fn a_plain_message_is_sent_without_default_annotations() {
     assert_eq!(sent_of(&deferred), expected("", &entries, 6));
 }
 
-/// Sections that came with other descriptors leave with the one that all clients read (AMQP-10); all body
-/// sections and the footer with them.
+/// Sections with other descriptors are sent with the descriptor that all clients read (AMQP-10),
+/// for all body sections and the footer.
 #[test]
 fn descriptors_leave_in_their_smallest_form() {
     let odd = format!(
@@ -145,7 +147,7 @@ fn descriptors_leave_in_their_smallest_form() {
     assert!(sent.ends_with(&digits(&bytes("005375 a00161 005375 a00162 005378 c10100"))), "{sent}");
 }
 
-/// AMQP-45: a message without a body is sent without one, and one with an empty body with that.
+/// AMQP-45: a missing body stays missing, and an empty body stays empty.
 #[test]
 fn a_body_is_sent_as_it_came() {
     let properties = "005373 c0 04 01 a1 01 61";
@@ -158,7 +160,7 @@ fn a_body_is_sent_as_it_came() {
     }
 }
 
-/// AMQP-45: delivery annotations of a sender are passed on, without those that the broker owns.
+/// AMQP-45: delivery annotations of a sender are passed on, except names of the broker.
 #[test]
 fn delivery_annotations_are_passed_on() {
     let own = format!("{} 98 {:032x}", key("x-opt-lock-token"), 7);
@@ -176,8 +178,8 @@ fn delivery_annotations_are_passed_on() {
     assert_eq!(digits(&sent(&content, &[], &stamps())), digits(&bytes(&expected)));
 }
 
-/// AMQP-45: keys of annotations and of a footer that came as text leave as symbols: some clients read no other key.
-/// AMQP-56: partition keys and the instant of a schedule have the types that clients insist on.
+/// AMQP-45: text keys of annotations and of a footer become symbols, since some clients read no
+/// other key. AMQP-56: partition keys and schedule times have the types that clients expect.
 #[test]
 fn keys_leave_as_symbols_and_known_values_in_their_types() {
     let (text, symbol) = ("a1 01 6b 54 05", "a3 01 6b 54 05");
@@ -205,7 +207,7 @@ fn keys_leave_as_symbols_and_known_values_in_their_types() {
     assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{}", digits(&bytes(&expected)));
 }
 
-/// AMQP-56: first-acquirer is that of the sender at the first delivery, and left out at later ones.
+/// AMQP-56: the sender's first-acquirer is passed on at the first delivery, and omitted later.
 #[test]
 fn first_acquirer_is_passed_on_at_the_first_delivery() {
     let content = format!("005370 c0 05 04 40 40 40 41 {}", data("x"));
@@ -219,8 +221,8 @@ fn first_acquirer_is_passed_on_at_the_first_delivery() {
     }
 }
 
-/// What was set since is where it belongs: in place of what it replaces, or behind; removed is gone; and
-/// what no model knows of (here a user-id) stays.
+/// Changed properties stand in their place, new ones at the end, removed ones nowhere. Properties
+/// that the model does not know (here a user-id) stay.
 #[test]
 fn changed_properties_are_sent_as_changed() {
     let content = format!(
@@ -252,7 +254,8 @@ fn changed_properties_are_sent_as_changed() {
     assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{}", digits(&bytes(&expected)));
 }
 
-/// AMQP-45, AMQP-14: what nests as deep as is taken does not hide what stands behind it where properties are changed.
+/// AMQP-45, AMQP-14: a property nested as deeply as allowed does not hide later ones when
+/// properties are changed.
 #[test]
 fn a_deep_property_is_kept_with_those_behind_it() {
     let descriptors = "00".repeat(30);
@@ -267,9 +270,10 @@ fn a_deep_property_is_kept_with_those_behind_it() {
     assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{expected}");
 }
 
-/// AMQ-18: a message that expires says when, whatever its sender has written there: so far behind its creation as it
-/// expires after it was enqueued. All else of its properties is as it was, and a creation that is none becomes that which the
-/// distance counts from (AMQ-19).
+/// AMQ-18: an expiring message is sent with its expiry, which replaces the sender's value. The
+/// distance from its creation to it equals the distance from the enqueueing to the expiry. The
+/// other properties are unchanged. A missing creation time becomes the time of the enqueueing
+/// (AMQ-19).
 #[test]
 fn a_message_says_when_it_expires() {
     let instant = |ms: i64| format!("83 {ms:016x}");
@@ -287,20 +291,20 @@ fn a_message_says_when_it_expires() {
     ends_with(&sent_of(""), &format!("005373 c0 12 09 40 40 {nulls} {expires}"));
     let (other, made) = (instant(7), instant(9));
     let behind = instant(9 + 0x0001_0203_0405_0607 - stamps.enqueued_at_ms);
-    // With a user-id, of which no model knows, and with what stands behind it.
+    // With a user-id, which the model does not know, and a property after it.
     let properties = |expires: &str, made: &str| {
         format!("005373 c0 22 0b a10161 a00162 {nulls} {expires} {made} a10173")
     };
     ends_with(&sent_of(&properties(&other, &made)), &properties(&behind, &made));
     ends_with(&sent_of(&properties(&other, &instant(0))), &properties(&expires, &enqueued));
-    // One that does not expire is as it was.
+    // A message that does not expire is unchanged.
     let kept = properties(&other, &instant(0));
     let content = Content::parse(bytes(&format!("{kept} {}", data("x")))).unwrap();
     let stamps = Stamps { expires_at_ms: None, ..stamps };
     ends_with(&digits(&super::encode(&content, &[], &stamps).concat()), &kept);
 }
 
-/// Whatever a message is, a client that reads it as it is sent finds the same message.
+/// A client that decodes a sent message gets the original message.
 #[test]
 fn random_messages_are_read_as_they_were_sent() {
     let mut random = Random::new(19);
@@ -329,7 +333,7 @@ fn random_messages_are_read_as_they_were_sent() {
     }
 }
 
-/// Content of any origin, as far as it is accepted, can be sent, and what is sent can be read.
+/// Content that was accepted can be sent, and the sent bytes can be read.
 #[test]
 fn truncated_and_mutated_content_is_refused_or_sent() {
     let whole = Message::new("body")
@@ -375,8 +379,8 @@ fn parts_are_joined_once_and_a_single_one_is_not_copied() {
     assert_eq!(assembly.join(), vec![7; 200]);
 }
 
-/// A batch is a row of messages in data sections, of which none is copied; what stands beside them is
-/// dropped, an empty one has none (AMQ-13).
+/// A batch is a sequence of data sections with one message each, which are not copied. Its other
+/// sections are dropped. An empty batch has no messages (AMQ-13).
 #[test]
 fn a_batch_is_taken_apart() {
     let message = |body: &str| {
@@ -398,7 +402,7 @@ fn a_batch_is_taken_apart() {
     assert!(matches!(unpack(bytes("005377 40"), 1), Err(BatchError::Envelope(_))));
 }
 
-/// What a coordinator is asked is the body of a message.
+/// Requests to a coordinator are message bodies.
 #[test]
 fn a_coordinator_is_asked_by_values() {
     let declare = Request::Declare(Declare { global_id: None });

@@ -1,4 +1,4 @@
-//! `attach` and `detach`: a link on a session (AMQP 2.7.3, 2.7.7).
+//! `attach` and `detach`: begin and end of a link on a session (AMQP 2.7.3, 2.7.7).
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
@@ -8,36 +8,37 @@ use crate::error::AmqpError;
 use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
 use crate::terminus::{Source, Target};
 
-/// Attaches a link. Settle modes that were left out stay so (AMQP-35).
+/// Attaches a link. Missing settle modes stay missing in the answer (AMQP-35).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Attach {
-    /// The name of the link.
+    /// Name of the link.
     pub name: Box<str>,
-    /// What the sender of this calls it from now on.
+    /// Handle that the sender of this assigns to the link.
     pub handle: u32,
-    /// What the sender of this is.
+    /// Role of the sender of this.
     pub role: Role,
-    /// How the sending end settles.
+    /// Settlement by the sending end.
     pub snd_settle_mode: Option<SenderSettleMode>,
-    /// How the receiving end settles.
+    /// Settlement by the receiving end.
     pub rcv_settle_mode: Option<ReceiverSettleMode>,
-    /// Where messages come from; null refuses the link (AMQP-36).
+    /// Source of the messages; null refuses the link (AMQP-36).
     pub source: Option<Source>,
-    /// Where messages go; null refuses the link (AMQP-36).
+    /// Target of the messages; null refuses the link (AMQP-36).
     pub target: Option<Target>,
-    /// What is not settled of an earlier life of the link; ignored, since links do not recover (AMQP-39).
+    /// Unsettled deliveries of an earlier attachment; ignored, since links do not recover
+    /// (AMQP-39).
     pub unsettled: Option<Map>,
-    /// Whether there is more of that.
+    /// Whether `unsettled` is incomplete.
     pub incomplete_unsettled: bool,
-    /// Where the count of the sending end begins.
+    /// First delivery-count of the sending end.
     pub initial_delivery_count: Option<u32>,
-    /// The largest message it takes; any, if it is missing or 0.
+    /// Maximum message size in bytes; no limit if it is missing or 0.
     pub max_message_size: Option<u64>,
-    /// What the sender of this can do beyond the standard.
+    /// Extensions that the sender of this supports.
     pub offered_capabilities: Option<Symbols>,
-    /// What it would like the other to do.
+    /// Extensions that it would like to use.
     pub desired_capabilities: Option<Symbols>,
-    /// Anything else.
+    /// Further properties.
     pub properties: Option<Map>,
 }
 
@@ -86,11 +87,11 @@ impl List for Attach {
 /// Detaches a link (AMQP 2.7.7).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Detach {
-    /// The link.
+    /// Handle of the link.
     pub handle: u32,
-    /// Whether it is gone for good, which is always so here (AMQP-36).
+    /// Whether the link is closed permanently, which is always the case here (AMQP-36).
     pub closed: bool,
-    /// Why, if something is wrong.
+    /// Error, if any.
     pub error: Option<AmqpError>,
 }
 

@@ -1,4 +1,4 @@
-//! `begin` and `end`: a session on a channel (AMQP 2.7.2, 2.7.8).
+//! `begin` and `end`: begin and end of a session on a channel (AMQP 2.7.2, 2.7.8).
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
@@ -9,21 +9,21 @@ use crate::error::AmqpError;
 /// Begins a session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Begin {
-    /// The channel of the `begin` that this one answers.
+    /// Channel of the `begin` that this one answers.
     pub remote_channel: Option<u16>,
-    /// The id of the next transfer from here.
+    /// Id of the next transfer from the sender of this.
     pub next_outgoing_id: u32,
-    /// How many transfers it takes.
+    /// Number of transfers that it takes.
     pub incoming_window: u32,
-    /// How many transfers it may have under way.
+    /// Number of transfers that it may have in transit.
     pub outgoing_window: u32,
-    /// The highest handle it takes.
+    /// Highest handle.
     pub handle_max: Option<u32>,
-    /// What the sender of this can do beyond the standard.
+    /// Extensions that it supports.
     pub offered_capabilities: Option<Symbols>,
-    /// What it would like the other to do.
+    /// Extensions that it would like to use.
     pub desired_capabilities: Option<Symbols>,
-    /// Anything else.
+    /// Further properties.
     pub properties: Option<Map>,
 }
 
@@ -60,7 +60,7 @@ impl List for Begin {
 /// Ends a session (AMQP 2.7.8).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct End {
-    /// Why, if something is wrong.
+    /// Error, if any.
     pub error: Option<AmqpError>,
 }
 

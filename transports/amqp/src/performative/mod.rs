@@ -1,4 +1,5 @@
-//! The performatives (AMQP 2.7): those of deliveries are here, those of connections, sessions and links in their files.
+//! The performatives (AMQP 2.7): the bodies of frames. This file has the performatives about
+//! deliveries; `open`, `begin` and `attach` have the others. The order of fields is the standard's.
 
 mod attach;
 mod begin;
@@ -32,11 +33,11 @@ pub enum Performative {
     Begin(Box<Begin>),
     /// Attaches a link.
     Attach(Box<Attach>),
-    /// Windows and credit.
+    /// Reports windows and credit.
     Flow(Flow),
-    /// A message or a part of one.
+    /// Sends a message, whole or in part.
     Transfer(Transfer),
-    /// What became of deliveries.
+    /// Reports the state of deliveries.
     Disposition(Disposition),
     /// Detaches a link.
     Detach(Detach),
@@ -47,10 +48,11 @@ pub enum Performative {
 }
 
 impl Performative {
-    /// The performative at the start of a frame's body, and the payload behind it.
+    /// Reads the performative at the start of a frame's body, and returns it with the payload after
+    /// it.
     ///
     /// # Errors
-    /// When the bytes are none.
+    /// Fails if the bytes are not a performative, or bytes follow a performative without payload.
     pub fn read(body: &Bytes) -> Result<(Self, Bytes), AmqpError> {
         let mut reader = Reader::new(body);
         let code = descriptor(&mut reader)?;
@@ -81,7 +83,7 @@ impl Performative {
 }
 
 impl Performative {
-    /// Writes it as the body of a frame.
+    /// Writes the performative as the body of a frame.
     pub fn write<S: Sink>(&self, sink: &mut S) {
         match self {
             Self::Open(open) => write_list(sink, &**open),
@@ -97,13 +99,13 @@ impl Performative {
     }
 }
 
-/// What an end of a link is (AMQP 2.8.1).
+/// Direction of an end of a link (AMQP 2.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Role {
-    /// It sends.
+    /// Sends.
     #[default]
     Sender,
-    /// It receives.
+    /// Receives.
     Receiver,
 }
 
@@ -113,13 +115,13 @@ impl Role {
         Ok(if receives { Self::Receiver } else { Self::Sender })
     }
 
-    /// Whether it receives, which is how a role is written.
+    /// Returns whether this end receives, which is the encoding of a role.
     #[must_use]
     pub const fn is_receiver(self) -> bool {
         matches!(self, Self::Receiver)
     }
 
-    /// What the other end is.
+    /// Returns the role of the other end.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -129,14 +131,14 @@ impl Role {
     }
 }
 
-/// How the sending end of a link settles (AMQP 2.8.2).
+/// Settlement by the sending end of a link (AMQP 2.8.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SenderSettleMode {
-    /// It sends everything unsettled.
+    /// All deliveries are sent unsettled.
     Unsettled,
-    /// It sends everything settled.
+    /// All deliveries are sent settled.
     Settled,
-    /// It may do both.
+    /// Both are possible.
     Mixed,
 }
 
@@ -155,7 +157,7 @@ impl SenderSettleMode {
         })
     }
 
-    /// How it is written.
+    /// Code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -166,12 +168,12 @@ impl SenderSettleMode {
     }
 }
 
-/// How the receiving end of a link settles (AMQP 2.8.3).
+/// Settlement by the receiving end of a link (AMQP 2.8.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiverSettleMode {
-    /// It settles at once.
+    /// Settles immediately.
     First,
-    /// It settles when the sending end has.
+    /// Settles after the sending end has settled.
     Second,
 }
 
@@ -189,7 +191,7 @@ impl ReceiverSettleMode {
         })
     }
 
-    /// How it is written.
+    /// Code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -199,8 +201,8 @@ impl ReceiverSettleMode {
     }
 }
 
-/// The tag of a delivery, kept in place. The standard allows 32 bytes; some clients send the text of a UUID, which has
-/// more (AMQP-41).
+/// Tag of a delivery, stored inline. The standard allows 32 bytes. Some clients send the text of a
+/// UUID, which is longer, so up to 64 bytes are accepted (AMQP-41).
 #[derive(Clone, Copy)]
 pub struct DeliveryTag {
     bytes: [u8; TAG_BYTES_MAX],
@@ -208,7 +210,7 @@ pub struct DeliveryTag {
 }
 
 impl DeliveryTag {
-    /// A tag of these bytes; none if they are too many.
+    /// Makes a tag of these bytes; `None` if there are more than 64.
     #[must_use]
     pub fn new(tag: &[u8]) -> Option<Self> {
         let mut bytes = [0; TAG_BYTES_MAX];
@@ -230,7 +232,7 @@ impl DeliveryTag {
         Ok(Some(tag))
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the tag.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or_default()
@@ -251,30 +253,31 @@ impl fmt::Debug for DeliveryTag {
     }
 }
 
-/// Transfers a message or a part of one (AMQP 2.7.5).
+/// Transfer of a message, whole or in part (AMQP 2.7.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transfer {
-    /// The link.
+    /// Handle of the link.
     pub handle: u32,
-    /// The number of the delivery in its session; continuations may leave it out (AMQP-31).
+    /// Number of the delivery in its session; continuations may omit it (AMQP-31).
     pub delivery_id: Option<u32>,
-    /// The tag of the delivery in its link.
+    /// Tag of the delivery in its link.
     pub delivery_tag: Option<DeliveryTag>,
-    /// How the payload is to be read (AMQP-42).
+    /// Format of the payload (AMQP-42).
     pub message_format: Option<u32>,
-    /// Whether the sending end has settled it.
+    /// Whether the sending end has settled the delivery.
     pub settled: Option<bool>,
-    /// Whether more frames of it follow.
+    /// Whether more frames of the delivery follow.
     pub more: bool,
-    /// How the receiving end settles this one.
+    /// Settlement by the receiving end for this delivery.
     pub rcv_settle_mode: Option<ReceiverSettleMode>,
-    /// The state at the sending end: the transaction, if any.
+    /// State at the sending end: the transaction, if any.
     pub state: Option<DeliveryState>,
-    /// Whether it goes on with one of an earlier life of the link, which is not offered.
+    /// Whether this resumes a delivery of an earlier attachment of the link, which is not
+    /// supported.
     pub resume: bool,
-    /// Whether what came of it is void.
+    /// Whether the delivery is aborted, so that its earlier parts are void.
     pub aborted: bool,
-    /// Whether dispositions may wait for others.
+    /// Whether dispositions may be delayed to be sent together.
     pub batchable: bool,
 }
 
@@ -314,30 +317,30 @@ impl List for Transfer {
     }
 }
 
-/// The state of a session, and of one of its links if it names one (AMQP 2.7.4).
+/// State of a session, and of a link if `handle` is present (AMQP 2.7.4).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Flow {
-    /// The id of the transfer that is expected next; missing before the other's `begin` is known.
+    /// Id of the next expected transfer; missing before the peer's `begin` is known.
     pub next_incoming_id: Option<u32>,
-    /// How many transfers it takes from there.
+    /// Number of transfers that the sender of the flow takes from there.
     pub incoming_window: u32,
-    /// The id of the next transfer from here.
+    /// Id of the next transfer from the sender of the flow.
     pub next_outgoing_id: u32,
-    /// How many transfers it may have under way.
+    /// Number of transfers that it may have in transit.
     pub outgoing_window: u32,
-    /// The link that the rest is about.
+    /// Handle of the link to which the remaining fields belong.
     pub handle: Option<u32>,
-    /// How many deliveries were made.
+    /// Number of deliveries made on the link.
     pub delivery_count: Option<u32>,
-    /// How many more may be made.
+    /// Number of further deliveries that may be made.
     pub link_credit: Option<u32>,
-    /// How many could be made.
+    /// Number of messages available for the link.
     pub available: Option<u32>,
-    /// Whether credit is used up now.
+    /// Whether the sending end must use up its credit now.
     pub drain: bool,
-    /// Whether the state of the other is wanted.
+    /// Whether the sender of the flow requests the state of its peer.
     pub echo: bool,
-    /// Anything else.
+    /// Further properties.
     pub properties: Option<Map>,
 }
 
@@ -377,20 +380,20 @@ impl List for Flow {
     }
 }
 
-/// The state of a range of deliveries (AMQP 2.7.6).
+/// State of a range of deliveries (AMQP 2.7.6).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disposition {
-    /// What the sender of this is, to these deliveries.
+    /// Role of the sender of the disposition for these deliveries.
     pub role: Role,
-    /// The first delivery.
+    /// First delivery.
     pub first: u32,
-    /// The last one; the first, if it is missing.
+    /// Last delivery; equal to the first if it is missing.
     pub last: Option<u32>,
-    /// Whether the sender of this has settled them.
+    /// Whether the sender of the disposition has settled the deliveries.
     pub settled: bool,
-    /// Their state.
+    /// State of the deliveries.
     pub state: Option<DeliveryState>,
-    /// Whether the answer may wait for others.
+    /// Whether the answer may be delayed to be sent with others.
     pub batchable: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `open` and `close`: the ends of a connection (AMQP 2.7.1, 2.7.9).
+//! `open` and `close`: begin and end of a connection (AMQP 2.7.1, 2.7.9).
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
@@ -9,25 +9,25 @@ use crate::error::AmqpError;
 /// Opens a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Open {
-    /// Who sends this.
+    /// Name of the sending container.
     pub container_id: Box<str>,
-    /// Which host it means; nothing is routed by it (AMQP-05).
+    /// Host that the client addresses; it has no effect on routing (AMQP-05).
     pub hostname: Option<Box<str>>,
-    /// The largest frame it takes; any, if it is missing.
+    /// Maximum frame size in bytes; no limit if it is missing.
     pub max_frame_size: Option<u32>,
-    /// The highest channel it takes.
+    /// Highest channel.
     pub channel_max: Option<u16>,
-    /// After how many milliseconds of silence it closes the connection.
+    /// Time without frames in milliseconds after which the sender of this closes the connection.
     pub idle_time_out: Option<u32>,
     /// Languages of its texts.
     pub outgoing_locales: Option<Symbols>,
-    /// Languages it likes.
+    /// Languages that it prefers.
     pub incoming_locales: Option<Symbols>,
-    /// What the sender of this can do beyond the standard.
+    /// Extensions that it supports.
     pub offered_capabilities: Option<Symbols>,
-    /// What it would like the other to do.
+    /// Extensions that it would like to use.
     pub desired_capabilities: Option<Symbols>,
-    /// Anything else.
+    /// Further properties.
     pub properties: Option<Map>,
 }
 
@@ -68,7 +68,7 @@ impl List for Open {
 /// Closes a connection (AMQP 2.7.9).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Close {
-    /// Why, if something is wrong.
+    /// Error, if any.
     pub error: Option<AmqpError>,
 }
 

@@ -1,5 +1,5 @@
-//! Performatives: golden ones by the tables of the standard, every truncation, random mutations, random
-//! round trips.
+//! Tests of performatives: golden bytes from the tables of the standard, all truncations, random
+//! mutations and random round trips.
 
 use peeklock_store_testing::Random;
 use peeklock_words::amqp::write;
@@ -34,13 +34,13 @@ fn disposition(state: Option<DeliveryState>) -> Performative {
     })
 }
 
-/// One of each performative, state and terminus with its bytes: descriptor, list, and the fields in the
-/// order of the standard.
+/// One of each performative, state and terminus with its bytes: descriptor, list, and the fields in
+/// the order of the standard.
 pub(crate) fn golden() -> Vec<(String, Performative)> {
     let error = AmqpError::new("a:b", "why");
     let error_bytes = format!("00531d c00c03 a303{} a103{} 40", ascii("a:b"), ascii("why"));
     vec![
-        // container-id alone: what the smallest client sends.
+        // Only container-id, as in the `open` of the smallest client.
         (
             format!("005310 c00401 a101{}", ascii("c")),
             Performative::Open(Box::new(Open { container_id: boxed("c"), ..Open::default() })),
@@ -75,7 +75,7 @@ pub(crate) fn golden() -> Vec<(String, Performative)> {
             })),
         ),
         (
-            // A receiver in peek-lock: unsettled, second; a source with a session filter.
+            // A receiver in PeekLock mode: unsettled, second; a source with a session filter.
             format!(
                 "005312 c03207 a101{} 43 41 5000 5001 005328 c01c08 a101{} 40 40 40 40 40 40 c11002 a308{} a103{} 005329 c00201 40",
                 ascii("l"),
@@ -100,7 +100,7 @@ pub(crate) fn golden() -> Vec<(String, Performative)> {
             })),
         ),
         (
-            // A sender's answer: initial-delivery-count missing, max-message-size 262144.
+            // The answer to a sender: no initial-delivery-count, max-message-size 262144.
             format!(
                 "005312 c01f0b a101{} 5203 42 40 40 40 005329 c00401 a101{} 40 40 40 800000000000040000",
                 ascii("l"),
@@ -116,7 +116,7 @@ pub(crate) fn golden() -> Vec<(String, Performative)> {
             })),
         ),
         (
-            // To a coordinator of local transactions.
+            // A link to a coordinator of local transactions.
             format!(
                 "005312 c03407 a101{} 43 42 40 40 40 005330 c02601 f0000000 20 00000001 b3 00000017 {}",
                 ascii("l"),
@@ -237,9 +237,9 @@ fn written(performative: &Performative) -> Vec<u8> {
     bytes
 }
 
-/// Descriptors are small ulongs (AMQP-10) before lists of 8 bits or none (AMQP-11), errors have all three
-/// fields (AMQP-16), an end of a link has an address, if only null (AMQP-12), and capabilities are an
-/// array.
+/// Descriptors are small ulongs (AMQP-10) before lists of 8 bits or empty lists (AMQP-11). Errors
+/// have all three fields (AMQP-16), each end of a link has an address, even if it is null
+/// (AMQP-12), and capabilities are an array.
 #[test]
 fn performatives_have_the_bytes_of_the_standard() {
     for (golden, performative) in golden() {
@@ -299,7 +299,7 @@ fn what_is_missing_or_of_the_wrong_type_is_refused_by_name() {
     assert_eq!(error.description(), "delivery-tag has 65 bytes, at most 64 are allowed");
 }
 
-/// Values that nest deeper than anybody needs are refused before any part is made.
+/// Values nested deeper than the limit are refused before any part is made.
 #[test]
 fn values_that_nest_too_deeply_are_refused() {
     let mut nested = vec![0x45];
@@ -353,7 +353,7 @@ fn mutations_are_refused_or_read_as_what_writes_them_again() {
 
 mod random;
 
-/// Whatever is written is read as the same.
+/// Every performative is read as it was written.
 #[test]
 fn random_performatives_are_read_as_they_were_written() {
     let mut random = Random::new(16);

@@ -1,4 +1,4 @@
-//! Beginning and ending sessions.
+//! Begin and end of sessions, and their lookup by channel. A channel has at most one session.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::connection::{Connection, Event, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{Begin, End};
 
-/// Sessions above the limit are begun and ended at once, and stay until their client ends them too; of one that does not
-/// there are no more than this.
+/// Sessions above the limit are begun and ended immediately, and stay until the client ends them
+/// too. This is the maximum number of those whose end the client has not answered.
 const REFUSED_COUNT_MAX: usize = 64;
 
 impl Connection {
@@ -100,7 +100,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends a session for what its client did in it.
+    /// Ends a session because of an error of the client.
     pub(crate) fn end_because(&mut self, channel: u16, error: AmqpError) {
         let session = self.sessions.get_mut(&channel).filter(|session| !session.ending);
         let Some(session) = session else { return };
@@ -109,7 +109,7 @@ impl Connection {
         self.events.push_back(Event::Ended { session: id, unsettled, error: Some(error) });
     }
 
-    /// Ends a session with all its links. What comes for it afterwards is not looked at.
+    /// Ends a session with all its links. Later frames for it are ignored.
     pub fn end(&mut self, session: SessionId, error: Option<AmqpError>) {
         if self.session_mut(session).is_none() {
             return;
@@ -135,13 +135,13 @@ impl Connection {
         self.settling = self.settling.take().filter(|settling| settling.channel() != channel);
     }
 
-    /// A session that has not ended.
+    /// Returns a session that has not ended.
     pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         let session = self.sessions.get_mut(&id.channel)?;
         (session.generation == id.generation && !session.ending).then_some(session)
     }
 
-    /// The session of a frame; none if what comes for it is not looked at.
+    /// Returns the session of a frame; `None` if its frames are ignored.
     pub(crate) fn session_of(&mut self, channel: u16) -> Result<Option<&mut Session>, Fault> {
         match self.sessions.get_mut(&channel) {
             Some(session) => Ok((!session.ending).then_some(session)),

@@ -1,4 +1,6 @@
-//! Deliveries of a session: windows, both ways (AMQP 2.5.6), and dispositions, in ranges, both ways (AMQP 2.6.12).
+//! Deliveries of a session in both directions: windows (AMQP 2.5.6) and dispositions of ranges
+//! (AMQP 2.6.12). The numbers of unsettled deliveries to the client and of unanswered deliveries
+//! from it are limited.
 
 use peeklock_words::error::{LOCK_LOST, SESSION_LOCK_LOST};
 
@@ -9,12 +11,12 @@ use crate::performative::{Disposition, Flow, Role};
 use crate::serial::{distance, room};
 use crate::state::DeliveryState;
 
-/// A disposition of the client's that is being told, delivery by delivery: a range may be much longer
-/// than what there is in it.
+/// A disposition of the client in the middle of being reported, one delivery at a time. A range may
+/// be much longer than the number of deliveries in it.
 #[derive(Debug)]
 pub(crate) struct BegunDisposition {
     channel: u16,
-    /// The number that is looked at next.
+    /// Next number to look at.
     next: i64,
     last: i64,
     state: Option<DeliveryState>,
@@ -43,9 +45,9 @@ impl Connection {
                 "last of a disposition is before first",
             )));
         }
-        // What a client says of its own deliveries changes nothing (AMQP-47).
+        // Dispositions of a client for its own deliveries have no effect (AMQP-47).
         let of_ours = role == Role::Receiver;
-        // Nor does a state that is none, without forgetting the delivery (AMQP-65).
+        // Neither has a state without an outcome, unless the delivery is settled (AMQP-65).
         let says = settled || state.as_ref().is_some_and(DeliveryState::has_outcome);
         if of_ours && says {
             let next_number = session.outgoing.next_number;
@@ -56,9 +58,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The next delivery of the disposition that is being told. Deliveries that are not known are answered
-    /// on the way, if an answer is due: their locks are gone (AMQP-62); else they are passed over in
-    /// silence (AMQP-68).
+    /// Returns the event for the next known delivery of the current disposition. Unknown deliveries
+    /// before it are answered here if an answer is due, because their locks are lost (AMQP-62);
+    /// otherwise they are skipped silently (AMQP-68).
     pub(crate) fn next_settled(&mut self) -> Option<Event> {
         let settling = self.settling.as_mut()?;
         let BegunDisposition { channel, next, last, settled, .. } = *settling;
@@ -94,7 +96,7 @@ impl Connection {
         Some(Event::Settled { link, delivery, tag, state, settled })
     }
 
-    /// Answers what the client said of a delivery, which is then settled (AMQP-60).
+    /// Answers the client's disposition of a delivery, which is then settled (AMQP-60).
     pub fn answer(&mut self, delivery: SentId, state: DeliveryState) {
         if self.take_unsettled(delivery).is_some() {
             let id = delivery_id(delivery.number);
@@ -103,8 +105,8 @@ impl Connection {
         }
     }
 
-    /// Answers what the client said of a delivery that is refused and whose lock stays: the delivery stays too, for what
-    /// the client says next. False if it is not there any more.
+    /// Answers a refused disposition of a delivery whose lock remains. The delivery remains too,
+    /// for the client's next disposition. Returns whether the delivery is there.
     pub fn answer_kept(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let session = self.session_mut(delivery.session);
         let is_there =
@@ -117,8 +119,8 @@ impl Connection {
         is_there
     }
 
-    /// Answers a disposition of a delivery that stays unsettled on its link; returns whether the delivery is there
-    /// (AMQP-66).
+    /// Answers a disposition of a delivery that stays unsettled on its link (AMQP-66). Returns
+    /// whether the delivery is there.
     pub fn answer_open(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let is_there = self
             .session_mut(delivery.session)
@@ -131,14 +133,15 @@ impl Connection {
         is_there
     }
 
-    /// Makes room for another delivery when this one is not the client's any more: its lock has ended, or
-    /// its link is gone and nothing is awaited. What the client says of it later is answered as AMQP-62
-    /// says.
+    /// Forgets a delivery that no longer belongs to the client: its lock has ended, or its link is
+    /// detached and no answer is due. This makes room for another delivery. A later disposition of
+    /// the client is answered according to AMQP-62.
     pub fn forget_delivery(&mut self, delivery: SentId) {
         self.take_unsettled(delivery);
     }
 
-    /// The same for one whose session lock has lapsed, which what the client says of it is answered with (AMQP-74).
+    /// Forgets a delivery whose session lock was lost. A later disposition of the client is
+    /// answered with that reason (AMQP-74).
     pub fn lapse_delivery(&mut self, delivery: SentId) {
         if self.take_unsettled(delivery).is_some()
             && let Some(session) = self.session_mut(delivery.session)
@@ -151,7 +154,7 @@ impl Connection {
         self.session_mut(delivery.session)?.unsettled.remove(&delivery.number)
     }
 
-    /// How many deliveries of a session are not settled.
+    /// Number of unsettled deliveries of a session.
     #[must_use]
     pub fn unsettled_count(&self, session: SessionId) -> usize {
         let found = self.sessions.get(&session.channel);
@@ -159,8 +162,8 @@ impl Connection {
         found.map_or(0, |session| session.unsettled.len())
     }
 
-    /// Tells the client what became of a delivery that it sent unsettled, for good (AMQP-41). It is to be
-    /// told once.
+    /// Reports the final state of a delivery that the client sent unsettled (AMQP-41). The caller
+    /// must call it once for each delivery.
     pub fn dispose(&mut self, delivery: ReceivedId, state: DeliveryState) {
         let Some(session) = self.session_mut(delivery.session) else {
             return;
@@ -173,7 +176,7 @@ impl Connection {
 }
 
 impl Session {
-    /// Whether another delivery may be sent unsettled.
+    /// Returns whether another unsettled delivery may be sent.
     pub(crate) fn has_room(&self, unsettled_max: usize) -> bool {
         self.unsettled.len() < unsettled_max
     }
@@ -195,7 +198,8 @@ fn lock_lost() -> DeliveryState {
     .with_transience()
 }
 
-/// Deliveries are counted behind frames by no more than this, which serial numbers tell from before.
+/// Maximum difference between the counts of frames and deliveries that serial numbers can still
+/// compare.
 const BEHIND_MAX: u32 = 1 << 30;
 
 impl Connection {
@@ -203,10 +207,10 @@ impl Connection {
         let Some(session) = self.session_of(channel)? else {
             return Ok(());
         };
-        // Before the client knows our `begin`, its window begins where we begin.
+        // Before the client knows our `begin`, its window starts at our first id.
         let up_to = flow.next_incoming_id.unwrap_or(0).wrapping_add(flow.incoming_window);
         session.outgoing.window = match flow.incoming_window {
-            // So large a window may end anywhere.
+            // A window above 2³¹ - 1 has no end that serial numbers could compare.
             wide if wide > i32::MAX.cast_unsigned() => wide,
             _ => room(session.outgoing.next_id, up_to),
         };
@@ -219,7 +223,8 @@ impl Connection {
         self.take_link_flow(channel, handle, flow)
     }
 
-    /// Tells of more room when half of it is used up, unless too much awaits an answer (AMQP-40).
+    /// Announces a new window when half of the last one is used up, unless too many deliveries are
+    /// unanswered (AMQP-40).
     pub(crate) fn open_window(&mut self, channel: u16) {
         let Self { config, sessions, .. } = self;
         let wanted = sessions.get(&channel).is_some_and(|session| session.wants_window(config));
@@ -237,7 +242,7 @@ impl Connection {
         }
     }
 
-    /// Writes the state of a session and of one of its links (AMQP-19).
+    /// Writes the state of a session and a link (AMQP-19).
     pub(crate) fn send_link_flow(
         &mut self,
         channel: u16,
@@ -265,7 +270,7 @@ impl Session {
         self.incoming.unanswered >= config.unanswered_max
     }
 
-    /// The state of this session, to be told; it tells of as much room as there is.
+    /// Returns the state of the session for a flow, and extends the window as far as possible.
     pub(crate) fn flow(&mut self, config: &Config) -> Flow {
         if !self.shut(config) {
             self.incoming.up_to = self.incoming.next_id.wrapping_add(config.incoming_window);
@@ -282,7 +287,7 @@ impl Session {
         }
     }
 
-    /// A frame of a transfer came, the first of its delivery or another.
+    /// Counts a frame of a transfer; `first` means the first frame of its delivery.
     pub(crate) fn count_frame(&mut self, first: bool) -> Result<(), Fault> {
         self.incoming.next_id = self.incoming.next_id.wrapping_add(1);
         if !first {
@@ -306,7 +311,8 @@ mod tests {
     use super::super::{Handles, Lapsed, Outgoing};
     use super::*;
 
-    /// Messages of many frames run the count of frames round, and that of deliveries stays behind (AMQP-31).
+    /// Messages of many frames wrap the count of frames, while the count of deliveries stays behind
+    /// (AMQP-31).
     #[test]
     fn deliveries_may_be_far_fewer_than_frames() {
         let config = Config::default();

@@ -1,5 +1,5 @@
-//! Handles: short names of links in frames. The client's stand in what it sends, ours in what it is sent, each from
-//! the `attach` of its side to the `detach` of that side (AMQP 2.6.2).
+//! Handles: short names of links in frames. Each side assigns its own handle to a link, from its
+//! `attach` to its `detach` (AMQP 2.6.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,40 +8,41 @@ use super::begin::unattached;
 use crate::connection::{Fault, LinkId};
 use crate::link::Link;
 
-/// The handles of a session.
+/// Handles of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
-    /// The generations of the links that the client's stand for.
+    /// Generation of the link of each handle that the client assigned.
     of_client: BTreeMap<u32, u64>,
-    /// Those of ours that stand for links.
+    /// Handles that this side assigned.
     ours: BTreeSet<u32>,
-    /// The highest that the client takes.
+    /// Highest handle that the client takes.
     ours_max: u32,
 }
 
 impl Handles {
-    /// Those of a client that takes none above this one.
+    /// Makes an empty table for a client whose highest handle is `ours_max`.
     pub(super) fn up_to(ours_max: u32) -> Self {
         Self { ours_max, ..Self::default() }
     }
 
-    /// Whether one of the client's stands for a link.
+    /// Returns whether the client has assigned a handle to a link.
     pub(crate) fn is_used_by_client(&self, handle: u32) -> bool {
         self.of_client.contains_key(&handle)
     }
 
-    /// One of the client's stands for a link from now on.
+    /// Assigns a handle of the client to a link.
     pub(crate) fn map(&mut self, handle: u32, generation: u64) {
         self.of_client.insert(handle, generation);
     }
 
-    /// One of the client's is free again: it has sent its `detach`.
+    /// Frees a handle of the client after its `detach`.
     pub(crate) fn unmap(&mut self, handle: u32) {
         self.of_client.remove(&handle);
     }
 
-    /// One of ours, for what the client calls so: the same if it is free, which is easier to follow in a trace; else
-    /// the lowest. None if the client takes no more.
+    /// Assigns a handle of this side to the link with the client's handle `of_client`: the same
+    /// number if it is free, which is easier to follow in a trace, else the lowest free one.
+    /// Returns `None` if the client's handle-max allows no more.
     pub(crate) fn take_ours(&mut self, of_client: u32) -> Option<u32> {
         let is_free = |handle: &u32| !self.ours.contains(handle);
         let same = Some(of_client).filter(|handle| *handle <= self.ours_max && is_free(handle));
@@ -50,12 +51,12 @@ impl Handles {
         Some(handle)
     }
 
-    /// One of ours is free again: our `detach` was sent.
+    /// Frees a handle of this side after its `detach` was sent.
     pub(crate) fn free_ours(&mut self, handle: u32) {
         self.ours.remove(&handle);
     }
 
-    /// All are free.
+    /// Frees all handles.
     pub(super) fn clear(&mut self) {
         self.of_client.clear();
         self.ours.clear();
@@ -63,7 +64,7 @@ impl Handles {
 }
 
 impl Session {
-    /// The link that a handle of the client's stands for, and its name.
+    /// Returns the link of a handle of the client, with its identifier.
     pub(crate) fn link_at(
         &mut self,
         channel: u16,

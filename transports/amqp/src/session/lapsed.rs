@@ -1,20 +1,21 @@
-//! Deliveries whose session lock has lapsed: what a client says of them later is answered so (AMQP-74).
+//! Deliveries whose session lock was lost. Later dispositions of the client for them are answered
+//! with that reason (AMQP-74).
 
 use std::collections::BTreeMap;
 
-/// Ranges that are remembered, of which a session whose links deliver in turn may have many. Of more the oldest are
-/// answered as other locks that are gone.
+/// Maximum number of ranges; links that deliver in turn make many. When there are more, the oldest
+/// range is forgotten, and its deliveries are answered as other lost locks.
 const RANGE_COUNT_MAX: usize = 256;
 
-/// Their numbers.
+/// Delivery numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Lapsed {
-    /// From the first to the last; none touches another.
+    /// First to last number of each range; no two ranges touch.
     ranges: BTreeMap<i64, i64>,
 }
 
 impl Lapsed {
-    /// Remembers a delivery.
+    /// Adds a delivery.
     pub(super) fn insert(&mut self, number: i64) {
         let before = self.ranges.range(..=number).next_back();
         let before = before.map(|(first, last)| (*first, *last));
@@ -30,7 +31,8 @@ impl Lapsed {
         }
     }
 
-    /// Whether a delivery is remembered, and the last of those behind it, up to `to`, of which the same is true.
+    /// Returns whether `from` is present, and the last number up to `to` through which that stays
+    /// the same.
     pub(super) fn run(&self, from: i64, to: i64) -> (bool, i64) {
         if let Some((_, last)) = self.ranges.range(..=from).next_back().filter(|it| *it.1 >= from) {
             return (true, to.min(*last));
@@ -69,7 +71,7 @@ mod tests {
         assert_eq!(lapsed.run(10, 20), (false, 20));
     }
 
-    /// Of many the newest are remembered.
+    /// Of many ranges, the newest are kept.
     #[test]
     fn ranges_are_bounded() {
         let lapsed = of((0..1_000).map(|number| 2 * number));

@@ -1,8 +1,9 @@
-//! A session: windows both ways, handles, and the deliveries that are not settled (AMQP 2.5).
+//! A session: windows in both directions, handles, and unsettled deliveries (AMQP 2.5). The
+//! connection calls it with the performatives of its channel.
 //!
 //! ```text
 //!   begin ─► active ─► end ─► gone
-//!              └─ fault: end is sent ─► ending: what comes is not looked at ─► end ─► gone
+//!              └─ fault: end is sent ─► ending: frames are ignored ─► end ─► gone
 //! ```
 
 mod begin;
@@ -23,65 +24,65 @@ use crate::performative::DeliveryTag;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) generation: u64,
-    /// `end` was sent and is awaited.
+    /// Whether `end` was sent and the answer is missing. Frames are ignored then.
     pub(crate) ending: bool,
-    /// Its links, by generation: older ones first.
+    /// Links by generation, oldest first.
     pub(crate) links: BTreeMap<u64, Link>,
     pub(crate) handles: Handles,
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
-    /// What the client was sent and has not settled, by number.
+    /// Deliveries to the client that it has not settled, by number.
     pub(crate) unsettled: BTreeMap<i64, Unsettled>,
-    /// What it can settle no more, its session lock being gone.
+    /// Deliveries that the client can no longer settle because their session lock is lost.
     pub(crate) lapsed: Lapsed,
 }
 
-/// A delivery that the client was sent and has not settled.
+/// A delivery to the client that it has not settled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unsettled {
-    /// The generation of its link.
+    /// Generation of its link.
     pub(crate) link: u64,
     pub(crate) tag: DeliveryTag,
 }
 
-/// Transfers that come. Some clients count deliveries where others count frames (AMQP-31), so both are
-/// counted here: what is told is frames, what is held against a client is deliveries, which are never
-/// more.
+/// Window for transfers from the client. Some clients count deliveries where others count frames
+/// (AMQP-31), so both are counted here. The announced window counts frames. A client violates it
+/// only if it exceeds it in deliveries, whose number is never higher.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// The id of the next frame.
+    /// Id of the next frame.
     pub(crate) next_id: u32,
-    /// The id of the next delivery, if only deliveries had ids.
+    /// Id of the next delivery, if only deliveries had ids.
     pub(crate) begun: u32,
-    /// The first id that there is no room for, as the client was told last.
+    /// First id outside the window that was announced last.
     pub(crate) up_to: u32,
-    /// Deliveries that await a disposition.
+    /// Number of deliveries that wait for a disposition.
     pub(crate) unanswered: u32,
 }
 
-/// Transfers that go.
+/// Window for transfers to the client.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// The id of the next frame.
+    /// Id of the next frame.
     pub(crate) next_id: u32,
-    /// How many more frames the client takes.
+    /// Number of further frames that the client takes.
     pub(crate) window: u32,
-    /// The number of the next delivery, whose lower 32 bits are its id.
+    /// Number of the next delivery; its lower 32 bits are the delivery id.
     pub(crate) next_number: i64,
 }
 
-/// The id of a delivery by its number.
+/// Returns the id of a delivery with this number.
 pub(crate) fn delivery_id(number: i64) -> u32 {
     u32::try_from(number & i64::from(u32::MAX)).unwrap_or(0)
 }
 
 impl Session {
-    /// Its name.
+    /// Returns the identifier of the session.
     pub(crate) const fn id(&self, channel: u16) -> SessionId {
         SessionId { channel, generation: self.generation }
     }
 
-    /// Forgets what the client was sent in it and has not settled, and tells the tags of that.
+    /// Forgets all unsettled deliveries to the client and returns their tags.
     fn forget_unsettled(&mut self) -> Vec<DeliveryTag> {
         std::mem::take(&mut self.unsettled).into_values().map(|unsettled| unsettled.tag).collect()
     }

@@ -1,4 +1,4 @@
-//! Random performatives, with every field set or not.
+//! Random performatives; each optional field is present or missing at random.
 
 use super::*;
 
