@@ -1,8 +1,10 @@
-//! A queue, subscription or sub-queue at which a client looks (AMQP-99): what is there is sent settled, and stays.
+//! A queue, subscription or sub-queue that a client browses (AMQP-99): messages are sent settled,
+//! and stay in the entity.
 //!
-//! It sees what peek sees (PEK-03), and goes on behind what it has seen. Its entity is asked when there is credit and nothing waits, once
-//! at a time; a drain ends when there is nothing more. It has a link of its entity, over which nothing is
-//! delivered: by that it is told when its entity is gone or its client may not look any more (AMQP-79).
+//! A browser gets the same messages as a peek (PEK-03), and continues after the last one. It sends
+//! one peek at a time, when there is credit and nothing waits. A drain ends when there are no more
+//! messages. It has a link of its entity without deliveries, which reports that the entity was
+//! deleted or that the client lost its right (AMQP-79).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,25 +31,25 @@ use crate::server::error::not_offered;
 use crate::server::session::Wanted;
 use crate::server::work::Expect;
 
-/// How many messages an entity is asked for at once.
+/// Maximum number of messages per peek.
 const COUNT_MAX: u32 = 64;
-/// When a source goes that outlives its link: that of a durable subscription.
+/// Expiry policy of a source that outlives its link, such as a durable subscription.
 const NEVER: &str = "never";
 
-/// A link on which a client looks.
+/// A link on which a client browses.
 pub(in crate::server) struct Browser {
     number: u32,
     entity: Entity,
-    /// The first message that was not looked at.
+    /// First message that was not peeked yet.
     next: SequenceNumber,
-    /// Messages that came and were not sent.
+    /// Messages that were peeked and not sent.
     waiting: VecDeque<Delivery>,
-    /// What the message holds of the account of which not all frames are written.
+    /// Account bytes of the message whose frames are being written.
     sending_bytes: u64,
     is_asked: bool,
-    /// Whether there was nothing more when its entity was asked last.
+    /// Whether the last peek found no more messages.
     is_at_end: bool,
-    /// Whether credit that is left then is to be given back.
+    /// Whether the remaining credit is returned when there are no more messages.
     is_draining: bool,
 }
 
@@ -56,12 +58,12 @@ impl Browser {
         self.number
     }
 
-    /// Whether something waits until the client lets it be sent.
+    /// Returns whether a message waits for the client's credit or windows.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// What of the account its messages hold.
+    /// Account bytes of its messages.
     pub(in crate::server) fn held_bytes(&self) -> u64 {
         self.sending_bytes + self.waiting.iter().map(bytes_of).sum::<u64>()
     }
@@ -72,7 +74,7 @@ fn bytes_of(delivery: &Delivery) -> u64 {
 }
 
 impl Conversation {
-    /// A client wants to look.
+    /// Attaches a browser.
     pub(in crate::server) async fn attach_browser(
         &mut self,
         link: LinkId,
@@ -121,7 +123,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// A client has said how much more it takes; there may be more to see by now.
+    /// Handles new credit of the client; there may be new messages by now.
     pub(super) fn browse(&mut self, link: LinkId, drain: bool) {
         if let Some(Node::Browser(browser)) = self.nodes.get_mut(&link) {
             browser.is_at_end = false;
@@ -130,7 +132,8 @@ impl Conversation {
         }
     }
 
-    /// Asks for more to see, if there is credit for it and nothing waits; a drain is over at the end.
+    /// Peeks for more messages if there is credit and nothing waits; ends a drain when there are no
+    /// more.
     fn look(&mut self, link: LinkId) {
         let credit = self.amqp.credit(link);
         let Some(Node::Browser(browser)) = self.nodes.get_mut(&link) else { return };
@@ -148,14 +151,15 @@ impl Conversation {
         let path = entity.path().into();
         let count_max = credit.min(COUNT_MAX);
         let permit = self.engine.budget.try_take(peeked_bytes(count_max)).map(Arc::new);
-        // Without room for more it looks at one at a time, and needs none: so much each link has.
+        // Without room for more, it peeks one message at a time. Each link has room for that,
+        // without a permit.
         let count_max = if permit.is_some() { count_max } else { 1 };
         let command = Command::Peek { from: browser.next, count_max };
         let slot = self.engine.links.ask_of(path, 0, permit, Expect::Seen { number });
         self.engine.links.submit_to(&entity, command, correlation(slot, 0));
     }
 
-    /// What there is to see.
+    /// Handles the answer to a peek.
     pub(in crate::server) fn seen(
         &mut self,
         number: u32,
@@ -185,7 +189,7 @@ impl Conversation {
         }
     }
 
-    /// Sends what waits, as far as there is credit.
+    /// Sends waiting messages while there is credit.
     pub(in crate::server) fn pump_browser(&mut self, link: LinkId) {
         let Some(Node::Browser(browser)) = self.nodes.get_mut(&link) else { return };
         loop {

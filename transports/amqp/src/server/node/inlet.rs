@@ -1,4 +1,5 @@
-//! A queue or topic to which a client sends (AMQP-40 to AMQP-46).
+//! A queue or topic to which a client sends (AMQP-40 to AMQP-46): parts of messages in, commands to
+//! the entity out, and the credit of the sender.
 
 use std::sync::Arc;
 
@@ -28,28 +29,28 @@ pub(in crate::server) struct Inlet {
     pub(in crate::server) number: u32,
     pub(in crate::server) assembly: Assembly,
     credit: Credit,
-    /// The transaction that the delivery names of which not all frames came.
+    /// Transaction of the incomplete delivery.
     transaction: Option<TransactionId>,
-    /// Whether a message was lost that was sent settled.
+    /// Whether a message that was sent settled was lost.
     has_dropped: bool,
 }
 
-/// A delivery that has arrived whole.
+/// A complete delivery.
 struct Arrived {
     delivery: Option<ReceivedId>,
     transaction: Option<TransactionId>,
     messages: Read,
 }
 
-/// What a delivery has.
+/// Content of a delivery.
 enum Read {
     One(Content),
-    /// All or none.
+    /// All are stored, or none.
     Batch(Vec<Content>),
 }
 
 impl Inlet {
-    /// One that nothing was sent to, and the credit that it is to have.
+    /// Makes an unused node, and returns the first credit of the client.
     pub(in crate::server) fn new(
         number: u32,
         room_bytes: u64,
@@ -61,14 +62,14 @@ impl Inlet {
         (Self { number, assembly, credit, transaction, has_dropped }, first)
     }
 
-    /// Whether what comes of this part is one message, and of no transaction.
+    /// Returns whether the message of this part is a single one outside a transaction.
     pub(in crate::server) const fn takes_alone(&self, part: &Part) -> bool {
         part.message_format == 0 && part.state.is_none() && self.transaction.is_none()
     }
 }
 
 impl Conversation {
-    /// A part of what a client sends came.
+    /// Handles a part of a message or request.
     pub(in crate::server) async fn received(&mut self, link: LinkId, part: Part) {
         let assembly = match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => &mut inlet.assembly,
@@ -138,8 +139,8 @@ impl Conversation {
         self.top_up(link);
     }
 
-    /// Hands a message over with those that come behind it; what is all or none, and what is of a transaction, goes
-    /// alone.
+    /// Hands a message over, grouped with the following ones. A batch and a message in a
+    /// transaction go alone.
     async fn gather(&mut self, link: LinkId, number: u32, arrived: Arrived) {
         let Arrived { delivery, transaction, messages } = arrived;
         let is_alone = transaction.is_some() || matches!(messages, Read::Batch(_));
@@ -160,7 +161,8 @@ impl Conversation {
         }
     }
 
-    /// The transaction that a delivery names, by any of its frames; none of it is kept for the next one.
+    /// Returns the transaction of a delivery, which any of its frames may name. The last frame
+    /// clears it for the next delivery.
     fn transaction_of(
         &mut self,
         link: LinkId,
@@ -181,7 +183,7 @@ impl Conversation {
         transaction
     }
 
-    /// Tells that a delivery is not taken; of one that was settled its sender is told nothing (SND-18).
+    /// Rejects a delivery. The sender of a settled delivery gets no answer (SND-18).
     fn reject(&mut self, link: Option<LinkId>, delivery: Option<ReceivedId>, error: AmqpError) {
         if let Some(delivery) = delivery {
             return self.amqp.dispose(delivery, DeliveryState::rejected(error));
@@ -191,15 +193,15 @@ impl Conversation {
             Some(Node::Inlet(inlet)) => std::mem::replace(&mut inlet.has_dropped, true),
             _ => false,
         };
-        // An operator is told of the first of a link: who loses one may lose a million.
+        // A warning for the first lost message of a link only, since a million may follow.
         match said {
             false => tracing::warn!(%error, "a message that was sent settled could not be stored"),
             true => tracing::debug!(%error, "a message that was sent settled could not be stored"),
         }
     }
 
-    /// The same of what awaits an answer of another kind, which nobody would hear of who has sent it settled: its link
-    /// ends (AMQP 2.7.3).
+    /// Rejects a message. A request that was sent settled cannot be rejected, so its link is
+    /// detached (AMQP 2.7.3).
     fn reject_or_detach(&mut self, link: LinkId, delivery: Option<ReceivedId>, error: AmqpError) {
         let asks = matches!(self.nodes.get(&link), Some(Node::Requests(_) | Node::Coordinator(_)));
         if delivery.is_some() || !asks {
@@ -209,7 +211,7 @@ impl Conversation {
         self.detach(link);
     }
 
-    /// The path of the entity of a link; empty for one of none.
+    /// Returns the path of a link's entity; empty if the link has none.
     fn path_of(&self, link: LinkId) -> Box<str> {
         let at = match self.nodes.get(&link) {
             Some(Node::Inlet(inlet)) => self.engine.links.get(inlet.number),
@@ -224,14 +226,14 @@ impl Conversation {
         at.map(|at| at.entity.path().into()).unwrap_or_default()
     }
 
-    /// So large was what came on a link: its credit goes by that.
+    /// Records the size of a received message, which determines the credit.
     fn came(&mut self, link: LinkId, bytes: u64) {
         if let Some(Node::Inlet(inlet)) = self.nodes.get_mut(&link) {
             inlet.credit.came(bytes);
         }
     }
 
-    /// Grants credit anew when half of it is used up (AMQP-40).
+    /// Grants new credit when half of the last grant is used up (AMQP-40).
     fn top_up(&mut self, link: LinkId) {
         let left = self.amqp.credit(link);
         let anew = match self.nodes.get_mut(&link) {
@@ -277,7 +279,7 @@ impl Conversation {
         let Inbound { link, number, transaction, deliveries, messages, .. } = inbound;
         let Some(at) = self.engine.links.get(number).filter(|_| self.nodes.contains_key(&link))
         else {
-            // Its link is gone, and nobody was promised anything.
+            // The link is detached, and the client got no acceptance.
             if let Some(id) = transaction {
                 self.doom(id);
             }
@@ -298,7 +300,7 @@ impl Conversation {
             }
         };
         if let Some(id) = transaction {
-            // It goes alone.
+            // A message in a transaction is never grouped.
             let (entity, session) = (at.entity.clone(), link.session());
             let of = PartKind::Sent(deliveries.into_iter().next().flatten());
             let Some(command) = commands.pop() else { return };
@@ -314,8 +316,9 @@ impl Conversation {
         }
     }
 
-    /// What was sent is stored, durably, or refused (AMQP-41).
-    /// Where the entity is gone the link ends too: clients attach it anew, to one that may have its name since (AMQP-79).
+    /// Answers a delivery that is durably stored or was refused (AMQP-41). If the entity was
+    /// deleted, the link is detached too: clients attach it again, possibly to a new entity of the
+    /// same name (AMQP-79).
     pub(in crate::server) fn stored(
         &mut self,
         number: u32,
@@ -337,33 +340,34 @@ impl Conversation {
     }
 }
 
-/// No sender has more.
+/// Maximum credit of a sender.
 const CREDIT_MAX: u32 = 1_000;
 
-/// The credit of a sender (AMQP-40): as many messages as there is room for on its connection, if the next are as large
-/// as the last were. It is never taken back: some clients subtract without a sign and would have four thousand million
-/// instead. A client that sends more all the same is held up by its socket.
+/// The credit of a sender (AMQP-40): the number of messages for which the connection has room,
+/// assuming that the next messages are as large as the last ones. Credit is never reduced: some
+/// clients subtract without a sign and would have about four billion instead. A client that sends
+/// more is held up by its socket.
 struct Credit {
     granted: u32,
-    /// The largest message since the last grant, and of those between it and the one before: so one large message is
-    /// not remembered for good.
+    /// Size of the largest message since the last grant, and between the last two grants. So a
+    /// single large message is soon forgotten.
     largest_bytes: u64,
     before_bytes: u64,
 }
 
 impl Credit {
-    /// Of who has sent nothing: what comes may be as large as its link allows. The first grant comes with it.
+    /// Makes the first grant, which assumes messages of the maximum size of the link.
     fn first(room_bytes: u64, message_bytes_max: u64) -> (Self, u32) {
         let granted = credit(room_bytes, message_bytes_max);
         (Self { granted, largest_bytes: 0, before_bytes: 0 }, granted)
     }
 
-    /// A message of this size came.
+    /// Records the size of a received message.
     fn came(&mut self, bytes: u64) {
         self.largest_bytes = self.largest_bytes.max(bytes);
     }
 
-    /// What is to be granted, when half of the last grant is used up.
+    /// Returns the next grant when half of the last one is used up.
     fn anew(&mut self, left: u32, room_bytes: u64) -> Option<u32> {
         if left > self.granted / 2 {
             return None;
@@ -375,7 +379,7 @@ impl Credit {
     }
 }
 
-/// At least one, however large it is.
+/// Returns at least 1, for messages of any size.
 fn credit(room_bytes: u64, message_bytes: u64) -> u32 {
     let count = room_bytes / message_bytes.max(1);
     u32::try_from(count).unwrap_or(CREDIT_MAX).clamp(1, CREDIT_MAX)
@@ -387,8 +391,8 @@ mod tests {
 
     const ROOM: u64 = 16 << 20;
 
-    /// AMQP-40: what is granted is what there is room for; small messages have the most, and a large one is remembered
-    /// until the grant after the next.
+    /// AMQP-40: the grant is the number of messages for which there is room. Small messages get the
+    /// maximum, and a large message counts until the grant after the next.
     #[test]
     fn credit_is_what_there_is_room_for() {
         let (mut credit, first) = Credit::first(ROOM, 256 << 10);
@@ -406,7 +410,7 @@ mod tests {
         assert_eq!(credit.anew(1, ROOM), None);
     }
 
-    /// AMQP-40: whoever may send at all has credit for one.
+    /// AMQP-40: every sender has credit for at least one message.
     #[test]
     fn there_is_always_credit_for_one() {
         assert_eq!(Credit::first(1, u64::MAX).1, 1);

@@ -1,4 +1,4 @@
-//! What links are attached to, one file each.
+//! Nodes that links can be attached to; each kind has its own file.
 
 mod browser;
 mod inlet;
@@ -28,24 +28,24 @@ use crate::link::Assembly;
 use crate::performative::{Attach, Role};
 use crate::terminus::Target;
 
-/// What a link is attached to.
+/// Node of a link.
 pub(super) enum Node {
     /// The client sends messages.
     Inlet(Inlet),
     /// The client receives messages.
     Outlet(Box<Outlet>),
-    /// The client looks at messages.
+    /// The client browses messages.
     Browser(Box<Browser>),
     /// The client declares and ends transactions.
     Coordinator(Assembly),
-    /// The client asks something.
+    /// The client sends requests.
     Requests(Box<Requests>),
-    /// The client is answered.
+    /// The client receives replies.
     Replies(Box<Replies>),
 }
 
 impl Node {
-    /// What is here of a message that has not arrived whole.
+    /// Received bytes of an incomplete message.
     pub(super) fn assembling_bytes(&self) -> u64 {
         match self {
             Self::Inlet(inlet) => inlet.assembly.len() as u64,
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// The path of the entity that is asked by requests.
+    /// Path of the entity that requests on this link address.
     pub(in crate::server) fn path(&self) -> Option<&str> {
         match self {
             Self::Requests(requests) => Some(&requests.manager()?.path),
@@ -67,12 +67,12 @@ impl Node {
         }
     }
 
-    /// Whether the client is sent something on its link.
+    /// Returns whether messages are sent to the client on the link.
     pub(super) const fn is_sent_on(&self) -> bool {
         matches!(self, Self::Outlet(_) | Self::Browser(_) | Self::Replies(_))
     }
 
-    /// Whether something waits until the client lets it be sent.
+    /// Returns whether something waits for the client's credit or windows.
     pub(super) fn has_waiting(&self) -> bool {
         match self {
             Self::Outlet(outlet) => !outlet.waiting.is_empty(),
@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// How many replies wait until the client lets them be sent.
+    /// Number of replies that wait for the client's credit or windows.
     fn waiting_replies(&self) -> usize {
         match self {
             Self::Replies(replies) => replies.waiting_count(),
@@ -94,7 +94,7 @@ impl Node {
         }
     }
 
-    /// Forgets what has not arrived whole, and what was asked and waits.
+    /// Drops incomplete messages and waiting requests.
     pub(super) fn forget_arriving(&mut self) {
         match self {
             Self::Inlet(inlet) => inlet.assembly = Assembly::default(),
@@ -105,12 +105,12 @@ impl Node {
     }
 }
 
-/// Whether a link is attached at which its client shows who it is.
+/// Returns whether the link is for putting tokens or for the replies to that.
 pub(super) fn is_for_tokens(attach: &Attach) -> bool {
     matches!(Address::parse(&decoded(address_of(attach))), Ok(Address::Tokens))
 }
 
-/// The address that the client wrote; of the coordinator, and where it wrote none, that of nothing.
+/// Returns the address that the client wrote; empty for a coordinator or a missing address.
 pub(super) fn address_of(attach: &Attach) -> &str {
     let address = match attach.role {
         Role::Sender => attach.target.as_ref().and_then(Target::address),
@@ -119,7 +119,8 @@ pub(super) fn address_of(attach: &Attach) -> &str {
     address.unwrap_or_default()
 }
 
-/// An address may be percent-encoded, too. One that makes no text when it is decoded stands for itself.
+/// Decodes a percent-encoded address. An address that does not decode to text is returned
+/// unchanged.
 pub(super) fn decoded(address: &str) -> Cow<'_, str> {
     percent_decode_str(address).decode_utf8().unwrap_or(Cow::Borrowed(address))
 }

@@ -1,4 +1,6 @@
-//! A queue, subscription or sub-queue from which a client receives (AMQP-48 to AMQP-59).
+//! A queue, subscription or sub-queue from which a client receives (AMQP-48 to AMQP-59): credit,
+//! drain, and deliveries that the client does not take. The entity may deliver at most as much as
+//! credit and window allow.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,79 +24,81 @@ use crate::server::work::Asked;
 /// A link on which a client receives.
 pub(in crate::server) struct Outlet {
     pub(in crate::server) number: u32,
-    /// Its name, by which requests name it.
+    /// Name of the link, which requests use.
     pub(in crate::server) name: Box<str>,
-    /// What the `attach` is answered with, until it is.
+    /// Answer to the `attach`, until it is sent.
     pub(in crate::server) answer: Option<Answer>,
-    /// What it has asked for of a session, until it has one.
+    /// Requested session, until it is locked.
     pub(in crate::server) wanted: Option<Wanted>,
-    /// Messages that came and were not sent.
+    /// Deliveries that arrived and were not sent.
     pub(in crate::server) waiting: VecDeque<Waiting>,
-    /// What the message holds of the account of which not all frames are written.
+    /// Account bytes of the delivery whose frames are being written.
     pub(in crate::server) held_bytes: u64,
-    /// The same message, if it is stored nowhere any more.
+    /// Guard of that delivery if it was deleted on receipt.
     pub(in crate::server) removed: Option<Removed>,
-    /// How far the client lets it be sent, and how far its entity was told: counted on, where numbers on the wire go
-    /// round (AMQP-09).
+    /// Last delivery that the client's credit allows, and the last one that the entity was allowed.
+    /// Both count on, unlike the numbers on the wire, which wrap (AMQP-09).
     up_to: u64,
     let_up_to: u64,
     drain: Drain,
-    /// Whether what waited was given back: nothing more is asked for until something can be sent.
+    /// Whether waiting deliveries were given back. No more are requested until something can be
+    /// sent.
     pub(in crate::server) is_held_up: bool,
-    /// The lock of the last that was sent under one.
+    /// Lock of the last locked delivery that was sent.
     pub(in crate::server) last_sent: Option<LockToken>,
-    /// How much is left of a large message that it holds, and since when it is as much.
+    /// Number of unsent bytes of its large message, and the time since when it has not changed.
     still: Option<(usize, Instant)>,
-    /// That the lock of its session has lapsed, until the link is detached for that.
+    /// Set when the session lock is lost, until the link is detached for that reason.
     pub(in crate::server) lapsed: Option<Lapse>,
 }
 
-/// The lapsed lock of a session from which a link receives for good.
+/// The lost session lock of a receive-and-delete link.
 pub(in crate::server) struct Lapse {
     pub(in crate::server) reason: Rejection,
     pub(in crate::server) path: Box<str>,
-    /// When the link is detached, unless its client asks for more before.
+    /// Time at which the link is detached, unless the client grants new credit before.
     pub(in crate::server) until: Timestamp,
 }
 
-/// What becomes of credit that is to be given back.
+/// State of a drain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drain {
     No,
-    /// Its entity is asked, behind so many deliveries.
+    /// The entity was asked, after this number of deliveries.
     Asked(u64),
-    /// There was something: there may be more, for which there was no room.
+    /// There were deliveries, and there may be more that did not fit.
     Again,
-    /// There is nothing more; it is told behind what waits.
+    /// There are no more deliveries; the client gets the answer after the waiting ones.
     Done,
 }
 
-/// Deliveries of one link that are asked for and not sent, whatever its credit: they take memory.
+/// Maximum number of deliveries of a link that are requested and not sent, for any credit, since
+/// they take memory.
 const AHEAD_MAX: u64 = 1_024;
 
-/// How long before its lock ends a message is given back that could not be sent, at most: a quarter of what was left
-/// of the lock, where that is less.
+/// Maximum time before the end of its lock at which an unsent delivery is given back. A short lock
+/// leaves a quarter of its remaining time instead.
 const RETURN_BEFORE: TimeSpan = TimeSpan::from_seconds(2);
 
-/// When a message is given back that comes now, and cannot be sent: before its lock ends, which would count a
-/// delivery that nobody was sent (RCV-14).
+/// Returns the time at which a delivery that arrives now is given back if it cannot be sent. It is
+/// before the end of the lock, which would count a delivery that nobody was sent (RCV-14).
 pub(in crate::server) fn return_at(lock: LockGrant, now: Timestamp) -> Timestamp {
     lock.until.minus(RETURN_BEFORE.min(lock.until.since(now).divided_by(4)))
 }
 
-/// A message that was not sent.
+/// A delivery that was not sent.
 pub(in crate::server) struct Waiting {
     pub(in crate::server) delivery: Delivery,
     pub(in crate::server) lock: Option<LockGrant>,
-    /// Itself, if it has no lock: it is stored nowhere any more.
+    /// Guard of the message, if it was deleted on receipt.
     pub(in crate::server) removed: Option<Removed>,
-    /// When the message expires.
+    /// Expiry of the message.
     pub(in crate::server) expires_at: Option<Timestamp>,
-    /// When it is given back if it was not sent; never, if its lock is that of a session.
+    /// Time at which an unsent delivery is given back; `None` for a session lock.
     pub(in crate::server) return_at: Option<Timestamp>,
-    /// What it counts for at its link.
+    /// Bytes that the delivery takes of the window of its link.
     pub(in crate::server) bytes: u64,
-    /// What it holds of the account.
+    /// Account bytes of the delivery.
     pub(in crate::server) held_bytes: u64,
 }
 
@@ -118,42 +122,43 @@ impl Outlet {
         }
     }
 
-    /// How far its entity may send, when so many deliveries were sent: within the client's credit, and no more ahead
-    /// than so many frames that the client takes. What is beyond would be locked for nobody (RCV-14).
+    /// Returns the last delivery that the entity may send after `sent` deliveries. It is within the
+    /// client's credit, and at most `window` frames ahead, since further deliveries would be locked
+    /// for nobody (RCV-14).
     fn within(&self, sent: u64, window: u32) -> u64 {
         let ahead = if self.is_held_up { 0 } else { AHEAD_MAX.min(window.into()) };
         self.up_to.min(sent.saturating_add(ahead))
     }
 
-    /// Whether it holds a message of which only one is in memory at a time.
+    /// Returns whether it holds a large message, of which only a single one is in memory at a time.
     fn has_large(&self) -> bool {
         self.held_bytes > Account::LARGE_BYTES
             || self.waiting.iter().any(|waiting| waiting.held_bytes > Account::LARGE_BYTES)
     }
 
-    /// When the first of what waits is to be given back.
+    /// Time at which the first waiting delivery is given back.
     pub(in crate::server) fn return_at(&self) -> Option<Timestamp> {
         self.waiting.front()?.return_at
     }
 
-    /// Whether the last of so many deliveries is more than the client lets be sent.
+    /// Returns whether delivery number `last` exceeds the client's credit.
     pub(in crate::server) const fn is_beyond(&self, last: u64) -> bool {
         last > self.up_to
     }
 
-    /// Something that was let be sent was not: it has used none of the client's credit.
+    /// Returns the credit of a delivery that was allowed but not sent.
     pub(in crate::server) const fn passed_over(&mut self) {
         self.up_to = self.up_to.saturating_add(1);
     }
 }
 
 impl Conversation {
-    /// A client has said how much more it takes (AMQP-50).
+    /// Handles new credit of the client (AMQP-50).
     pub(in crate::server) fn credited(&mut self, link: LinkId, drain: bool) {
-        // As much as is left now: some of it may have been used since the client said so.
+        // The current credit: some may be used up since the client sent the flow.
         let credit = self.amqp.credit(link);
         if self.has_lapsed(link) {
-            // A drain is answered where nothing waits any more.
+            // A drain is answered once no delivery waits any more.
             if credit > 0 && !drain {
                 self.end_lapse(link);
             }
@@ -162,7 +167,7 @@ impl Conversation {
         match self.nodes.get_mut(&link) {
             Some(Node::Outlet(outlet)) => {
                 let sent = sent(outlet, &self.engine.links);
-                // What waits here is of this credit.
+                // Waiting deliveries use up this credit too.
                 outlet.up_to = sent.saturating_add(u64::from(credit));
                 outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
@@ -173,13 +178,14 @@ impl Conversation {
                 }
             }
             Some(Node::Browser(_)) => self.browse(link, drain),
-            // There is nothing that could be said at once.
+            // No reply is available immediately.
             Some(Node::Replies(_)) if drain => self.amqp.drained(link),
             _ => {}
         }
     }
 
-    /// Whether a link has nothing more to receive, since the lock of its session has lapsed: a drain is over then.
+    /// Returns whether the session lock of a link is lost. It then has no more deliveries, and a
+    /// drain ends.
     pub(in crate::server) fn rests_after_lapse(&mut self, link: LinkId) -> bool {
         let Some(Node::Outlet(outlet)) = self.nodes.get(&link) else { return false };
         if outlet.lapsed.is_none() {
@@ -191,12 +197,12 @@ impl Conversation {
         true
     }
 
-    /// Whether the lock of its session has lapsed for a link that is kept.
+    /// Returns whether the session lock of a link is lost and the link is still kept.
     fn has_lapsed(&self, link: LinkId) -> bool {
         matches!(self.nodes.get(&link), Some(Node::Outlet(outlet)) if outlet.lapsed.is_some())
     }
 
-    /// Detaches a link since the lock of its session has lapsed.
+    /// Detaches a link whose session lock is lost.
     fn end_lapse(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get(&link) else { return };
         let number = outlet.number;
@@ -206,7 +212,7 @@ impl Conversation {
         }
     }
 
-    /// Detaches the links whose clients have asked for nothing since the lock of their session has lapsed.
+    /// Detaches links whose session lock is lost and whose clients granted no new credit in time.
     pub(in crate::server) fn end_lapses(&mut self) {
         let now = self.engine.broker.now();
         let is_due = |outlet: &Outlet| outlet.lapsed.as_ref().is_some_and(|it| it.until <= now);
@@ -219,7 +225,8 @@ impl Conversation {
         due.into_iter().for_each(|link| self.end_lapse(link));
     }
 
-    /// Lets an entity send further when half of what it may be let send was sent, or all that it was let.
+    /// Allows the entity more deliveries when half of the possible ones were sent, or all that were
+    /// allowed.
     pub(in crate::server) fn let_further(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         if outlet.let_up_to >= outlet.up_to {
@@ -239,11 +246,11 @@ impl Conversation {
     fn drain(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         if matches!(outlet.drain, Drain::Asked(_)) {
-            // Its answer answers this one, too.
+            // The answer to the running drain also answers this one.
             return;
         }
         if outlet.is_held_up || self.amqp.window(link) == 0 {
-            // What there is could not be sent: it is asked for when it can.
+            // Deliveries could not be sent now: they are requested later.
             outlet.drain = Drain::Again;
             return;
         }
@@ -257,12 +264,13 @@ impl Conversation {
         }
     }
 
-    /// An entity has sent what it could of a drain. What it has sent may have been all that there was room for.
+    /// Handles the end of a drain at the entity, which may have sent less than available for lack
+    /// of room.
     pub(in crate::server) fn drained(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         let last = self.engine.links.get(outlet.number).map_or(0, peeklock_link::Link::last);
         outlet.drain = match outlet.drain {
-            // Or it was let send nothing, since as much waited as the client takes.
+            // The entity may also have been allowed nothing, since the maximum was waiting.
             Drain::Asked(before)
                 if last < outlet.up_to && (last > before || outlet.let_up_to <= before) =>
             {
@@ -272,17 +280,18 @@ impl Conversation {
         };
     }
 
-    /// Everything was sent that waited: a drain is over, or goes on.
+    /// Continues or ends a drain after all waiting deliveries were sent.
     pub(in crate::server) fn go_on_draining(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         match outlet.drain {
-            // Behind the last frame of what was sent: who drains expects nothing after it.
+            // The answer follows the last frame of the last delivery: the client expects none after
+            // it.
             Drain::Done if !self.amqp.is_sent(link) => {}
             Drain::Done => {
                 outlet.drain = Drain::No;
                 self.amqp.drained(link);
-                // Its entity has forgotten all of it, and the client only what it had granted before it took the
-                // drain back.
+                // The entity has dropped all credit, but the client only the credit from before it
+                // ended the drain.
                 let sent = sent(outlet, &self.engine.links);
                 outlet.up_to = sent.saturating_add(u64::from(self.amqp.credit(link)));
                 outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
@@ -302,8 +311,8 @@ impl Conversation {
         }
     }
 
-    /// Gives back what has waited nearly as long as its lock lasts, and asks for nothing more until something can be
-    /// sent.
+    /// Gives back deliveries whose locks are about to end, and requests no more until something can
+    /// be sent.
     pub(in crate::server) fn return_late(&mut self, link: LinkId) {
         let now = self.engine.broker.now();
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
@@ -320,8 +329,9 @@ impl Conversation {
         }
     }
 
-    /// Gives back what came for credit that its client has taken back since, which would be hidden from others until
-    /// its lock ends (AMQP-50). What is received for good cannot be given back.
+    /// Gives back deliveries whose credit the client has taken back, since they would stay hidden
+    /// from other receivers until their locks end (AMQP-50). Deliveries in receive-and-delete mode
+    /// cannot be given back.
     pub(in crate::server) fn give_back_beyond(&mut self, link: LinkId) {
         let credit = usize::try_from(self.amqp.credit(link)).unwrap_or(usize::MAX);
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
@@ -337,7 +347,7 @@ impl Conversation {
         if tokens.is_empty() {
             return;
         }
-        // Before they are given back, or they would come again.
+        // First, or they would be delivered again.
         outlet.let_up_to = outlet.up_to;
         let (number, up_to) = (outlet.number, outlet.let_up_to);
         self.engine.links.credit(number, up_to);
@@ -348,9 +358,9 @@ impl Conversation {
         self.engine.links.hand_over();
     }
 
-    /// Gives back a large message whose client takes nothing of it for as long as it may take nothing at all: nobody
-    /// else is sent a large one meanwhile. What is begun of it is aborted, and what waits behind it goes with it.
-    /// Nothing that is received for good can be given back.
+    /// Gives back a large message if the client has read no byte for the write timeout, since no
+    /// other client gets a large message meanwhile. A partly sent one is aborted, and deliveries
+    /// after it are given back too. Deliveries in receive-and-delete mode cannot be given back.
     pub(in crate::server) fn return_large(&mut self, link: LinkId) {
         let is_large = self.engine.account.large().is_some();
         let patience = self.site.config.write_timeout;
@@ -393,7 +403,7 @@ impl Conversation {
         }
     }
 
-    /// When a large message is given back, if its client takes nothing of it until then.
+    /// Time at which a large message is given back if its client reads no byte until then.
     pub(in crate::server) fn large_due(&self) -> Option<Instant> {
         let still = self.nodes.values().filter_map(|node| match node {
             Node::Outlet(outlet) => outlet.still,
@@ -401,17 +411,17 @@ impl Conversation {
         });
         let now = Instant::now();
         let due = still.map(|(_, since)| since + self.site.config.write_timeout);
-        // One that is past was asked about, and cannot be given back.
+        // A time in the past was already handled, and that message cannot be given back.
         due.filter(|due| *due > now).min()
     }
 
-    /// Gives deliveries back that cannot go on, and asks for nothing more until something can be sent.
+    /// Gives deliveries back that cannot be sent, and requests no more until something can be sent.
     fn hold_up(&mut self, link: LinkId, tokens: &[LockToken]) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         outlet.is_held_up = true;
         outlet.let_up_to = sent(outlet, &self.engine.links);
         let (number, up_to) = (outlet.number, outlet.let_up_to);
-        // Before they are given back, or they would come again.
+        // First, or they would be delivered again.
         self.engine.links.credit(number, up_to);
         for token in tokens {
             self.engine.links.settled(*token);
@@ -420,7 +430,7 @@ impl Conversation {
         self.engine.links.hand_over();
     }
 
-    /// Gives back what was not sent (RCV-14). What was removed is lost with it.
+    /// Gives back unsent deliveries (RCV-14). Deleted ones are lost.
     pub(in crate::server) fn give_back(&mut self, outlet: Outlet) {
         self.engine.account.release(outlet.held_bytes);
         for waiting in outlet.waiting {
@@ -433,7 +443,7 @@ impl Conversation {
     }
 }
 
-/// How many deliveries of a link were sent.
+/// Number of deliveries of a link that were sent.
 fn sent<T>(outlet: &Outlet, links: &Links<Broker, T>) -> u64 {
     let waiting = outlet.waiting.len() as u64;
     links.get(outlet.number).map_or(0, peeklock_link::Link::last).saturating_sub(waiting)

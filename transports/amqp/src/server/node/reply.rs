@@ -1,4 +1,5 @@
-//! Where a client is answered what it asks (AMQP-21, AMQP-22, AMQP-81).
+//! Links on which a client receives replies to its requests (AMQP-21, AMQP-22, AMQP-81). Replies
+//! are sent settled, and a limited number waits for credit.
 
 use std::collections::VecDeque;
 
@@ -16,41 +17,41 @@ use crate::server::removed::Removed;
 use crate::server::work::Asker;
 use crate::terminus::Target;
 
-/// Replies of one connection for which there is no credit, or no room in windows.
+/// Maximum number of replies of a connection that wait for credit or windows.
 const WAITING_MAX: usize = 256;
-/// The place of the correlation-id among the properties (AMQP 3.2.4).
+/// Position of correlation-id in the properties (AMQP 3.2.4).
 const CORRELATION_ID: usize = 5;
 
-/// A reply.
+/// A reply to a request.
 pub(in crate::server) struct Reply {
-    /// Itself, in pieces that stand one behind the other.
+    /// Encoded reply in consecutive pieces.
     pub(in crate::server) pieces: Vec<Bytes>,
-    /// The messages in it that are stored nowhere any more.
+    /// Guard of the messages in it that were deleted on receipt.
     pub(in crate::server) removed: Option<Removed>,
 }
 
-/// A link on which a client is answered.
+/// A link on which a client receives replies.
 pub(in crate::server) struct Replies {
     pub(in crate::server) name: Box<str>,
     pub(in crate::server) target: Option<Box<str>>,
-    /// The node that answers, in folded case.
+    /// Node that replies, in folded case.
     pub(in crate::server) node: Box<str>,
-    /// The largest reply that the client takes, if it says so.
+    /// Maximum reply size in bytes, if the client limits it.
     bytes_max: Option<u64>,
     waiting: VecDeque<Reply>,
     sent_count: u64,
-    /// What the reply holds of the account of which not all frames are written.
+    /// Account bytes of the reply whose frames are being written.
     sending_bytes: u64,
-    /// The messages in it that are stored nowhere any more.
+    /// Guard of the messages in that reply that were deleted on receipt.
     removed: Option<Removed>,
-    /// Requests under way that will be answered here.
+    /// Number of running requests with replies on this link.
     awaited: usize,
-    /// More was asked than is listened to.
+    /// Whether too many replies wait.
     overflowed: bool,
 }
 
 impl Replies {
-    /// Whether replies wait for the client's credit or windows.
+    /// Returns whether replies wait for the client's credit or windows.
     pub(in crate::server) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -71,12 +72,12 @@ impl Replies {
         }
     }
 
-    /// How many replies wait.
+    /// Number of waiting replies.
     pub(super) fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// What of the account its replies hold.
+    /// Account bytes of its replies.
     pub(in crate::server) fn held_bytes(&self) -> u64 {
         self.sending_bytes + self.waiting.iter().map(Reply::bytes).sum::<u64>()
     }
@@ -94,14 +95,14 @@ impl From<Vec<Bytes>> for Reply {
     }
 }
 
-/// The names of a status, which differ between nodes (AMQP-21, AMQP-81).
+/// Property names of a status, which differ between nodes (AMQP-21, AMQP-81).
 pub(super) struct Names {
     pub(super) code: &'static str,
     pub(super) description: &'static str,
 }
 
-/// What stands before the body of a reply: whose it is, and what came of it. Codes are of exactly these types,
-/// since clients cast them.
+/// Writes the sections before the body of a reply: correlation id and status. Clients cast the
+/// codes, so their types are fixed.
 pub(super) fn head(
     reply: &mut impl Sink,
     asker: &Asker,
@@ -110,7 +111,7 @@ pub(super) fn head(
     text: &str,
     error: Option<&str>,
 ) {
-    // Some crash without a properties section (AMQP-81).
+    // Some clients crash without a properties section (AMQP-81).
     let id = asker.message_id.as_ref().map(|id| &id.as_bytes()[..]);
     reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::PROPERTIES]);
     let mut measure = Measure::default();
@@ -132,7 +133,7 @@ pub(super) fn head(
     reply.put(&items);
 }
 
-/// Properties that have nothing but a correlation-id; how many fields they are.
+/// Writes properties with only a correlation-id; returns the number of fields.
 fn correlated<S: Sink>(sink: &mut S, id: Option<&[u8]>) -> usize {
     let mut fields = Fields::new(sink);
     for _ in 0..CORRELATION_ID {
@@ -143,14 +144,15 @@ fn correlated<S: Sink>(sink: &mut S, id: Option<&[u8]>) -> usize {
 }
 
 impl Conversation {
-    /// A request is to be answered on a link.
+    /// Registers a request whose reply goes to a link.
     pub(super) fn await_reply(&mut self, to: LinkId) {
         if let Some(Node::Replies(replies)) = self.nodes.get_mut(&to) {
             replies.awaited += 1;
         }
     }
 
-    /// Answers a request. What was removed for it is lost where nobody listens.
+    /// Sends or queues the reply to a request. If its link is detached, deleted messages in it are
+    /// lost.
     pub(super) fn reply(&mut self, asker: Asker, reply: Reply) {
         let waiting_count: usize = self.nodes.values().map(Node::waiting_replies).sum();
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&asker.to) else { return };
@@ -163,15 +165,15 @@ impl Conversation {
         }
     }
 
-    /// Whether a link has credit for one more reply than will need it, and none waits for something else: what a
-    /// client does not let be sent is not added to.
+    /// Returns whether a link has credit for another reply after the replies to running requests,
+    /// and no reply waits for windows.
     pub(super) fn takes_reply(&mut self, to: LinkId) -> bool {
         let Some(Node::Replies(replies)) = self.nodes.get(&to) else { return true };
         let (awaited, has_waiting) = (replies.awaited, replies.has_waiting());
         !has_waiting && usize::try_from(self.amqp.credit(to)).unwrap_or(usize::MAX) > awaited
     }
 
-    /// The largest reply that a client takes on a link.
+    /// Maximum reply size of a client on a link, in bytes.
     pub(super) fn reply_bytes_max(&self, asker: &Asker) -> usize {
         match self.nodes.get(&asker.to) {
             Some(Node::Replies(replies)) => {
@@ -182,7 +184,7 @@ impl Conversation {
         }
     }
 
-    /// Sends replies that wait, as far as there is credit.
+    /// Sends waiting replies while there is credit.
     pub(in crate::server) fn pump_replies(&mut self, link: LinkId) {
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&link) else { return };
         if replies.overflowed {
@@ -196,7 +198,7 @@ impl Conversation {
         loop {
             if replies.sending_bytes > 0 && self.amqp.is_sent(link) {
                 self.engine.account.release(std::mem::take(&mut replies.sending_bytes));
-                // Of a link that is gone nobody knows how much was written.
+                // If the link is detached, the number of written bytes is unknown.
                 let removed = replies.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.outflow
                     .leaving
@@ -209,7 +211,7 @@ impl Conversation {
             replies.sent_count += 1;
             replies.sending_bytes = reply.bytes();
             let Some(tag) = DeliveryTag::new(&replies.sent_count.to_be_bytes()) else { break };
-            // Settled: some clients never settle what they are answered (AMQP-81).
+            // Settled, since some clients never settle replies (AMQP-81).
             let delivery = Delivery { tag, settled: true, payload: reply.pieces };
             if self.amqp.send(link, delivery).is_err() {
                 break;

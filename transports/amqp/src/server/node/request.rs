@@ -1,4 +1,5 @@
-//! What is asked by a message and answered by another (AMQP-22, AMQP-80).
+//! Requests in messages, and their replies in others (AMQP-22, AMQP-80). A request waits until its
+//! reply has credit; number and bytes of waiting requests are limited.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,35 +22,35 @@ use crate::server::conversation::Conversation;
 use crate::server::work::Asker;
 use crate::state::DeliveryState;
 
-/// Credit of a client that asks something.
+/// Credit of a link for requests.
 pub(in crate::server) const REQUEST_CREDIT: u32 = 50;
-/// Requests of one link whose replies there is no credit for.
+/// Maximum number of requests of a link that wait for credit for their replies.
 const WAITING_MAX: usize = 256;
-/// The longest name of a request, by which it is answered and which is kept until then. That of a message has 128
-/// characters at most.
+/// Maximum length of the message-id of a request in bytes, which is kept until the reply. The
+/// message-id of a message has at most 128 characters.
 const ID_BYTES_MAX: usize = 1_024;
-/// What such requests of one connection may take.
+/// Maximum bytes of the waiting requests of a connection.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
-/// The properties by which clients say how many milliseconds they wait for an answer (AMQP-80).
+/// Properties with the client's wait for a reply, in milliseconds (AMQP-80).
 const TIMEOUTS: [&str; 2] = ["com.microsoft:server-timeout", "server-timeout"];
 
-/// A link on which a client asks.
+/// A link on which a client sends requests.
 pub(in crate::server) struct Requests {
     pub(in crate::server) assembly: Assembly,
-    /// The transaction that the request names of which not all frames came.
+    /// Transaction of the incomplete request.
     pub(super) transaction: Option<TransactionId>,
     of: Of,
-    /// What waits for credit for its reply, and where that goes.
+    /// Requests that wait for credit for their replies, with the links of these.
     waiting: VecDeque<(LinkId, NodeRequest)>,
-    /// What of it is counted as not having arrived whole: it cannot go on.
+    /// Bytes of the waiting requests, which count as incomplete messages.
     waiting_bytes: u64,
 }
 
-/// What answers at a management node.
+/// State of a link to a management node.
 pub(in crate::server) struct Manager {
-    /// The path of its entity.
+    /// Path of the entity.
     pub(in crate::server) path: Arc<str>,
-    /// The link that holds what is received by number, once something was.
+    /// Link that holds messages received by number, after the first such message.
     pub(in crate::server) holder: Option<u32>,
 }
 
@@ -59,19 +60,19 @@ impl Manager {
     }
 }
 
-/// What it is asked of.
+/// Node that the requests address.
 enum Of {
     Tokens,
     Management(Manager),
 }
 
 impl Requests {
-    /// Of `$cbs`.
+    /// Makes a node for requests to `$cbs`.
     pub(in crate::server) fn of_tokens() -> Self {
         Self::of(Of::Tokens)
     }
 
-    /// Of a management node.
+    /// Makes a node for requests to a management node.
     pub(in crate::server) fn of_management(path: Arc<str>) -> Self {
         Self::of(Of::Management(Manager::of(path)))
     }
@@ -100,24 +101,24 @@ impl Requests {
         }
     }
 
-    /// How much of it is counted as not having arrived whole.
+    /// Bytes that count as incomplete messages.
     pub(in crate::server) fn assembled_bytes(&self) -> u64 {
         self.assembly.len() as u64 + self.waiting_bytes
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub(in crate::server) fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Forgets all of that.
+    /// Drops the incomplete request and the waiting ones.
     pub(super) fn forget_arriving(&mut self) {
         self.assembly = Assembly::default();
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
-    /// Its node, in folded case.
+    /// Name of its node, in folded case.
     fn node(&self) -> Box<str> {
         match &self.of {
             Of::Management(manager) => management_node(&manager.path),
@@ -126,23 +127,23 @@ impl Requests {
     }
 }
 
-/// The name of `$cbs` among nodes.
+/// Name of `$cbs` as a node.
 pub(in crate::server) const TOKENS_NODE: &str = "$cbs";
 
-/// The name of the management node of an entity among nodes.
+/// Name of the management node of an entity.
 pub(in crate::server) fn management_node(path: &str) -> Box<str> {
     format!("{}/$management", path.to_lowercase()).into()
 }
 
-/// A request.
+/// A request of a client.
 pub(in crate::server) struct NodeRequest {
     content: Content,
-    /// What it is answered by, with its type (AMQP-21).
+    /// Message-id with its type, which the reply repeats (AMQP-21).
     pub(in crate::server) message_id: Option<Raw>,
     pub(in crate::server) reply_to: Option<String>,
-    /// The transaction that its transfer names (AMQ-26).
+    /// Transaction that its transfer names (AMQ-26).
     pub(in crate::server) transaction: Option<TransactionId>,
-    /// Until when its client waits for the answer, if it says so (AMQP-80).
+    /// End of the client's wait for the reply, if it has one (AMQP-80).
     until: Option<Timestamp>,
 }
 
@@ -167,17 +168,17 @@ impl NodeRequest {
         Ok(Self { message_id, reply_to, transaction: None, until: None, content })
     }
 
-    /// How many bytes it has.
+    /// Size in bytes.
     pub(in crate::server) fn bytes(&self) -> u64 {
         self.content.as_bytes().len() as u64
     }
 
-    /// Whom it is answered.
+    /// Returns the destination of the reply.
     fn asker(&self, to: LinkId) -> Asker {
         Asker { to, message_id: self.message_id.clone(), until: self.until }
     }
 
-    /// How long its client waits for the answer; clients say it as integers of several types.
+    /// Returns the client's wait for the reply; clients send it as integers of several types.
     pub(super) fn timeout(&self) -> Option<TimeSpan> {
         let ms = self.content.application_properties().find_map(|(key, value)| match value {
             _ if !TIMEOUTS.contains(&key) => None,
@@ -190,7 +191,7 @@ impl NodeRequest {
         ms.filter(|ms| *ms > 0).map(TimeSpan::from_ms)
     }
 
-    /// An application property that is text.
+    /// Returns an application property that is text.
     pub(in crate::server) fn text(&self, name: &str) -> Option<String> {
         self.content.application_properties().find(|(key, _)| *key == name).and_then(
             |(_, value)| match value {
@@ -200,7 +201,7 @@ impl NodeRequest {
         )
     }
 
-    /// The body, if it is one value.
+    /// Returns the body if it is a single value.
     pub(in crate::server) fn body(&self) -> Option<Raw> {
         let body = self.content.as_bytes().slice_ref(self.content.sections().body);
         let mut reader = Reader::new(&body);
@@ -212,7 +213,7 @@ impl NodeRequest {
 }
 
 impl Conversation {
-    /// A request came whole.
+    /// Handles a complete request.
     pub(in crate::server) async fn requested(
         &mut self,
         link: LinkId,
@@ -236,7 +237,7 @@ impl Conversation {
             }
         };
         let to = self.answers_of(link, &request);
-        // What is asked is confirmed before anything else on the session (AMQP-32).
+        // The request is accepted before anything else is sent on the session (AMQP-32).
         if let Some(delivery) = delivery {
             self.amqp.dispose(delivery, DeliveryState::accepted());
         }
@@ -277,7 +278,7 @@ impl Conversation {
         self.waiting_requests += 1;
     }
 
-    /// What the requests take that wait.
+    /// Bytes of all waiting requests.
     fn waiting_request_bytes(&self) -> u64 {
         let bytes = |node: &Node| match node {
             Node::Requests(requests) => requests.waiting_bytes,
@@ -291,7 +292,7 @@ impl Conversation {
         self.manage(link, request.asker(to), request).await;
     }
 
-    /// Carries out a request that has waited and whose reply there is credit for now; whether there was one.
+    /// Carries out a waiting request whose reply now has credit. Returns whether there was one.
     pub(in crate::server) async fn ask_waiting(&mut self) -> bool {
         if self.waiting_requests == 0 {
             return false;
@@ -329,7 +330,7 @@ impl Conversation {
         false
     }
 
-    /// Where a request is answered (AMQP-22).
+    /// Returns the link for the reply to a request (AMQP-22).
     fn answers_of(&self, link: LinkId, request: &NodeRequest) -> Option<LinkId> {
         let replies = || {
             self.nodes.iter().filter_map(|(id, node)| match node {
@@ -346,7 +347,8 @@ impl Conversation {
         let node = requests.node();
         if let Some(to) = &request.reply_to {
             let is_there = |replies: &super::Replies| replies.target.as_deref() == Some(to);
-            // Of several of the same address that of the node that is asked is meant.
+            // If several links have this address, prefer the link of the node that gets the
+            // request.
             let found = newest(&|replies| is_there(replies) && replies.node == node)
                 .or_else(|| newest(&is_there))
                 .or_else(|| newest(&|replies| &*replies.name == to));

@@ -1,4 +1,5 @@
-//! `$cbs`: clients put tokens (AMQP-20 to AMQP-27).
+//! The node `$cbs`, to which clients put tokens (AMQP-20 to AMQP-27). Each request gets a reply
+//! with a status, if a link receives it.
 
 use bytes::Bytes;
 use peeklock_core::condition::Condition;
@@ -17,11 +18,11 @@ use crate::server::work::Asker;
 
 const NAMES: Names = Names { code: "status-code", description: "status-description" };
 const OPERATION: &str = "put-token";
-/// The longest name of what a token is for.
+/// Maximum length of an audience in bytes.
 const AUDIENCE_BYTES_MAX: usize = 4 << 10;
 
 impl Conversation {
-    /// Something is asked of `$cbs`.
+    /// Handles a request to `$cbs`.
     pub(super) async fn tokens_asked(&mut self, asker: Option<Asker>, request: &NodeRequest) {
         let (status, text) = self.put(request).await;
         let Some(asker) = asker else { return };
@@ -64,9 +65,9 @@ impl Conversation {
         }
     }
 
-    /// Text for a client whose good token names an entity that does not exist (AMQP-21). Some clients learn it from this
-    /// answer only. A path above entities is one that tokens are put for, and a token without a right there was
-    /// refused before.
+    /// Returns an error text if the client's valid token names an entity that does not exist
+    /// (AMQP-21), since some clients learn it only from this answer. A path above entities is a
+    /// valid target of a token. A token without a right at the path was refused before.
     async fn missing_entity(&mut self, path: &str) -> Option<String> {
         if path.is_empty() || self.engine.broker.has_entities_below(path) {
             return None;
@@ -77,8 +78,8 @@ impl Conversation {
     }
 }
 
-/// The path of an audience (AMQP-24): scheme, host and port are not looked at, nor is its management node. Empty
-/// for the namespace. A host may stand there without a scheme (SEC-13).
+/// Returns the path of an audience (AMQP-24), without scheme, host, port and management node. It is
+/// empty for the namespace. A host without a scheme is accepted (SEC-13).
 fn path_of(audience: &str, own_hosts: &[String]) -> String {
     let decoded = percent_decode_str(audience).decode_utf8_lossy();
     let path = match decoded.split_once("://") {

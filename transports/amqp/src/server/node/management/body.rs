@@ -1,4 +1,4 @@
-//! Bodies of requests, read as leniently as clients write them (AMQP-82).
+//! Bodies of requests, read with the tolerance that clients need (AMQP-82).
 
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
@@ -11,11 +11,11 @@ use crate::message::BATCH_COUNT_MAX;
 /// Maximum number of locks, and of messages to receive, in one request.
 pub(super) const ITEM_COUNT_MAX: usize = 4_096;
 
-/// The body of a request: a map.
+/// Body of a request: a map.
 pub(super) struct Body(Map);
 
 impl Body {
-    /// The map that a value is.
+    /// Reads a body, which must be a map.
     pub(super) fn read(value: Option<Raw>) -> Result<Self, Rejection> {
         let value = value.ok_or_else(|| Rejection::argument("request body must be a value"))?;
         match Map::from_raw(value) {
@@ -24,22 +24,22 @@ impl Body {
         }
     }
 
-    /// The map in a map.
+    /// Wraps a map within a body.
     pub(super) fn of_map(map: Map) -> Self {
         Self(map)
     }
 
-    /// The value of a key; none if it is null.
+    /// Returns the value of a key; `None` if it is missing or null.
     pub(super) fn get(&self, key: &str) -> Option<Raw> {
         self.0.get(key).filter(|value| value.scalar() != Ok(Scalar::Null))
     }
 
-    /// A value that has to be there.
+    /// Returns a value that must be present.
     pub(super) fn wanted(&self, key: &str) -> Result<Raw, Rejection> {
         self.get(key).ok_or_else(|| Rejection::argument(format!("`{key}` is missing")))
     }
 
-    /// Text.
+    /// Returns a text.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, Rejection> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.scalar() {
@@ -48,12 +48,12 @@ impl Body {
         }
     }
 
-    /// Text that has to be there.
+    /// Returns a text that must be present.
     pub(super) fn wanted_text(&self, key: &str) -> Result<String, Rejection> {
         self.text(key)?.ok_or_else(|| Rejection::argument(format!("`{key}` is missing")))
     }
 
-    /// A boolean; false if it is not there.
+    /// Returns a boolean; false if it is missing.
     pub(super) fn flag(&self, key: &str) -> Result<bool, Rejection> {
         let Some(value) = self.get(key) else { return Ok(false) };
         match value.scalar() {
@@ -62,14 +62,14 @@ impl Body {
         }
     }
 
-    /// A number of any integer type.
+    /// Returns a number of any integer type.
     pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, Rejection> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let number = value.scalar().ok().and_then(integer);
         number.map(Some).ok_or_else(|| wrong(key, "an integer"))
     }
 
-    /// A count: what is below zero is out of range.
+    /// Returns a count; a negative number is out of range.
     pub(super) fn count(&self, key: &str) -> Result<Option<u32>, Rejection> {
         let Some(number) = self.integer(key)? else { return Ok(None) };
         if number < 0 {
@@ -78,7 +78,7 @@ impl Body {
         Ok(Some(u32::try_from(number).unwrap_or(u32::MAX)))
     }
 
-    /// An instant.
+    /// Returns an instant.
     pub(super) fn instant(&self, key: &str) -> Result<Option<Timestamp>, Rejection> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.scalar() {
@@ -87,14 +87,14 @@ impl Body {
         }
     }
 
-    /// At most `count_max` numbers of messages, in an array or a list.
+    /// Returns at most `count_max` sequence numbers, from an array or a list.
     pub(super) fn sequences(&self, count_max: usize) -> Result<Vec<SequenceNumber>, Rejection> {
         self.items(("sequence-numbers", count_max), "integers", |item| {
             integer(item).and_then(|number| u64::try_from(number).ok()).map(SequenceNumber)
         })
     }
 
-    /// Tokens of locks, in an array or a list.
+    /// Returns lock tokens, from an array or a list.
     pub(super) fn tokens(&self) -> Result<Vec<LockToken>, Rejection> {
         self.items(("lock-tokens", ITEM_COUNT_MAX), "uuids", |item| match item {
             Scalar::Uuid(token) => Some(LockToken(token)),
@@ -122,7 +122,7 @@ impl Body {
         Ok(items)
     }
 
-    /// The maps of a list.
+    /// Returns the maps of a list.
     pub(super) fn maps(&self, key: &str) -> Result<Vec<Self>, Rejection> {
         let value = self.wanted(key)?;
         let not_these = || wrong(key, "a list of maps");
@@ -137,7 +137,7 @@ impl Body {
         Ok(maps)
     }
 
-    /// A map in the map.
+    /// Returns a map within the body.
     pub(super) fn map(&self, key: &str) -> Result<Option<Map>, Rejection> {
         let Some(value) = self.get(key) else { return Ok(None) };
         Map::from_raw(value).map(Some).map_err(|_| wrong(key, "a map"))

@@ -1,4 +1,5 @@
-//! Requests by the tokens of locks: `renew-lock` prolongs them (SET-18), `update-disposition` settles (AMQP-82).
+//! Requests by lock token: `renew-lock` renews locks (SET-18), `update-disposition` settles
+//! deliveries (AMQP-82).
 
 use peeklock_core::command::{Command, Outcome, Settlement, refuse_retry_delay};
 use peeklock_core::contract::Action;
@@ -57,7 +58,8 @@ impl Conversation {
         let entity = self.managed_entity(question, Action::Settle).await?;
         let kind = OutcomeKind::of(&settlement);
         if question.request.transaction.is_none() {
-            // What was done is not done again: its client did not see the answer (AMQP-62).
+            // An earlier settlement with the same outcome is not repeated: the client did not see
+            // the answer (AMQP-62).
             let outcomes = self.site.outcomes();
             tokens.retain(|token| !outcomes.has(*token, kind));
             if tokens.is_empty() {
@@ -113,7 +115,7 @@ impl Conversation {
     }
 }
 
-/// Of a request that failed: those locks are over that were settled, and those prolonged that were.
+/// Records the effects of a failed request: some of its locks may be settled or renewed.
 pub(super) fn note(conversation: &mut Conversation, memo: &Memo, outcomes: &[Option<Outcome>]) {
     for (token, outcome) in memo.tokens.iter().zip(outcomes) {
         match outcome.as_ref().filter(|_| !memo.is_joined) {

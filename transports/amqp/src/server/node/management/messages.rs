@@ -1,5 +1,6 @@
-//! Requests for messages of an entity: `peek-message` (AMQP-83, PEK-01), `receive-by-sequence-number`, all or none
-//! (AMQP-84, AMQP-93, DEF-03), and `batch-delete-messages` (DEL-01, DEL-07).
+//! Requests for messages of an entity: `peek-message` (AMQP-83, PEK-01),
+//! `receive-by-sequence-number`, which returns all messages or none (AMQP-84, AMQP-93, DEF-03), and
+//! `batch-delete-messages` (DEL-01, DEL-07).
 
 use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, SessionCommand};
@@ -18,7 +19,7 @@ use crate::server::conversation::Conversation;
 use crate::server::deliver::{Shown, encoded, unreadable};
 use crate::server::work::Asker;
 
-/// What a message takes in a list beside its bytes.
+/// Bytes of a list item without the message.
 const ITEM_BYTES: usize = 32;
 
 impl Conversation {
@@ -51,7 +52,8 @@ impl Conversation {
         for message in messages {
             let pieces = encoded(&message, shown).ok_or_else(unreadable)?;
             let bytes: usize = pieces.iter().map(bytes::Bytes::len).sum();
-            // The first is sent whatever its size; a client asks again for those behind (AMQP-83).
+            // The first message is sent at any size; the client sends another request for later
+            // ones (AMQP-83).
             if count > 0 && list.len() + bytes + ITEM_BYTES > bytes_max {
                 break;
             }
@@ -116,8 +118,9 @@ impl Conversation {
         })
     }
 
-    /// Room for what is removed as it is received by so many numbers: half of what may wait to be sent, and only while
-    /// no more than the other half is taken. What was removed is lost with a client that does not take it (RCV-02).
+    /// Returns room for `count` messages that are deleted on receipt. It is half of the bytes that
+    /// may wait to be sent, and is only granted while at most the other half is used. A client that
+    /// does not read them loses deleted messages (RCV-02).
     fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
         let bytes = numbered_bytes(count, self.engine.broker.settings().limits.deferred_bytes_max);
         let is_free = self.engine.account.held_bytes() <= self.engine.account.bytes_max() / 2;
@@ -130,7 +133,8 @@ impl Conversation {
         })
     }
 
-    /// The link with which locks end: that which the request names, or one of the management link's own.
+    /// Returns the link whose end ends the locks: the link that the request names, or else a link
+    /// of the management node.
     fn holder(&mut self, question: &Question<'_>, entity: &peeklock_core::Entity) -> u32 {
         let associated = question.request.text("associated-link-name");
         let named = associated.and_then(|name| {

@@ -1,15 +1,15 @@
-//! `ENTITY/$management`: what a client asks by messages about an entity, a subscription or a sub-queue
+//! `ENTITY/$management`: requests of a client about an entity, a subscription or a sub-queue
 //! (AMQP-80 to AMQP-93).
 //!
 //! ```text
-//!   request ─► is there credit for its reply? ─► body ─► Plan ─► permit ─► commands ─► Managing ─► reply
-//!                no: waits                       a file for operations of a kind       its answers
+//!   request ─► credit for its reply? ─► body ─► Plan ─► permit ─► commands ─► Managing ─► reply
+//!               no: waits                        a file for each kind of operation
 //! ```
 //!
-//! A request is carried out when its reply can be sent, so that none is carried out whose answer nobody
-//! takes, and what waits is requests and not messages. One whose client has given it up meanwhile, by the
-//! time-out that it says, is not carried out. What is no command, such as a list of rules, is
-//! asked beside the connection.
+//! A request is carried out when there is credit for its reply. So no request runs whose reply the
+//! client does not take, and requests wait instead of messages. A request is not carried out after
+//! its time-out has passed. Work that is not a command, such as a list of rules, is done apart from
+//! the connection.
 
 mod body;
 mod locks;
@@ -56,24 +56,25 @@ use crate::server::outcomes::is_lock_lost;
 use crate::server::work::{Asker, Expect, Work};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
-/// The most bytes of a request without contents; so many have room in it as may be named by one.
+/// Maximum size of a request without contents, in bytes; it is enough for the maximum number of
+/// items.
 const REQUEST_BYTES_MAX: u64 = 2 << 20;
-/// The status when it is done.
+/// Status of a success.
 const OK: i32 = 200;
-/// The status when there is nothing (AMQP-92).
+/// Status if nothing was found (AMQP-92).
 const NOTHING: i32 = 204;
 
-/// What a request is about, for the file of its operation.
+/// A request with its context, for the file of its operation.
 struct Question<'a> {
     path: &'a Arc<str>,
     request: &'a NodeRequest,
     body: Body,
-    /// The management link.
+    /// Management link of the request.
     link: LinkId,
 }
 
 impl Conversation {
-    /// Carries out a request, whose reply there is credit for.
+    /// Carries out a request whose reply has credit.
     pub(super) async fn manage(&mut self, link: LinkId, asker: Asker, request: &NodeRequest) {
         let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
         let Some(manager) = requests.manager() else { return };
@@ -92,7 +93,8 @@ impl Conversation {
         }
     }
 
-    /// Who asks, unless it has given up waiting: then it is told so, and nothing is done (AMQP-80).
+    /// Returns the client if it still waits. Otherwise it gets an error, and the request is not
+    /// carried out (AMQP-80).
     pub(in crate::server) fn still_waits(&mut self, asker: Asker) -> Option<Asker> {
         if asker.until.is_none_or(|until| self.engine.broker.now() < until) {
             return Some(asker);
@@ -103,7 +105,7 @@ impl Conversation {
         None
     }
 
-    /// What is to be done for a request.
+    /// Returns the plan of a request.
     async fn plan(
         &mut self,
         link: LinkId,
@@ -136,7 +138,7 @@ impl Conversation {
         })
     }
 
-    /// The entity of a management node, for something.
+    /// Returns the entity of a management node, for an action.
     async fn managed_entity(
         &mut self,
         question: &Question<'_>,
@@ -146,7 +148,7 @@ impl Conversation {
         found.map_err(|error| Refusal::Known(crate::server::error::of(&error)))
     }
 
-    /// Hands the commands of a request over, of which each is answered.
+    /// Hands the commands of a request to their entity; each is answered separately.
     pub(in crate::server) async fn ask_planned(&mut self, plan: Plan, permit: Permit) {
         let open = |link: &u32| self.engine.links.get(*link).filter(|link| link.is_open());
         let link = plan.memo.link.filter(|link| open(link).is_some());
@@ -186,7 +188,8 @@ impl Conversation {
         }
     }
 
-    /// Has the entity check the commands of a request: all of them become part of a transaction, or none.
+    /// Has the entity check the commands of a request. Either all commands join the transaction, or
+    /// none.
     async fn join_planned(
         &mut self,
         id: TransactionId,
@@ -232,8 +235,9 @@ impl Conversation {
         }
     }
 
-    /// The result of a command, or success where it settles what was settled with the same outcome before: what a client
-    /// has said of a delivery may have been on its way still when it was planned (AMQP-62).
+    /// Returns the result of a command, or success if the command repeats an earlier settlement
+    /// with the same outcome. That settlement may have been in progress when the request was
+    /// planned (AMQP-62).
     fn or_settled_before(
         &mut self,
         slot: usize,
@@ -255,7 +259,8 @@ impl Conversation {
         }
     }
 
-    /// One command of a request is answered, by what holds so much of the account; the request is when all are.
+    /// Handles the answer to a command of a request, which holds `held_bytes` bytes of the account.
+    /// After the last one, the reply is made.
     pub(in crate::server) fn managed(
         &mut self,
         slot: usize,
@@ -293,7 +298,7 @@ impl Conversation {
         let taken_count = outcomes.iter().flatten().map(taken_count).sum();
         let removed = self.outflow.lost.unless_written(taken_count);
         let answer = match failure {
-            // What was done of it stays done.
+            // Commands that were carried out stay so.
             Some(rejection) => {
                 locks::note(self, &memo, &outcomes);
                 Err(rejection)
@@ -301,15 +306,15 @@ impl Conversation {
             None => read(self, &asker, &memo, outcomes.into_iter().flatten().collect()),
         };
         let answer = answer.map_err(|rejection| self.refuse(rejection, &path));
-        // A refusal has nothing of it.
+        // A refusal contains none of the messages.
         let removed = removed.filter(|_| answer.is_ok());
         let pieces = reply_of(&asker, answer);
         self.reply(asker, Reply { pieces, removed });
-        // Not before: the reply is counted by now, and keeps the room that they had.
+        // Released only now: the reply is already counted, and takes over its room.
         self.engine.account.release(held_bytes);
     }
 
-    /// Carries a request out apart; until it is answered it counts as pending.
+    /// Carries out a request apart from the connection; it counts as pending until it is answered.
     pub(in crate::server) fn ask_apart(
         &mut self,
         asker: Asker,
@@ -324,7 +329,7 @@ impl Conversation {
         self.start_apart();
     }
 
-    /// Answers a request that was carried out apart.
+    /// Sends the reply of a request that was carried out apart from the connection.
     pub(in crate::server) fn answer_apart(&mut self, finished: Finished<Answered>) {
         let mut held_bytes = 0;
         if let Some((bytes, room)) = finished.paid {
@@ -337,11 +342,11 @@ impl Conversation {
             let answer = finished.result.map_err(|error| crate::server::error::of(&error));
             self.answer_managed(asker, answer);
         }
-        // Not before: the reply is counted by now, and keeps the room that it had.
+        // Released only now: the reply is already counted, and takes over its room.
         self.engine.account.release(held_bytes);
     }
 
-    /// Replies.
+    /// Sends a reply.
     pub(in crate::server) fn answer_managed(
         &mut self,
         asker: Asker,
@@ -352,13 +357,13 @@ impl Conversation {
     }
 }
 
-/// How many messages were taken out of their entity for good.
+/// Number of messages that were deleted on receipt.
 fn taken_count(outcome: &Outcome) -> u64 {
     let Outcome::Received(messages) = outcome else { return 0 };
     messages.iter().filter(|message| message.facts.lock.is_none()).count() as u64
 }
 
-/// What a request is answered, in pieces.
+/// Encodes a reply in pieces.
 fn reply_of(asker: &Asker, answer: Result<ManagementAnswer, AmqpError>) -> Vec<Bytes> {
     let mut reply = Pieces::default();
     let (body, count) = match answer {
@@ -385,9 +390,9 @@ fn reply_of(asker: &Asker, answer: Result<ManagementAnswer, AmqpError>) -> Vec<B
     reply.into_pieces()
 }
 
-/// Why a request is refused.
+/// Refusal of a request.
 enum Refusal {
-    /// As an error that was made already.
+    /// An error that already has its final form.
     Known(AmqpError),
     Own(Rejection),
 }
@@ -406,23 +411,23 @@ fn unexpected() -> Rejection {
     Rejection::internal("unexpected answer")
 }
 
-/// The status of a refusal. Clients act on few of them (AMQP-88, AMQP-92).
+/// Returns the status of an error. Clients distinguish only a few (AMQP-88, AMQP-92).
 fn status(error: &AmqpError) -> i32 {
     let of = |condition: &Condition| condition.amqp() == Some(error.condition());
     let condition = Condition::all().find(of);
     let status = condition.map_or(500, |condition| match condition {
-        // What is neither of HTTP's is told as what is wrong with the request.
+        // Errors of transactions have no HTTP status, and count as errors of the request.
         Condition::TransactionTimedOut
         | Condition::TransactionUnknown
         | Condition::TransactionRolledBack => 400,
-        // Nobody knows 499.
+        // No client knows 499.
         Condition::OperationCancelled => 503,
         condition => condition.http_status(Surface::Management).unwrap_or(500),
     });
     i32::from(status)
 }
 
-/// A key of a reply's body.
+/// Writes a key of a reply's body.
 fn key(items: &mut Pieces, name: &str) {
     write::text(items, name);
 }
@@ -431,7 +436,8 @@ fn key(items: &mut Pieces, name: &str) {
 mod tests {
     use super::*;
 
-    /// AMQP-88, AMQP-92: the status of each condition that clients act on; of what has none it is 500.
+    /// AMQP-88, AMQP-92: each condition that clients distinguish has its status; an unknown
+    /// condition has 500.
     #[test]
     fn conditions_have_the_status_that_clients_act_on() {
         let cases = [

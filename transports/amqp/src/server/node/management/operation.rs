@@ -1,10 +1,11 @@
-//! What can be asked at a management node, by its name (AMQP-82).
+//! Operations of a management node, by name (AMQP-82). A new operation needs an entry in the table
+//! and an arm below.
 
 use super::plan::Planned;
 use super::{Question, Refusal};
 use crate::server::conversation::Conversation;
 
-/// What can be asked (AMQP-82).
+/// An operation (AMQP-82).
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
     RenewLock,
@@ -23,9 +24,9 @@ pub(super) enum Operation {
     DeleteBatch,
 }
 
-/// What their names begin with.
+/// Prefix of the names.
 const PREFIX: &str = "com.microsoft:";
-/// All of them, by the rest of their names.
+/// All operations, by name without the prefix.
 const OPERATIONS: [(&str, Operation); 14] = [
     ("renew-lock", Operation::RenewLock),
     ("peek-message", Operation::Peek),
@@ -50,12 +51,13 @@ pub fn operations() -> impl Iterator<Item = String> {
 }
 
 impl Operation {
-    /// Whether what it is asked has contents, which may be as large as the entity takes them.
+    /// Returns whether requests of the operation carry contents, so that they may be as large as
+    /// messages of the entity.
     pub(super) const fn takes_contents(self) -> bool {
         matches!(self, Self::Schedule | Self::SetSessionState)
     }
 
-    /// The operation of a name, if there is one.
+    /// Returns the operation of a name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let name = name.strip_prefix(PREFIX)?;
         OPERATIONS.iter().find(|(known, _)| *known == name).map(|(_, operation)| *operation)
@@ -63,7 +65,7 @@ impl Operation {
 }
 
 impl Conversation {
-    /// What is to be done for a request: one arm for each operation.
+    /// Returns the plan of a request; each operation has an arm.
     pub(super) async fn plan_operation(
         &mut self,
         operation: Operation,

@@ -1,20 +1,21 @@
-//! Encoded values whose large parts are kept as they are: contents of messages are not copied into answers.
+//! Encoded values with large parts in separate pieces, so that contents of messages are not copied
+//! into replies.
 
 use bytes::Bytes;
 use peeklock_words::amqp::code;
 use peeklock_words::amqp::write::{self, Compound, Sink};
 
-/// Bytes in pieces that stand one behind the other.
+/// Bytes in consecutive pieces.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Pieces {
     whole: Vec<Bytes>,
-    /// What was written behind them.
+    /// Bytes after the pieces.
     tail: Vec<u8>,
     whole_bytes: usize,
 }
 
 impl Pieces {
-    /// How many bytes there are.
+    /// Number of bytes.
     pub(super) const fn len(&self) -> usize {
         self.whole_bytes + self.tail.len()
     }
@@ -40,13 +41,13 @@ impl Pieces {
         }
     }
 
-    /// All of it.
+    /// Returns all pieces.
     pub(super) fn into_pieces(mut self) -> Vec<Bytes> {
         self.flush();
         self.whole
     }
 
-    /// Adds bytes as one value of type binary.
+    /// Adds bytes as a single value of type binary.
     pub(super) fn binary(&mut self, pieces: Vec<Bytes>) {
         let length: usize = pieces.iter().map(Bytes::len).sum();
         match u8::try_from(length) {
@@ -61,19 +62,19 @@ impl Pieces {
         }
     }
 
-    /// Adds a list of so many items.
+    /// Adds a list of `count` items.
     pub(super) fn list(&mut self, items: Self, count: usize) {
         write::compound(self, Compound::List, items.len(), count);
         self.extend(items);
     }
 
-    /// Adds a map of so many keys and values.
+    /// Adds a map of `count` keys and values.
     pub(super) fn map(&mut self, items: Self, count: usize) {
         write::compound(self, Compound::Map, items.len(), count);
         self.extend(items);
     }
 
-    /// Adds an array of values of one fixed width; an empty one has its constructor, too (AMQP-15).
+    /// Adds an array of values of a fixed width; an empty array has a constructor too (AMQP-15).
     pub(super) fn array<const N: usize>(
         &mut self,
         constructor: u8,

@@ -1,4 +1,5 @@
-//! Plans of requests at a management node, and their state until they are answered.
+//! Plans of requests to a management node, and their state until they are answered. An operation
+//! returns a plan, and the module above carries it out.
 
 use peeklock_core::Entity;
 use peeklock_core::admission::Permit;
@@ -14,32 +15,32 @@ use crate::server::conversation::Conversation;
 use crate::server::outcomes::OutcomeKind;
 use crate::server::work::Asker;
 
-/// What an operation came to: something to be asked of its entity, or something else.
+/// Plan of an operation: commands to the entity, or work apart from the connection.
 pub(super) enum Planned {
     Commands { entity: Entity, commands: Vec<Command>, read: Read, memo: Memo },
     Apart(Working<Answered>),
 }
 
 impl Planned {
-    /// Something that is asked apart, and answered in little.
+    /// Makes a plan of work apart from the connection, with a small answer.
     pub(super) fn apart(asking: impl Future<Output = Answered> + Send + 'static) -> Self {
         Self::Apart(Box::pin(async move { (None, asking.await) }))
     }
 }
 
-/// What a request comes to: commands, and how their outcomes are told.
+/// Plan of a request: its commands, and the function that makes the reply from their outcomes.
 pub(in crate::server) struct Plan {
     pub(super) asker: Asker,
     pub(super) entity: Entity,
     pub(super) commands: Vec<Command>,
     pub(super) read: Read,
     pub(super) memo: Memo,
-    /// The transaction that they are to be part of, and the session that says so (AMQ-26).
+    /// Transaction of the commands, and the session of the request (AMQ-26).
     pub(super) transaction: Option<(TransactionId, SessionId)>,
 }
 
 impl Plan {
-    /// How many commands it is, and of how many bytes.
+    /// Number of commands, and their bytes.
     pub(in crate::server) fn cost(&self) -> (u64, u64) {
         self.commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
             (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
@@ -47,57 +48,57 @@ impl Plan {
     }
 }
 
-/// What is remembered of a request until it is answered.
+/// Data of a request that is kept until its reply.
 #[derive(Default)]
 pub(in crate::server) struct Memo {
-    /// The link by way of which it is asked: that of a session, or that which is to hold locks.
+    /// Link for the commands: the link of a session, or the link that is to hold locks.
     pub(super) link: Option<u32>,
-    /// The locks that it names, by command.
+    /// Locks that the request names, by command.
     pub(super) tokens: Vec<LockToken>,
-    /// How it settles them, if it does.
+    /// Kind of the settlement, if the request settles.
     pub(super) kind: Option<OutcomeKind>,
-    /// How many messages it sends.
+    /// Number of messages that it sends.
     pub(super) count: usize,
-    /// Its commands became part of a transaction, and have done nothing yet.
+    /// Whether its commands joined a transaction and had no effect yet.
     pub(super) is_joined: bool,
-    /// Whether bodies are left out.
+    /// Whether bodies are left out of the reply.
     pub(super) without_bodies: bool,
-    /// Room for what it takes for good, until its reply is counted.
+    /// Room for messages that it deletes on receipt, until its reply is counted.
     pub(super) room: Option<Permit>,
 }
 
-/// A request whose commands are under way.
+/// A request whose commands are running.
 pub(in crate::server) struct Managing {
     pub(super) asker: Asker,
     pub(super) read: Read,
     pub(super) memo: Memo,
     pub(super) outcomes: Vec<Option<Outcome>>,
-    /// What is to be part of a transaction, if all of it would be carried out.
+    /// Parts of a transaction, which count if all commands would be carried out.
     pub(super) issued: Vec<Issued>,
     pub(super) left: usize,
     pub(super) failure: Option<Rejection>,
-    /// What the outcomes hold of the account that are here, until all are.
+    /// Account bytes of the received outcomes.
     pub(super) held_bytes: u64,
-    /// Whether no other that large may arrive meanwhile.
+    /// Whether it occupies the slot for large messages.
     pub(super) is_large: bool,
 }
 
-/// Makes the reply of the outcomes of all commands.
+/// Makes the reply from the outcomes of all commands.
 pub(super) type Read =
     fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<ManagementAnswer, Rejection>;
 
-/// A reply that is no refusal.
+/// Successful reply.
 pub(in crate::server) enum ManagementAnswer {
-    /// It is done, and there is nothing more to say.
+    /// Done, without data.
     Done,
-    /// There is nothing (AMQP-92).
+    /// Nothing found (AMQP-92).
     Nothing,
-    /// The items of a map, and their count.
+    /// Items of a map, and the count of keys and values.
     Map(Pieces, usize),
 }
 
 impl ManagementAnswer {
-    /// How many bytes it has, beside what stands before them.
+    /// Size of the body in bytes, without the sections before it.
     pub(in crate::server) fn len(&self) -> u64 {
         match self {
             Self::Done | Self::Nothing => 0,
@@ -106,5 +107,5 @@ impl ManagementAnswer {
     }
 }
 
-/// The result of a request that is carried out apart.
+/// Result of a request that is carried out apart from the connection.
 pub(in crate::server) type Answered = Result<ManagementAnswer, BrokerError>;

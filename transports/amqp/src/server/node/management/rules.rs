@@ -1,5 +1,5 @@
-//! Rules of a subscription: `add-rule` and `remove-rule` by its receivers (AMQP-86, TOP-13), and `enumerate-rules`
-//! (AMQP-87, AMQP-104).
+//! Rules of a subscription: `add-rule` and `remove-rule` for its receivers (AMQP-86, TOP-13), and
+//! `enumerate-rules` (AMQP-87, AMQP-104).
 
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ impl Conversation {
         }))
     }
 
-    /// Some clients ask for all rules at once, which the broker lists page by page.
+    /// Plans a list of rules. Some clients request all rules at once, which the broker lists in
+    /// pages.
     pub(super) fn plan_list_rules(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         let skip = count(question.body.count("skip")?.unwrap_or(0));
@@ -64,7 +65,7 @@ impl Conversation {
     }
 }
 
-/// A rule as it is described to be added, with so many properties in its filter at most.
+/// Reads the description of a rule, whose filter may have at most `count_max` properties.
 pub(super) fn rule(
     name: String,
     body: &Body,
@@ -83,7 +84,7 @@ pub(super) fn rule(
     };
     let rule = RuleDescription::new(name, filter, Timestamp::NONE);
     Ok(match body.map("sql-rule-action")? {
-        // Without a text it is no action.
+        // An empty action is no action.
         Some(action) => match Body::of_map(action).text("expression")? {
             Some(text) => rule.with_action(SqlText::new(text)),
             None => rule,
@@ -100,7 +101,7 @@ fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Reject
     let mut properties = Vec::new();
     let map = body.map("properties")?;
     for (name, value) in map.iter().flat_map(Map::entries) {
-        // What is too much is not read, let alone made into a rule.
+        // Properties above the limit are not even decoded.
         if properties.len() >= count_max {
             return Err(Rejection::out_of_range(format!(
                 "the correlation filter has more properties than the limit `rule_property_count_max` of \
@@ -122,7 +123,7 @@ fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Reject
     Ok(filter)
 }
 
-/// Descriptors of rules and their parts (AMQP-87). Those of filters have one digit fewer.
+/// Descriptors of rules and their parts (AMQP-87). Descriptors of filters have one digit fewer.
 mod described {
     pub(super) const RULE: u64 = 0x0137_0000_0004;
     pub(super) const NO_ACTION: u64 = 0x0137_0000_0005;
@@ -133,16 +134,16 @@ mod described {
     pub(super) const CORRELATION_FILTER: u64 = 0x0013_7000_0009;
 }
 
-/// What SQL texts are said to be compatible with.
+/// Compatibility level of SQL texts.
 const COMPATIBILITY_LEVEL: i32 = 20;
-/// Rules of one reply may take so many bytes without the room that replies share; of more there are few replies at a
-/// time.
+/// Bytes of rules that a reply may have without room in the outbound pool. The pool limits the
+/// number of larger replies.
 const FREE_BYTES: usize = 1 << 20;
-/// They may take no more than this. Some clients ask once for all and not again, so what has more is refused and not
-/// cut short (AMQP-87).
+/// Maximum bytes of rules in a reply. Some clients send a single request for all rules, so a longer
+/// list is refused and not cut (AMQP-87).
 const RULES_BYTES_MAX: usize = 32 << 20;
 
-/// The rules of a subscription, as far as one reply may have them.
+/// Lists the rules of a subscription, within the limits of a reply.
 async fn list(
     turn: &InTurn,
     broker: &Broker,

@@ -1,5 +1,5 @@
-//! `schedule-message` sends messages that are due later and returns their numbers (SCH-02); `cancel-scheduled-message`
-//! cancels them, all or none (SCH-05).
+//! `schedule-message` schedules messages and returns their sequence numbers (SCH-02).
+//! `cancel-scheduled-message` cancels all given messages, or none (SCH-05).
 
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::contract::Action;
@@ -28,14 +28,14 @@ impl Conversation {
         let count = messages.len();
         let command = match <[InboundMessage; 1]>::try_from(messages) {
             Ok([message]) => Command::Send { message },
-            // All or none.
+            // All messages are stored, or none.
             Err(messages) => Command::SendBatch { messages },
         };
         let (commands, memo) = (vec![command], Memo { count, ..Memo::default() });
         Ok(Planned::Commands { entity, commands, read: Self::scheduled, memo })
     }
 
-    /// The message that a map has.
+    /// Reads the message in a map.
     fn message_in(&self, map: &Body) -> Result<InboundMessage, Rejection> {
         let value = map.wanted("message")?;
         let Ok(Scalar::Binary(bytes)) = value.scalar() else {
@@ -54,9 +54,9 @@ impl Conversation {
         let numbers = match outcomes.into_iter().next() {
             Some(Outcome::Accepted(number)) => vec![number],
             Some(Outcome::AcceptedBatch(numbers)) => numbers,
-            // So that they can be cancelled (SCH-13).
+            // Returned, so that the client can cancel them (SCH-13).
             Some(Outcome::NumbersSetAside { told, .. }) => told,
-            // Messages that are due get their numbers at the commit (TXN-03).
+            // Scheduled messages get their numbers at the commit (TXN-03).
             Some(Outcome::Done) if memo.is_joined => vec![SequenceNumber(0); memo.count],
             _ => return Err(unexpected()),
         };
@@ -67,14 +67,14 @@ impl Conversation {
         &mut self,
         question: &Question<'_>,
     ) -> Result<Planned, Refusal> {
-        // What one request has scheduled, one can cancel.
+        // The maximum number of messages that a request can schedule.
         let sequences = question.body.sequences(BATCH_COUNT_MAX)?;
         let entity = self.managed_entity(question, Action::CancelScheduled).await?;
         let commands = vec![Command::CancelScheduled { sequences }];
         Ok(Planned::Commands { entity, commands, read: Self::done, memo: Memo::default() })
     }
 
-    /// It is done, and there is nothing more to say.
+    /// Makes a reply without data.
     pub(super) fn done(
         &mut self,
         _: &Asker,
@@ -85,7 +85,7 @@ impl Conversation {
     }
 }
 
-/// The numbers of messages, in their order.
+/// Makes a reply with the numbers of messages, in order.
 pub(super) fn sequence_numbers(numbers: &[SequenceNumber]) -> ManagementAnswer {
     let mut items = Pieces::default();
     key(&mut items, "sequence-numbers");

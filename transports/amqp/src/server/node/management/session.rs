@@ -1,5 +1,5 @@
-//! `renew-session-lock`, `get-session-state`, `set-session-state`: what the holder of a session asks (SES-12,
-//! SES-24, AMQP-89), and who that is.
+//! Requests about sessions. `renew-session-lock`, `get-session-state` and `set-session-state` need
+//! the holder of the session (SES-12, SES-24, AMQP-89); `get-message-sessions` does not.
 
 use peeklock_core::command::{Command, Outcome, SessionCommand, SessionFilter};
 use peeklock_core::contract::Action;
@@ -16,8 +16,8 @@ use crate::server::conversation::Conversation;
 use crate::server::work::Asker;
 
 impl Conversation {
-    /// The receiving link of this connection by way of which something of a session is asked: that which the
-    /// request names, or that which holds the session (AMQP-89).
+    /// Returns the receiving link of this connection for a request about a session: the link that
+    /// the request names, or else the link that holds the session (AMQP-89).
     pub(super) fn session_link(&self, question: &Question<'_>) -> Result<Option<u32>, Rejection> {
         let session = question.body.text("session-id")?;
         let associated = question.request.text("associated-link-name");
@@ -43,13 +43,13 @@ impl Conversation {
                 return Ok(Some(outlet.number));
             }
         }
-        // Without its id a session is meant only by its link.
+        // Without a session id, only the named link can identify a session.
         let Some(session) = &session else { return Ok(None) };
         let holds = |number: u32| of(number).and_then(|it| it.session()) == Some(session.as_str());
         Ok(outlets().find(|outlet| holds(outlet.number)).map(|outlet| outlet.number))
     }
 
-    /// The same, where only its holder may ask (AMQP-89).
+    /// Returns that link for a request that only the holder may send (AMQP-89).
     fn held_session(&self, question: &Question<'_>) -> Result<u32, Rejection> {
         let session = question.body.wanted_text("session-id")?;
         self.session_link(question)?.ok_or_else(|| {
@@ -73,7 +73,8 @@ impl Conversation {
         self.plan_of_holder(question, SessionCommand::GetState, Self::session_state).await
     }
 
-    /// Null clears the state, and so does what is empty: some clients can say no null.
+    /// Plans a new session state. Null clears the state, and so does an empty value, since some
+    /// clients cannot send null.
     pub(super) async fn plan_set_session_state(
         &mut self,
         question: &Question<'_>,
@@ -160,7 +161,8 @@ impl Conversation {
             let text = format!("`last-session-id` has more than {NAME_CHARS_MAX} characters");
             return Err(Rejection::argument(text).into());
         }
-        // Where the list goes on is a name, whatever has become of sessions before it; `skip` only counts then.
+        // The list continues after a name, even if sessions before it are gone. `skip` is then only
+        // used for the answer.
         let left_out = if behind.is_some() { 0 } else { skip };
         let behind = behind.map(String::into_boxed_str);
         let command = Command::ListSessions { which, behind, skip: left_out.into(), top };
@@ -184,7 +186,8 @@ impl Conversation {
     }
 }
 
-/// From here on sessions with active messages or a state are meant: the last millisecond of the year 9999.
+/// From this time on, `last-updated-time` selects sessions with active messages or a state. It is
+/// the last millisecond of the year 9999.
 const ACTIVE_FROM_MS: i64 = 253_402_300_800_000 - 1;
-/// No session has a longer name (SES-03).
+/// Maximum length of a session id in characters (SES-03).
 const NAME_CHARS_MAX: usize = 128;

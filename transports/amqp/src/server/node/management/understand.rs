@@ -1,4 +1,5 @@
-//! Everything that is read from requests, for any bytes. Tests and fuzzing share it.
+//! Entry point of tests and fuzzing: decodes arbitrary bytes in all ways in which requests are
+//! decoded.
 
 use bytes::Bytes;
 use peeklock_core::limits::Limits;
@@ -10,7 +11,7 @@ use super::body::{Body, ITEM_COUNT_MAX};
 use super::rules::rule;
 use crate::server::settlement::properties;
 
-/// The keys of the bodies of all operations.
+/// Keys in the bodies of all operations.
 const KEYS: [&str; 12] = [
     "disposition-status",
     "enqueued-time-utc",
@@ -26,8 +27,8 @@ const KEYS: [&str; 12] = [
     "top",
 ];
 
-/// Reads `bytes` as a request, and its body as the body of each operation; returns the number of values that it could
-/// read.
+/// Reads `bytes` as a request, and its body as the body of each operation. Returns the number of
+/// values that could be read.
 #[must_use]
 pub fn understand(bytes: Bytes) -> usize {
     let Ok(request) = NodeRequest::read(bytes) else { return 0 };
@@ -51,7 +52,7 @@ pub fn understand(bytes: Bytes) -> usize {
     count + keys + lists.iter().sum::<usize>() + rules + changes
 }
 
-/// As how many types a value can be read.
+/// Number of types as which the value of a key can be read.
 fn understood(body: &Body, key: &str) -> usize {
     [
         matches!(body.text(key), Ok(Some(_))),
