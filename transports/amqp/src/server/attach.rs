@@ -1,4 +1,5 @@
-//! What a link is attached to, by the address that the client wrote (AMQP-33 to AMQP-38).
+//! Attaching of links to nodes, selected by the address in the `attach` (AMQP-33 to AMQP-38).
+//! Senders and receivers are accepted only after their entity has answered.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -30,22 +31,24 @@ use crate::link::{Answer, Assembly};
 use crate::performative::{Attach, Role, SenderSettleMode};
 use crate::terminus::Target;
 
-/// So much beside its messages the envelope of a batch may have, and so much too large a message may be to be
-/// refused by its entity, which judges first whether it takes any (SND-19).
+/// Bytes above the message size limit that a link accepts: room for the envelope of a batch. A
+/// message that is slightly too large passes the link too, and its entity refuses it after it has
+/// judged whether it accepts messages at all (SND-19).
 const LEEWAY_BYTES: u64 = 128 << 10;
-/// The property by which a message is sent by way of the link's entity to another (AMQP-96).
+/// Property with the entity to which messages are sent through the link's entity (AMQP-96).
 const DESTINATION: &str = "com.microsoft:transfer-destination-address";
-/// The property by which a client says what kind of entity it takes its own for (AMQP-37).
+/// Property with the kind of entity that the client expects (AMQP-37).
 const ENTITY_TYPE: &str = "com.microsoft:entity-type";
-/// What clients of JMS want before they send anything that is to be delivered later (AMQP-101).
+/// Capability that JMS clients require before they schedule messages (AMQP-101).
 const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
-/// What transactions can be: of one broker, several at a time in a session, and over several sessions.
+/// Capabilities for transactions: within this broker, several at a time in a session, and across
+/// sessions.
 const TRANSACTIONS: &[&str] =
     &["amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"];
-/// The most bytes of a request at a management node, where its entity takes no larger message: a batch of messages to
-/// schedule, or rules.
+/// Minimum of the maximum request size of a management node, in bytes. It applies if the entity
+/// takes smaller messages only, and is enough for a batch of messages to schedule, or for rules.
 const REQUEST_BYTES_MAX: NonZero<u64> = NonZero::new(2 << 20).unwrap();
-/// How browsers and durable subscriptions receive (AMQP-99).
+/// Distribution mode of browsers and durable subscriptions (AMQP-99).
 const MODE_COPY: &str = "copy";
 
 impl Conversation {
@@ -58,7 +61,7 @@ impl Conversation {
 
     async fn try_attach(&mut self, link: LinkId, attach: &Attach) -> Result<(), AmqpError> {
         if let (Role::Sender, Some(Target::Coordinator(_))) = (attach.role, &attach.target) {
-            // The rights are those of what is sent and settled (AMQP-97).
+            // Rights are checked for each send and settlement (AMQP-97).
             self.nodes.insert(link, Node::Coordinator(Assembly::default()));
             let answer = Answer::echo(attach).capable_of(attach.role, TRANSACTIONS);
             self.amqp.accept(link, answer);
@@ -114,7 +117,7 @@ impl Conversation {
         self.amqp.accept(link, Answer::echo(attach).capable_of(attach.role, &[]));
     }
 
-    /// What is asked may be as large as what the entity takes; a sub-queue takes nothing.
+    /// Requests may be as large as messages of the entity; a sub-queue takes no messages.
     async fn attach_manager(&mut self, link: LinkId, attach: &Attach, entity: Entity) {
         let answer = Answer::echo(attach).capable_of(attach.role, &[]);
         if entity.sub_queue() != SubQueue::Main {
@@ -125,8 +128,8 @@ impl Conversation {
         self.when_room(Work::Attach(Box::new(attaching))).await;
     }
 
-    /// The entity of a management node, for who has any right on it; what each operation takes is asked when it is
-    /// carried out.
+    /// Returns the entity of a management node if the client has any right on it. The rights of
+    /// each operation are checked when it is carried out.
     async fn manageable(&mut self, address: &EntityAddress) -> Result<Entity, AmqpError> {
         let path = EntityAddress { node: AddressNode::Entity, ..address.clone() }.to_string();
         let purposes = [Action::Peek, Action::Send, Action::ReadRules];
@@ -134,7 +137,8 @@ impl Conversation {
         found.map_err(|error| super::error::of(&error))
     }
 
-    /// A client's sender: its entity is found, for who may send, and asked how much it takes at once.
+    /// Attaches a sender: finds the entity, for which the client needs the right to send, and
+    /// requests its size limit.
     async fn attach_inlet(
         &mut self,
         link: LinkId,
@@ -177,15 +181,15 @@ impl Conversation {
         Ok(())
     }
 
-    /// Refuses a client that takes a queue for a topic or the other way round. Clients of topics and of subscriptions are
-    /// not told apart: the SDK for Java calls both subscriptions.
+    /// Refuses a client that expects a queue but finds a topic, or the reverse. Topics and
+    /// subscriptions count as the same kind, since the Java SDK calls both subscriptions.
     fn check_type(&self, attach: &Attach, entity: &Entity) -> Result<(), AmqpError> {
         let property = attach.properties.as_ref().and_then(|map| map.get(ENTITY_TYPE));
         let expected = match property.as_ref().map(Raw::scalar) {
             Some(Ok(Scalar::I32(number))) => i64::from(number),
             Some(Ok(Scalar::I64(number))) => number,
             Some(Ok(Scalar::U32(number))) => i64::from(number),
-            // Others say something else there.
+            // Other clients use the property for other values.
             _ => return Ok(()),
         };
         let is_queue = entity.kind() == EntityKind::Queue;
@@ -202,13 +206,13 @@ impl Conversation {
         Err(self.refuse(Rejection::invalid_operation(text), entity.path()))
     }
 
-    /// What an address names, however it is written (AMQP-33).
+    /// Parses an address in any of its forms (AMQP-33).
     fn named(&self, address: &str) -> Result<Address, AmqpError> {
         let address = decoded(address);
         Address::parse(&address).map_err(|rejection| self.refuse(rejection, &address))
     }
 
-    /// The path of the entity that an address names.
+    /// Returns the path of the entity that an address names.
     fn path_of_address(&self, address: &str) -> Result<String, AmqpError> {
         match self.named(address)? {
             Address::Entity(address) => Ok(address.to_string()),
@@ -216,7 +220,7 @@ impl Conversation {
         }
     }
 
-    /// A client's receiver: answered when its entity has agreed.
+    /// Attaches a receiver; the client gets the answer when the entity has accepted.
     async fn attach_outlet(
         &mut self,
         link: LinkId,
@@ -246,7 +250,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Asks the entity of a link; the answer to that is the answer to the client.
+    /// Sends the request of a link to its entity. The entity's answer leads to the answer to the
+    /// client.
     pub(super) async fn open(&mut self, attaching: Attaching, permit: Permit) {
         let permit = Arc::new(permit);
         let path: Arc<str> = attaching.entity.path().into();
@@ -259,7 +264,7 @@ impl Conversation {
         }
         match attaching.kind {
             AttachKind::Inlet { .. } | AttachKind::Requests => {
-                // What it takes may be known to who sends there, and needs no right of its own.
+                // A sender may know the size limit without a right to read the description.
                 let entity = attaching.entity.as_the_broker();
                 let expect = Expect::Described(Box::new(attaching));
                 let slot = self.engine.links.ask_of(path, 0, Some(permit), expect);
@@ -290,13 +295,13 @@ impl Conversation {
         }
     }
 
-    /// An entity has said what it takes: its sender is attached.
+    /// Attaches a sender after the entity has returned its description.
     pub(super) fn described(&mut self, attaching: Attaching, result: Result<Outcome, Rejection>) {
         let Attaching { link, entity, answer, kind } = attaching;
         let kilobytes = match result {
             Ok(Outcome::Described(of)) => of.description.max_message_size_in_kilobytes,
             Ok(Outcome::TopicDescribed(of)) => of.description.max_message_size_in_kilobytes,
-            // What that of its topic is.
+            // A subscription has no limit; its topic has one.
             Ok(Outcome::SubscriptionDescribed(_)) => u64::MAX >> 10,
             Ok(_) => {
                 let error = self.refuse(Rejection::internal("unexpected answer"), entity.path());
@@ -324,7 +329,7 @@ impl Conversation {
             AttachKind::Outlet { .. } | AttachKind::Session { .. } => return,
         };
         let batch_max = self.engine.broker.settings().limits.batch_bytes_max.min(bytes_max.get());
-        // As a long: some read no other type (AMQP-37).
+        // As a long, since some clients read no other type (AMQP-37).
         let batch_max = i64::try_from(batch_max).unwrap_or(i64::MAX);
         let batch_max = Raw::encoded(|bytes| {
             write::fixed(bytes, peeklock_words::amqp::code::LONG, batch_max.to_be_bytes());
@@ -352,7 +357,7 @@ impl Conversation {
         self.amqp.grant(link, credit);
     }
 
-    /// An entity has said whether a receiver may be attached.
+    /// Accepts or refuses a receiver after the answer of its entity.
     pub(super) fn attached(&mut self, link: LinkId, path: &str, result: Result<(), Rejection>) {
         match result {
             Ok(()) => {
@@ -372,7 +377,7 @@ impl Conversation {
         }
     }
 
-    /// A session is locked for a link, or cannot be had.
+    /// Accepts or refuses a receiver after a session was locked for it, or none was available.
     pub(super) fn session_accepted(
         &mut self,
         link: LinkId,
@@ -401,7 +406,7 @@ impl Conversation {
         found.map_err(|error| super::error::of(&error))
     }
 
-    /// A number for a link among `Links`.
+    /// Assigns a number among the links of the engine.
     pub(super) fn number(&mut self, link: LinkId) -> u32 {
         loop {
             self.numbering.last_number = self.numbering.last_number.wrapping_add(1);
@@ -414,7 +419,8 @@ impl Conversation {
         }
     }
 
-    /// A link is over: its client detaches it, or did what it may not do.
+    /// Handles the end of a link: the client has detached it, or it failed because of an error of
+    /// the client.
     pub(super) fn detach(&mut self, link: LinkId) {
         match self.nodes.remove(&link) {
             Some(Node::Outlet(outlet)) => {
@@ -434,7 +440,7 @@ impl Conversation {
                 self.inflow.assembled_bytes -= requests.assembled_bytes();
                 self.waiting_requests -= requests.waiting_count();
                 match requests.manager().and_then(|manager| manager.holder) {
-                    // Locks of what was received by its means outlive it (SET-31).
+                    // Locks of messages received through it outlive it (SET-31).
                     Some(number) => self.forget(link, number),
                     None => self.amqp.detach(link, None),
                 }
@@ -460,7 +466,8 @@ impl Conversation {
     }
 }
 
-/// What clients may want of the node of an entity. What clients of JMS read is of a subscription as of a topic.
+/// Capabilities of the node of an entity. JMS clients read a subscription either as a queue or as a
+/// topic.
 fn capabilities(entity: &Entity) -> &'static [&'static str] {
     match entity.kind() {
         EntityKind::Queue => &["queue"],

@@ -1,4 +1,4 @@
-//! The transactions of a connection, and the groups of its sessions that have a coordinator.
+//! The transactions of a connection, and the transaction groups of its sessions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,51 +11,53 @@ use peeklock_core::transaction::TransactionId;
 
 use crate::connection::{LinkId, ReceivedId, SessionId};
 
-/// Facts of the transactions of a connection that the engine does not need.
+/// Data about the transactions of a connection that only AMQP needs.
 #[derive(Default)]
 pub(super) struct Book {
     pub(super) open: BTreeMap<TransactionId, Open>,
-    /// Commits that wait for operations to be answered, one of a transaction at most.
+    /// Commits that wait for answers to operations; at most one per transaction.
     pub(super) waiting: Vec<Committing>,
     pub(super) groups: Groups,
 }
 
 impl Book {
-    /// Whether a commit of it waits.
+    /// Returns whether a commit of the transaction waits.
     pub(super) fn is_ending(&self, id: TransactionId) -> bool {
         self.waiting.iter().any(|committing| committing.id == id)
     }
 
-    /// The transaction of an id as it is written; one that nobody was given names none.
+    /// Reads a transaction id. A malformed id becomes 0, which no transaction has.
     pub(super) fn id(txn_id: &[u8]) -> TransactionId {
         TransactionId(<[u8; 8]>::try_from(txn_id).map_or(0, u64::from_be_bytes))
     }
 }
 
-/// A transaction that was declared.
+/// A declared transaction.
 pub(super) struct Open {
     pub(super) coordinator: LinkId,
-    /// The queue or topic that it covers, once it has an operation (TXN-08, AMQP-98).
+    /// Queue or topic that it covers, known after its first operation (TXN-08, AMQP-98).
     pub(super) root: Option<Arc<str>>,
-    /// A send was refused, which some clients do not notice: it is rolled back (AMQP-100).
+    /// Whether a send was refused. Some clients do not notice that, so the transaction is rolled
+    /// back (AMQP-100).
     pub(super) is_doomed: bool,
-    /// What its client has settled for good: rolled back, nobody else would give it back (TXN-04).
+    /// Deliveries that the client has settled itself. After a rollback the broker must release them
+    /// (TXN-04).
     pub(super) forgotten: Vec<Forgotten>,
 }
 
-/// A commit that waits for a permit, or for operations to be answered.
+/// A commit that waits for a permit, or for answers to operations.
 pub(super) struct Committing {
     pub(super) delivery: ReceivedId,
     pub(super) id: TransactionId,
 }
 
-/// A delivery that its client has settled for good.
+/// A delivery of a transaction that the client has settled itself.
 pub(super) struct Forgotten {
     pub(super) token: LockToken,
     pub(super) entity: Entity,
 }
 
-/// The transaction groups of a connection, by their sessions. At most one for each session.
+/// The transaction groups of a connection, by session; at most one per session.
 #[derive(Default)]
 pub(super) struct Groups(pub(super) BTreeMap<SessionId, Option<Root>>);
 
@@ -71,16 +73,17 @@ impl Groups {
 pub(super) struct Root {
     /// The path of the queue or topic.
     pub(super) path: Arc<str>,
-    /// The path that the first link named, whose token grants access to it. A client shows a token for this path only.
+    /// Path that the first link named. Its token grants the access; a client puts a token only for
+    /// this path.
     pub(super) named: Arc<str>,
 }
 
-/// The path of the queue or topic that an entity belongs to.
+/// Returns the path of the queue or topic to which an entity belongs.
 pub(super) fn root_path(entity: &Entity) -> Result<Arc<str>, Rejection> {
     Ok(EntityAddress::parse(entity.path())?.entity.root().into())
 }
 
-/// Whether two paths name one queue or topic.
+/// Returns whether two paths name the same queue or topic.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || one.to_lowercase() == other.to_lowercase()
 }

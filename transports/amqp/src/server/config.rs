@@ -1,4 +1,4 @@
-//! What an operator can set.
+//! Settings of the AMQP transport, and the settings of each connection that follow from them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
@@ -10,59 +10,66 @@ use peeklock_tls::Acceptor;
 
 use crate::connection::Config;
 
-/// What is asked of `$cbs` and of coordinators, and of management nodes of what takes no messages.
+/// Maximum size of a request to `$cbs`, to a coordinator, or to the management node of an entity
+/// that takes no messages, in bytes.
 const REQUEST_BYTES_MAX: NonZero<u64> = NonZero::new(2 << 20).unwrap();
 
 /// The settings of the AMQP transport.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AmqpConfig {
-    /// `amqp.address`: where to listen; loopback unless told otherwise.
+    /// `amqp.address`: address to listen on; loopback by default.
     pub address: SocketAddr,
-    /// `amqp.allowed_hosts`: names, besides `localhost` and IP addresses, by which clients over WebSocket may
-    /// address this broker while anonymous access is on (SEC-23).
+    /// `amqp.allowed_hosts`: names, in addition to `localhost` and IP addresses, by which clients
+    /// over WebSocket may address this broker while anonymous access is on (SEC-23).
     pub allowed_hosts: Vec<String>,
-    /// Hosts that clients know this broker by: an audience may name one of them without a scheme before it (AMQP-24).
+    /// Hosts by which clients know this broker. An audience may start with one of these names
+    /// instead of a scheme (AMQP-24).
     pub own_hosts: Vec<String>,
     /// `amqp.allowed_origins`: origins whose web pages may connect over WebSocket (SEC-23).
     pub allowed_origins: Vec<String>,
-    /// `amqp.workers`: threads that serve connections.
+    /// `amqp.workers`: number of threads that serve connections.
     pub workers: usize,
-    /// `amqp.connection_count_max`: connections.
+    /// `amqp.connection_count_max`: maximum number of connections.
     pub connection_count_max: usize,
-    /// `amqp.link_count_max`: links, and tokens, of one connection.
+    /// `amqp.link_count_max`: maximum number of links, and of tokens, of a connection.
     pub link_count_max: usize,
-    /// `amqp.shared_link_count_max`: those of all connections together beyond the first 256 of each.
+    /// `amqp.shared_link_count_max`: maximum number of links that all connections share above the
+    /// first 256 of each connection.
     pub shared_link_count_max: usize,
-    /// What deliveries to a client are counted from on each link, on the wire as here. Clients take any number; it
-    /// goes round at 2³² (AMQP-09).
+    /// First delivery-count of links to clients, on the wire and internally. Clients accept any
+    /// number; it wraps at 2³² (AMQP-09).
     pub initial_delivery_count: u32,
-    /// `amqp.unsettled_count_max`: deliveries of one receiver, and of one session, that are not settled.
+    /// `amqp.unsettled_count_max`: maximum number of unsettled deliveries of a receiver, and of a
+    /// session.
     pub unsettled_count_max: u32,
-    /// `limits.message_bytes_max`: the largest message of a client, where its entity allows it (AMQP-34).
+    /// `limits.message_bytes_max`: maximum message size in bytes, if the entity allows it
+    /// (AMQP-34).
     pub message_bytes_max: NonZero<u64>,
-    /// `amqp.inbound_bytes_max`: messages that have not arrived whole, all connections together; beyond,
-    /// sockets are not read, and the slowest yields.
+    /// `amqp.inbound_bytes_max`: maximum number of bytes of incomplete messages, over all
+    /// connections. Above it, sockets are not read, and the slowest client is disconnected.
     pub inbound_bytes_max: u64,
-    /// `amqp.outbound_bytes_max`: deliveries and answers of one connection that are under way.
+    /// `amqp.outbound_bytes_max`: maximum number of bytes of deliveries and answers in transit on a
+    /// connection.
     pub outbound_bytes_max: u64,
-    /// `amqp.opening_timeout`: time until a client has said who it is and opened its connection.
+    /// `amqp.opening_timeout`: maximum time until a client has authenticated and opened its
+    /// connection.
     pub opening_timeout: Duration,
-    /// `amqp.idle_timeout`: the longest silence of a client (AMQP-06).
+    /// `amqp.idle_timeout`: maximum time without bytes from a client (AMQP-06).
     pub idle_timeout: Duration,
-    /// `amqp.write_timeout`: the longest time in which a client takes nothing of what is written.
+    /// `amqp.write_timeout`: maximum time in which a client reads none of the written bytes.
     pub write_timeout: Duration,
-    /// `tls.enabled`: how connections are made secure; none if they are not.
+    /// `tls.enabled`: acceptor of TLS; `None` for plain connections.
     pub tls: Option<Acceptor>,
-    /// `amqp.proxy_protocol`: proxies that say for whom they speak (LIS-04).
+    /// `amqp.proxy_protocol`: proxies that report the addresses of their clients (LIS-04).
     pub proxies: Proxies,
-    /// Where connections come in that another listener has accepted (LIS-01).
+    /// Entrance for connections that another listener has accepted (LIS-01).
     pub entrance: Entrance,
-    /// The other transports that are served at `amqp.address` (LIS-01), with [`entrance`](Self::entrance) as its `amqp`.
-    /// None by default: the port answers AMQP and AMQP over WebSocket. With TLS it takes an acceptor for
-    /// [`Protocol::HttpOrAmqp`](peeklock_tls::Protocol::HttpOrAmqp).
+    /// Other transports at `amqp.address` (LIS-01), with [`entrance`](Self::entrance) as its
+    /// `amqp`. `None` by default: the port serves AMQP and AMQP over WebSocket. With TLS it needs
+    /// an acceptor for [`Protocol::HttpOrAmqp`](peeklock_tls::Protocol::HttpOrAmqp).
     pub shared_port: Option<SharedPort>,
-    /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
+    /// `security.i_know`: allows a listener beyond loopback to serve anonymous clients (SEC-17).
     pub i_know: bool,
 }
 
@@ -95,17 +102,18 @@ impl Default for AmqpConfig {
 }
 
 impl AmqpConfig {
-    /// The defaults at this address.
+    /// Makes the default settings with this address.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         Self { address, ..Self::default() }
     }
 
-    /// What the machine of a connection is told.
+    /// Returns the settings for the machine of a connection.
     pub(super) fn of_connection(&self, container_id: &str) -> Config {
         Config {
             container_id: container_id.into(),
-            // JavaScript says nothing of itself when its connection string has a token and no key (AMQP-04).
+            // The JavaScript SDK skips SASL if its connection string has a token and no key
+            // (AMQP-04).
             sasl_required: false,
             initial_delivery_count: self.initial_delivery_count,
             idle_time_out: self.idle_timeout,

@@ -1,8 +1,8 @@
-//! A connection with one client, from its first byte to its end. (Data path, step 1 and back.)
+//! A connection with a client, from its first byte to its end. (Data path, step 1 and back.)
 //!
-//! One task reads, carries out and writes. Everything that was read is carried out before anything is
-//! delivered (AMQP-69). While there is no permit, nothing more is read; while the socket takes nothing, nothing
-//! more is encoded (DESIGN D6).
+//! A single task reads, carries out requests and writes. All requests that were read are carried
+//! out before anything is delivered (AMQP-69). Nothing more is read while a permit is missing, and
+//! nothing more is encoded while the socket accepts no bytes (DESIGN D6).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use super::work::{Asked, Sent, Work};
 use crate::connection::{Connection, Event, LinkId};
 use crate::error::AmqpError;
 
-/// How a connection was closed.
+/// Reason why a connection was closed.
 pub(super) enum Close {
-    /// By its client, whatever for (SET-21).
+    /// The client closed it, with or without an error (SET-21).
     Orderly,
-    /// Because of an error.
+    /// This side closed it because of an error.
     ByError,
-    /// For want of room: frames that arrive are not even read.
+    /// Memory is short: arriving frames are not even read.
     GaveUp,
 }
 
-/// The numbers of links, and of requests that links were asked.
+/// Numbers of links, and ids of requests to links.
 #[derive(Default)]
 pub(super) struct Numbering {
     pub(super) numbers: HashMap<u32, LinkId>,
@@ -43,17 +43,17 @@ pub(super) struct Numbering {
     last_asked: u32,
 }
 
-/// The state of a connection.
+/// State of a connection.
 pub(super) struct Conversation {
     pub(super) site: Arc<Site>,
-    /// Its rights count where no token was put.
+    /// Its access applies where no token was put.
     pub(super) engine: Engine<Self>,
     _tracked: Tracked,
     pub(super) identity: Identity,
-    /// What it may have of links, sessions and tokens.
+    /// Limits of links, sessions and tokens.
     pub(super) share: Share,
     pub(super) entry: Entry,
-    /// Whether its client has opened it.
+    /// Whether the client has opened the connection.
     pub(super) is_open: bool,
 
     pub(super) amqp: Connection,
@@ -61,31 +61,33 @@ pub(super) struct Conversation {
     pub(super) outflow: Outflow,
     pub(super) clock: Clock,
 
-    /// What may be removed by number before it is sent.
+    /// Budget of messages that may be removed before they are sent.
     pub(super) for_good: Budget,
-    // Requests are carried out in their order: first the one that needs a permit, then `gathered`, then `behind`, then
-    // the events of the machine and `input`. A connection is not over before all of that is (see `has_ahead`): a client
-    // may send requests, close, and wait for nothing.
-    /// What is to be handed over, with what may come behind it: there only within `carry_out`, which ends with
-    /// none, so that it never waits for a client to say more.
+    // Requests are carried out in order: first a request that needs a permit, then `gathered`, then
+    // `behind`, then the events of the machine and `input`. A connection must not end before all of
+    // these are done (see `has_ahead`): a client may send requests, close, and not wait for
+    // answers.
+    /// Requests that are handed over together with the ones after them. Present only within
+    /// `carry_out`, which ends with none, so no request waits for the client to send more.
     pub(super) gathered: Option<Work>,
-    /// What came behind what was gathered and did not go with it, or needs a place, at most one: the next to be carried
-    /// out, before anything else is taken from the machine. It may be the client's own `close`.
+    /// The event after the gathered requests that could not join them, or an event that needs a
+    /// place. It is carried out before any other event of the machine, and may be the client's own
+    /// `close`.
     pub(super) behind: Option<Event>,
-    /// What the client has said last of deliveries, as long as it is being told of each.
+    /// The outcome of the client's current disposition, while it is reported for each delivery.
     pub(super) understood: Understood,
 
     pub(super) nodes: BTreeMap<LinkId, Node>,
-    /// Those of them that something may be sent on, while each is looked at.
+    /// Links on which something may be sent; reused at each turn.
     pub(super) pumped: Vec<LinkId>,
     pub(super) numbering: Numbering,
-    /// By the tokens of their locks, which requests name them by, and which their tags say: what its session has as
-    /// unsettled, or what is being told of that.
+    /// Deliveries by lock token, which requests and delivery tags carry: unsettled deliveries of
+    /// its sessions, and deliveries that are being settled.
     pub(super) sent: ByToken<Sent>,
-    /// Requests that wait for credit for their replies.
+    /// Number of requests that wait for credit for their replies.
     pub(super) waiting_requests: usize,
     pub(super) book: Book,
-    /// Whether its client knows of the stop.
+    /// Whether the client was notified of the stop.
     pub(super) stop_announced: bool,
 }
 
@@ -95,7 +97,7 @@ impl Conversation {
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
         let share = Share::new(Arc::clone(&site.links), config.link_count_max);
-        // As much again as deliveries may be, so that replies have room beside those that wait for the client.
+        // Twice the bytes of deliveries, so that replies have room next to waiting deliveries.
         let account = Account::new(&broker.outbound_pool(), 2 * window_bytes)
             .with_large(site.large_outbound.clone());
         let access = broker.access(who.clone());
@@ -134,7 +136,7 @@ impl Conversation {
         }
     }
 
-    /// A name for something that is asked of a link.
+    /// Registers a request to a link and returns its id.
     pub(super) fn ask(&mut self, asked: Asked) -> u32 {
         loop {
             self.numbering.last_asked = self.numbering.last_asked.wrapping_add(1);
@@ -151,13 +153,13 @@ impl Conversation {
         super::error::of(&self.engine.broker.refuse(rejection, path))
     }
 
-    /// The same with a condition of the standard, for what the broker has no word for.
+    /// Refuses with a condition of the standard, for errors that have no condition of the broker.
     pub(super) fn refuse_as(&self, condition: &'static str, text: String, path: &str) -> AmqpError {
         let error = self.engine.broker.refuse(Rejection::argument(text), path);
         AmqpError::new(condition, error.to_string())
     }
 
-    /// Makes room for another link and another session, if there is none.
+    /// Makes room for another link and another session if there is none.
     pub(super) fn make_room_for_links(&mut self) {
         let is_short = self.amqp.link_count() >= self.share.count()
             || self.amqp.session_count() >= self.share.session_count();
@@ -166,7 +168,7 @@ impl Conversation {
         }
     }
 
-    /// Takes a step more than it has. False if there is none for it.
+    /// Takes a step from the shared pool. Returns false if none is left for this connection.
     pub(super) fn grow(&mut self) -> bool {
         let grows = self.is_let_in() && self.share.grow();
         if grows {
@@ -175,7 +177,7 @@ impl Conversation {
         grows
     }
 
-    /// Gives back what it does not need any more.
+    /// Returns unneeded steps to the shared pool.
     pub(super) fn shrink_share(&mut self) {
         let count = self.amqp.link_count().max(self.identity.shown.len());
         self.share.shrink(count, self.amqp.session_count(), self.identity.shown_bytes(None));

@@ -1,4 +1,5 @@
-//! What entities deliver, as clients are sent it (AMQP-54 to AMQP-57).
+//! Deliveries of entities: encoding and sending them to the client (AMQP-54 to AMQP-57). A delivery
+//! waits in the outlet of its link until credit, windows and the socket allow it.
 
 use bytes::Bytes;
 use peeklock_core::command::{MessageState, ReceiveMode, ReceivedMessage};
@@ -16,21 +17,21 @@ use crate::link::Delivery;
 use crate::message::{NO_LOCK_MS, Stamps, encode};
 use crate::performative::DeliveryTag;
 
-/// How long a link that receives for good is kept after the lock of its session has lapsed.
+/// Time for which a receive-and-delete link is kept after its session lock was lost.
 const LAPSED_FOR: TimeSpan = TimeSpan::from_seconds(5);
 
-/// How a message is shown.
+/// Form in which a message is encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// As it is delivered.
+    /// For a delivery.
     Delivered,
-    /// As a peek shows it: without a lock, whether it has one or not (PEK-05).
+    /// For a peek: without a lock, even if the message is locked (PEK-05).
     Peeked,
-    /// The same without its body.
+    /// For a peek without the body.
     PeekedWithoutBody,
 }
 
-/// A message in pieces; none if it is not here or cannot be read.
+/// Encodes a message in consecutive pieces; `None` if its content is not loaded or cannot be read.
 pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Bytes>> {
     let content = Content::parse(message.content.loaded()?.clone()).ok()?;
     let content = match shown {
@@ -48,7 +49,7 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         delivery_count: facts.delivery_count,
         time_to_live_ms: facts.time_to_live.and_then(|ttl| match u32::try_from(ttl.as_ms()) {
             Ok(ms) => Some(ms),
-            // What lives longer has the most, beside its instants (AMQ-19).
+            // A longer time to live becomes the maximum, next to the exact instants (AMQ-19).
             Err(_) => facts.expires_at.filter(|at| !at.is_never()).map(|_| u32::MAX),
         }),
         expires_at_ms: facts.expires_at.filter(|at| !at.is_never()).map(Timestamp::unix_ms),
@@ -63,7 +64,8 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
             Shown::Peeked | Shown::PeekedWithoutBody => Some(NO_LOCK_MS),
         },
         state: match facts.state {
-            // A message that was scheduled keeps that state (PEK-05); the protocol has no state for Delayed (RTY-12).
+            // A message that was scheduled keeps that state (PEK-05). The protocol has no state for
+            // Delayed (RTY-12).
             MessageState::Active | MessageState::Delayed if facts.was_scheduled => 2,
             MessageState::Active | MessageState::Delayed => 0,
             MessageState::Deferred => 1,
@@ -71,19 +73,19 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         },
         delayed_until_ms: facts.delayed_until.map(Timestamp::unix_ms),
         dead_letter_source: Overlay::source_of(overlays.iter()),
-        // Some clients look for it here first, some only (AMQP-54, AMQP-93).
+        // Some clients read it from here first, some only from here (AMQP-54, AMQP-93).
         lock_token: facts.lock.map(|lock| lock.token.0),
         is_delivered: shown == Shown::Delivered,
     };
     Some(encode(&content, &overlays, &stamps))
 }
 
-/// What is told where a message has no content that could be.
+/// Error for a message whose content cannot be read.
 pub(super) fn unreadable() -> Rejection {
     Rejection::internal("the content of a message cannot be read")
 }
 
-/// What stands before the body.
+/// Returns the sections before the body.
 fn without_body(content: &Content) -> Option<Content> {
     let sections = content.sections();
     let left_out = sections.body.len() + sections.footer.len();
@@ -91,18 +93,18 @@ fn without_body(content: &Content) -> Option<Content> {
     Content::parse(whole.slice(..whole.len().checked_sub(left_out)?)).ok()
 }
 
-/// A lock token in the byte order of .NET (AMQP-54).
+/// Converts a lock token to the byte order of .NET (AMQP-54).
 fn tag(token: LockToken) -> [u8; 16] {
     turned(token.0.to_be_bytes())
 }
 
-/// The lock token that a tag says.
+/// Returns the lock token in a delivery tag.
 pub(super) fn token_of(tag: &DeliveryTag) -> Option<LockToken> {
     let bytes = <[u8; 16]>::try_from(tag.as_slice()).ok()?;
     Some(LockToken(u128::from_be_bytes(turned(bytes))))
 }
 
-/// From the order of the standard to that of .NET, and back.
+/// Converts between the byte orders of the standard and of .NET.
 fn turned(mut bytes: [u8; 16]) -> [u8; 16] {
     for part in [0..4, 4..6, 6..8] {
         if let Some(part) = bytes.get_mut(part) {
@@ -113,13 +115,13 @@ fn turned(mut bytes: [u8; 16]) -> [u8; 16] {
 }
 
 impl Conversation {
-    /// A message came for a link; it holds so much of the account.
+    /// Queues a message for a link. It holds `held_bytes` bytes of the account.
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
         let removed = self.outflow.lost.unless_written(u64::from(lock.is_none()));
         let payload = encoded(&message, Shown::Delivered);
         let is_lost = payload.is_none();
-        // As long as that of a lock, which some clients insist on (AMQP-55).
+        // As long as the tag of a locked delivery, which some clients require (AMQP-55).
         let sequence = u128::from(message.facts.sequence.0).to_be_bytes();
         let tag = DeliveryTag::new(&lock.map_or(sequence, |lock| tag(lock.token)));
         let link = self.numbering.numbers.get(&number).copied();
@@ -156,14 +158,14 @@ impl Conversation {
             held_bytes,
         });
         if let (true, Some(link)) = (is_beyond, link) {
-            // It was on its way when its client took the credit for it back.
+            // The client took back the credit for this message while it was in transit.
             self.give_back_beyond(link);
         }
     }
 
-    /// Sends what waits, as far as credit, windows and the socket allow.
+    /// Sends waiting deliveries and replies while credit, windows and the socket allow.
     pub(super) fn pump(&mut self) {
-        // Kept from turn to turn, since there is one for each thing that happens.
+        // The list is reused, since this runs after every event.
         let mut links = std::mem::take(&mut self.pumped);
         links
             .extend(self.nodes.iter().filter(|(_, node)| node.is_sent_on()).map(|(link, _)| *link));
@@ -187,7 +189,7 @@ impl Conversation {
         loop {
             if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
                 self.engine.account.release(std::mem::take(&mut outlet.held_bytes));
-                // Of a link that is gone nobody knows how much was written.
+                // If the link is detached, the number of written bytes is unknown.
                 let removed = outlet.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.outflow
                     .leaving
@@ -205,7 +207,8 @@ impl Conversation {
             let Some(waiting) = outlet.waiting.pop_front() else { break };
             let Waiting { delivery, lock, removed, expires_at, bytes, held_bytes, .. } = waiting;
             if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
-                // It has waited for the client's windows for too long, and is somebody else's to receive.
+                // The message waited too long for the client's windows, and another client may
+                // receive it now.
                 outlet.passed_over();
                 self.engine.account.release(held_bytes);
                 self.engine.links.settled(lock.token);
@@ -241,7 +244,7 @@ impl Conversation {
         }
     }
 
-    /// An entity delivers nothing more to a link: it is detached, and its client may attach it anew.
+    /// Detaches a link after its entity has ended deliveries; the client may attach it again.
     pub(super) fn stopped(&mut self, number: u32, path: &str, reason: Rejection) {
         let Some(link) = self.numbering.numbers.get(&number).copied() else { return };
         let removes = self
@@ -254,7 +257,8 @@ impl Conversation {
             && let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link)
             && outlet.lapsed.is_none()
         {
-            // There is nothing to settle. Who waits as long as the lock lasts is told that there is nothing more.
+            // There is nothing to settle. A client that receives until the lock ends gets the end
+            // of its drain instead of an error.
             let until = self.engine.broker.now().plus(LAPSED_FOR);
             outlet.lapsed = Some(Lapse { reason, path: path.into(), until });
             return;

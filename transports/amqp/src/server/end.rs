@@ -1,5 +1,5 @@
-//! How connections end (SET-21, RCV-14): links are told to deliver nothing more, and when that is answered,
-//! everything that came before is here. What was not written is given back without count.
+//! The end of a connection (SET-21, RCV-14): links stop their deliveries, and after their answer no
+//! further delivery arrives. Deliveries that were not written are given back without counting.
 
 use std::time::Instant;
 
@@ -12,7 +12,8 @@ use super::node::Node;
 use super::removed::Leaving;
 
 impl Conversation {
-    /// Whether a connection that is being stopped has nothing left to wait for.
+    /// Returns whether a connection that is being stopped may end: its deadline has passed, or it
+    /// waits for nothing.
     pub(super) fn may_end(&self) -> bool {
         let deadline = self.engine.stop_deadline();
         let is_due = deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -22,9 +23,9 @@ impl Conversation {
                 && !self.engine.needs_permit())
     }
 
-    /// Whether nothing is left to be done: the connection is over, what was read before is carried out, and what is to
-    /// be written is written. A client that closes and waits for nothing has settled what it has settled (SET-31); but
-    /// nothing of it waits for room without end.
+    /// Returns whether the connection is finished: it is over, earlier requests are carried out,
+    /// and the output is written. The settlements of a client that closes and waits for no answers
+    /// still count (SET-31). The wait for room is limited by the write timeout.
     pub(super) fn is_done(&mut self) -> bool {
         let is_over = self.amqp.is_over();
         if is_over && !self.has_ahead() {
@@ -50,8 +51,9 @@ impl Conversation {
         true
     }
 
-    /// How the end of the connection counts: in order, if its client has closed it and all before that was carried out.
-    /// Else it was lost, and its client may settle by its tokens when it is back (SET-21).
+    /// Returns how the end counts. It is orderly if the client has closed the connection and
+    /// everything before that was carried out. Otherwise the connection was lost, and the client
+    /// may settle by lock token after it has reconnected (SET-21).
     pub(super) const fn how_it_ends(&self) -> LinkEnd {
         match &self.engine.phase {
             _ if self.engine.stop_deadline().is_some() => LinkEnd::ByBroker,
@@ -60,12 +62,12 @@ impl Conversation {
         }
     }
 
-    /// Ends everything the connection holds.
+    /// Ends everything that the connection holds.
     pub(super) async fn end(mut self, end: LinkEnd) {
-        // A message that needs a permit is not stored: nobody was promised anything.
+        // A message that waits for a permit is not stored, and its client got no acceptance.
         self.engine.cancel();
         self.roll_back_all();
-        // What is not written is written to nobody.
+        // Unwritten messages count as lost.
         self.outflow.leaving = Leaving::default();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {

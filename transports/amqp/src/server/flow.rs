@@ -1,4 +1,5 @@
-//! Bytes of a connection both ways, and its instants.
+//! Byte counts of a connection in both directions, and its times. The turns of the connection
+//! update them.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -10,18 +11,19 @@ use tokio::time::Sleep;
 use super::removed::{Leaving, Lost};
 use super::site::Site;
 
-/// Time for which a large content may stand still while another waits to begin: its client would begin it again.
+/// Time for which a large content may make no progress while another waits to begin. Its client
+/// would have to send it again.
 const LARGE_GRACE: Duration = Duration::from_secs(10);
-/// How often locks that have ended are looked for, and whether the client takes what is written.
+/// Interval at which ended locks are removed and the progress of the client is checked.
 pub(super) const TICK: Duration = Duration::from_secs(5);
 
-/// Bytes that have arrived and were not carried out.
+/// Received bytes that were not carried out.
 pub(super) struct Inflow {
     pub(super) input: BytesMut,
-    /// Room for messages that have not arrived whole, and the bytes of them that have arrived.
+    /// Room for incomplete messages, and the number of their received bytes.
     pub(super) share: PacedShare,
     pub(super) assembled_bytes: u64,
-    /// Room for a large message, and the number of large ones that are not stored.
+    /// Room for a large message, and the number of large messages that are not stored yet.
     pub(super) large_share: PacedShare,
     pub(super) large_count: usize,
 }
@@ -38,34 +40,34 @@ impl Inflow {
     }
 }
 
-/// Bytes on their way to the client.
+/// Bytes that are being sent to the client.
 #[derive(Default)]
 pub(super) struct Outflow {
-    /// Bytes that its client has taken in all.
+    /// Total number of bytes that the socket has accepted.
     pub(super) taken_bytes: u64,
-    /// The number of the large content that it holds, and since when.
+    /// Number of the large content that the account holds, and since when.
     pub(super) large_since: Option<(u64, Instant)>,
-    /// Messages that were received for good and are written nowhere, and those that are being written.
+    /// Messages that were received and deleted: the lost ones, and the ones that are being written.
     pub(super) lost: Lost,
     pub(super) leaving: Leaving,
-    /// Whether bytes were written that the system may not have yet.
+    /// Whether bytes were written that the operating system may not have yet.
     pub(super) is_unflushed: bool,
     pub(super) stalled_since: Option<Instant>,
-    /// Whether nothing can be written any more: requests that were read are carried out all the same.
+    /// Whether nothing can be written any more. Requests that were read are still carried out.
     pub(super) write_closed: bool,
 }
 
-/// The instants of a connection.
+/// Times of a connection.
 pub(super) struct Clock {
     pub(super) began: Instant,
-    /// Until when requests that came before the end may wait for room, once it has come.
+    /// End of the wait for room after the connection is over, for requests from before.
     pub(super) over_until: Option<Instant>,
     pub(super) timer: Pin<Box<Sleep>>,
-    /// When locks that have ended are looked for next, and the like.
+    /// Time of the next regular check.
     pub(super) next_tick: Instant,
-    /// Whether bytes were read since the clock was last asked.
+    /// Whether bytes were read since the timer was last polled.
     pub(super) has_read: bool,
-    /// Whether nothing is read for want of room, or of an answer: its client cannot be heard.
+    /// Whether reading waits for room or for an answer, so that the client cannot show activity.
     pub(super) read_blocked: bool,
 }
 

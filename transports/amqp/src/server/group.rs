@@ -1,8 +1,9 @@
-//! Transaction groups: sessions with a coordinator, whose transactions have the entity of the first link for their root
-//! (AMQP-98).
+//! Transaction groups: sessions with a coordinator. Their transactions have the entity of the first
+//! link as root (AMQP-98).
 //!
-//! A root is the queue or topic of a link, whichever of its subscriptions or sub-queues the link is for. It stays the
-//! root until the session ends, also when its links are gone: a client attaches them again.
+//! The root is the queue or topic of a link, for any of its subscriptions and sub-queues. It stays
+//! the root until the session ends, even after its links are detached, since clients attach them
+//! again.
 
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ use super::node::Node;
 use crate::connection::{LinkId, SessionId};
 
 impl Conversation {
-    /// Makes a session a group when a coordinator is attached in it. Links may have been attached before.
+    /// Makes a session a group when a coordinator is attached to it, possibly after other links.
     pub(super) fn begin_group(&mut self, session: SessionId) {
         self.book.groups.0.entry(session).or_default();
         self.note_root(session);
     }
 
-    /// Keeps the root of a group, once its first link is attached.
+    /// Stores the root of a group once its first link is attached.
     pub(super) fn note_root(&mut self, session: SessionId) {
         if self.book.groups.0.get(&session).is_none_or(Option::is_some) {
             return;
@@ -32,7 +33,8 @@ impl Conversation {
         self.book.groups.0.insert(session, Some(root));
     }
 
-    /// The root of a group. While its first link waits for an answer, this is the entity of that.
+    /// Returns the root of a group. While the first link waits for an answer, this is the entity of
+    /// that link.
     pub(super) fn group_root(&self, session: SessionId) -> Option<Root> {
         match self.book.groups.0.get(&session)? {
             Some(root) => Some(root.clone()),
@@ -40,15 +42,15 @@ impl Conversation {
         }
     }
 
-    /// Forgets the root of a group, whose entity has been deleted: the next link is its first.
+    /// Forgets the root of a group after its entity was deleted: the next link becomes the first.
     pub(super) fn forget_root(&mut self, session: SessionId) {
         if let Some(root) = self.book.groups.0.get_mut(&session) {
             *root = None;
         }
     }
 
-    /// Refuses a receiver of another entity than the root: its messages could not be settled in a transaction of the
-    /// group.
+    /// Refuses a receiver of another entity than the root, since a transaction of the group could
+    /// not settle its messages.
     pub(super) async fn check_group(
         &mut self,
         session: SessionId,
@@ -75,8 +77,8 @@ impl Conversation {
         }
     }
 
-    /// The entity of the first sender or receiver of a session, and whether it is attached. Management nodes and
-    /// browsers take part in nothing by being attached.
+    /// Returns the entity of the first sender or receiver of a session, and whether it is attached.
+    /// Management nodes and browsers do not take part in transactions.
     fn first_link(&self, session: SessionId) -> Option<(Root, bool)> {
         let range = LinkId { session, generation: 0 }..=LinkId { session, generation: u64::MAX };
         self.nodes.range(range).find_map(|(_, node)| {

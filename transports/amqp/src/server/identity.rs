@@ -1,4 +1,5 @@
-//! The identity of a client, and the tokens that it has shown.
+//! The identity of a client: its address, its credentials, and the tokens that it has put. Rights
+//! are checked for each link, by the token whose path is nearest.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,13 +9,13 @@ use peeklock_core::Access;
 use peeklock_core::contract::Principal;
 use peeklock_core::time::Timestamp;
 
-/// The identity of a client, by the proofs that it has shown.
+/// Identity of a client, with its credentials.
 pub(super) struct Identity {
-    /// The identity before it has sent anything: its address, its certificate.
+    /// Identity before the first byte: address and certificate.
     pub(super) who: Principal,
     pub(super) shown: Vec<ShownToken>,
     pub(super) logged_in: LoggedIn,
-    /// When one of its proofs was good the last time that was asked.
+    /// Time of the last check that found a valid credential.
     pub(super) known_at: Instant,
 }
 
@@ -23,13 +24,13 @@ impl Identity {
         Self { who, shown: Vec::new(), logged_in: LoggedIn::Not, known_at: Instant::now() }
     }
 
-    /// A token that was put, shared with the others that are the same.
+    /// Returns the token as a shared text; equal tokens share one allocation.
     pub(super) fn kept_token(&self, token: &str) -> Arc<str> {
         let same = self.shown.iter().find(|shown| *shown.token == *token);
         same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
     }
 
-    /// The bytes of all tokens and their paths, without the one for `but`; each token counts once.
+    /// Bytes of all tokens and their paths, except the path `but`. Equal tokens count once.
     pub(super) fn shown_bytes(&self, but: Option<&str>) -> usize {
         let mut counted = HashSet::new();
         let others = self.shown.iter().filter(|shown| but != Some(&*shown.path));
@@ -41,29 +42,29 @@ impl Identity {
     }
 }
 
-/// How a client has logged in, which is what it is known by as long as that is good.
+/// Credential with which a client has logged in. The client counts as known while it is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoggedIn {
-    /// By nothing that is good: it puts tokens, or goes.
+    /// No valid credential: the client puts tokens, or is disconnected.
     Not,
-    /// By its certificate: as long as what the authorizer has granted its bearer.
+    /// Certificate; valid while the authorizer's grant for it is.
     ByCertificate,
-    /// By a key or a token, whether it has a certificate besides or not: as long as what that gives.
+    /// Key or token, with or without a certificate; valid while its grant is.
     ByPassword,
 }
 
-/// What a client has shown, and where it counts.
+/// A token that a client has put, and the path to which it applies.
 pub(super) struct ShownToken {
-    /// In folded case; empty for the namespace.
+    /// Path in folded case; empty for the namespace.
     pub(super) path: Box<str>,
     pub(super) access: Access,
-    /// Tokens for many entities may be one, which is kept once.
+    /// Text of the token; tokens for many entities may share it.
     pub(super) token: Arc<str>,
     pub(super) put_at: Timestamp,
 }
 
 impl ShownToken {
-    /// Whether it counts at a path in folded case.
+    /// Returns whether the token applies to a path in folded case.
     pub(super) fn covers(&self, folded: &str) -> bool {
         let rest = folded.strip_prefix(&*self.path);
         rest.is_some_and(|rest| self.path.is_empty() || rest.is_empty() || rest.starts_with('/'))

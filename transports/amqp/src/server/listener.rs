@@ -1,4 +1,4 @@
-//! The transport: its listener, and what becomes of a connection.
+//! The transport: starts the listener, and serves each accepted connection.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::websocket;
 
 const NAME: &str = "amqp";
 
-/// The AMQP transport. See the [module](super) for what it serves.
+/// The AMQP transport; the [module](super) documents its scope.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_core::*; pub use peeklock_amqp::server as amqp; }
@@ -30,7 +30,7 @@ const NAME: &str = "amqp";
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let broker = Broker::builder().start().await?;
-/// // Port 0 is any that is free.
+/// // Port 0 selects a free port.
 /// let mut config = AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
 /// config.workers = 2;
 /// let running = Box::new(AmqpTransport::new(config)).start(broker.clone()).await?;
@@ -46,7 +46,7 @@ pub struct AmqpTransport {
 }
 
 impl AmqpTransport {
-    /// A transport with these settings, to be started by the host.
+    /// Makes a transport with these settings. The host starts it.
     #[must_use]
     pub const fn new(config: AmqpConfig) -> Self {
         Self { config }
@@ -74,7 +74,7 @@ impl Transport for AmqpTransport {
             proxies: config.proxies.clone(),
             tls: config.tls.clone(),
             entrance: std::mem::take(&mut config.entrance),
-            // It leads to the site, as the entrance does.
+            // Not left in the site: the gateway leads to the site, as the entrance does.
             shared_port: config.shared_port.take(),
         };
         start.serve(broker, |broker| Site::new(broker, config))

@@ -1,4 +1,6 @@
-//! Who a client is: SASL (AMQP-03, AMQP-08), and the tokens that it puts (AMQP-21).
+//! Authentication: SASL (AMQP-03, AMQP-08), and the tokens that a client puts (AMQP-21). A
+//! connection without a valid credential is closed after the opening timeout, unless anonymous
+//! access is on.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,27 +16,27 @@ use super::identity::{LoggedIn, ShownToken};
 use super::node::Node;
 use crate::sasl::{Credentials, Plain};
 
-/// The user whose password is a token.
+/// User of SASL PLAIN whose password is a token.
 const TOKEN_USER: &str = "$jwt";
-/// How long a token is kept at least: a client that has put it is on its way to attach the link that needs it.
+/// Minimum time for which a token is kept: the client is about to attach the link that needs it.
 const FRESH: TimeSpan = TimeSpan::from_seconds(10);
 
-/// Why a token is not taken.
+/// Reason why a token is refused.
 pub(super) enum Refused {
-    /// It is not good.
+    /// The token is invalid.
     Token(BrokerError),
-    /// There are too many, and links rest on each.
+    /// There are too many tokens that links depend on.
     Many,
 }
 
 impl Conversation {
-    /// Judges what a client says of itself. Who says nothing puts tokens later, or never.
+    /// Judges the credentials of a client. An anonymous client may put tokens later.
     pub(super) async fn log_in(&mut self, credentials: Credentials) {
         let known = match credentials {
             Credentials::Anonymous => true,
             Credentials::Plain(plain) => self.log_in_by(plain).await,
-            // The listener has verified the certificate, and what that is worth the authorizer says; without one it
-            // is as if nothing was said (AMQ-02).
+            // The listener has verified the certificate, and the authorizer decides on its rights.
+            // Without a certificate, the client is anonymous (AMQ-02).
             Credentials::External => {
                 if self.identity.who.tls.is_some() && self.engine.access.is_identified().await {
                     self.identity.logged_in = LoggedIn::ByCertificate;
@@ -45,7 +47,7 @@ impl Conversation {
         if known { self.amqp.admit() } else { self.amqp.deny() }
     }
 
-    /// A policy and its key, or a token in place of both: good for the whole connection.
+    /// Logs in with a policy and its key, or with a token; valid for the whole connection.
     async fn log_in_by(&mut self, plain: Plain) -> bool {
         let Plain { user, password } = plain;
         let principal = match &*user {
@@ -53,7 +55,7 @@ impl Conversation {
             _ => self.identity.who.clone().with_key(user, password),
         };
         let access = self.engine.broker.access(principal);
-        // Who guesses waits for the answer (SEC-26).
+        // A client that guesses has to wait for the answer (SEC-26).
         let is_known = access.identify().await.is_ok();
         if is_known {
             self.identity.logged_in = LoggedIn::ByPassword;
@@ -66,8 +68,8 @@ impl Conversation {
         self.identity.who.clone().with_token(token)
     }
 
-    /// Closes a connection for which nothing good was shown for so long, unless everybody is let in (SEC-16), and one that
-    /// has found no place.
+    /// Closes a connection that had no valid credential for the opening timeout, unless anonymous
+    /// clients are allowed (SEC-16), and a connection that has found no place.
     pub(super) fn close_unknown(&mut self) {
         self.mark_key();
         if self.is_let_in() {
@@ -86,12 +88,12 @@ impl Conversation {
         self.amqp.close(Some(error), self.clock.began.elapsed());
     }
 
-    /// Whether it may stay.
+    /// Returns whether the client may stay connected.
     pub(super) fn is_let_in(&self) -> bool {
         self.shows_key() || self.engine.broker.allows_anonymous()
     }
 
-    /// Whether anything that it has shown, by which not everybody is let in, is good still.
+    /// Returns whether a credential of the client is still valid; anonymous access does not count.
     pub(super) fn shows_key(&self) -> bool {
         let by_login = match self.identity.logged_in {
             LoggedIn::Not => false,
@@ -100,14 +102,15 @@ impl Conversation {
         by_login || self.identity.shown.iter().any(|shown| shown.access.holds())
     }
 
-    /// Takes a token for a path and what is under it. A newer one takes the place of the one before, under the
-    /// links that are there (AMQP-26).
+    /// Stores a token for a path and everything below it. A newer token replaces the older one for
+    /// the path, also for attached links (AMQP-26).
     pub(super) async fn put_token(&mut self, path: &str, token: &str) -> Result<(), Refused> {
         let folded: Box<str> = path.to_lowercase().into();
         let token = self.identity.kept_token(token);
         let principal = self.identity.who.clone().with_token(Arc::clone(&token));
         let tried = self.engine.broker.access(principal.clone());
-        // The token is kept also where no entity is yet: links may be attached as soon as it is created.
+        // The token is stored even if no entity exists yet: links may be attached as soon as it is
+        // created.
         tried.allow(Action::End, path).await.map_err(Refused::Token)?;
         self.make_room_for_token(&folded, &token)?;
         let put_at = self.engine.broker.now();
@@ -116,7 +119,7 @@ impl Conversation {
             let access = shown.access.clone();
             access.renew(principal).await;
             if !access.holds() {
-                // No link rests on it, so that nothing was asked of the newer one.
+                // No link depends on the access, so the newer token was not checked by `renew`.
                 access.allow(Action::End, path).await.map_err(Refused::Token)?;
             }
             return Ok(());
@@ -125,8 +128,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Makes room for a token for a path, beside those for others: those that no link rests on go before more room is
-    /// taken that is shared.
+    /// Makes room for a token for a path. Tokens that no link depends on are removed before more
+    /// shared room is taken.
     fn make_room_for_token(&mut self, path: &str, token: &Arc<str>) -> Result<(), Refused> {
         loop {
             let of_others = |shown: &&ShownToken| *shown.path != *path;
@@ -146,13 +149,13 @@ impl Conversation {
         }
     }
 
-    /// The oldest token at or below whose path no link is attached, not even to ask something, but for the one for
-    /// this path and those that were put just now.
+    /// Returns the oldest token that no link depends on: no link is attached to its path or below,
+    /// not even for requests. Skips the token for the path `but` and tokens that were put recently.
     fn unused(&mut self, but: &str) -> Option<usize> {
         let links =
             self.numbering.numbers.keys().filter_map(|number| self.engine.links.get(*number));
         let of_links = links.map(|link| link.entity.path());
-        // Those of requests are no links of the entity.
+        // Links for requests are not links of the entity.
         let others = self.nodes.values().filter_map(Node::path);
         let mut used = HashSet::new();
         for path in of_links.chain(others) {
@@ -162,7 +165,7 @@ impl Conversation {
             );
             used.insert(Box::<str>::from(path));
         }
-        // What covers all.
+        // The token for the namespace covers every path.
         if !used.is_empty() {
             used.insert(Box::default());
         }
@@ -175,14 +178,14 @@ impl Conversation {
         unused
     }
 
-    /// What counts at a path: the token that was put nearest to it of those that are good still, or of those that are
-    /// not; or what the connection began with.
+    /// Returns the access for a path: of valid tokens that cover it the nearest one, else of
+    /// invalid ones; without such tokens the access of the connection.
     pub(super) fn access_at(&self, path: &str) -> Access {
         let folded = path.to_lowercase();
         let covering = self.identity.shown.iter().filter(|shown| shown.covers(&folded));
         let nearest = covering.max_by_key(|shown| (shown.access.holds(), shown.path.len()));
         let access = nearest.map_or(&self.engine.access, |shown| &shown.access);
-        // There are many; each remembers what links rest on.
+        // An access remembers grants of links; unused ones are dropped here.
         access.forget_unused();
         access.clone()
     }
@@ -207,8 +210,8 @@ mod tests {
     use super::*;
     use crate::connection::Event;
 
-    /// A key as long as it is not regenerated; whoever shows nothing but a certificate is known by it, as long as that is not
-    /// withdrawn.
+    /// Authorizer with one key, valid until it is regenerated. A client with only a certificate is
+    /// known by it until it is withdrawn.
     struct OneKey {
         epoch: Epoch,
         is_over: AtomicBool,
@@ -243,7 +246,7 @@ mod tests {
         Credentials::Plain(Plain { user: "team".into(), password: password.into() })
     }
 
-    /// A broker in which there is one key.
+    /// Starts a broker with a single key.
     async fn start() -> (Arc<OneKey>, Broker) {
         let authorizer = Arc::new(OneKey {
             epoch: Epoch::new(),
@@ -263,7 +266,7 @@ mod tests {
         AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// A client without a certificate, and one that has one.
+    /// A client without a certificate, and a client with one.
     fn clients() -> [Principal; 2] {
         let bare = Principal::anonymous().from_peer(SocketAddr::from(([10, 0, 0, 1], 1)));
         let certified = bare.clone().with_tls(TlsIdentity::new("CN=machine", Bytes::new()));
@@ -276,8 +279,9 @@ mod tests {
         client
     }
 
-    /// SEC-16, SEC-09: who has logged in by a key is known by that as long as it is good, whatever certificate its connection has
-    /// besides; who has logged in by its certificate as long as the authorizer does not take back what that gave.
+    /// SEC-16, SEC-09: a client that logged in with a key is known while the key is valid, with any
+    /// certificate. A client that logged in with its certificate is known until the authorizer
+    /// withdraws it.
     #[tokio::test]
     async fn a_client_is_known_by_what_it_has_logged_in_with() {
         let (authorizer, broker) = start().await;
@@ -287,7 +291,8 @@ mod tests {
         let by_key = [logged_in(&bare, plain("k")).await, logged_in(&certified, plain("k")).await];
         let by_certificate = logged_in(&certified, Credentials::External).await;
         for client in by_key.iter().chain([&by_certificate]) {
-            // As for a link, which may be refused: what no link rests on is forgotten, but not who the client is.
+            // As for a link that may be refused: unused grants are forgotten, but not the identity
+            // of the client.
             drop(client.access_at("orders"));
             assert!(client.is_let_in(), "{:?}", client.identity.who);
         }
@@ -311,8 +316,9 @@ mod tests {
         broker.stop(Duration::ZERO).await.unwrap();
     }
 
-    /// QUO-01, SEC-16: who has logged in by a key is not idle as long as its first link may be on its way, so that no stranger
-    /// gets its place for that; who has shown nothing is, and so is who has taken too long.
+    /// QUO-01, SEC-16: a client that logged in with a key does not count as idle until its first
+    /// link must have arrived, so a stranger does not get its place. A client without credentials
+    /// is idle, and so is one that took too long.
     #[tokio::test]
     async fn who_has_logged_in_has_time_for_its_first_link() {
         let (_, broker) = start().await;
@@ -332,8 +338,9 @@ mod tests {
         broker.stop(Duration::ZERO).await.unwrap();
     }
 
-    /// QUO-01, SEC-16: who has logged in by a key or by its certificate gets the place of who has not, and nobody gets its own;
-    /// a certificate that nothing was said of gives none.
+    /// QUO-01, SEC-16: a client that logged in with a key or its certificate gets the place of a
+    /// stranger, and nobody gets its own. A certificate that was not used for the login does not
+    /// count.
     #[tokio::test]
     async fn who_has_logged_in_gets_a_place() {
         let context = Context::from_waker(Waker::noop());

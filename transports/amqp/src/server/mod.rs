@@ -1,17 +1,30 @@
-//! The listener, and what answers the events of a [`Connection`](crate::connection::Connection) with a
-//! broker.
+//! The listener, and the answers of a broker to the events of a
+//! [`Connection`](crate::connection::Connection).
 //!
 //! ```text
-//!   socket ─► reception ─► conversation ─► Connection ─► Event ─► login, attach, node/*, settle ─► Links ─► entities
-//!               websocket       │
-//!   socket ◄──────────── conversation ◄─ Connection ◄─ deliver, settle, node/*  ◄─ Arrivals ◄─ Mailbox ◄────┘
+//!  socket ─► reception ─► conversation ─► Connection ─► Event ─► attach, node ─► Links ─► entities
+//!             websocket                                           settle                     │
+//!  socket ◄────────────── conversation ◄─ Connection ◄─ deliver, node ◄─ Arrivals ◄─ Mailbox ┘
+//!                                                         settle
 //! ```
 //!
-//! [`AmqpTransport`] listens, for AMQP and for AMQP over WebSocket; each connection is one conversation, in one task of one thread. `node` has one
-//! file for each kind of thing that a link can be attached to. Links, credit and locks are kept
-//! by `peeklock-link`, as for the other transports with links.
+//! [`AmqpTransport`] listens for AMQP and for AMQP over WebSocket. Each connection is a
+//! `Conversation` in a task of its own, which stays on one thread. `node` has one file for each
+//! kind of node that a link can be attached to. `peeklock-link` manages links, credit and locks, as
+//! for all transports with links.
 //!
-//! Refused with `amqp:not-implemented`: durable subscriptions, filters beside that for a session.
+//! Modules in reading order:
+//!
+//! - `listener`, `site`, `reception`, `websocket`: accepting clients
+//! - `conversation`, `turn`, `flow`, `end`: the state of a connection, its loop and its end
+//! - `login`, `identity`, `place`: authentication, tokens, and the place of a connection
+//! - `requests`, `work`: from events to commands, and from answers to the client
+//! - `attach`, `session`, `node`: links
+//! - `deliver`, `removed`, `settle`, `settlement`, `outcomes`: deliveries and their settlement
+//! - `transaction`, `group`, `book`: transactions
+//!
+//! Not supported, refused with `amqp:not-implemented`: durable subscriptions, and link filters
+//! other than the session filter.
 
 mod attach;
 mod book;

@@ -1,6 +1,7 @@
-//! Outcomes of deliveries that were settled when their link was gone: the client does not see the answer, and settles once
-//! more by the token of the lock (AMQP-62). The same outcome is then a success, as it was. Where the link is there, the
-//! client has its answer, and a second settlement is refused as in the cloud.
+//! Outcomes of deliveries that were settled after their link was detached. Their client did not see
+//! the answer, and settles again by lock token (AMQP-62). The same outcome is then a success again.
+//! If the link still exists, the client has its answer, and a second settlement is refused as in
+//! the cloud.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,10 +10,10 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 
-/// Outcomes that a listener remembers.
+/// Maximum number of outcomes that a listener remembers.
 const COUNT_MAX: usize = 8_192;
 
-/// What became of a message, whatever was set on it.
+/// Outcome of a message, without its properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OutcomeKind {
     Completed,
@@ -34,16 +35,16 @@ impl OutcomeKind {
     }
 }
 
-/// The last outcomes, by the tokens of their locks.
+/// The last outcomes, by lock token.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     by_token: HashMap<LockToken, OutcomeKind>,
-    /// The oldest first.
+    /// Oldest first.
     order: VecDeque<LockToken>,
 }
 
 impl Outcomes {
-    /// Remembers an outcome; beyond the most, the oldest is forgotten.
+    /// Remembers an outcome; above the maximum, the oldest is forgotten.
     pub(super) fn remember(&mut self, token: LockToken, kind: OutcomeKind) {
         if self.by_token.insert(token, kind).is_some() {
             return;
@@ -56,13 +57,13 @@ impl Outcomes {
         }
     }
 
-    /// Whether a delivery had this outcome.
+    /// Returns whether a delivery had this outcome.
     pub(super) fn has(&self, token: LockToken, kind: OutcomeKind) -> bool {
         self.by_token.get(&token) == Some(&kind)
     }
 }
 
-/// Whether a settlement was refused because its lock is gone.
+/// Returns whether a settlement was refused because its lock is lost.
 pub(super) fn is_lock_lost(rejection: &Rejection) -> bool {
     matches!(rejection.condition(), Condition::MessageLockLost | Condition::SessionLockLost)
 }
@@ -71,7 +72,7 @@ pub(super) fn is_lock_lost(rejection: &Rejection) -> bool {
 mod tests {
     use super::*;
 
-    /// AMQP-62: the last outcomes are remembered, and no more than may be.
+    /// AMQP-62: the last outcomes are remembered, up to the maximum.
     #[test]
     fn the_last_outcomes_are_remembered() {
         let mut outcomes = Outcomes::default();

@@ -1,5 +1,5 @@
-//! What a client's first byte tells: AMQP, or the upgrade to AMQP over WebSocket (AMQP-17). One port serves both,
-//! since some SDKs dial the port of the connection string either way (AMQP-18).
+//! First byte of a client: it selects AMQP or the upgrade to AMQP over WebSocket (AMQP-17). One
+//! port serves both, since some SDKs use the port of the connection string for either (AMQP-18).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::site::Site;
 use super::turn::Socket;
 use super::websocket;
 
-/// Serves a client to its end.
+/// Serves a client until its connection ends.
 pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Principal) {
     let patience = site.config.opening_timeout;
     let opening = site.places.begin_opening();
@@ -30,7 +30,7 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
         }
         Err(_) => return unopened(&who, "silent"),
     }
-    // No frame of AMQP begins like a request of HTTP.
+    // An AMQP frame never begins with the first letter of an HTTP request.
     if first != *b"G" {
         return Conversation::new(site, who).run(stream, &first, opening).await;
     }
@@ -46,7 +46,7 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
     }
 }
 
-/// Counts and logs a connection that is closed before its client has said what it speaks.
+/// Counts and logs a connection that is closed before the client has sent its first request.
 fn unopened(who: &Principal, cause: &'static str) {
     count_unopened("amqp", cause);
     tracing::debug!(peer = ?who.peer, cause, "connection closed before its client sent a byte");

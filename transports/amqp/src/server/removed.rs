@@ -1,39 +1,40 @@
-//! Messages that were removed as they were received, until their client has them: what the mode allows to be lost on the
-//! way is counted (RCV-02).
+//! Messages that were deleted on receipt and have not reached the client yet. The mode allows their
+//! loss, which is counted (RCV-02).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many messages of a connection were removed and are written to nobody.
+/// Number of deleted messages of a connection that were never written.
 #[derive(Default)]
 pub(super) struct Lost(Arc<AtomicU64>);
 
-/// Messages that are stored nowhere any more. They go along with what they are written in, and are lost where that is
-/// dropped, for whatever reason, before the system has the last byte of it.
+/// Messages that are no longer stored. They travel with the delivery or reply that contains them,
+/// and count as lost if it is dropped before the operating system has its last byte.
 pub(super) struct Removed {
     count: u64,
     lost: Arc<AtomicU64>,
 }
 
-/// Those of which everything is in the output, or behind it and not flushed: fewer than there are frames in there.
+/// Deleted messages whose bytes are all in the output or not flushed yet; at most one entry per
+/// frame there.
 #[derive(Default)]
 pub(super) struct Leaving(VecDeque<(u64, Removed)>);
 
 impl Lost {
-    /// So many messages were removed; none if none was.
+    /// Returns a guard for `count` deleted messages; `None` for 0.
     pub(super) fn unless_written(&self, count: u64) -> Option<Removed> {
         (count > 0).then(|| Removed { count, lost: Arc::clone(&self.0) })
     }
 
-    /// How many are lost by now.
+    /// Number of messages lost until now.
     pub(super) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Removed {
-    /// They are their client's.
+    /// Records that the operating system has all bytes of the messages.
     fn written(mut self) {
         self.count = 0;
     }
@@ -46,17 +47,17 @@ impl Drop for Removed {
 }
 
 impl Leaving {
-    /// What these are written in ends where so many bytes of the connection do.
+    /// Adds messages whose last byte is at position `end` of the connection's output.
     pub(super) fn put(&mut self, removed: Option<Removed>, end: u64) {
         self.0.extend(removed.map(|removed| (end, removed)));
     }
 
-    /// Whether there are some within so many bytes.
+    /// Returns whether some messages end within the first `bytes` bytes.
     pub(super) fn has_within(&self, bytes: u64) -> bool {
         self.0.front().is_some_and(|(end, _)| *end <= bytes)
     }
 
-    /// The system has so many bytes.
+    /// Records that the operating system has the first `bytes` bytes.
     pub(super) fn flushed(&mut self, bytes: u64) {
         while let Some((_, removed)) = self.0.pop_front_if(|(end, _)| *end <= bytes) {
             removed.written();
@@ -68,7 +69,8 @@ impl Leaving {
 mod tests {
     use super::*;
 
-    /// RCV-02: what is removed is lost unless its last byte was flushed, wherever it is dropped.
+    /// RCV-02: deleted messages are lost unless their last byte was flushed, wherever they are
+    /// dropped.
     #[test]
     fn what_is_dropped_before_it_is_flushed_is_lost() {
         let lost = Lost::default();

@@ -1,9 +1,12 @@
-//! The requests of a client: from the events of its connection to entities, and from their answers back.
+//! Requests of a client: from events of its connection to commands for entities, and from answers
+//! back to the client.
 //!
-//! Everything that was read is carried out before anything is delivered (AMQP-69). Messages on one link are handed over
-//! together, and so are settlements of one link: together they take one permit and one place among what is awaited, and
-//! each is answered for itself. A permit and a place for each cost as much as the rest of a small message. No request after one
-//! that needs a permit is carried out before that has it, so that the requests of a connection are bounded (DESIGN D6).
+//! All requests that were read are carried out before anything is delivered (AMQP-69). Messages on
+//! one link are handed over together, and so are settlements of a link. Such a group takes a
+//! single permit and a single slot among the pending requests, since a permit and a slot for each
+//! would double the cost of a small message. Each message is still answered separately. After a
+//! request that waits for a permit, no further request is carried out, so the number of requests of
+//! a connection is bounded (DESIGN D6).
 
 use std::convert::Infallible;
 
@@ -22,9 +25,9 @@ use crate::connection::{Event, LinkId, SessionId};
 use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
 
-/// So many are handed over together.
+/// Maximum number of requests that are handed over together.
 const COUNT_MAX: usize = 64;
-/// So many bytes are handed over together; a message that is larger goes alone.
+/// Maximum number of bytes that are handed over together; a larger message goes alone.
 const BYTES_MAX: u64 = 256 << 10;
 
 impl Protocol for Conversation {
@@ -51,9 +54,10 @@ impl Protocol for Conversation {
         if is_asked && !brings { ANSWERS } else { link }
     }
 
-    /// Says whether it would be missed: it has links, but to ask for something, to put tokens or to declare transactions, which
-    /// take no right, or something of it is under way, such as a transaction with an operation. False if it would not
-    /// have been a moment ago, and somebody has its place.
+    /// Updates whether the connection is idle: it has no links except for requests, tokens and
+    /// transactions, which need no right, and no work is in progress, such as a transaction with an
+    /// operation. Returns false if the connection was idle before and another client has taken its
+    /// place.
     fn mark_idle(&mut self) -> bool {
         let only_asks = |node: &Node| {
             matches!(node, Node::Requests(_) | Node::Replies(_) | Node::Coordinator(_))
@@ -124,7 +128,7 @@ impl Protocol for Conversation {
 }
 
 impl Conversation {
-    /// Carries out requests as far as there is room. Returns whether some are left.
+    /// Carries out requests while there is room. Returns whether some are left.
     pub(super) async fn carry_out(&mut self) -> bool {
         let now = self.clock.began.elapsed();
         let is_stopped = loop {
@@ -159,12 +163,12 @@ impl Conversation {
         self.hand_over_gathered().await;
         self.engine.links.hand_over();
         if self.amqp.settling.is_none() {
-            // It may be as large as a frame.
+            // The outcome may be as large as a frame.
             self.understood = Understood::default();
         }
         match self.engine.phase {
             Phase::Closed(Close::GaveUp) => self.inflow.input.clear(),
-            // After an end only the client's own end counts.
+            // After a close, only the client's own close matters.
             Phase::Closed(_) => {
                 while self.amqp.next_event(&mut self.inflow.input, now).is_some() {}
             }
@@ -173,7 +177,7 @@ impl Conversation {
         is_stopped
     }
 
-    /// What came, is no part of a message yet, and waits for what came before it.
+    /// Bytes of the event that waits for earlier requests and is not part of a message yet.
     pub(super) fn behind_bytes(&self) -> u64 {
         match &self.behind {
             Some(Event::Received { part, .. }) => part.payload.len() as u64,
@@ -203,7 +207,7 @@ impl Conversation {
                     let error = error.to_string();
                     tracing::debug!(error = %Quoted(&error), "closed by its client");
                 }
-                // Nobody has to go for one that goes itself.
+                // No other connection needs to yield its place to this one any more.
                 self.stop_seeking();
                 let is_orderly = by_client || error.is_none();
                 let close = if is_orderly { Close::Orderly } else { Close::ByError };
@@ -219,15 +223,15 @@ impl Conversation {
             self.detach(link);
         }
         self.book.groups.end(session);
-        // Nobody can settle them any more; queues keep them locked until their locks end (AMQP-69). Other sessions may
-        // have any number of them, so these are looked up.
+        // Nobody can settle the deliveries any more; queues keep them locked until their locks end
+        // (AMQP-69). Each is looked up, since other sessions may have many.
         for token in unsettled.iter().filter_map(token_of) {
             self.sent.remove(&token);
         }
         self.engine.steps.add(unsettled.len());
     }
 
-    /// Something that an entity was asked is answered, by what holds so much of the account.
+    /// Handles the answer of an entity, which holds `held_bytes` bytes of the account.
     fn answered(
         &mut self,
         slot: usize,
@@ -239,11 +243,13 @@ impl Conversation {
             return self.managed(slot, index, result, held_bytes);
         }
         self.answered_alone(slot, index, result);
-        // Not before: what is made of it is counted by now, and keeps the room that it had.
+        // Released only now: the reply made from the answer is already counted, and takes over its
+        // room.
         self.engine.account.release(held_bytes);
     }
 
-    /// The same for what is told at once, whatever else was asked with it.
+    /// Handles an answer that leads to an answer for the client immediately, independent of other
+    /// commands of the request.
     fn answered_alone(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
         match self.engine.links.asked_mut(slot) {
             Some((_, path, Expect::Sent { number, deliveries, is_large })) => {
@@ -275,9 +281,9 @@ impl Conversation {
         }
     }
 
-    /// Whether something more may be carried out: what waits for a permit or a place goes first, and there is room for
-    /// answers. What was delivered and waits for the client's windows is no reason to stop, for it is the
-    /// client that opens them.
+    /// Returns whether another request may be carried out: no earlier one waits for a permit or a
+    /// place, and there is room for answers. Deliveries that wait for the client's windows do not
+    /// matter, since it is the client that opens these.
     pub(super) fn may_ask(&self) -> bool {
         self.engine.is_open()
             && self.engine.links.pending_count()
@@ -285,19 +291,20 @@ impl Conversation {
             && self.may_answer()
     }
 
-    /// Whether there is room for answers: little waits to be written, or none is written any more.
+    /// Returns whether there is room for answers: few bytes wait to be written, or nothing is
+    /// written any more.
     pub(super) fn may_answer(&self) -> bool {
         self.outflow.write_closed || self.amqp.is_over() || !self.amqp.is_full()
     }
 
-    /// Whether something was read that is not carried out, and that nothing can be read behind: `gathered` is none
-    /// wherever this is asked.
+    /// Returns whether a request was read but not carried out, so that nothing after it may be
+    /// read. Call only while `gathered` is `None`.
     pub(super) const fn has_ahead(&self) -> bool {
         self.engine.needs_permit() || self.behind.is_some()
     }
 
-    /// Whether something may be carried out before what is gathered is handed over: it goes with it, or there is
-    /// nothing.
+    /// Returns whether an event may be handled before the gathered requests are handed over: it
+    /// joins them, or there are none.
     pub(super) fn joins(&self, event: &Event) -> bool {
         let count_max = self.engine.broker.settings().limits.connection_inbound_count_max;
         let has_room = |count: usize| count < COUNT_MAX.min(count_max);
@@ -324,14 +331,14 @@ impl Conversation {
         }
     }
 
-    /// Hands over what is gathered, when there is room for it.
+    /// Hands over the gathered requests when there is room.
     pub(super) async fn hand_over_gathered(&mut self) {
         if let Some(work) = self.gathered.take() {
             self.when_room(work).await;
         }
     }
 
-    /// Does something when there is room for it; until then nothing more is carried out.
+    /// Carries out work when a permit is available; until then no further request is carried out.
     pub(super) async fn when_room(&mut self, work: Work) {
         let (count, bytes) = work.cost();
         if let Some(permit) = self.engine.budget.try_take_list(count, bytes) {
@@ -340,12 +347,12 @@ impl Conversation {
         self.engine.hold(work, count, bytes);
     }
 
-    /// Does it.
+    /// Carries out work with its permit.
     pub(super) async fn work(&mut self, work: Work, permit: Permit) {
         match work {
             Work::Send(inbound) => self.send(inbound, permit).await,
             Work::Settle(list) => self.settle_now(list, permit).await,
-            // Nobody would hold what it brings.
+            // The connection is over, so nobody would hold the link.
             Work::Attach(_) if self.amqp.is_over() => {}
             Work::Attach(attaching) => self.open(*attaching, permit).await,
             Work::Commit(committing) => self.commit(committing, permit),

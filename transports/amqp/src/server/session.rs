@@ -1,4 +1,4 @@
-//! Receivers of sessions: by name, and the next one that can be had (AMQP-70 to AMQP-76).
+//! Receivers of sessions: for a named session, and for the next available one (AMQP-70 to AMQP-76).
 
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_words::amqp::{Scalar, code, write};
@@ -9,35 +9,35 @@ use crate::error::{AmqpError, condition};
 use crate::link::Answer;
 use crate::performative::Attach;
 
-/// The filter that names a session.
+/// Filter that names a session.
 const FILTER: &str = "com.microsoft:session-filter";
-/// What describes its value, where it is described.
+/// Descriptor of its value, if the value is described.
 const DESCRIPTOR: u64 = 0x13_7000_000c;
-/// The filter of a session that is held by several, which is not offered (AMQP-76).
+/// Filter for a session with several receivers, which is not supported (AMQP-76).
 const SHARED_FILTER: &str = "com.microsoft:non-exclusive-session-filter";
 const SHARED_DESCRIPTOR: u64 = 0x13_7000_000e;
-/// How long a client waits for the next session, in milliseconds.
+/// Property with the client's wait for the next session, in milliseconds.
 const TIMEOUT: &str = "com.microsoft:timeout";
-/// How long it does if it does not say (AMQP-73).
+/// Default of that wait (AMQP-73).
 const WAIT: TimeSpan = TimeSpan::from_seconds(60);
-/// Until when a session is locked, in ticks of .NET.
+/// Property with the end of the session lock, in ticks of .NET.
 const LOCKED_UNTIL: &str = "com.microsoft:locked-until-utc";
-/// The ticks of .NET at the beginning of 1970.
+/// Ticks of .NET at the beginning of 1970.
 const TICKS_OF_1970: i64 = 621_355_968_000_000_000;
 const TICKS_OF_MS: i64 = 10_000;
 
-/// What a client wants of sessions.
+/// Session that a client requests.
 pub(super) struct Wanted {
-    /// This one; else the next that can be had.
+    /// Named session; `None` for the next available one.
     session: Option<Box<str>>,
-    /// How long to wait for the next.
+    /// Maximum wait for the next session.
     wait: TimeSpan,
-    /// What described the value of the filter: the answer has the same form (AMQP-71).
+    /// Descriptor of the filter's value; the answer has the same form (AMQP-71).
     descriptor: Option<Raw>,
 }
 
 impl Wanted {
-    /// What an `attach` asks for; none if it is no session.
+    /// Reads the request of an `attach`; `None` if it does not ask for a session.
     pub(super) fn of(attach: &Attach) -> Result<Option<Self>, AmqpError> {
         let filters = attach.source.as_ref().and_then(|source| source.filter.as_ref());
         let Some(filters) = filters else { return Ok(None) };
@@ -45,7 +45,7 @@ impl Wanted {
             return Err(not_offered("sessions with several receivers are"));
         }
         let Some(value) = filters.get(FILTER) else {
-            // Without its filter it would get what it does not want (AMQP-99).
+            // Without its filter, the client would get unwanted messages (AMQP-99).
             return match filters.entries().next() {
                 Some(_) => Err(not_offered("link filters other than the session filter are")),
                 None => Ok(None),
@@ -79,7 +79,8 @@ impl Wanted {
         Ok(Some(Self { session, wait: wait(attach), descriptor }))
     }
 
-    /// Which session, and how long to wait. A named one can be had now or not (SES-06).
+    /// Returns the session and the maximum wait. A named session is available now or not at all
+    /// (SES-06).
     pub(super) fn question(&self) -> (Option<Box<str>>, TimeSpan) {
         match &self.session {
             Some(session) => (Some(session.clone()), TimeSpan::ZERO),
@@ -87,8 +88,8 @@ impl Wanted {
         }
     }
 
-    /// The answer of a link that has a session: its name in the form that was asked in, and until when it is
-    /// locked (AMQP-71).
+    /// Completes the answer of a link that holds a session: its name in the form of the request,
+    /// and the end of its lock (AMQP-71).
     pub(super) fn answered(&self, answer: Answer, session: &str, until: Timestamp) -> Answer {
         let name = Raw::encoded(|bytes| {
             if let Some(descriptor) = &self.descriptor {
@@ -108,8 +109,8 @@ impl Wanted {
     }
 }
 
-/// How long a client waits for the next session. Others than those of sessions say it too, and mean nothing
-/// (AMQP-37).
+/// Reads the client's wait for the next session. Receivers without a session also send the
+/// property, without effect (AMQP-37).
 fn wait(attach: &Attach) -> TimeSpan {
     let value = attach.properties.as_ref().and_then(|properties| properties.get(TIMEOUT));
     let milliseconds = match value.as_ref().map(Raw::scalar) {

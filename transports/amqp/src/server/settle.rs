@@ -1,4 +1,6 @@
-//! Settling (AMQP-60 to AMQP-69).
+//! Settlements by clients (AMQP-60 to AMQP-69): from a disposition to the entity, and back to the
+//! answer. Outside transactions, the client gets its answer after the settlement is durable or
+//! refused.
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
 
 impl Conversation {
-    /// A client says what is to become of a delivery.
+    /// Handles a client's disposition of a delivery.
     pub(super) async fn settle(
         &mut self,
         id: SentId,
@@ -31,7 +33,7 @@ impl Conversation {
     ) {
         let is_known = |token: &LockToken| self.sent.get(token).is_some_and(|sent| sent.id == id);
         let Some(token) = token_of(tag).filter(is_known) else {
-            // It is being settled already, and the answer to that answers this (AMQP-68).
+            // It is being settled already, and that answer also answers this disposition (AMQP-68).
             return;
         };
         let (transaction, outcome) = match state {
@@ -42,7 +44,7 @@ impl Conversation {
             Some(DeliveryState::Received(_)) | None => (None, None),
         };
         let Some(outcome) = outcome else {
-            // The client has forgotten it; its lock runs on (AMQP-65).
+            // The client has settled it without an outcome; its lock continues (AMQP-65).
             if settled {
                 self.sent.remove(&token);
             }
@@ -52,10 +54,10 @@ impl Conversation {
         let settlement = match self.understood.settlement(&outcome, limits) {
             Ok(settlement) => settlement,
             Err(rejection) if settled => {
-                // The client has forgotten it (AMQP-65).
+                // The client has settled the delivery (AMQP-65).
                 let Some(sent) = self.sent.remove(&token) else { return };
                 if let Some(transaction) = transaction {
-                    // Nobody hears of it: the transaction does nothing.
+                    // The client gets no answer, so the transaction must be rolled back.
                     let path = sent.entity.path().to_owned();
                     let of = PartKind::Settled { token, sent, answer: None };
                     self.not_joined(transaction, of, rejection, &path);
@@ -65,7 +67,8 @@ impl Conversation {
             Err(rejection) => {
                 let Some(sent) = self.sent.get(&token) else { return };
                 let error = self.refuse(rejection, sent.entity.path());
-                // Its lock stays, and with it the delivery, which may be settled otherwise (AMQP-62).
+                // Its lock and the delivery remain, so the client may settle it with another
+                // outcome (AMQP-62).
                 self.amqp.answer_kept(id, DeliveryState::rejected(error));
                 return;
             }
@@ -74,7 +77,8 @@ impl Conversation {
         let is_dropped = settled
             && matches!(settlement, Settlement::Defer { .. })
             && sent.expires_at.is_some_and(|at| at <= self.engine.broker.now());
-        // Some clients drop so what has expired in their hands: it ends as what expires does (AMQP-60).
+        // Some clients drop an expired message this way: it then ends like any expired message
+        // (AMQP-60).
         let settlement = if is_dropped { Settlement::Release } else { settlement };
         let answer = (!settled).then(|| (id, same_kind(outcome)));
         let session = id.session();
@@ -86,11 +90,11 @@ impl Conversation {
         }
     }
 
-    /// Tells the entity of deliveries of one link what is to become of them.
+    /// Sends the settlements of deliveries of a link to their entity.
     pub(super) async fn settle_now(&mut self, mut list: Vec<Settling>, permit: Permit) {
         let Some(first) = list.first() else { return };
         if let Some(transaction) = first.transaction {
-            // It goes alone.
+            // A settlement in a transaction is never grouped.
             let Some(Settling { token, sent, session, settlement, answer, .. }) = list.pop() else {
                 return;
             };
@@ -125,7 +129,7 @@ impl Conversation {
         }
     }
 
-    /// What became of it is durable, or it was refused.
+    /// Answers a settlement that is durable or was refused.
     pub(super) fn settled(&mut self, ended: Ended, path: &str, result: Result<(), Rejection>) {
         let Ended { token, kind, answer, sent } = ended;
         let refused = match result {
@@ -157,14 +161,14 @@ impl Conversation {
         self.amqp.answer(id, state);
     }
 
-    /// A lock is over: there may be room for more deliveries.
+    /// Removes a lock that is over, which may make room for more deliveries.
     fn lock_over(&mut self, token: LockToken) {
         if let Some(held) = self.engine.links.settled(token) {
             self.engine.links.limit(held.link);
         }
     }
 
-    /// A delivery was settled by the token of its lock; its client may forget it.
+    /// Forgets a delivery that was settled by its lock token.
     pub(super) fn lock_settled(&mut self, token: LockToken) {
         self.lock_over(token);
         if let Some(sent) = self.sent.remove(&token) {
@@ -172,7 +176,7 @@ impl Conversation {
         }
     }
 
-    /// A lock was prolonged.
+    /// Records the new end of a renewed lock.
     pub(super) fn lock_renewed(&mut self, token: LockToken, until: Timestamp) {
         self.engine.links.unsettled.renewed(token, until);
         if let Some(sent) = self.sent.get_mut(&token) {
@@ -180,7 +184,8 @@ impl Conversation {
         }
     }
 
-    /// Forgets deliveries whose locks have ended, of which there may be any number else, and makes room for others.
+    /// Forgets deliveries whose locks have ended, which would otherwise accumulate, and makes room
+    /// for others.
     pub(super) fn forget_ended(&mut self) {
         let now = self.engine.broker.now();
         self.engine.links.forget_ended(now);
@@ -189,7 +194,7 @@ impl Conversation {
             sent.until <= now && unsettled.of_lock(*token).is_none()
         };
         let mut ended: Vec<Sent> = self.sent.extract_if(ended).map(|(_, sent)| sent).collect();
-        // In their order, in which they are few ranges (see `Lapsed`).
+        // In this order they form few ranges (see `Lapsed`).
         ended.sort_unstable_by_key(|sent| sent.id);
         for sent in ended {
             match sent.of_session {
@@ -201,7 +206,7 @@ impl Conversation {
     }
 }
 
-/// Whether what was refused so left the lock as it was.
+/// Returns whether a refusal left the lock unchanged.
 const fn keeps_lock(rejection: &Rejection) -> bool {
     matches!(
         rejection.condition(),

@@ -1,4 +1,4 @@
-//! Outcomes of AMQP as settlements of the broker (AMQP-60 to AMQP-63).
+//! Conversion of outcomes of AMQP to settlements of the broker (AMQP-60 to AMQP-63).
 
 use peeklock_core::command::Settlement;
 use peeklock_core::condition::Condition;
@@ -11,17 +11,17 @@ use crate::codec::value::Map;
 use crate::error::{AmqpError, condition};
 use crate::state::{Modified, Outcome, Rejected};
 
-/// Entries of a dead-letter's `info` that are no properties to change.
+/// Entries in the `info` of a dead-letter that are not properties to change.
 const REASON: &str = "DeadLetterReason";
 const DESCRIPTION: &str = "DeadLetterErrorDescription";
 
-/// What an outcome is in the broker's words, as long as the same is said: a disposition says it of every delivery of
-/// its range, and sets as many properties as a frame has room for.
+/// The last converted outcome. A disposition has the same outcome for every delivery of its range,
+/// and may set as many properties as a frame has room for, so the result is shared.
 #[derive(Default)]
 pub(super) struct Understood(Option<(Outcome, Result<Settlement, Rejection>)>);
 
 impl Understood {
-    /// The settlement that an outcome is, made once and shared.
+    /// Returns the settlement of an outcome; equal consecutive outcomes are converted once.
     pub(super) fn settlement(
         &mut self,
         outcome: &Outcome,
@@ -38,7 +38,8 @@ impl Understood {
     }
 }
 
-/// The answer to a success: of the kind that the client has said (AMQP-60), and without error (AMQP-61).
+/// Returns the answer to a success: the outcome of the client (AMQP-60), without an error
+/// (AMQP-61).
 pub(super) fn same_kind(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Rejected(_) => Outcome::Rejected(Rejected { error: None }),
@@ -49,7 +50,7 @@ pub(super) fn same_kind(outcome: Outcome) -> Outcome {
     }
 }
 
-/// An outcome in the broker's words.
+/// Converts an outcome.
 fn settlement(outcome: &Outcome, limits: &Limits) -> Result<Settlement, Rejection> {
     Ok(match outcome {
         Outcome::Accepted => Settlement::Complete,
@@ -66,7 +67,7 @@ fn settlement(outcome: &Outcome, limits: &Limits) -> Result<Settlement, Rejectio
             let mut changes = properties(info)?;
             let reason = text(info, REASON);
             let description = text(info, DESCRIPTION);
-            // Of another type they are properties like others (AMQP-63).
+            // With other types they are ordinary properties (AMQP-63).
             changes.retain(|(name, value)| {
                 let is_text = matches!(value, Value::String(_) | Value::Null);
                 !is_text || (name != REASON && name != DESCRIPTION)
@@ -89,7 +90,7 @@ fn text(info: Option<&Map>, name: &str) -> Option<String> {
     }
 }
 
-/// Properties to change (AMQP-63).
+/// Reads the properties to change (AMQP-63).
 pub(super) fn properties(map: Option<&Map>) -> Result<Vec<(String, Value)>, Rejection> {
     let mut changes = Vec::new();
     for (key, value) in map.into_iter().flat_map(Map::entries) {
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
     use crate::codec::value::Raw;
 
-    /// A delivery goes back with a property of this name; none can have one that is no text.
+    /// An abandon that sets a property of this name, or a property whose name is not text.
     fn changed(name: Option<&str>) -> Outcome {
         let value = Raw::encoded(|bytes| write::text(bytes, "v"));
         let map = match name {
@@ -124,7 +125,7 @@ mod tests {
         Outcome::Modified(Modified { message_annotations: Some(map), ..Modified::default() })
     }
 
-    /// Where the properties are that a settlement sets.
+    /// Address of the properties that a settlement sets.
     fn set(settlement: &Settlement) -> *const u8 {
         match settlement {
             Settlement::Abandon { properties: Some(overlay), .. } => overlay.as_bytes().as_ptr(),
@@ -132,8 +133,8 @@ mod tests {
         }
     }
 
-    /// AMQP-63, DESIGN D6: what a disposition sets is read once, however many deliveries it is for, and all of them
-    /// share it; another one sets its own.
+    /// AMQP-63, DESIGN D6: the properties of a disposition are decoded once and shared by all its
+    /// deliveries. Another disposition sets its own.
     #[test]
     fn what_is_said_of_many_deliveries_is_understood_once() {
         let (mut understood, limits) = (Understood::default(), Limits::default());
@@ -142,7 +143,7 @@ mod tests {
         let (again, other) = (of(Some("a")).unwrap(), of(Some("b")).unwrap());
         assert_eq!(set(&first), set(&again));
         assert_ne!(set(&first), set(&other));
-        // What cannot be understood cannot be the second time either, and is in the way of nothing.
+        // An invalid outcome fails each time, and does not affect the next one.
         for _ in 0..2 {
             assert_eq!(of(None).unwrap_err().condition(), Condition::ArgumentError);
         }

@@ -1,9 +1,10 @@
-//! State that all connections of one listener share.
+//! State that all connections of a listener share.
 //!
-//! Every connection has a part of its own of links, sessions and tokens. The SDKs open several of each for one sender or
-//! receiver, so a few clients need many, while each connection of thousands needs few. Beyond its own part, up to the
-//! limit for each connection, a connection takes from a room that all connections of the listener share, in steps, and
-//! only with something good shown: a stranger has its own part.
+//! Each connection has its own quota of links, sessions and tokens. The SDKs open several links and
+//! sessions for each sender or receiver, so a few clients need many, while each of thousands of
+//! connections needs few. Above its own quota, up to the limit for a connection, a connection takes
+//! from a shared pool in steps. Only a client with valid credentials may do so; a stranger has only
+//! its own quota.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,24 +16,24 @@ use peeklock_listen::{Strangers, Tracker};
 use super::config::AmqpConfig;
 use super::outcomes::Outcomes;
 
-/// One listener: its broker, its settings, its connections.
+/// A listener: its broker, its settings and its connections.
 pub(super) struct Site {
     pub(super) broker: Broker,
     pub(super) config: AmqpConfig,
-    /// Places of connections, and those that have none yet.
+    /// Places of connections, and connections without a place.
     pub(super) places: Places,
-    /// Who was refused for where it comes from.
+    /// Clients that were refused because of their address.
     pub(super) strangers: Strangers,
-    /// What has not arrived whole.
+    /// Room for bytes that have not arrived completely.
     pub(super) inbound: Arc<Pool>,
-    /// The one content that is large and has not arrived whole, or is not stored.
+    /// Slot for the single large content that has not arrived completely or is not stored.
     pub(super) large_inbound: Arc<Pool>,
-    /// The one content that is large and was not sent whole.
+    /// Slot for the single large content that was not sent completely.
     pub(super) large_outbound: Budget,
     pub(super) connections: Tracker,
-    /// What became of the last deliveries that were settled when their link was gone.
+    /// Outcomes of the most recent deliveries that were settled after their link was detached.
     pub(super) outcomes: Mutex<Outcomes>,
-    /// Links beyond those that each connection has of its own.
+    /// Shared pool of links, above the quota of each connection.
     pub(super) links: Arc<SharedLinks>,
 }
 
@@ -52,31 +53,31 @@ impl Site {
         }
     }
 
-    /// What became of the last deliveries that were settled when their link was gone.
+    /// Locks the outcomes of recent deliveries.
     pub(super) fn outcomes(&self) -> MutexGuard<'_, Outcomes> {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Links, and tokens, that each connection has of its own.
+/// Number of links, and of tokens, in the quota of a connection.
 const OWN_COUNT: usize = 256;
-/// Sessions that each connection has of its own.
+/// Number of sessions in the quota of a connection.
 const OWN_SESSION_COUNT: usize = 1_024;
-/// Links, sessions and tokens that are taken from the shared room at once.
+/// Number of links, sessions and tokens in a step.
 const STEP: usize = 64;
-/// Bytes of tokens, with the paths that they are for, that each connection has of its own.
+/// Bytes of tokens with their paths in the quota of a connection.
 const OWN_TOKEN_BYTES: usize = 128 << 10;
-/// Bytes of tokens for each link beyond those.
+/// Bytes of tokens for each shared link.
 const TOKEN_BYTES: usize = 1 << 10;
 
-/// The room that all connections of a listener share.
+/// Pool of links that all connections of a listener share.
 #[derive(Debug)]
 pub(super) struct SharedLinks {
     left: AtomicUsize,
 }
 
 impl SharedLinks {
-    /// Room for so many links.
+    /// Makes a pool of `count` links.
     pub(super) const fn new(count: usize) -> Self {
         Self { left: AtomicUsize::new(count) }
     }
@@ -91,40 +92,41 @@ impl SharedLinks {
     }
 }
 
-/// What one connection has of it.
+/// Quota of a connection, and its part of the shared pool. The part returns to the pool on drop.
 #[derive(Debug)]
 pub(super) struct Share {
     shared: Arc<SharedLinks>,
-    /// Links, and tokens, of its own.
+    /// Number of links, and of tokens, in the own quota.
     own_count: usize,
-    /// The most that it may take.
+    /// Maximum number of shared links.
     count_max: usize,
     taken: usize,
 }
 
 impl Share {
-    /// That of a connection that may have so many links in all.
+    /// Makes the share of a connection that may have at most `link_count_max` links.
     pub(super) fn new(shared: Arc<SharedLinks>, link_count_max: usize) -> Self {
         let own_count = link_count_max.min(OWN_COUNT);
         Self { shared, own_count, count_max: link_count_max - own_count, taken: 0 }
     }
 
-    /// Links, and tokens, that the connection may have now.
+    /// Current limit of links, and of tokens.
     pub(super) const fn count(&self) -> usize {
         self.own_count + self.taken
     }
 
-    /// Sessions that it may have now.
+    /// Current limit of sessions.
     pub(super) const fn session_count(&self) -> usize {
         OWN_SESSION_COUNT + self.taken
     }
 
-    /// Bytes of its tokens, with the paths that they are for.
+    /// Current limit of the bytes of tokens with their paths.
     pub(super) const fn token_bytes(&self) -> usize {
         OWN_TOKEN_BYTES + self.taken * TOKEN_BYTES
     }
 
-    /// Takes a step more. False if the connection has all that it may, or the room is used up.
+    /// Takes a step from the pool. Returns false if the connection is at its limit or the pool is
+    /// empty.
     pub(super) fn grow(&mut self) -> bool {
         let step = STEP.min(self.count_max - self.taken);
         let is_taken = step > 0 && self.shared.take(step);
@@ -132,7 +134,7 @@ impl Share {
         is_taken
     }
 
-    /// Gives back the steps that are not needed for so many links, sessions and bytes of tokens.
+    /// Returns the steps that this number of links, sessions and token bytes does not need.
     pub(super) fn shrink(&mut self, count: usize, session_count: usize, token_bytes: usize) {
         let beyond = [
             count.saturating_sub(self.own_count),
@@ -157,8 +159,8 @@ impl Drop for Share {
 mod tests {
     use super::*;
 
-    /// AMQP-27, DESIGN D6: a connection takes steps of the shared room up to what it may have, gives back what it does not
-    /// need, and all of it when it ends.
+    /// AMQP-27, DESIGN D6: a connection takes steps from the shared pool up to its limit, returns
+    /// unneeded ones, and returns all when it ends.
     #[test]
     fn a_share_is_taken_in_steps_and_given_back() {
         let shared = Arc::new(SharedLinks::new(150));

@@ -1,5 +1,6 @@
-//! Transactions: a coordinator's declare and discharge, and what is sent and settled in between (AMQP-95 to
-//! AMQP-100, file 15).
+//! Transactions: declare and discharge at a coordinator, and the sends and settlements in between
+//! (AMQP-95 to AMQP-100, file 15 of the specification). `peeklock-core` keeps the operations of a
+//! transaction; this file connects them with links, deliveries and requests.
 
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ fn within(id: TransactionId, outcome: Outcome) -> DeliveryState {
 }
 
 impl Conversation {
-    /// A coordinator is asked something.
+    /// Handles a request to a coordinator.
     pub(super) async fn coordinate(
         &mut self,
         link: LinkId,
@@ -48,7 +49,7 @@ impl Conversation {
         body: &Bytes,
     ) {
         let Some(delivery) = delivery else {
-            // There is no way to answer it (AMQ-27).
+            // A request that was sent settled cannot be answered (AMQ-27).
             let text = "declare and discharge have an answer and must not be sent settled";
             self.amqp.detach(link, Some(AmqpError::new(condition::NOT_ALLOWED, text)));
             return self.detach(link);
@@ -66,13 +67,14 @@ impl Conversation {
     }
 
     fn declare(&mut self, link: LinkId, delivery: ReceivedId) {
-        // How far it reaches is told by the sessions in which it is used.
+        // The reach of the transaction follows from the sessions that use it.
         let state = match self.engine.transactions.begin(Reach::CrossEntity) {
             Ok(id) => {
                 let open =
                     Open { coordinator: link, root: None, is_doomed: false, forgotten: Vec::new() };
                 self.book.open.insert(id, open);
-                // Bare: wrapped it is taken for a failure (AMQP-97).
+                // Not wrapped in a transactional state, which clients would take for a failure
+                // (AMQP-97).
                 DeliveryState::Outcome(Outcome::Declared(Declared { txn_id: name(id) }))
             }
             Err(rejection) => DeliveryState::rejected(self.refuse(rejection, "")),
@@ -83,7 +85,7 @@ impl Conversation {
     async fn discharge(&mut self, delivery: ReceivedId, discharge: &Discharge) {
         let id = Book::id(&discharge.txn_id);
         if self.book.is_ending(id) {
-            // Its id has ended with the first discharge, and each transaction has one commit that waits at most.
+            // The first discharge has ended the id, and at most one commit of a transaction waits.
             let error = self.refuse(unknown(id), "");
             return self.amqp.dispose(delivery, DeliveryState::rejected(error));
         }
@@ -103,7 +105,7 @@ impl Conversation {
         self.amqp.dispose(delivery, state);
     }
 
-    /// Carries out commits whose operations are all answered.
+    /// Carries out a commit whose operations are all answered. Returns whether there was one.
     pub(super) async fn commit_answered(&mut self) -> bool {
         let transactions = &self.engine.transactions;
         let ready = |committing: &Committing| !transactions.is_unanswered(committing.id);
@@ -113,11 +115,11 @@ impl Conversation {
         true
     }
 
-    /// Has the entity carry a transaction out.
+    /// Sends the commit of a transaction to its entity.
     pub(super) fn commit(&mut self, committing: Committing, permit: Permit) {
         let Committing { delivery, id } = committing;
         let Some(open) = self.book.open.remove(&id) else {
-            // Unknown, or timed out.
+            // Unknown or timed out.
             let unknown = match self.engine.transactions.commit(id) {
                 Err(rejection) => rejection,
                 Ok(_) => Rejection::internal(
@@ -129,7 +131,7 @@ impl Conversation {
         };
         let Open { is_doomed, forgotten, .. } = open;
         let ending = if is_doomed {
-            // One that has timed out was refused its messages for that (TXN-06).
+            // If it has timed out, its messages were refused for that reason (TXN-06).
             self.engine.transactions.roll_back(id).and_then(|()| {
                 Err(Rejection::new(
                     Condition::TransactionRolledBack,
@@ -162,7 +164,7 @@ impl Conversation {
         }
     }
 
-    /// A transaction was carried out, or none of it.
+    /// Handles the answer to a commit: all of the transaction was carried out, or nothing.
     pub(super) fn committed(
         &mut self,
         committed: Committed,
@@ -194,30 +196,31 @@ impl Conversation {
         self.amqp.dispose(delivery, state);
     }
 
-    /// Something that may name a transaction is not carried out: see [`Self::doom`].
+    /// Marks the named transaction, if any, for rollback, since an operation is not carried out;
+    /// see [`Self::doom`].
     pub(super) fn doom_named(&mut self, transaction: Option<TransactionId>) {
         if let Some(id) = transaction {
             self.doom(id);
         }
     }
 
-    /// A message that is to be part of a transaction cannot be: nothing of it can, since the client may not notice
-    /// (AMQP-100).
+    /// Marks a transaction for rollback, since a message cannot join it and the client may not
+    /// notice (AMQP-100).
     pub(super) fn doom(&mut self, id: TransactionId) {
         if let Some(open) = self.book.open.get_mut(&id) {
             open.is_doomed = true;
         }
     }
 
-    /// A transaction is over, and nothing of it has been.
+    /// Ends a transaction without carrying it out.
     fn roll_back(&mut self, id: TransactionId) {
         if let Some(open) = self.book.open.remove(&id) {
             self.take_back(open.forgotten);
         }
     }
 
-    /// What was settled for good by a client in a transaction that is rolled back is available at once, its count
-    /// one higher (TXN-04).
+    /// Abandons deliveries that the client has settled itself in a transaction that is rolled back.
+    /// They become available immediately, with a higher delivery count (TXN-04).
     fn take_back(&mut self, forgotten: Vec<Forgotten>) {
         for Forgotten { token, entity } in forgotten {
             let path = entity.path().into();
@@ -225,7 +228,7 @@ impl Conversation {
             let ended = Ended { token, kind, answer: None, sent: None };
             let expect = Expect::Settled(Each::new([ended]));
             let slot = self.engine.links.ask_of(path, 0, None, expect);
-            // At once, whatever the retry policy.
+            // Immediately, without the retry delay.
             let delay = Some(TimeSpan::ZERO);
             let settlement = Settlement::Abandon { properties: None, delay };
             let command = Command::Settle { token, settlement };
@@ -233,12 +236,12 @@ impl Conversation {
         }
     }
 
-    /// A coordinator is gone, and its transactions with it (TXN-12, AMQ-28).
+    /// Rolls back the transactions of a coordinator whose link has ended (TXN-12, AMQ-28).
     pub(super) fn roll_back_of(&mut self, coordinator: LinkId) {
         self.roll_back_those(|open| open.coordinator == coordinator);
     }
 
-    /// All of them, since the connection ends.
+    /// Rolls back all transactions, since the connection ends.
     pub(super) fn roll_back_all(&mut self) {
         self.roll_back_those(|_| true);
     }
@@ -251,7 +254,7 @@ impl Conversation {
         }
     }
 
-    /// What was forgotten in transactions that have timed out is given back (TXN-06).
+    /// Ends transactions that have timed out, and abandons their settled deliveries (TXN-06).
     pub(super) fn expire_transactions(&mut self) {
         self.engine.transactions.expire();
         let transactions = self.engine.transactions.clone();
@@ -261,7 +264,7 @@ impl Conversation {
         }
     }
 
-    /// Makes a command part of a transaction, if the entity would carry it out.
+    /// Makes a command part of a transaction if the entity would carry it out.
     pub(super) async fn join(
         &mut self,
         id: TransactionId,
@@ -282,7 +285,7 @@ impl Conversation {
         }
     }
 
-    /// What is to be asked so that a command becomes part of a transaction.
+    /// Returns the check that a command must pass to become part of a transaction.
     pub(super) async fn issue(
         &mut self,
         id: TransactionId,
@@ -294,8 +297,9 @@ impl Conversation {
         self.engine.transactions.issue(id, entity, command).await
     }
 
-    /// A transaction covers the root of its coordinator's session, or where that has none the first entity it is used
-    /// with. Links of the same session may send to others in it (AMQP-98).
+    /// Checks the entity of an operation. A transaction covers the root of its coordinator's
+    /// session, or else the first entity that it is used with. Links of that session may also send
+    /// to other entities (AMQP-98).
     async fn reach(
         &mut self,
         id: TransactionId,
@@ -324,7 +328,8 @@ impl Conversation {
         }
     }
 
-    /// Makes an unused transaction cover the root of its coordinator's session; returns the path of that root.
+    /// Makes an unused transaction cover the root of its coordinator's session. Returns the path of
+    /// that root.
     async fn fix_root(
         &mut self,
         id: TransactionId,
@@ -339,7 +344,7 @@ impl Conversation {
                 Err(gone) if gone.condition() == Condition::EntityNotFound => {
                     self.forget_root(coordinator);
                     if self.group_root(coordinator).is_some_and(|next| is_same(&next.path, &root)) {
-                        // The detach of its links is under way.
+                        // The detach of its links is in progress.
                         return Err(gone);
                     }
                 }
@@ -349,7 +354,7 @@ impl Conversation {
         Ok(None)
     }
 
-    /// An entity has said whether it would carry an operation out.
+    /// Handles the answer of an entity to the check of an operation.
     pub(super) fn joined(
         &mut self,
         joining: Joining,
@@ -377,15 +382,15 @@ impl Conversation {
                 let forgotten = Forgotten { token, entity: sent.entity };
                 match self.book.open.get_mut(&id) {
                     Some(open) => open.forgotten.push(forgotten),
-                    // It was rolled back meanwhile.
+                    // The transaction was rolled back in the meantime.
                     None => self.take_back(vec![forgotten]),
                 }
             }
         }
     }
 
-    /// Answers a settlement in a transaction. Its delivery stays open on its link, where it is settled by the commit, or
-    /// by its client after a rollback (AMQP-66, TXN-04).
+    /// Answers a settlement in a transaction. The delivery stays unsettled on its link. The commit
+    /// settles it, or the client after a rollback (AMQP-66, TXN-04).
     fn answer_open(
         &mut self,
         (token, sent): (LockToken, Sent),
@@ -397,8 +402,9 @@ impl Conversation {
         }
     }
 
-    /// An operation is no part of its transaction; what its client may not notice dooms it (AMQP-100). The answer
-    /// is bare: wrapped it is taken for a success (AMQP-66).
+    /// Handles an operation that did not join its transaction. If the client may not notice, the
+    /// transaction is marked for rollback (AMQP-100). The answer is not wrapped in a transactional
+    /// state, which clients would take for a success (AMQP-66).
     pub(super) fn not_joined(
         &mut self,
         id: TransactionId,
@@ -441,7 +447,8 @@ impl Conversation {
                     Some(open) if open.forgotten.len() < count_max => {
                         open.forgotten.push(forgotten);
                     }
-                    // It is over, or has so many that are not kept until it is: it can do nothing any more.
+                    // The transaction is over, or already has the maximum number of such deliveries
+                    // and will be rolled back.
                     _ => self.take_back(vec![forgotten]),
                 }
                 true
@@ -453,7 +460,7 @@ impl Conversation {
     }
 }
 
-/// The lock that an operation is for.
+/// Returns the lock of an operation.
 const fn lock(operation: &Operation) -> Option<LockToken> {
     match operation {
         Operation::Settle { token, .. } | Operation::RenewLock { token } => Some(*token),

@@ -1,4 +1,5 @@
-//! The turns of a connection: what is read and written, what waits for room, what the clock asks for.
+//! The turns of a connection: reading and writing, waiting for room, and timers. `peeklock-link`
+//! runs the loop and calls this file.
 
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
@@ -19,43 +20,43 @@ use super::flow::TICK;
 use super::node::Node;
 use crate::error::{AmqpError, condition};
 
-/// What is read at once from a socket: as much less as is here already, down to half of it.
+/// Maximum number of bytes per read. It shrinks by the bytes already received, down to half.
 const READ_BYTES: usize = 64 << 10;
-/// What may have arrived and be in no message yet without room that is shared.
+/// Bytes of incomplete messages that a connection may have without shared room.
 const FREE_BYTES: u64 = 32 << 10;
-/// How much of that room is taken at once.
+/// Bytes of shared room that are taken in a step.
 const STEP_BYTES: u64 = 64 << 10;
-/// How long the end of a socket may take that is not just dropped.
+/// Maximum time for the orderly end of a socket.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// A large message is taken at no less than so many bytes a second, in the long run.
+/// Minimum average rate at which a client must take a large message, in bytes per second.
 const PACE_BYTES: u64 = 64 << 10;
-/// Pieces that are written at once.
+/// Maximum number of pieces per write.
 const PIECES_MAX: usize = 64;
 
 thread_local! {
-    /// Where sockets of this thread are read into: a connection that is idle holds nothing for it.
+    /// Read buffer of all sockets of this thread, so that an idle connection needs no buffer.
     static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// The bytes of a connection both ways: a socket, TLS over one, or AMQP over WebSocket.
+/// Bytes of a connection in both directions: a socket, TLS over one, or AMQP over WebSocket.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Bytes that were read below and are handed out only when more of them has come: they count
-    /// among what has not arrived whole.
+    /// Number of bytes that a layer below has read but returns only after more have arrived. They
+    /// count as bytes of incomplete messages.
     fn withheld_bytes(&self) -> u64 {
         0
     }
 
-    /// Whether the client has ended it in order, and not only gone.
+    /// Returns whether the client ended the stream in order, not only by disconnecting.
     fn was_closed(&self) -> bool {
         false
     }
 
-    /// Whether something that it has written by itself may not be taken yet, such as answers to pings.
+    /// Returns whether bytes of the layer itself, such as pongs, may not be written yet.
     fn is_unflushed(&self) -> bool {
         false
     }
 
-    /// Whether the end of what its client sends has arrived, whatever of it is unread.
+    /// Returns whether the end of the client's bytes has arrived, even if some are unread.
     fn has_ended(&self) -> bool {
         false
     }
@@ -63,38 +64,39 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
 
 impl Socket for Stream {
     fn has_ended(&self) -> bool {
-        // As the stream tells itself.
+        // Calls the method of the stream with the same name.
         Self::has_ended(self)
     }
 }
 
-/// A turn of AMQP.
+/// A turn that only AMQP has.
 pub(super) enum AmqpTurn {
     Read(io::Result<usize>),
     Wrote(io::Result<()>),
-    /// Its bytes that have arrived are to be given up: others wait for their room.
+    /// Its received bytes must be dropped, since other connections wait for the room.
     GiveUp,
-    /// It has a place.
+    /// The connection got a place.
     Placed(Place),
-    /// Its spare socket is needed.
+    /// The spare socket is needed for another client.
     SocketNeeded,
 }
 
 impl Conversation {
-    /// Serves a socket to its end; the bytes of `first` were read from it already.
+    /// Serves a socket until the connection ends. The bytes of `first` were read from it already.
     pub(super) async fn run<S: Socket>(mut self, mut stream: S, first: &[u8], opening: Opening) {
         self.entry.opening = Some(Box::pin(async move { opening.evicted().await }));
         self.inflow.input.extend_from_slice(first);
         let end = self.serve(&mut stream).await;
         self.flush_at_end(&mut stream).await;
-        // The socket is given back when it is closed.
+        // The spare socket is released when the stream is closed.
         let _opening = self.entry.opening.take();
         self.end(end).await;
-        // TLS and WebSocket have an end of their own; a client that does not take it is not waited for.
+        // TLS and WebSocket have an end of their own; a client that does not take it is not waited
+        // for.
         let _ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
     }
 
-    /// Looks at everything that time changes.
+    /// Handles everything that depends on time.
     fn tick(&mut self) -> Result<(), LinkEnd> {
         self.clock.has_read = false;
         self.clock.next_tick = Instant::now() + TICK;
@@ -113,7 +115,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Closes the connection for want of room.
+    /// Closes the connection because memory is short.
     fn give_up(&mut self, text: &'static str) {
         let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
         self.amqp.close(Some(error), self.clock.began.elapsed());
@@ -129,7 +131,7 @@ impl Conversation {
         self.inflow.large_share.release();
     }
 
-    /// Closes a connection whose place is needed, and does not wait for its client.
+    /// Closes a connection whose place is needed, without waiting for the client's answer.
     async fn say_place_is_needed<S: Socket>(&mut self, stream: &mut S) {
         let text = "the connection is closed to make room: the limit of connections is reached";
         let error = AmqpError::new(condition::CONNECTION_FORCED, text);
@@ -142,7 +144,7 @@ impl Conversation {
             }
             Poll::Ready(())
         });
-        // Of one that was idle there is little.
+        // An idle connection has few bytes to write.
         tokio::time::timeout(SHUTDOWN_TIMEOUT, writing).await.ok();
     }
 
@@ -158,7 +160,7 @@ impl Conversation {
             let mut read = ReadBuf::new(buffer.get_mut(..most).unwrap_or_default());
             ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
             if read.filled().is_empty() && stream.was_closed() {
-                // Also where AMQP was not closed before (SET-21).
+                // Also if the client has not closed AMQP first (SET-21).
                 if !self.engine.is_closed() {
                     self.engine.phase = Phase::Closed(Close::Orderly);
                 }
@@ -178,7 +180,8 @@ impl Conversation {
             return Poll::Pending;
         }
         if self.outflow.leaving.has_within(self.outflow.taken_bytes) {
-            // What was removed is its client's when the system has it, however much is to be written behind it.
+            // A removed message belongs to the client once the operating system has its bytes. So
+            // they are flushed even if more bytes follow.
             ready!(self.poll_flush(stream, context))?;
         }
         let output = self.amqp.output(self.clock.began.elapsed());
@@ -205,13 +208,14 @@ impl Conversation {
         }
     }
 
-    /// Nobody takes it any more.
+    /// Drops the output, which cannot be written any more.
     fn discard_output(&mut self) {
         let output = self.amqp.output(self.clock.began.elapsed());
         output.advance(output.remaining());
     }
 
-    /// What was written last may wait in a layer above the socket, and so may the answers of that layer to pings.
+    /// Flushes the layers above the socket, which may hold the last written bytes and their own
+    /// pongs.
     fn poll_flush<S: Socket>(
         &mut self,
         stream: &mut S,
@@ -232,14 +236,15 @@ impl Conversation {
         Poll::Ready(Ok(()))
     }
 
-    /// What was written last is not lost, if the layers above the socket let go of it.
+    /// Flushes the last written bytes if the layers above the socket accept that immediately.
     async fn flush_at_end<S: Socket>(&mut self, stream: &mut S) {
         if !self.outflow.write_closed {
             let _flushed = poll_fn(|context| Poll::Ready(self.poll_flush(stream, context))).await;
         }
     }
 
-    /// Whether more may be read: there is room for what has not arrived whole. False if it is to be given up.
+    /// Ready if more may be read: with true if there is room for incomplete messages, with false if
+    /// the received bytes must be dropped.
     fn poll_room(&mut self, withheld_bytes: u64, context: &mut Context<'_>) -> Poll<bool> {
         let read = withheld_bytes
             .saturating_add(self.inflow.input.len() as u64)
@@ -250,7 +255,7 @@ impl Conversation {
         if !is_large && self.inflow.large_share.held_bytes() > 0 {
             match self.inflow.large_count {
                 0 if !self.engine.needs_permit() => self.inflow.large_share.release(),
-                // Its client has done what it can.
+                // The client has sent all of its bytes.
                 _ => self.inflow.large_share.rest(),
             }
         }
@@ -269,7 +274,8 @@ impl Conversation {
             if self.inflow.large_share.is_evicted(unfinished, now, context) {
                 return Poll::Ready(false);
             }
-            // One that large has the rest of its room to itself; what else there is has not.
+            // A large message has its own room above `Account::LARGE_BYTES`; all other bytes need
+            // shared room.
             unfinished -= largest - Account::LARGE_BYTES;
         }
         while unfinished > FREE_BYTES.saturating_add(self.inflow.share.held_bytes()) {
@@ -280,20 +286,20 @@ impl Conversation {
         Poll::Ready(!self.inflow.share.is_evicted(unfinished, now, context))
     }
 
-    /// What is here of the largest message of those that have not arrived whole.
+    /// Received bytes of the largest incomplete message.
     fn largest_bytes(&self) -> u64 {
         if self.inflow.assembled_bytes <= Account::LARGE_BYTES {
-            // None is larger than all of them.
+            // No message is larger than all together.
             return self.inflow.assembled_bytes;
         }
         self.nodes.values().map(Node::assembling_bytes).max().unwrap_or(0)
     }
 
-    /// Has the clock ask when something is due.
+    /// Sets the timer to the next deadline.
     fn set_timer(&mut self) {
         let now = Instant::now();
         let of_amqp = self.amqp.deadline().map(|due| self.clock.began + due);
-        // What waits for its client is given back before its lock ends.
+        // Waiting deliveries are given back before their locks end.
         let of_outlets = self.nodes.values().filter_map(|node| match node {
             Node::Outlet(outlet) => outlet.return_at(),
             _ => None,
@@ -307,7 +313,8 @@ impl Conversation {
         self.clock.timer.as_mut().reset(due.into());
     }
 
-    /// Whether the client takes nothing of what is written.
+    /// Returns whether the client reads none of the written bytes, or reads a large message too
+    /// slowly.
     fn is_late(&mut self) -> bool {
         let patience = self.site.config.write_timeout;
         let large = self.engine.account.large();
@@ -371,8 +378,8 @@ impl<S: Socket> Serve<S> for Conversation {
         if let Poll::Ready(wrote) = self.poll_write(stream, context) {
             return Poll::Ready(Turn::Own(AmqpTurn::Wrote(wrote)));
         }
-        // A socket that always has bytes does not hold the clock up. Otherwise what is there goes first: it may be
-        // the sign of life that the clock asks for.
+        // A socket that always has bytes must not delay the timer. Otherwise received bytes come
+        // first, since they may be the activity that the timer checks for.
         if self.clock.has_read && self.clock.timer.as_mut().poll(context).is_ready() {
             return Poll::Ready(Turn::Tick);
         }
@@ -383,8 +390,8 @@ impl<S: Socket> Serve<S> for Conversation {
         self.may_answer() && self.engine.has_mail(context)
     }
 
-    /// Its client does not take the bytes that are written, or opens its windows for none of the deliveries that it has
-    /// asked for.
+    /// The client is slow if it does not take the written bytes, or its windows are closed while
+    /// deliveries that it requested wait.
     fn poll_slow(&mut self, _: &mut S, context: &mut Context<'_>) -> Poll<LinkEnd> {
         let is_held_up =
             self.outflow.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
@@ -392,15 +399,16 @@ impl<S: Socket> Serve<S> for Conversation {
         self.engine.poll_yield(taken_bytes, context).map(|()| self.how_it_ends())
     }
 
-    /// Requests that have arrived are carried out first. After an end the client's own is awaited. Of a client that waits
-    /// for a place as much is read as is free, since nobody else would see that it has disconnected.
+    /// Requests that have arrived are carried out before more bytes are read. After the connection
+    /// was closed, only the client's own end is read. For a client that waits for a place, a few
+    /// bytes are read, since otherwise its disconnect would not be noticed.
     fn poll_read(
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Option<NextTurn<Self, S>> {
         if self.engine.needs_permit() || self.engine.needs_place() {
-            // It is not the client who is slow.
+            // The client is not the slow side.
             self.inflow.share.rest();
         }
         let may_ask = self.may_ask();
@@ -433,9 +441,10 @@ impl<S: Socket> Serve<S> for Conversation {
 
     async fn take(&mut self, turn: Turn<Self, S>, stream: &mut S) -> Result<(), LinkEnd> {
         match turn {
-            // Nothing is read after requests that are not carried out.
+            // Nothing is read while requests wait to be carried out, so none is lost here.
             Turn::Own(AmqpTurn::Read(Ok(0) | Err(_))) => return Err(self.how_it_ends()),
-            // Requests of the client, and its close after them, have arrived or are still to come.
+            // Requests of the client, and its close after them, may have arrived or still arrive,
+            // so the connection goes on.
             Turn::Own(AmqpTurn::Wrote(Err(_))) => {
                 self.outflow.write_closed = true;
                 self.outflow.stalled_since = None;
@@ -450,7 +459,7 @@ impl<S: Socket> Serve<S> for Conversation {
             }
             Turn::Own(AmqpTurn::SocketNeeded) => return Err(LinkEnd::Lost),
             Turn::Permit(work, permit) => self.work(work, permit).await,
-            // There is no way to write to a slow client either.
+            // Nothing can be written to a slow client either.
             Turn::End(end) => return Err(end),
             Turn::PlaceNeeded => {
                 self.say_place_is_needed(stream).await;

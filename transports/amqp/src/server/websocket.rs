@@ -1,10 +1,11 @@
-//! AMQP over WebSocket (AMQP-17, AMQP-18): who may connect, and a socket whose bytes are those of messages.
+//! AMQP over WebSocket (AMQP-17, AMQP-18): checks of an upgrade, and a socket whose bytes are the
+//! contents of binary messages.
 //!
-//! A message holds any run of bytes: frames of AMQP may be cut anywhere. What has arrived of one that is not
-//! whole counts as other bytes do that wait for more; pings and pongs, which may stand within a message, do not: who
-//! pings is not late with anything, nor does it finish anything.
+//! A message may hold any bytes: frames of AMQP may be cut anywhere. The bytes of an incomplete
+//! message count as bytes of incomplete AMQP messages. Pings and pongs, which may come within a
+//! message, do not count: they neither delay nor complete anything.
 //!
-//! While the client takes no pongs, nothing more of it is read than a few pings ([`Pongs`]).
+//! While the client accepts no pongs, only a few further pings are read ([`Pongs`]).
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -30,26 +31,28 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use super::site::Site;
 use super::turn::Socket;
 
-/// Where it is served, with or without slashes around it.
+/// Path of the upgrade, with or without slashes around it.
 const PATH: &str = "$servicebus/websocket";
-/// For who asks this port for something else.
+/// Hint for clients that send another request to this port.
 const INSTEAD: &str = "this port serves AMQP, and AMQP over WebSocket at the path \
     /$servicebus/websocket; use the ports of Peeklock's own WebSocket and HTTP, by default 5301 \
     and 5300";
-/// What clients call it; the one that is offered is echoed.
+/// Subprotocols that clients offer; the response repeats the offered one.
 const SUBPROTOCOLS: [&str; 2] = ["amqp", "AMQPWSB10"];
-/// A message of a client. Clients put one frame of AMQP into each, of which none is larger than 64 KiB here.
+/// Maximum size of a message from a client, in bytes. Clients put one AMQP frame into each message,
+/// and frames have at most 64 KiB here.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
-/// What may be read until a message is whole: its pieces may be small, but not without end.
+/// Maximum number of bytes read for one message. Its pieces may be small, but their heads count
+/// too.
 const UNFINISHED_BYTES_MAX: u64 = 2 * MESSAGE_BYTES_MAX as u64;
-/// What stands before the content of a ping or pong of a client: its head, and the mask.
+/// Length of a client's ping or pong without its content: head and mask.
 const CONTROL_HEAD_BYTES: u64 = 6;
-/// Pings and pongs that are passed over in one go.
+/// Maximum number of pings and pongs that are handled in one poll.
 const CONTROLS_PER_TURN: usize = 256;
-/// What the library may buffer.
+/// Buffer sizes of the library.
 const SIZES: BufferSizes = BufferSizes {
     read_bytes: 8 << 10,
-    // Each message goes to the socket at once.
+    // Each message is written to the socket immediately.
     write_bytes: 0,
     written_frame_bytes_max: PIECE_BYTES,
     message_bytes_max: MESSAGE_BYTES_MAX,
@@ -58,27 +61,28 @@ const SIZES: BufferSizes = BufferSizes {
 /// A socket over WebSocket.
 pub(super) struct WebSocket<S> {
     stream: WebSocketStream<Below<S>>,
-    /// What was not handed out of the last message.
+    /// Bytes of the last message that were not read from this socket yet.
     rest: Payload,
-    /// How large that message is, which is in memory until all of it was handed out.
+    /// Size of that message, which stays in memory until all its bytes are read.
     rest_message_bytes: u64,
     /// Pongs that wait for the client.
     pongs: Pongs,
-    /// Whether its client has closed it with the code of an end in order.
+    /// Whether the client has closed the connection with the code of a normal closure.
     was_closed: bool,
 }
 
-/// The socket below, with the byte that was read of it already.
+/// The socket below WebSocket, with the byte that was already read from it.
 pub(super) struct Below<S> {
     stream: S,
     first: Bytes,
-    /// What was read of a message that is not whole.
+    /// Number of bytes read of an incomplete message.
     unfinished_bytes: u64,
-    /// What goes on to the library, behind the upgrade.
+    /// Cuts the bytes for the library, after the upgrade.
     pieces: Option<Pieces>,
 }
 
-/// Answers an upgrade; whether it came by a proxy comes with it. None if it was refused.
+/// Answers an upgrade. Returns the socket and whether the request came through a proxy; `None` if
+/// it was refused.
 pub(super) async fn accept<S: Socket>(
     site: &Site,
     peer: Option<SocketAddr>,
@@ -93,7 +97,7 @@ pub(super) async fn accept<S: Socket>(
         by_proxy = upgrade::is_by_proxy(request);
         judge(site, peer, request, response)
     };
-    // Nothing is read beyond the request: a client that says more before it is answered is refused.
+    // Nothing is read after the request: a client that sends more before the response is refused.
     let accepting = accept_hdr_async_with_config(&mut below, judge, Some(config));
     let accepted = tokio::time::timeout(site.config.opening_timeout, accepting).await;
     match accepted.map(|accepted| accepted.map(drop)) {
@@ -110,7 +114,7 @@ pub(super) async fn accept<S: Socket>(
     Some((WebSocket::upgraded(below).await, by_proxy))
 }
 
-/// Who may connect (SEC-23), where, and by which name.
+/// Checks the origin and host of a request (SEC-23), its path, and its subprotocol.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 fn judge(
     site: &Site,
@@ -143,15 +147,15 @@ fn judge(
     Ok(response)
 }
 
-/// Whether AMQP over WebSocket is served at this path.
+/// Returns whether AMQP over WebSocket is served at this path.
 pub(super) fn is_served_at(path: &str) -> bool {
-    // Python puts a slash of its own before it.
+    // The Python SDK adds a slash before the path.
     let path = percent_decode_str(path).decode_utf8_lossy();
     path.trim_matches('/').eq_ignore_ascii_case(PATH)
 }
 
-/// Whether two hosts have one name. Java writes it into the target with a port and into `Host` without (AMQP-18), so that
-/// ports are not compared.
+/// Returns whether two hosts have the same name. Ports are not compared: the Java SDK writes one
+/// into the request target and none into `Host` (AMQP-18).
 fn is_same_name(left: &str, right: &str) -> bool {
     let (Some((left, _)), Some((right, _))) = (split_host(left), split_host(right)) else {
         return false;
@@ -160,7 +164,7 @@ fn is_same_name(left: &str, right: &str) -> bool {
 }
 
 impl<S: Socket> WebSocket<S> {
-    /// A socket behind its upgrade.
+    /// Makes a socket after its upgrade.
     async fn upgraded(mut below: Below<S>) -> Self {
         below.unfinished_bytes = 0;
         below.pieces = Some(Pieces::new(MESSAGE_BYTES_MAX));
@@ -175,7 +179,7 @@ impl<S: Socket> WebSocket<S> {
         }
     }
 
-    /// Has the socket take all that the library has buffered.
+    /// Writes all bytes that the library has buffered.
     fn poll_taken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context)).map_err(failed)?;
         self.pongs.taken();
@@ -219,7 +223,7 @@ impl<S: Socket> AsyncRead for WebSocket<S> {
         let mut passed_over = 0;
         while self.rest.is_empty() {
             if passed_over == CONTROLS_PER_TURN {
-                // Now the others of this thread.
+                // Lets other tasks of this thread run.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -271,14 +275,14 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
         self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
 
-    /// Puts as much as fits into one message.
+    /// Puts as many bytes as fit into one message.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if self.pongs.are_owed() {
-            // What is written is taken only behind them.
+            // New bytes are accepted only after the pongs.
             ready!(self.poll_taken(context))?;
         }
         ready!(Pin::new(&mut self.stream).poll_ready(context)).map_err(failed)?;
@@ -307,12 +311,12 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
 }
 
 impl<S> Below<S> {
-    /// A socket before its upgrade, of which this was read already.
+    /// Makes a socket before its upgrade; the bytes of `first` were already read.
     const fn new(stream: S, first: Bytes) -> Self {
         Self { stream, first, unfinished_bytes: 0, pieces: None }
     }
 
-    /// A ping or a pong of so much content came: what was read of it is no part of a message.
+    /// Subtracts a ping or pong with this content from the bytes of the incomplete message.
     const fn passed_over(&mut self, content_bytes: u64) {
         let bytes = CONTROL_HEAD_BYTES.saturating_add(content_bytes);
         self.unfinished_bytes = self.unfinished_bytes.saturating_sub(bytes);
@@ -340,7 +344,7 @@ impl<S: Socket> AsyncRead for Below<S> {
     }
 }
 
-/// Reads, and counts what was read of a message that is not whole.
+/// Reads, and counts the bytes as part of an incomplete message.
 fn poll_counted<S: Socket>(
     stream: &mut S,
     unfinished_bytes: &mut u64,
@@ -395,17 +399,17 @@ mod tests {
         (client, WebSocket::upgraded(Below::new(stream, Bytes::new())).await)
     }
 
-    /// A frame of a client, whose mask changes nothing.
+    /// Makes a frame of a client with a mask of zeros.
     fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
         let mut frame = vec![kind, 0x80 | u8::try_from(content.len()).unwrap(), 0, 0, 0, 0];
         frame.extend_from_slice(content);
         frame
     }
 
-    /// Reads what is there; what comes of it.
+    /// Polls the socket once; `None` if it is pending.
     async fn read(socket: &mut WebSocket<DuplexStream>) -> Option<io::Result<usize>> {
         let mut room = [0; 64];
-        // A task that reads and writes without end is told to wait.
+        // Tokio makes a task wait that reads and writes without end.
         tokio::task::yield_now().await;
         poll_fn(|context| {
             let mut buffer = ReadBuf::new(&mut room);
@@ -418,8 +422,8 @@ mod tests {
         .await
     }
 
-    /// AMQP-17: pings are no bytes that wait for more, however many there are, and are no haste of a message either of
-    /// which a part is here.
+    /// AMQP-17: any number of pings leaves no bytes of an incomplete message, and does not count as
+    /// progress of a message that has begun.
     #[tokio::test]
     async fn pings_leave_nothing_unfinished() {
         let (mut client, mut socket) = socket().await;
@@ -427,7 +431,7 @@ mod tests {
             client.write_all(&frame(PING, b"there?")).await.unwrap();
             client.write_all(&frame(PONG, b"")).await.unwrap();
             assert!(read(&mut socket).await.is_none());
-            // What it is answered.
+            // Its pong.
             client.read_exact(&mut [0; 8]).await.unwrap();
         }
         assert_eq!(socket.withheld_bytes(), 0);
@@ -443,7 +447,8 @@ mod tests {
         assert_eq!(socket.withheld_bytes(), 0);
     }
 
-    /// AMQP-17: pings of a client that takes no pongs are not read without end, and are read again when it takes them.
+    /// AMQP-17: if a client accepts no pongs, a limited number of its pings is read; reading goes
+    /// on when it accepts them.
     #[tokio::test]
     async fn pings_are_not_read_while_pongs_are_not_taken() {
         let (client, stream) = duplex(1 << 10);
@@ -473,7 +478,8 @@ mod tests {
         taking.await.unwrap();
     }
 
-    /// AMQP-17: a message may come in small pieces, but has an end, also where they are empty.
+    /// AMQP-17: a message may come in small pieces, but not in unlimited numbers, even if they are
+    /// empty.
     #[tokio::test]
     async fn a_message_of_empty_pieces_has_an_end() {
         let (mut client, mut socket) = socket().await;

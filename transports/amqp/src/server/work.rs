@@ -1,6 +1,7 @@
-//! The work of a connection: requests of its client on their way from an event to an answer.
+//! The work of a connection: requests of the client on their way from an event to an answer.
 //!
-//! [`Work`] waits for a permit; [`Expect`] and [`Asked`] are remembered until an entity or a link answers.
+//! [`Work`] waits for a permit. [`Expect`] and [`Asked`] are kept until an entity or a link
+//! answers.
 
 use std::sync::Arc;
 
@@ -22,11 +23,11 @@ use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::link::Answer;
 use crate::state::{DeliveryState, Outcome};
 
-/// The link under whose name answers are brought that stand in no order with deliveries: these may have to wait
-/// for room that the client makes when it is answered.
+/// Link number for answers that are independent of the order of deliveries. Deliveries may wait for
+/// room that the client makes only after such an answer.
 pub(super) const ANSWERS: u32 = u32::MAX - 1;
 
-/// What is to be answered to each of several commands, by their places.
+/// Data for the answers to several commands, by position.
 pub(super) struct Each<T> {
     places: Vec<Option<T>>,
     left: usize,
@@ -38,7 +39,7 @@ impl<T> Each<T> {
         Self { left: places.len(), places }
     }
 
-    /// One of them is answered, once; and whether all are.
+    /// Takes the data for an answer, once, and returns whether it was the last.
     pub(super) fn answered(&mut self, place: usize) -> Option<(T, bool)> {
         let answered = self.places.get_mut(place)?.take()?;
         self.left -= 1;
@@ -46,24 +47,24 @@ impl<T> Each<T> {
     }
 }
 
-/// What takes a permit.
+/// Work that needs a permit.
 pub(super) enum Work {
-    /// Deliveries of a client are handed to their entity.
+    /// Hands deliveries of the client to their entity.
     Send(Inbound),
-    /// What becomes of deliveries of one link is told to their entity.
+    /// Settles deliveries of a link at their entity.
     Settle(Vec<Settling>),
-    /// A link is opened at its entity.
+    /// Opens a link at its entity.
     Attach(Box<Attaching>),
-    /// A transaction is carried out.
+    /// Commits a transaction.
     Commit(Committing),
-    /// Something is asked by way of a management node.
+    /// Carries out a request to a management node.
     Ask(Box<Plan>),
-    /// The same, of what is asked beside the connection.
+    /// Carries out a request to a management node apart from the connection.
     AskApart(Asker, Working<Answered>),
 }
 
 impl Work {
-    /// How many commands it is, and of how many bytes.
+    /// Number of commands, and their bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
         match self {
             Self::Send(inbound) => inbound.cost(),
@@ -74,44 +75,44 @@ impl Work {
     }
 }
 
-/// What is remembered of what entities are asked.
+/// Data that is kept until an entity answers.
 pub(super) enum Expect {
-    /// Deliveries of a client.
+    /// Deliveries of the client.
     Sent {
-        /// The number of their link.
+        /// Number of their link.
         number: u32,
-        /// Each to be answered; none if it was settled.
+        /// Deliveries to be answered; `None` for a delivery that was sent settled.
         deliveries: Each<Option<ReceivedId>>,
-        /// Whether no other that large may arrive meanwhile.
+        /// Whether it occupies the slot for large messages.
         is_large: bool,
     },
-    /// What becomes of deliveries.
+    /// Settlements.
     Settled(Each<Ended>),
-    /// What an entity takes, of which a sender is told before it is attached.
+    /// The description of an entity, which a sender needs before it is attached.
     Described(Box<Attaching>),
-    /// What a request at a management node has asked.
+    /// A request to a management node.
     Managed(Box<Managing>),
-    /// What is asked beside the connection for a request at a management node.
+    /// Work apart from the connection for a request to a management node.
     Apart(Asker),
-    /// Whether an operation would be carried out, for a transaction.
+    /// The check whether an entity would carry out an operation of a transaction.
     Joined(Box<Joining>),
-    /// What there is to see for a browser, by its number.
+    /// A peek of a browser.
     Seen { number: u32 },
-    /// That a transaction is carried out.
+    /// The commit of a transaction.
     Committed(Box<Committed>),
 }
 
-/// What is remembered of what links are asked, by its id.
+/// Requests to links, by id.
 pub(super) enum Asked {
-    /// To be attached.
+    /// Attaches the link.
     Attach(LinkId),
-    /// To give back credit.
+    /// Returns the credit of the link.
     Drain(LinkId),
-    /// To be detached.
+    /// Detaches the link.
     Detach(LinkId),
 }
 
-/// What is known of a link whose entity is asked before it is answered.
+/// A link whose entity must answer before the client gets an answer.
 pub(super) struct Attaching {
     pub(super) link: LinkId,
     pub(super) entity: Entity,
@@ -119,11 +120,12 @@ pub(super) struct Attaching {
     pub(super) kind: AttachKind,
 }
 
-/// The kind of node that a link is attached to, with the values that it needs.
+/// Kind of node that a link is attached to, with the values that it needs.
 pub(super) enum AttachKind {
-    /// The client sends, perhaps by way of the entity to another (AMQP-96).
+    /// The client sends, either to the entity or through it to another (AMQP-96).
     Inlet { destination: Option<Arc<str>> },
-    /// The client asks something of the entity, with contents as large as that takes (SCH-01, SES-26).
+    /// The client sends requests about the entity, with contents up to the entity's size limit
+    /// (SCH-01, SES-26).
     Requests,
     /// The client receives.
     Outlet { name: Box<str>, mode: ReceiveMode },
@@ -131,38 +133,38 @@ pub(super) enum AttachKind {
     Session { name: Box<str>, mode: ReceiveMode, wanted: Wanted },
 }
 
-/// Deliveries on one link that have arrived whole.
+/// Complete deliveries on one link.
 pub(super) struct Inbound {
     pub(super) link: LinkId,
     pub(super) number: u32,
     pub(super) transaction: Option<TransactionId>,
-    /// Each to be answered; none if it was settled.
+    /// Deliveries to be answered; `None` for a delivery that was sent settled.
     pub(super) deliveries: Vec<Option<ReceivedId>>,
     pub(super) messages: Messages,
     pub(super) bytes: u64,
 }
 
-/// The messages of deliveries.
+/// Messages of deliveries.
 pub(super) enum Messages {
-    /// One in each delivery.
+    /// One message in each delivery.
     Each(Vec<Content>),
-    /// Those of one delivery: all or none.
+    /// The messages of a single delivery: all are stored, or none.
     Batch(Vec<Content>),
 }
 
 impl Inbound {
-    /// How many messages they are, and of how many bytes.
+    /// Number of messages, and their bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
         let (Messages::Each(contents) | Messages::Batch(contents)) = &self.messages;
         ((contents.len() as u64).max(1), self.bytes)
     }
 
-    /// Whether they came on this link.
+    /// Returns whether they arrived on this link.
     pub(super) fn is_of(&self, link: LinkId) -> bool {
         self.link == link
     }
 
-    /// Adds one of the same link behind them.
+    /// Adds another delivery of the same link.
     pub(super) fn push(&mut self, delivery: Option<ReceivedId>, content: Content) {
         self.bytes = self.bytes.saturating_add(content.as_bytes().len() as u64);
         self.deliveries.push(delivery);
@@ -171,31 +173,30 @@ impl Inbound {
     }
 }
 
-/// A delivery that the client was sent under a lock and has not settled, whether its link is there or not
-/// (AMQP-39).
+/// A locked delivery to the client that is not settled, even if its link is detached (AMQP-39).
 pub(super) struct Sent {
     pub(super) id: SentId,
-    /// The number of its link.
+    /// Number of its link.
     pub(super) number: u32,
     pub(super) entity: Entity,
     /// Whether it is locked with its session.
     pub(super) of_session: bool,
-    /// When its lock ends, unless it was renewed.
+    /// End of its lock, unless the lock was renewed.
     pub(super) until: Timestamp,
-    /// When the message expires.
+    /// Expiry of the message.
     pub(super) expires_at: Option<Timestamp>,
 }
 
-/// What is to become of a delivery.
+/// A settlement of a delivery by the client.
 pub(super) struct Settling {
     pub(super) token: LockToken,
     pub(super) sent: Sent,
-    /// In which it was sent.
+    /// Session in which it was sent.
     pub(super) session: SessionId,
     pub(super) settlement: Settlement,
-    /// Of which it is to be a part.
+    /// Transaction of the settlement.
     pub(super) transaction: Option<TransactionId>,
-    /// What the client is answered, if it has not forgotten the delivery.
+    /// Answer to the client, unless it has settled the delivery.
     pub(super) answer: Option<(SentId, Outcome)>,
 }
 
@@ -205,38 +206,39 @@ impl Settling {
         self.sent.number == number
     }
 
-    /// The bytes of the properties that it sets.
+    /// Bytes of the properties that the settlement sets.
     pub(super) fn bytes(&self) -> u64 {
         self.settlement.bytes()
     }
 }
 
-/// A delivery that is being settled.
+/// A settlement in progress.
 pub(super) struct Ended {
     pub(super) token: LockToken,
     pub(super) kind: OutcomeKind,
-    /// What the client is answered, if it has not forgotten the delivery.
+    /// Answer to the client, unless it has settled the delivery.
     pub(super) answer: Option<(SentId, DeliveryState)>,
-    /// The delivery, unless its client has settled it for good: it stays if this is refused and its lock stays.
+    /// The delivery, unless the client has settled it. It stays if the settlement is refused and
+    /// the lock remains.
     pub(super) sent: Option<Sent>,
 }
 
-/// An operation that is to become part of a transaction.
+/// An operation that is about to join a transaction.
 pub(super) struct Joining {
     pub(super) id: TransactionId,
     pub(super) issued: Issued,
     pub(super) of: PartKind,
 }
 
-/// What it is.
+/// Kind of the operation.
 pub(super) enum PartKind {
-    /// Messages; their delivery is answered unless it was sent settled.
+    /// A send; its delivery is answered unless it was sent settled.
     Sent(Option<ReceivedId>),
-    /// What becomes of a delivery, and the answer to that, unless it is forgotten.
+    /// A settlement, with its answer unless the client has settled the delivery.
     Settled { token: LockToken, sent: Sent, answer: Option<(SentId, Outcome)> },
 }
 
-/// A commit on its way.
+/// A commit in progress.
 pub(super) struct Committed {
     pub(super) delivery: ReceivedId,
     /// Locks that it settles or renews, by part.
@@ -245,11 +247,11 @@ pub(super) struct Committed {
     pub(super) _room: Vec<Permit>,
 }
 
-/// Whom a request is answered, and under which name.
+/// The link and the message id to which a request is answered.
 pub(super) struct Asker {
     pub(super) to: LinkId,
     pub(super) message_id: Option<Raw>,
-    /// Until when it waits for the answer; as long as it takes, if it does not say.
+    /// End of the client's wait for the answer; `None` without a limit.
     pub(super) until: Option<Timestamp>,
 }
 

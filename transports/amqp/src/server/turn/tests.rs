@@ -1,4 +1,4 @@
-//! What is written through a layer above the socket.
+//! Tests of writing through a layer above the socket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::server::site::Site;
 
 const HEADER: &[u8] = b"AMQP\x03\x01\x00\x00";
 
-/// A layer above a socket, such as TLS: it takes as many bytes as a header is whenever it is given some, and the
-/// system has them when it lets go.
+/// A layer above a socket, such as TLS. Each write takes the bytes of a header, and the system gets
+/// them at a flush.
 struct Layer {
     taken_bytes: usize,
     lets_go: bool,
@@ -58,8 +58,8 @@ impl AsyncWrite for Layer {
 
 impl Socket for Layer {}
 
-/// RCV-02: what was removed is its client's when the system has it, and not when a layer above the socket does, which
-/// lets go of it before it is given more.
+/// RCV-02: a removed message belongs to the client when the system has its bytes, not when a layer
+/// above the socket has them. That layer is flushed before it gets more bytes.
 #[tokio::test]
 async fn what_was_removed_is_its_clients_when_it_is_flushed() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
@@ -69,7 +69,7 @@ async fn what_was_removed_is_its_clients_when_it_is_flushed() {
     for lets_go in [false, true] {
         let mut conversation = Conversation::new(Arc::clone(&site), Principal::anonymous());
         let mut layer = Layer { taken_bytes: 0, lets_go };
-        // It is answered by as much, and what is offered behind that.
+        // The answer has the same size, and the offered mechanisms follow.
         let mut input = BytesMut::from(HEADER);
         assert!(conversation.amqp.next_event(&mut input, Duration::ZERO).is_none());
         let removed = conversation.outflow.lost.unless_written(1);
