@@ -1,16 +1,17 @@
-//! A server that speaks AMQP 1.0 with nothing behind it: a floor for measuring clients, and the smallest
-//! driver of this crate's machines.
+//! An AMQP 1.0 server without a broker: it gives the upper bound for measurements of clients, and
+//! is the smallest driver of the machines of this crate.
 //!
-//! Who logs in is admitted, whatever is sent is accepted and dropped, and who receives gets copies of one
-//! message of 1 KiB as fast as credit and windows allow. So what a client reaches here is what it can
-//! reach at all. There is no storage, no broker and no right; one thread serves all connections of
-//! loopback, and they end with the process.
+//! Every login succeeds, every message is accepted and dropped, and receivers get copies of a
+//! message of 1 KiB as fast as credit and windows allow. So no client can be faster with a broker
+//! than with this server. It has no storage and no rights. A single thread serves all connections
+//! of loopback, and they end with the process.
 //!
 //! ```console
 //! cargo run --release -p peeklock-amqp --example nothing -- --port 5672
 //! ```
 //!
-//! It listens on any free port without `--port`, and says where. `benches/sdk/run` measures with it.
+//! Without `--port` it listens on a free port. It prints its address. `benches/sdk/run` measures
+//! with it.
 
 #![allow(clippy::print_stdout, reason = "it prints its address")]
 
@@ -33,11 +34,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep_until;
 
-/// How much a client may send before it is granted more (AMQP-40).
+/// Credit of a sending client before it is renewed (AMQP-40).
 const SENDER_CREDIT: u32 = 1_000;
 const BODY_BYTES: usize = 1 << 10;
 const READ_BYTES: usize = 64 << 10;
-/// Longer than anybody measures.
+/// Longer than any measurement.
 const LOCK: Duration = Duration::from_hours(1);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,11 +60,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
-/// What every receiver is sent, with everything that a broker says of a message (AMQP-56).
+/// Message for all receivers, with all data that a broker adds (AMQP-56).
 fn message() -> Result<Bytes, std::time::SystemTimeError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let ms = |since: Duration| i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-    // As long as those that a broker gives (AMQP-44).
+    // As long as the broker's own values (AMQP-44).
     let id = format!("{:032x}", 1);
     let content = Message::new(vec![b'x'; BODY_BYTES]).with_message_id(id).encode();
     let stamps = Stamps {
@@ -77,7 +78,7 @@ fn message() -> Result<Bytes, std::time::SystemTimeError> {
     Ok(encode(&content, &[], &stamps).concat().into())
 }
 
-/// Drives the machine of one connection: what is read goes in, what it says goes out.
+/// Drives the machine of a connection: received bytes go in, its output is written.
 async fn serve(mut stream: TcpStream, message: Bytes) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut reader, mut writer) = stream.split();
@@ -92,7 +93,7 @@ async fn serve(mut stream: TcpStream, message: Bytes) -> io::Result<()> {
         peer.deliver();
         let may_read = !peer.amqp.is_full();
         let is_over = peer.amqp.is_over();
-        // One that is not open and not over has a deadline too.
+        // A connection that is neither open nor over has a deadline too.
         let due = began + peer.amqp.deadline().unwrap_or(now + LOCK);
         let output = peer.amqp.output(now);
         if is_over && !output.has_remaining() {
@@ -114,7 +115,7 @@ async fn serve(mut stream: TcpStream, message: Bytes) -> io::Result<()> {
     }
 }
 
-/// A connection and what is known of its links.
+/// A connection and the state of its links.
 struct Peer {
     amqp: Connection,
     links: BTreeMap<LinkId, Node>,
@@ -122,15 +123,15 @@ struct Peer {
     sent_count: u128,
 }
 
-/// What a link is for.
+/// Purpose of a link.
 enum Node {
-    /// The client sends what is dropped.
+    /// The client sends messages, which are dropped.
     Inlet,
-    /// The client receives; whether for good when it is sent (AMQP-55).
+    /// The client receives; `settled` is whether deliveries are sent settled (AMQP-55).
     Outlet { settled: bool },
-    /// The client puts tokens, of which one has arrived so far.
+    /// The client puts tokens; the value is the part of a token that has arrived.
     Tokens(Assembly),
-    /// The client is answered that they are good.
+    /// The client receives the answers to its tokens.
     Answers,
 }
 
@@ -156,7 +157,7 @@ impl Peer {
                 self.links.remove(&link);
             }
             Event::Ended { session, .. } => self.links.retain(|link, _| link.session() != session),
-            // Credit is the machine's to count, and what is settled needs no answer.
+            // The machine counts credit, and a settled delivery needs no answer.
             Event::Opened(_)
             | Event::Begun(_)
             | Event::Credit { .. }
@@ -186,12 +187,12 @@ impl Peer {
         };
         if self.amqp.accept(link, Answer::echo(attach)) {
             self.links.insert(link, node);
-            // Does nothing where the client receives.
+            // Has no effect if the client receives.
             self.amqp.grant(link, SENDER_CREDIT);
         }
     }
 
-    /// Accepts a message when it is whole, and drops it (AMQP-41).
+    /// Accepts a complete message, and drops it (AMQP-41).
     fn received(&mut self, link: LinkId, part: Part) {
         if let Some(Node::Tokens(request)) = self.links.get_mut(&link) {
             match part.fate {
@@ -208,7 +209,7 @@ impl Peer {
             }
         };
         if !part.settled {
-            // The machine makes one disposition of those that stand side by side.
+            // The machine merges consecutive dispositions.
             self.amqp.dispose(part.delivery, state);
         }
         if self.amqp.credit(link) <= SENDER_CREDIT / 2 {
@@ -220,8 +221,8 @@ impl Peer {
         }
     }
 
-    /// Answers a token, whatever it is, on the link of the same session that is for answers (AMQP-21, AMQP-22).
-    /// Who has given no credit for it by now does not get it.
+    /// Answers any token as valid, on the answer link of the same session (AMQP-21, AMQP-22).
+    /// Without credit on that link, the answer is dropped.
     fn welcome(&mut self, asked_on: LinkId, request: Bytes) {
         let Ok(request) = Content::parse(request).and_then(|request| request.decode()) else {
             return;
@@ -238,7 +239,7 @@ impl Peer {
         }
     }
 
-    /// Sends as much as credit, windows and the output have room for (AMQP-50).
+    /// Sends messages while credit, windows and the output have room (AMQP-50).
     fn deliver(&mut self) {
         let outlets: Vec<(LinkId, bool)> = self
             .links
@@ -251,25 +252,25 @@ impl Peer {
         for (link, settled) in outlets {
             while self.send(link, self.message.clone(), settled) {}
             if self.amqp.credit(link) == 0 {
-                // Only who drains is told (AMQP-51).
+                // Only a drain needs an answer (AMQP-51).
                 self.amqp.drained(link);
             }
         }
     }
 
-    /// Sends a message if there is room; whether it did.
+    /// Sends a message if there is room; returns whether it was sent.
     fn send(&mut self, link: LinkId, payload: Bytes, settled: bool) -> bool {
         if !self.amqp.can_send(link) {
             return false;
         }
         self.sent_count += 1;
-        // 16 bytes, as the token of a lock has (AMQP-54).
+        // 16 bytes, the length of a lock token (AMQP-54).
         let Some(tag) = DeliveryTag::new(&self.sent_count.to_be_bytes()) else { return false };
         self.amqp.send(link, Delivery { tag, settled, payload: vec![payload] }).is_ok()
     }
 }
 
-/// The same kind of state as the client's, and of a rejection no error, which would mean that it has failed
+/// Returns the outcome of the client without an error, which would mean that the settlement failed
 /// (AMQP-60, AMQP-61).
 fn answer_to(state: Option<DeliveryState>) -> DeliveryState {
     match state {

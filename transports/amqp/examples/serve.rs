@@ -1,5 +1,6 @@
-//! A broker in memory that speaks AMQP on loopback, for trying clients: a queue `q`, a topic `t` with a
-//! subscription `s`. The port is the first argument, 5672 without one. It ends when its input does.
+//! An in-memory broker that serves AMQP on loopback, for trying clients. It has a queue `q`, and a
+//! topic `t` with a subscription `s`. The first argument is the port, 5672 by default. It ends when
+//! its standard input ends.
 
 #![allow(clippy::print_stdout, reason = "it prints its address")]
 

@@ -1,7 +1,7 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    // The first byte says in which pieces it comes.
+    // The first byte determines the size of the pieces in which the rest arrives.
     let Some((piece_bytes, script)) = bytes.split_first() else { return };
     _ = peeklock_amqp_testing::exercise::connection(script, usize::from(*piece_bytes) * 4 + 1);
 });

@@ -1,4 +1,4 @@
-//! A client that says what a test wants, and hears what is answered.
+//! A client of tests: it sends scripted frames, and reads the frames of the broker.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use peeklock_amqp::terminus::{Source, Target};
 pub const AMQP: &[u8] = b"AMQP\x00\x01\x00\x00";
 pub const SASL: &[u8] = b"AMQP\x03\x01\x00\x00";
 
-/// A frame of the broker's.
+/// A frame from the broker.
 pub type Heard = (u16, Performative, Bytes);
 
 pub struct Client {
     pub connection: Connection,
     pub input: BytesMut,
     pub now: Duration,
-    /// Bytes of the broker's that were not looked at.
+    /// Bytes from the broker that the test has not read yet.
     heard: BytesMut,
 }
 
@@ -36,7 +36,7 @@ impl Client {
         }
     }
 
-    /// A client whose connection is open, without SASL.
+    /// A client with an open connection, without SASL.
     pub fn open(config: Config) -> Self {
         Self::open_with(config, Open { container_id: "client".into(), ..Open::default() })
     }
@@ -51,7 +51,7 @@ impl Client {
         client
     }
 
-    /// The same with a session on channel 0.
+    /// A client with an open connection and a session on channel 0.
     pub fn in_session(config: Config) -> (Self, SessionId) {
         let mut client = Self::open(config);
         let session = client.begin(0, 100);
@@ -69,7 +69,7 @@ impl Client {
         session
     }
 
-    /// A link that is accepted.
+    /// Attaches a link, which the broker accepts.
     pub fn attach(&mut self, attach: Attach) -> LinkId {
         self.say(0, &Performative::Attach(Box::new(attach.clone())));
         let link = self.asked();
@@ -101,7 +101,7 @@ impl Client {
         self.connection.next_event(&mut self.input, self.now)
     }
 
-    /// All that happens of what was said.
+    /// Returns all events of the frames that were sent.
     pub fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.event()).collect()
     }
@@ -116,7 +116,7 @@ impl Client {
         self.heard.split_to(count).to_vec()
     }
 
-    /// What the broker has said since; empty frames are left out.
+    /// Returns all further frames of the broker, without empty frames.
     pub fn hear(&mut self) -> Vec<Heard> {
         self.listen();
         let mut heard = Vec::new();
@@ -130,7 +130,7 @@ impl Client {
         heard
     }
 
-    /// The error with which the connection ends.
+    /// Returns the error with which the connection ends.
     pub fn closed(&mut self) -> String {
         let events = self.events();
         let Some(Event::Closed { error: Some(error), by_client: false }) = events.last() else {
@@ -146,7 +146,7 @@ impl Client {
         error.condition().to_owned()
     }
 
-    /// The error with which the session on channel 0 ends.
+    /// Returns the error with which the session on channel 0 ends.
     pub fn ended(&mut self) -> String {
         let events = self.events();
         let Some(Event::Ended { error: Some(error), .. }) = events.last() else {
@@ -162,7 +162,7 @@ impl Client {
         error.condition().to_owned()
     }
 
-    /// The error with which a link is detached.
+    /// Returns the error with which a link is detached.
     pub fn failed(&mut self) -> String {
         let events = self.events();
         let Some(Event::Failed { error, .. }) = events.last() else {
@@ -219,7 +219,7 @@ pub fn sender(handle: u32) -> Attach {
     }
 }
 
-/// A link on which the client receives under lock.
+/// A link on which the client receives with locks.
 pub fn receiver(handle: u32) -> Attach {
     Attach {
         name: format!("receiver-{handle}").into(),
@@ -244,7 +244,7 @@ pub fn session_flow(next_incoming_id: u32, incoming_window: u32) -> Flow {
     }
 }
 
-/// A flow that gives a link credit.
+/// A flow that grants credit to a link.
 pub fn credit(handle: u32, delivery_count: u32, link_credit: u32) -> Flow {
     Flow {
         handle: Some(handle),

@@ -1,5 +1,5 @@
-//! The corpus of `cargo fuzz`, each with its truncations and with random mistakes: what `fuzz/` looks for
-//! without end, here for as long as a test may take.
+//! The corpus of `cargo fuzz`, with truncations and random mistakes of each file. The fuzz targets
+//! run without end; these tests have a fixed number of mistakes.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,14 +7,15 @@ use std::process::Command;
 use peeklock_amqp_testing::exercise;
 use peeklock_store_testing::Random;
 
-/// How many mistaken forms of each there are.
+/// Number of mistaken forms of each file.
 const MISTAKES: u64 = 400;
 
-/// What a process may take in which frames and messages pass, with its program and the stacks of its threads.
+/// Memory limit of a process that decodes frames and messages, with its program and the stacks of
+/// its threads, in KiB.
 const MEMORY_KIB: u32 = 64 << 10;
 
-/// Gives each file of a part of the corpus, cut off after each byte and with mistakes, to `take`; returns how much
-/// there was to take in all.
+/// Passes each file of a part of the corpus to `take`, and also all its truncations and its
+/// mistaken forms. Returns the sum of the results for the whole files.
 fn each(part: &str, take: impl Fn(&[u8]) -> usize) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(part);
     let mut files: Vec<_> = folder.read_dir().unwrap().map(|file| file.unwrap().path()).collect();
@@ -42,7 +43,7 @@ fn mistaken(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
         match random.below(4) {
             0 => bytes.insert(at, byte),
             1 if at < bytes.len() => drop(bytes.remove(at)),
-            // Codes, lengths and counts are where mistakes go furthest.
+            // Mistakes in codes, lengths and counts reach furthest.
             2 if at < bytes.len() => bytes[at] = [0, 0x40, 0x45, 0x7f, 0xff][random.index(5)],
             _ if at < bytes.len() => bytes[at] = byte,
             _ => {}
@@ -51,7 +52,7 @@ fn mistaken(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Says which file a failure has.
+/// Prints the file of a failure.
 struct Named<'a>(&'a Path);
 
 impl Drop for Named<'_> {
@@ -67,19 +68,19 @@ fn in_pieces(run: fn(&[u8], usize) -> exercise::Run, bytes: &[u8]) -> usize {
     run(script, usize::from(*piece_bytes) * 4 + 1).event_count
 }
 
-/// Whatever stands in a frame, it is refused or read, and what was read is the same when it is written.
+/// Every frame is refused or read, and a frame that was read is the same after it was written.
 #[test]
 fn frames_of_the_corpus_are_read_or_refused() {
     assert!(each("frames", exercise::frames) > 30);
 }
 
-/// AMQP-45: whatever a message is, it is refused, or can be passed on with its body as it was.
+/// AMQP-45: every message is refused, or can be sent on with an unchanged body.
 #[test]
 fn messages_of_the_corpus_are_passed_on_or_refused() {
     assert!(each("sections", exercise::sections) > 10);
 }
 
-/// AMQP-82, AMQP-88: whatever is asked at a management node, it is understood or refused.
+/// AMQP-82, AMQP-88: every request to a management node is decoded or refused.
 #[test]
 fn requests_of_the_corpus_are_understood_or_refused() {
     assert!(each("requests", exercise::requests) > 20);
@@ -95,8 +96,8 @@ fn logins_of_the_corpus_end_in_order() {
     assert!(each("login", |bytes| in_pieces(exercise::login, bytes)) > 60);
 }
 
-/// Frames and messages in a process that gets little memory: no room is made because somebody says that much will come.
-/// Connections and logins look by themselves at what they hold.
+/// Frames and messages are decoded in a process with little memory: no memory is reserved for
+/// announced sizes. Connections and logins check their memory themselves.
 #[test]
 fn what_is_read_takes_little_memory() {
     let ended = Command::new("sh")

@@ -1,4 +1,4 @@
-//! Credit of receivers and senders, drain, echo.
+//! Tests of credit for receivers and senders, drain and echo.
 
 use peeklock_amqp::connection::{Config, Event, LinkId};
 use peeklock_amqp::link::Delivery;
@@ -28,7 +28,7 @@ fn flowed(client: &mut Client, flow: Flow) -> Vec<(u32, bool)> {
         .collect()
 }
 
-/// The one flow that was heard.
+/// Returns the only flow among the answers.
 fn answer(client: &mut Client) -> Flow {
     let heard = client.hear();
     let flows: Vec<_> = heard
@@ -42,8 +42,8 @@ fn answer(client: &mut Client) -> Flow {
     flows[0].clone()
 }
 
-/// Deliveries go only against credit, which the client may raise and lower at any time; what was sent
-/// since it counted is of it (AMQP-48, AMQP-50).
+/// Deliveries need credit, which the client may raise and lower at any time. Deliveries that it had
+/// not counted yet use up its new credit (AMQP-48, AMQP-50).
 #[test]
 fn deliveries_go_against_credit() {
     let (mut client, link) = receiving();
@@ -51,7 +51,7 @@ fn deliveries_go_against_credit() {
     assert_eq!(flowed(&mut client, credit(0, 0, 3)), [(3, false)]);
     assert!(send(&mut client, link));
     assert!(send(&mut client, link));
-    // It has seen one of the two when it says this.
+    // It has counted one of the two when it sends this flow.
     assert_eq!(flowed(&mut client, credit(0, 1, 3)), [(2, false)]);
     assert!(send(&mut client, link));
     assert!(send(&mut client, link));
@@ -59,12 +59,13 @@ fn deliveries_go_against_credit() {
     assert_eq!(flowed(&mut client, credit(0, 0, 10)), [(6, false)]);
     assert_eq!(flowed(&mut client, credit(0, 4, 0)), [(0, false)]);
     assert!(!send(&mut client, link));
-    // Lowered below what is under way to it.
+    // Lower than the number of deliveries in transit.
     assert_eq!(flowed(&mut client, credit(0, 2, 1)), [(0, false)]);
     assert!(!send(&mut client, link));
 }
 
-/// A first flow without count begins where the broker does; Python's first one has no credit.
+/// A first flow without a count starts at the broker's count. The first flow of the Python SDK has
+/// no credit.
 #[test]
 fn a_first_flow_may_lack_the_count() {
     let (mut client, link) = receiving();
@@ -74,8 +75,8 @@ fn a_first_flow_may_lack_the_count() {
     assert_eq!(flowed(&mut client, flow), [(7, false)]);
 }
 
-/// AMQP-09: the count of a link goes round at 2³², in what is told of it and in what is heard; a first flow without a
-/// count means the one that the link begins with.
+/// AMQP-09: the count of a link wraps at 2³² in both directions. A first flow without a count means
+/// the first count of the link.
 #[test]
 fn the_count_of_a_link_goes_round() {
     let first = u32::MAX - 1;
@@ -99,7 +100,8 @@ fn the_count_of_a_link_goes_round() {
     assert_eq!(answer(&mut client).delivery_count, Some(6));
 }
 
-/// AMQP-09: credit may be the highest number that there is, which is no credit for those that subtract its end.
+/// AMQP-09: credit may be the highest number, which would be no credit if the end of the credit
+/// were compared.
 #[test]
 fn credit_may_be_as_much_as_can_be_said() {
     let (mut client, link) = receiving();
@@ -109,7 +111,7 @@ fn credit_may_be_as_much_as_can_be_said() {
     assert_eq!(flowed(&mut client, credit(0, 1, u32::MAX)), [(u32::MAX, false)]);
 }
 
-/// Credit may come before the answer to `attach`, as from clients that wait for nothing.
+/// Credit may arrive before the answer to `attach`, from clients that do not wait for it.
 #[test]
 fn credit_may_come_before_the_answer() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -123,8 +125,8 @@ fn credit_may_come_before_the_answer() {
     assert!(client.connection.can_send(link));
 }
 
-/// A drain is answered, when what there is was sent, with the count moved on by what is left, no credit,
-/// and drain (AMQP-48, AMQP-51).
+/// A drain is answered after the available messages were sent. The answer adds the remaining credit
+/// to the count, has no credit, and has the drain flag (AMQP-48, AMQP-51).
 #[test]
 fn a_drain_uses_up_what_is_left() {
     let (mut client, link) = receiving();
@@ -138,14 +140,14 @@ fn a_drain_uses_up_what_is_left() {
     assert_eq!((flow.delivery_count, flow.link_credit, flow.drain), (Some(10), Some(0), true));
     assert!(flow.next_incoming_id.is_some());
     assert!(!client.connection.can_send(link));
-    // Once.
+    // Only once.
     client.connection.drained(link);
     assert_eq!(client.hear(), []);
     assert_eq!(flowed(&mut client, credit(0, 10, 1)), [(1, false)]);
     assert!(client.connection.can_send(link));
 }
 
-/// A drain is answered also where there is no credit (AMQP-51).
+/// A drain without credit is answered too (AMQP-51).
 #[test]
 fn a_drain_of_no_credit_is_answered_at_once() {
     let (mut client, _) = receiving();
@@ -154,8 +156,8 @@ fn a_drain_of_no_credit_is_answered_at_once() {
     assert_eq!((flow.delivery_count, flow.link_credit, flow.drain), (Some(0), Some(0), true));
 }
 
-/// An echo is answered with the state of the link, of a sender as of a receiver (AMQP-52); what a flow of
-/// a link must say is said (AMQP-19).
+/// An echo is answered with the state of the link, for a sender and a receiver (AMQP-52). The flow
+/// has all fields of a link's flow (AMQP-19).
 #[test]
 fn an_echo_is_answered_with_the_state_of_the_link() {
     let (mut client, link) = receiving();
@@ -173,7 +175,7 @@ fn an_echo_is_answered_with_the_state_of_the_link() {
     assert_eq!(answer(&mut client).link_credit, Some(50));
 }
 
-/// An echo with a drain has one answer, that of the drain.
+/// An echo with a drain has a single answer, which answers the drain.
 #[test]
 fn a_drain_with_an_echo_has_one_answer() {
     let (mut client, link) = receiving();
@@ -183,7 +185,7 @@ fn a_drain_with_an_echo_has_one_answer() {
     assert!(answer(&mut client).drain);
 }
 
-/// What a client says of the credit of its own sender means nothing.
+/// Credit in a flow of a sending client has no effect.
 #[test]
 fn a_senders_own_credit_means_nothing() {
     let (mut client, _) = Client::in_session(Config::default());

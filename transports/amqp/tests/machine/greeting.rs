@@ -1,4 +1,4 @@
-//! Headers, SASL, open and close, and silence.
+//! Tests of protocol headers, SASL, open, close and silence.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn open_of_client() -> Open {
     Open { container_id: "client".into(), ..Open::default() }
 }
 
-/// The outcome of SASL, in the bytes of the standard.
+/// The outcome of SASL, as bytes of the standard.
 fn outcome(code: u8) -> Vec<u8> {
     raw_frame(1, 0, &[0, 0x53, 0x44, 0xc0, 3, 1, 0x50, code])
 }
@@ -58,9 +58,9 @@ fn greeted(mechanism: &str, response: Option<&'static [u8]>) -> (Client, Event) 
     (client, event)
 }
 
-/// The SASL header is answered by the same and the mechanisms, which include those that only some
-/// clients know; the choice may come before them; any that is accepted ends in outcome 0; then the other
-/// header is exchanged and `open` follows (AMQP-03, AMQP-04).
+/// The SASL header is answered with the same header and the mechanisms, including ones that only
+/// some clients know. The client may choose before it has read them. Accepted credentials lead to
+/// outcome 0. Then the other header is exchanged, and `open` follows (AMQP-03, AMQP-04).
 #[test]
 fn a_client_says_who_it_is_and_opens() {
     for mechanism in ["ANONYMOUS", "MSSBCBS", "EXTERNAL"] {
@@ -83,8 +83,8 @@ fn a_client_says_who_it_is_and_opens() {
     }
 }
 
-/// What is announced: frames of at least 65,536 bytes, at least 1,024 channels, and a time-out that
-/// every client takes (AMQP-05, AMQP-06).
+/// `open` announces frames of at least 65,536 bytes, at least 1,024 channels, and a time-out that
+/// every client accepts (AMQP-05, AMQP-06).
 #[test]
 fn what_open_announces_suits_every_client() {
     let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
@@ -100,8 +100,8 @@ fn what_open_announces_suits_every_client() {
     assert_eq!(open.offered_capabilities, None, "no ANONYMOUS-RELAY");
 }
 
-/// User and password come with the choice or after a challenge; nobody reads them in a log; who is
-/// denied hears code 1.
+/// User and password come with the choice or after a challenge, and are not printed in logs. A
+/// denied client gets code 1.
 #[test]
 fn a_user_and_a_password_are_judged_by_whoever_drives() {
     let plain = Plain { user: "policy".into(), password: "key".into() };
@@ -127,7 +127,7 @@ fn a_user_and_a_password_are_judged_by_whoever_drives() {
     assert_eq!(client.event(), Some(Event::Login(Credentials::Plain(plain))));
 }
 
-/// A mechanism that is not offered, and a response that is none, end in code 1.
+/// A mechanism that is not offered and an invalid response lead to code 1.
 #[test]
 fn what_says_nobody_is_denied_at_once() {
     for (mechanism, response) in [
@@ -144,8 +144,8 @@ fn what_says_nobody_is_denied_at_once() {
     }
 }
 
-/// An unknown header is answered by one that is supported, then the connection is over; so is that of
-/// TLS, and that of AMQP where SASL is wanted (AMQP-04).
+/// An unknown header is answered with a supported one, and the connection ends. This includes the
+/// header of TLS, and the header of AMQP if SASL is required (AMQP-04).
 #[test]
 fn another_header_is_answered_by_one_that_is_offered() {
     for header in [
@@ -165,7 +165,7 @@ fn another_header_is_answered_by_one_that_is_offered() {
     }
 }
 
-/// Frames before `open` are small, and what is not `open` is refused.
+/// Frames before `open` must be small, and the first frame must be `open`.
 #[test]
 fn little_is_taken_of_whom_nobody_knows() {
     let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
@@ -188,7 +188,7 @@ fn little_is_taken_of_whom_nobody_knows() {
     assert_eq!(close.error.as_ref().unwrap().condition(), "amqp:illegal-state");
 }
 
-/// `close` is answered in kind, also when sessions and links remain (AMQP-07).
+/// `close` is answered with `close`, also if sessions and links remain (AMQP-07).
 #[test]
 fn close_is_answered_by_close() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -203,8 +203,8 @@ fn close_is_answered_by_close() {
     assert_eq!(client.connection.deadline(), None);
 }
 
-/// A connection that is closed from here says why, looks at nothing more, and is over when the client
-/// answers or takes too long.
+/// A connection that the broker closes reports the reason and ignores further frames. It is over
+/// when the client answers, or after a time limit.
 #[test]
 fn closing_from_here_waits_for_the_answer_but_not_for_ever() {
     let config = Config::default();
@@ -232,7 +232,7 @@ fn closing_from_here_waits_for_the_answer_but_not_for_ever() {
     }
 }
 
-/// An empty frame is sent every half of the client's time-out, unless something else was (AMQP-06).
+/// An empty frame is sent after half of the client's time-out without other frames (AMQP-06).
 #[test]
 fn something_is_said_in_every_half_of_the_clients_time_out() {
     let seconds = Duration::from_secs;
@@ -251,7 +251,7 @@ fn something_is_said_in_every_half_of_the_clients_time_out() {
     assert_eq!(client.connection.deadline(), Some(seconds(35)));
 }
 
-/// A client of which nothing is heard for as long as was announced is told, and given up (AMQP-06).
+/// A client that is silent for the announced time-out gets an error and is disconnected (AMQP-06).
 #[test]
 fn a_silent_client_is_given_up() {
     let seconds = Duration::from_secs;
@@ -268,7 +268,8 @@ fn a_silent_client_is_given_up() {
     assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
 }
 
-/// AMQP-06: who was not read could not be heard: silence counts from when it is read again.
+/// AMQP-06: while a client is not read, its silence does not count. The time starts when it is read
+/// again.
 #[test]
 fn who_is_not_read_is_not_silent() {
     let seconds = Duration::from_secs;
@@ -283,7 +284,7 @@ fn who_is_not_read_is_not_silent() {
     assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
 }
 
-/// AMQ-06: a link on which nothing happens stays, for as long as its client is heard.
+/// AMQ-06: an idle link stays attached while its client sends empty frames.
 #[test]
 fn an_idle_link_stays() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -300,7 +301,7 @@ fn an_idle_link_stays() {
     assert!(client.connection.can_send(link));
 }
 
-/// Opening takes no longer than it may.
+/// A client that does not open its connection in time is disconnected.
 #[test]
 fn a_client_that_does_not_open_is_given_up() {
     let config = Config::default();
@@ -316,7 +317,7 @@ fn a_client_that_does_not_open_is_given_up() {
     }
 }
 
-/// Who takes no frames of 512 bytes, or wants something every few milliseconds, is refused.
+/// A maximum frame size below 512 bytes and an idle time-out of a few milliseconds are refused.
 #[test]
 fn what_no_client_can_mean_is_refused() {
     let wrong = [

@@ -1,4 +1,4 @@
-//! Handles: those of either side are its own, and free when that side has detached (AMQP 2.6.2).
+//! Tests of handles: each side assigns its own, and frees it with its own detach (AMQP 2.6.2).
 
 use peeklock_amqp::connection::{Config, Event, LinkId};
 use peeklock_amqp::link::{Answer, Delivery};
@@ -10,7 +10,7 @@ fn in_session() -> Client {
     Client::in_session(Config::default()).0
 }
 
-/// A session of a client that takes no handle above this one.
+/// A client with a session and this handle-max.
 fn in_session_up_to(handle_max: u32) -> Client {
     let mut client = Client::open(Config::default());
     let begin = Begin {
@@ -33,13 +33,13 @@ fn named(name: &str, attach: Attach) -> Attach {
     Attach { name: name.into(), ..attach }
 }
 
-/// The client leaves a link and waits for nothing.
+/// Detaches a link without waiting for the answer.
 fn leave(client: &mut Client, handle: u32, link: LinkId) {
     client.say(0, &detach(handle));
     assert_eq!(client.event(), Some(Event::Detached { link, error: None }));
 }
 
-/// Attaches a link; returns it with the handle of the broker's.
+/// Attaches a link; returns it with the broker's handle.
 fn attach(client: &mut Client, attach: &Attach) -> (LinkId, u32) {
     client.say(0, &Performative::Attach(Box::new(attach.clone())));
     let link = client.asked();
@@ -50,8 +50,8 @@ fn attach(client: &mut Client, attach: &Attach) -> (LinkId, u32) {
     (link, reply.handle)
 }
 
-/// A handle is free for another link when its client has sent `detach`, answered or not (AMQP 2.7.7); the
-/// broker's own is in use until it has answered, so the new link has another.
+/// A handle of the client is free after its `detach`, before the answer (AMQP 2.7.7). The broker's
+/// handle is in use until the broker has answered, so the new link has another one.
 #[test]
 fn a_handle_is_free_before_its_detach_is_answered() {
     let mut client = in_session();
@@ -59,7 +59,7 @@ fn a_handle_is_free_before_its_detach_is_answered() {
     leave(&mut client, 3, old);
     let (new, new_handle) = attach(&mut client, &named("new", receiver(3)));
     assert_ne!(new_handle, old_handle);
-    // Credit for the client's handle is that of the new link.
+    // Credit for the client's handle belongs to the new link.
     client.say(0, &Performative::Flow(credit(3, 0, 1)));
     assert_eq!(client.events(), [Event::Credit { link: new, credit: 1, drain: false }]);
     let delivery = Delivery { tag: tag(b"t"), settled: true, payload: vec![] };
@@ -70,12 +70,12 @@ fn a_handle_is_free_before_its_detach_is_answered() {
         panic!("{heard:?}")
     };
     assert_eq!((sent.handle, told), (new_handle, &detach(old_handle)));
-    // The broker's is free again too.
+    // The broker's handle is free again too.
     leave(&mut client, 3, new);
     assert_eq!(attach(&mut client, &named("newer", receiver(3))).1, old_handle);
 }
 
-/// What a client sends on a handle that it has given to a new link is the new link's.
+/// Transfers on a reassigned handle belong to the new link.
 #[test]
 fn transfers_on_a_handle_are_of_its_newest_link() {
     let mut client = in_session();
@@ -95,14 +95,14 @@ fn transfers_on_a_handle_are_of_its_newest_link() {
     let events = client.events();
     let [Event::Received { link, part }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((*link, &part.payload[..]), (new, &b"whole"[..]));
-    // A frame for it that comes behind its detach is for nothing.
+    // A frame after the detach has no link.
     leave(&mut client, 0, new);
     client.say_with(0, &Performative::Transfer(transfer(0, 2)), b"late");
     assert_eq!(client.ended(), "amqp:session:unattached-handle");
 }
 
-/// A client knows answers by the names of links: of two of one name the older one's goes first, whether that
-/// was attached or not.
+/// Clients match answers by link name. With two links of a name, the older one is answered first,
+/// attached or not.
 #[test]
 fn the_answer_to_an_older_link_of_the_name_goes_first() {
     for attached in [true, false] {
@@ -118,7 +118,7 @@ fn the_answer_to_an_older_link_of_the_name_goes_first() {
         client.say(0, &Performative::Attach(Box::new(same.clone())));
         let new = client.asked();
         assert!(client.connection.accept(new, Answer::echo(&same)));
-        // It is answered already.
+        // It was answered already.
         client.connection.detach(old, None);
         assert!(!client.connection.accept(old, Answer::echo(&same)));
         let heard = client.hear();
@@ -136,7 +136,8 @@ fn the_answer_to_an_older_link_of_the_name_goes_first() {
     }
 }
 
-/// A client's handle-max bounds the broker's handles, and not its own, which the broker's bounds.
+/// The client's handle-max limits the broker's handles. The client's own handles are limited by the
+/// broker's.
 #[test]
 fn a_clients_handle_max_bounds_the_brokers_handles() {
     let mut client = in_session_up_to(1);
@@ -146,7 +147,8 @@ fn a_clients_handle_max_bounds_the_brokers_handles() {
     assert_eq!(client.ended(), "amqp:resource-limit-exceeded");
 }
 
-/// Where the client takes no other handle, the broker answers the `detach` of an older link to have one.
+/// If no other handle is available, the broker answers the `detach` of an older link to free its
+/// handle.
 #[test]
 fn the_brokers_last_handle_goes_from_link_to_link() {
     let mut client = in_session_up_to(0);
@@ -166,7 +168,7 @@ fn the_brokers_last_handle_goes_from_link_to_link() {
     }
 }
 
-/// Links that were left and are not answered count as links: with them a client has no more than without.
+/// Detached links without an answer count as links, so a client cannot exceed the limit with them.
 #[test]
 fn links_that_are_left_are_bounded() {
     let config = Config { link_count_max: 8, ..Config::default() };

@@ -1,4 +1,4 @@
-//! Clients that lie: each ends as the standard says.
+//! Tests of clients that break the rules: each ends as the standard says.
 
 use peeklock_amqp::connection::{Config, Event};
 use peeklock_amqp::performative::{Attach, Begin, Disposition, Performative, Role, Transfer};
@@ -21,7 +21,7 @@ fn frames_that_are_none_close_the_connection() {
         (&[0, 0, 0, 8, 3, 0, 0, 0], "amqp:connection:framing-error"),
         (&[0, 0, 0, 8, 2, 9, 0, 0], "amqp:connection:framing-error"),
         (&[0, 0, 0, 8, 2, 1, 0, 0], "amqp:connection:framing-error"),
-        // One byte more than is allowed, refused before it is here.
+        // One byte above the limit, refused before it has arrived.
         (&[0, 1, 0, 1, 2, 0, 0, 0], "amqp:connection:framing-error"),
         (&[0, 0, 0, 9, 2, 0, 0, 0, 0x40], "amqp:decode-error"),
     ];
@@ -32,7 +32,7 @@ fn frames_that_are_none_close_the_connection() {
     }
 }
 
-/// A frame of the largest size is taken.
+/// A frame of the maximum size is accepted.
 #[test]
 fn the_largest_frame_is_taken() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -98,7 +98,7 @@ fn handles_that_are_used_twice_or_not_at_all_end_the_session() {
     }
 }
 
-/// A delivery in the middle of another, or under another tag, or of nobody, detaches its link.
+/// A delivery within another, with another tag, or without id or tag detaches its link.
 #[test]
 fn deliveries_that_contradict_themselves_detach_the_link() {
     let begun = || Transfer { more: true, ..transfer(0, 0) };
@@ -148,8 +148,8 @@ fn a_range_that_runs_backwards_ends_the_session() {
     assert_eq!(client.ended(), "amqp:invalid-field");
 }
 
-/// There are no more links in a connection than may be, however many sessions it has; one that ends makes
-/// room.
+/// The maximum number of links applies to the connection, over all its sessions. A detached link
+/// makes room.
 #[test]
 fn links_above_the_limit_are_refused() {
     let (mut client, _) = Client::in_session(Config { link_count_max: 2, ..Config::default() });
@@ -177,7 +177,7 @@ fn links_above_the_limit_are_refused() {
     client.attach(receiver(2));
 }
 
-/// Refused links that their client does not detach are not kept without end.
+/// The number of refused links that the client does not detach is limited.
 #[test]
 fn links_that_are_refused_and_kept_close_the_connection() {
     let (mut client, _) = Client::in_session(Config { link_count_max: 2, ..Config::default() });
@@ -190,7 +190,7 @@ fn links_that_are_refused_and_kept_close_the_connection() {
     assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
 }
 
-/// A client that takes only small frames, and asks for what does not fit, cannot be served.
+/// A client whose maximum frame size is too small for an answer is disconnected.
 #[test]
 fn an_answer_that_fits_no_frame_closes_the_connection() {
     let open = peeklock_amqp::performative::Open {
@@ -207,7 +207,7 @@ fn an_answer_that_fits_no_frame_closes_the_connection() {
     assert_eq!(client.closed(), "amqp:frame-size-too-small");
 }
 
-/// AMQP 2.7.1: `open` comes on channel 0.
+/// AMQP 2.7.1: `open` must be on channel 0.
 #[test]
 fn an_open_on_another_channel_closes_the_connection() {
     let mut client = Client::new(Config { sasl_required: false, ..Config::default() });

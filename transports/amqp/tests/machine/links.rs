@@ -1,4 +1,4 @@
-//! Links: attach, accept, refuse, detach.
+//! Tests of links: attach, accept, refuse, detach.
 
 use std::num::NonZero;
 
@@ -30,9 +30,9 @@ fn error() -> AmqpError {
     AmqpError::new("amqp:not-found", "The messaging entity 'orders' could not be found.")
 }
 
-/// Name, handle and ends are those of the client, byte for byte; a sender is told of a size that is not
-/// zero, a receiver of none; where the broker sends, its count begins somewhere (AMQP-34). There is
-/// always a map of properties (AMQP-38).
+/// The answer repeats name, handle and ends of the client, byte for byte. A sender gets a maximum
+/// size above 0, a receiver none. A link on which the broker sends has an initial count (AMQP-34).
+/// There is always a map of properties (AMQP-38).
 #[test]
 fn the_answer_echoes_what_the_client_wrote() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -57,7 +57,7 @@ fn the_answer_echoes_what_the_client_wrote() {
     assert_eq!(reply.initial_delivery_count, None);
 }
 
-/// Settle modes are answered as they were asked for, and left out where they were (AMQP-35, AMQ-08).
+/// The answer repeats the settle modes, and omits missing ones (AMQP-35, AMQ-08).
 #[test]
 fn settle_modes_are_answered_as_asked() {
     use ReceiverSettleMode::{First, Second};
@@ -75,8 +75,8 @@ fn settle_modes_are_answered_as_asked() {
     }
 }
 
-/// A link to the coordinator is answered with a coordinator, and an empty source with one that
-/// has an address, if only null (AMQP-12).
+/// A link to the coordinator is answered with a coordinator. An empty source becomes a source with
+/// an address, even if it is null (AMQP-12).
 #[test]
 fn a_coordinator_is_echoed() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -89,8 +89,9 @@ fn a_coordinator_is_echoed() {
     assert_eq!((reply.source, reply.target), (asked.source, asked.target));
 }
 
-/// A refused link is attached without source and target, then detached for good with the error, and
-/// nothing stands between; what comes for it until the client detaches is not looked at (AMQP-36).
+/// A refused link is attached without source and target. The permanent detach with the error
+/// follows immediately. Further frames for the link are ignored until the client detaches it
+/// (AMQP-36).
 #[test]
 fn a_link_is_refused_by_attach_without_ends_and_detach() {
     for (asked, client_sends) in [(sender(0), true), (receiver(0), false)] {
@@ -123,8 +124,8 @@ fn a_link_is_refused_by_attach_without_ends_and_detach() {
     }
 }
 
-/// A detach is answered by one that is for good, also when the client's was not (AMQP-36), and
-/// only when the broker is ready for that.
+/// The answer to a detach is always permanent, even if the client's detach was not (AMQP-36). It is
+/// sent when the broker is ready.
 #[test]
 fn a_detach_is_answered_for_good() {
     for closed in [true, false] {
@@ -140,7 +141,7 @@ fn a_detach_is_answered_for_good() {
     }
 }
 
-/// Nothing names a handle after it was detached from here, and its credit is gone (AMQP-19).
+/// After the broker has detached a link, no frame has its handle, and its credit is gone (AMQP-19).
 #[test]
 fn nothing_is_sent_on_a_link_that_is_detached() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -166,7 +167,7 @@ fn nothing_is_sent_on_a_link_that_is_detached() {
     assert!(matches!(&heard[..], [(0, Performative::Detach(_), _)]), "{heard:?}");
 }
 
-/// Who detaches before the answer is not attached afterwards.
+/// A client that detaches before the answer is not attached afterwards.
 #[test]
 fn a_client_that_does_not_wait_is_not_attached() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -185,8 +186,8 @@ fn a_client_that_does_not_wait_is_not_attached() {
     client.attach(receiver(0));
 }
 
-/// AMQP-39: a `detach` is answered before the `end` or `close` that came with it, and without an error, whether the link
-/// was attached by then or not; what is said of the link afterwards is not sent.
+/// AMQP-39: a `detach` is answered without an error before the `end` or `close` that follows it,
+/// for attached links and others. Later calls for the link send nothing.
 #[test]
 fn a_detach_is_answered_before_the_end_that_comes_with_it() {
     for is_attached in [true, false] {
@@ -217,7 +218,7 @@ fn a_detach_is_answered_before_the_end_that_comes_with_it() {
     }
 }
 
-/// ERR-02: each error that is sent says whether trying again can succeed, by the catalogue of errors.
+/// ERR-02: each error reports whether a retry can succeed, according to the catalogue of errors.
 #[test]
 fn an_error_says_whether_it_is_transient() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -260,7 +261,7 @@ fn a_delivery_tag_may_be_long() {
     assert_eq!(DeliveryTag::new(&[0; 65]), None);
 }
 
-/// The same name in the same direction again takes the link from its older handle.
+/// Another attach with the same name and direction takes the link from its older handle.
 #[test]
 fn a_link_that_is_attached_anew_is_stolen_from_its_older_handle() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -272,13 +273,13 @@ fn a_link_that_is_attached_anew_is_stolen_from_its_older_handle() {
         panic!("{events:?}")
     };
     assert_eq!((*link, error.condition()), (older, "amqp:link:stolen"));
-    // One of the other direction is another one.
+    // A link of the other direction is a different link.
     client
         .say(0, &Performative::Attach(Box::new(Attach { name: "receiver-0".into(), ..sender(2) })));
     assert!(matches!(&client.events()[..], [Event::Attached { .. }]));
 }
 
-/// AMQP-96: dynamic nodes are refused, and deliveries are not resumed.
+/// AMQP-96: dynamic nodes and resumed deliveries are refused.
 #[test]
 fn what_is_not_offered_is_refused_as_not_implemented() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -306,7 +307,7 @@ fn what_is_not_offered_is_refused_as_not_implemented() {
     assert_eq!(client.failed(), "amqp:not-implemented");
 }
 
-/// What an earlier life of a link left unsettled is ignored.
+/// Unsettled deliveries of an earlier attachment are ignored.
 #[test]
 fn an_unsettled_map_is_ignored() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -316,7 +317,7 @@ fn an_unsettled_map_is_ignored() {
     assert_eq!((reply.unsettled, reply.incomplete_unsettled), (None, false));
 }
 
-/// The size of a link is its own where it has one.
+/// A link may have its own maximum message size.
 #[test]
 fn a_link_has_the_size_that_it_is_accepted_with() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -329,7 +330,7 @@ fn a_link_has_the_size_that_it_is_accepted_with() {
     assert_eq!(reply.max_message_size, Some(256 << 10));
 }
 
-/// A name is not longer than clients make theirs: the link is refused under it, and it is kept no longer
+/// A name above the limit is refused. The refusal repeats the name, and then it is forgotten
 /// (AMQP-36).
 #[test]
 fn a_long_name_is_refused() {
@@ -350,8 +351,8 @@ fn a_long_name_is_refused() {
     client.attach(receiver(1));
 }
 
-/// What links leave behind is bounded for a connection: all of an `attach` until it is answered, and the names in it
-/// afterwards. What is refused leaves nothing.
+/// The bytes that the links of a connection keep are limited: the whole `attach` until it is
+/// answered, then its names. A refused link keeps nothing.
 #[test]
 fn what_links_leave_behind_is_bounded() {
     let config = Config { link_count_max: 8, ..Config::default() };
@@ -386,7 +387,7 @@ fn what_links_leave_behind_is_bounded() {
     }
     client.hear();
     client.attach(large(5));
-    // The address of either end may be kept as long as its link.
+    // The addresses of both ends are kept while the link exists.
     let (mut client, _) = Client::in_session(config);
     let addressed =
         |handle| Attach { target: Some(Target::at(&"a".repeat(30_000))), ..receiver(handle) };
@@ -403,8 +404,8 @@ fn what_links_leave_behind_is_bounded() {
     client.attach(addressed(1));
 }
 
-/// AMQP-12: an end that the client left out, its own, is there in the answer: some take an attach without it for a
-/// refusal.
+/// AMQP-12: the answer has both ends, even if the client has omitted its own, since some clients
+/// take a missing end for a refusal.
 #[test]
 fn both_ends_are_in_the_answer() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -415,8 +416,8 @@ fn both_ends_are_in_the_answer() {
     assert_eq!((reply.source, reply.target), (receiver(1).source, target));
 }
 
-/// AMQP-36, AMQP-90: what is said to people of a link or a delivery is cut where its client takes only small frames, by
-/// whole characters; the condition, and the connection, stay.
+/// AMQP-36, AMQP-90: error descriptions are cut at a character boundary if the client's frames are
+/// too small. The condition and the connection stay.
 #[test]
 fn long_words_are_cut_for_small_frames() {
     let open = Open { container_id: "c".into(), max_frame_size: Some(512), ..Open::default() };

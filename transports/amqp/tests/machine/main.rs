@@ -1,10 +1,10 @@
-//! The machines of a connection, its sessions and links, from scripts of frames: what happens, and which
-//! frames are answered. Time is a number.
+//! Tests of the machines of a connection, its sessions and links: scripts of frames go in, and the
+//! tests check events and answers. Time is a number.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a failure says how it is repeated")]
 
-// The targets of fuzzing say whose macro it is.
+// The fuzz targets name the crate of their macro.
 extern crate self as libfuzzer_sys;
 
 mod client;

@@ -1,5 +1,5 @@
-//! Scripts of bytes with random mistakes, through a whole connection: nothing panics, nothing hangs, and
-//! nothing grows.
+//! Scripts of bytes with random mistakes, for a whole connection: no panic, no endless loop, no
+//! unbounded growth.
 
 use peeklock_amqp::performative::{
     Close, Detach, Disposition, End, Flow, Open, Performative, Role, Transfer,
@@ -10,7 +10,7 @@ use peeklock_store_testing::Random;
 
 use crate::client::{AMQP, begin, credit, frame, receiver, sender, session_flow, transfer};
 
-/// Frames of a client that does all it can, in an order that makes sense.
+/// Frames of a client that uses all performatives, in a valid order.
 fn script() -> Vec<Vec<u8>> {
     let open = Open { container_id: "c".into(), max_frame_size: Some(1_024), ..Open::default() };
     let mut frames = vec![AMQP.to_vec(), frame(0, 0, &Performative::Open(Box::new(open)), &[])];
@@ -57,7 +57,7 @@ fn the_script_is_understood_whole_and_in_any_pieces() {
     }
 }
 
-/// How many random scripts, and from which seed: `just scripts` has many more.
+/// Seeds of the random scripts. `just scripts` runs many more.
 fn seeds() -> std::ops::Range<u64> {
     let number =
         |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
@@ -65,7 +65,7 @@ fn seeds() -> std::ops::Range<u64> {
     first..first + number("PEEKLOCK_AMQP_SEEDS", 6_000)
 }
 
-/// Says which seed a failure has.
+/// Prints the seed of a failure.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -76,10 +76,10 @@ impl Drop for Seed {
     }
 }
 
-/// The script with a few frames left out, doubled, exchanged, or with wrong bytes.
+/// The script with a few frames removed, repeated, swapped, or with wrong bytes.
 fn mistaken(random: &mut Random, mut frames: Vec<Vec<u8>>) -> Vec<u8> {
     for _ in 0..random.between(1, 5) {
-        // The first two only now and then: nothing happens without them.
+        // Changes the first two only rarely, since the rest depends on them.
         let from = if random.one_in(20) { 0 } else { 2 };
         let at = from + random.index(frames.len() - from);
         match random.below(5) {
@@ -111,7 +111,7 @@ fn scripts_with_mistakes_end_as_all_others_do() {
         events += run.event_count;
         over += u64::from(run.over);
     }
-    // Most go far, many to a bad end, some to none.
+    // Most scripts go far, many end with an error, and some do not end.
     let count = seeds().end - seeds().start;
     if count > 1_000 {
         assert!(events as u64 > count * 10, "{events}");
@@ -127,7 +127,7 @@ fn noise_is_survived() {
         let length = random.index(400);
         let mut bytes = AMQP.to_vec();
         bytes.extend((0..length).map(|_| u8::try_from(random.below(256)).unwrap()));
-        // Now and then with a whole header, always without sense.
+        // Sometimes with a complete header, never with valid frames.
         let run = exercise::connection(&bytes[random.index(9)..], 1 + random.index(100));
         assert!(run.event_count <= 1, "{run:?}");
     }

@@ -1,4 +1,4 @@
-//! Clients that receive: messages that are sent to them, and what they say of these.
+//! Tests of receiving clients: messages to them, and their dispositions.
 
 use bytes::Bytes;
 use peeklock_amqp::connection::{Config, Event, LinkId, SentId};
@@ -67,8 +67,8 @@ fn released() -> DeliveryState {
     DeliveryState::Outcome(Outcome::Released)
 }
 
-/// The first transfer of every delivery says id, tag and format (AMQP-19), under a lock that it is not
-/// settled, for good that it is.
+/// The first transfer of a delivery has id, tag and format (AMQP-19). It is unsettled with a lock,
+/// settled without one.
 #[test]
 fn the_first_frame_says_id_tag_and_format() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -87,8 +87,8 @@ fn the_first_frame_says_id_tag_and_format() {
     }
 }
 
-/// No frame is larger than the client takes (AMQP-05): a large message is many, and all of it arrives,
-/// with no more waiting to be written at a time than may.
+/// No frame exceeds the client's maximum (AMQP-05). A large message has many frames, arrives
+/// completely, and never has too many bytes waiting to be written.
 #[test]
 fn a_large_message_is_cut_into_frames_as_it_is_written() {
     let config = Config { output_bytes_max: 16 << 10, ..Config::default() };
@@ -116,7 +116,7 @@ fn a_large_message_is_cut_into_frames_as_it_is_written() {
     assert!(client.connection.is_sent(link));
 }
 
-/// Large pieces are written from where they are.
+/// Large pieces are written without copying.
 #[test]
 fn a_large_payload_is_not_copied() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -128,7 +128,7 @@ fn a_large_payload_is_not_copied() {
     assert!(slices[..count].iter().any(|slice| slice.as_ptr() == body.as_ptr()));
 }
 
-/// Links of one connection send their large messages side by side.
+/// The links of a connection send their large messages alternately.
 #[test]
 fn large_messages_of_several_links_take_turns() {
     let (mut client, first) = receiving(Config::default(), Some(4_096));
@@ -143,7 +143,7 @@ fn large_messages_of_several_links_take_turns() {
     assert_eq!(handles, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
 }
 
-/// A message that is given up in the middle is void, and the next one goes.
+/// An aborted message is void, and the next one is sent.
 #[test]
 fn a_message_is_aborted() {
     let (mut client, link) =
@@ -159,8 +159,8 @@ fn a_message_is_aborted() {
     assert_eq!(transfers(&mut client)[0].0.delivery_id, Some(1));
 }
 
-/// What a client says is told for each delivery of the range, and answered by a settled disposition with
-/// the state that the broker gives (AMQ-16).
+/// A disposition is reported for each delivery of its range, and answered with the state that the
+/// broker returns, settled (AMQ-16).
 #[test]
 fn a_range_is_told_delivery_by_delivery_and_answered() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -184,8 +184,8 @@ fn a_range_is_told_delivery_by_delivery_and_answered() {
     assert_eq!(client.connection.unsettled_count(link.session()), 2);
 }
 
-/// An outcome for what is not unsettled any more, or never was, is answered: its lock is gone;
-/// in ranges, however wide the client's is.
+/// An outcome for a delivery that is not unsettled, or never existed, is answered as a lost lock.
+/// The answer has ranges, for any range of the client.
 #[test]
 fn unknown_deliveries_are_answered_as_lost_locks() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -206,8 +206,8 @@ fn unknown_deliveries_are_answered_as_lost_locks() {
     assert_eq!(ranges, [(u32::MAX, None), (1, None), (4, Some(0x7fff_fff0))]);
 }
 
-/// AMQP-74: what was locked with its session is answered so, however much later; what stands between, as other
-/// locks.
+/// AMQP-74: deliveries of a lost session lock are answered with that reason, at any later time;
+/// others between them are answered as lost message locks.
 #[test]
 fn deliveries_whose_session_lock_has_lapsed_are_answered_so() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -218,7 +218,7 @@ fn deliveries_whose_session_lock_has_lapsed_are_answered_so() {
     }
     client.connection.forget_delivery(ids[3]);
     assert_eq!(client.connection.unsettled_count(link.session()), 2, "there is room for others");
-    // Who does not wait for an answer is told nothing.
+    // A settled disposition gets no answer.
     client.say(0, &says(1, Some(4), true, Some(DeliveryState::accepted())));
     assert_eq!((client.events(), client.hear()), (vec![], vec![]));
     for _ in 0..2 {
@@ -241,8 +241,7 @@ fn deliveries_whose_session_lock_has_lapsed_are_answered_so() {
     }
 }
 
-/// Where an answer is not wanted none is given to what is not known (AMQP-68), and what is known is
-/// settled.
+/// A settled disposition gets no answer for unknown deliveries (AMQP-68), and settles known ones.
 #[test]
 fn settled_dispositions_of_unknown_deliveries_are_ignored() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -259,8 +258,8 @@ fn settled_dispositions_of_unknown_deliveries_are_ignored() {
     assert_eq!(client.hear(), []);
 }
 
-/// `received`, and no state at all, change nothing without settling and are not answered; settled and
-/// without state, a delivery is forgotten.
+/// An unsettled disposition with `received` or without a state changes nothing and gets no answer.
+/// A settled one without a state makes the broker forget the delivery.
 #[test]
 fn states_that_say_nothing_change_nothing() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -278,8 +277,8 @@ fn states_that_say_nothing_change_nothing() {
     assert_eq!(client.hear(), []);
 }
 
-/// What is said after the detach is told still, and all that was said comes before the end
-///.
+/// Dispositions after the detach are still reported, and all dispositions precede the event of the
+/// end.
 #[test]
 fn deliveries_are_given_back_after_the_detach_and_before_the_end() {
     let (mut client, link) = receiving(Config::default(), None);
@@ -311,7 +310,7 @@ fn deliveries_are_given_back_after_the_detach_and_before_the_end() {
     );
 }
 
-/// No more is unsettled at a time than may be. What is sent settled does not wait for it.
+/// The number of unsettled deliveries is limited. Settled deliveries do not wait for that.
 #[test]
 fn deliveries_wait_while_too_many_are_unsettled() {
     let (mut client, link) = receiving(Config { unsettled_max: 3, ..Config::default() }, None);
@@ -325,7 +324,7 @@ fn deliveries_wait_while_too_many_are_unsettled() {
     assert!(client.connection.can_send(link));
 }
 
-/// Nothing is delivered and nothing read while too much waits to be written.
+/// While too many bytes wait to be written, nothing is delivered or read.
 #[test]
 fn a_slow_reader_is_neither_sent_to_nor_read_from() {
     let (mut client, link) =

@@ -1,4 +1,4 @@
-//! Clients that send: messages in one frame and many, answers to them.
+//! Tests of sending clients: messages in one frame or many, and their answers.
 
 use std::num::NonZero;
 
@@ -42,7 +42,7 @@ fn dispositions(client: &mut Client) -> Vec<(u32, Option<u32>, Option<DeliverySt
         .collect()
 }
 
-/// Continuations may repeat who they are of, or leave it out (AMQP-31), and no part is copied.
+/// Continuations may repeat or omit the identity of the delivery (AMQP-31). No part is copied.
 #[test]
 fn a_message_comes_in_parts_as_its_frames_do() {
     for repeats in [true, false] {
@@ -61,7 +61,7 @@ fn a_message_comes_in_parts_as_its_frames_do() {
     }
 }
 
-/// A payload is a part of what was read from the socket.
+/// A payload is a part of the bytes read from the socket.
 #[test]
 fn a_payload_is_not_copied() {
     let (mut client, _) = sending(Config::default());
@@ -71,7 +71,7 @@ fn a_payload_is_not_copied() {
     assert!(read.contains(&part.payload.as_ptr()));
 }
 
-/// The format of a batch is passed on, as is the transaction.
+/// The batch format and the transaction are passed on.
 #[test]
 fn the_format_and_the_transaction_are_passed_on() {
     let (mut client, _) = sending(Config::default());
@@ -88,8 +88,8 @@ fn the_format_and_the_transaction_are_passed_on() {
     assert_eq!((part.message_format, part.state), (0x8001_3700, Some(state)));
 }
 
-/// Every unsettled delivery has one disposition, settled; consecutive ones that end alike are one range
-///, and an error has all its fields (AMQP-16).
+/// Every unsettled delivery gets a settled disposition. Consecutive deliveries with the same state
+/// share a range. An error has all its fields (AMQP-16).
 #[test]
 fn deliveries_are_answered_in_ranges() {
     let (mut client, _) = sending(Config::default());
@@ -110,7 +110,7 @@ fn deliveries_are_answered_in_ranges() {
     assert_eq!(dispositions(&mut client), expected);
 }
 
-/// Settled in any frame is settled, and is told with the last.
+/// A message is settled if any of its frames is; this is known after the last frame.
 #[test]
 fn a_message_is_settled_if_any_frame_says_so() {
     let (mut client, _) = sending(Config::default());
@@ -123,7 +123,7 @@ fn a_message_is_settled_if_any_frame_says_so() {
     assert!(received(&mut client, last, b"y").settled);
 }
 
-/// What came of an aborted message is void, and it needs no answer.
+/// The parts of an aborted message are void, and it gets no answer.
 #[test]
 fn an_aborted_message_is_void() {
     let (mut client, _) = sending(Config::default());
@@ -135,8 +135,8 @@ fn an_aborted_message_is_void() {
     assert_eq!(received(&mut client, transfer(0, 1), b"z").fate, Fate::Whole);
 }
 
-/// A message that is too large is void as soon as that is known, the rest of its frames are passed
-/// over, its size is told when all have come, and the link stays (AMQP-43).
+/// A message that is too large is void as soon as that is known. Its other frames are dropped, its
+/// size is reported when all have arrived, and the link stays (AMQP-43).
 #[test]
 fn a_message_that_is_too_large_is_told_and_the_link_stays() {
     let config = Config { message_bytes_max: NonZero::new(10).unwrap(), ..Config::default() };
@@ -154,11 +154,11 @@ fn a_message_that_is_too_large_is_told_and_the_link_stays() {
         other => panic!("{other:?}"),
     };
     assert_eq!(told(&mut client), (Fate::TooLarge(2_011), 0, false));
-    // One of a single frame.
+    // A message of a single frame.
     let settled = Transfer { settled: Some(true), ..transfer(0, 1) };
     client.say_with(0, &Performative::Transfer(settled), &[0; 11]);
     assert_eq!(told(&mut client), (Fate::TooLarge(11), 0, true));
-    // One that is given up has no size.
+    // An aborted message has no size.
     let begun = Transfer { more: true, ..transfer(0, 2) };
     assert_eq!(received(&mut client, begun, &[0; 11]).fate, Fate::Void);
     let aborted = Transfer { aborted: true, ..Transfer::default() };
@@ -168,7 +168,7 @@ fn a_message_that_is_too_large_is_told_and_the_link_stays() {
     assert_eq!(received(&mut client, transfer(0, 3), &[0; 10]).fate, Fate::Whole);
 }
 
-/// Above its credit a client is heard all the same.
+/// Deliveries above the credit of a client are accepted.
 #[test]
 fn deliveries_above_credit_are_taken() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -181,8 +181,8 @@ fn deliveries_above_credit_are_taken() {
     assert_eq!(client.connection.credit(link), 0);
 }
 
-/// A client that gives up a delivery of its own changes nothing, whatever it says (AMQP-47), also not of
-/// what it was sent under the same numbers.
+/// Dispositions of a client for its own deliveries have no effect (AMQP-47), also not on deliveries
+/// to it with the same numbers.
 #[test]
 fn a_client_may_dispose_of_its_own_deliveries() {
     let (mut client, link) = sending(Config::default());

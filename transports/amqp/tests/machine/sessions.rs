@@ -1,4 +1,4 @@
-//! Sessions: begin and end, windows both ways.
+//! Tests of sessions: begin and end, and windows in both directions.
 
 use bytes::Bytes;
 use peeklock_amqp::connection::{Config, Event};
@@ -9,8 +9,8 @@ use peeklock_amqp::state::DeliveryState;
 
 use crate::client::{Client, begin, credit, receiver, sender, session_flow, tag, transfer};
 
-/// `begin` is answered on its channel with the channel that it answers, a handle-max of at least 255 and a
-/// window of some thousands; there may be many sessions (AMQP-30).
+/// `begin` is answered with its channel, a handle-max of at least 255 and a window of several
+/// thousand. A connection may have many sessions (AMQP-30).
 #[test]
 fn begin_is_answered_with_windows_and_handles() {
     let mut client = Client::open(Config::default());
@@ -25,8 +25,8 @@ fn begin_is_answered_with_windows_and_handles() {
     }
 }
 
-/// `end` is answered in kind, also when links remain (AMQP-07), and the channel is free again: another
-/// session there is another one.
+/// `end` is answered with `end`, also if links remain (AMQP-07). The channel is free again, and a
+/// new session there has another identifier.
 #[test]
 fn end_is_answered_by_end_and_frees_all() {
     let (mut client, first) = Client::in_session(Config::default());
@@ -44,8 +44,8 @@ fn end_is_answered_by_end_and_frees_all() {
     assert_eq!(client.hear(), []);
 }
 
-/// AMQP-69, DESIGN D6: an end tells what its client was sent in that session and has not settled, and of that alone:
-/// what it costs has nothing to do with what other sessions hold.
+/// AMQP-69, DESIGN D6: the end of a session reports its own unsettled deliveries to the client
+/// only, so its cost does not depend on other sessions.
 #[test]
 fn an_end_tells_what_was_not_settled_in_its_session() {
     let mut client = Client::open(Config::default());
@@ -77,7 +77,7 @@ fn an_end_tells_what_was_not_settled_in_its_session() {
     assert_eq!((*session, &unsettled[..]), (sessions[1], &[tag(&[1, 1]), tag(&[1, 2])][..]));
 }
 
-/// What comes for a session that was ended from here is not looked at until the client ends it too.
+/// Frames for a session that the broker has ended are ignored until the client ends it too.
 #[test]
 fn a_session_that_was_ended_from_here_looks_at_nothing() {
     let (mut client, session) = Client::in_session(Config::default());
@@ -95,8 +95,7 @@ fn a_session_that_was_ended_from_here_looks_at_nothing() {
     client.begin(0, 10);
 }
 
-/// More is never sent than the session's window has room for; a message waits in the middle of its frames
-/// (AMQP-30).
+/// The session's window is never exceeded: a message stops in the middle of its frames (AMQP-30).
 #[test]
 fn the_clients_window_is_honoured() {
     let mut client = Client::open_with(
@@ -127,7 +126,7 @@ fn the_clients_window_is_honoured() {
     assert!(client.connection.can_send(link));
 }
 
-/// Without room in the session nothing is begun, whatever credit its links have (AMQP-30).
+/// No message is begun while the session's window is closed, for any credit of its links (AMQP-30).
 #[test]
 fn nothing_is_begun_without_room_in_the_session() {
     let (mut client, _) = Client::in_session(Config::default());
@@ -143,7 +142,7 @@ fn nothing_is_begun_without_room_in_the_session() {
     assert!(client.connection.send(link, delivery).is_err());
 }
 
-/// Counters go round at 2³² and windows may be as wide (AMQP-09).
+/// Counters wrap at 2³², and windows may be as wide (AMQP-09).
 #[test]
 fn counters_begin_anywhere_and_go_round() {
     let mut client = Client::open(Config { incoming_window: 8, ..Config::default() });
@@ -180,8 +179,8 @@ fn counters_begin_anywhere_and_go_round() {
     assert!(client.connection.can_send(receiving));
 }
 
-/// The window is opened again when half of it is used, and stays shut while too many of the session's sends await an
-/// answer.
+/// A new window is announced when half of the last one is used, but not while too many deliveries
+/// of the session are unanswered.
 #[test]
 fn the_window_stays_shut_while_too_many_await_an_answer() {
     let config = Config { incoming_window: 8, unanswered_max: 6, ..Config::default() };
@@ -195,7 +194,7 @@ fn the_window_stays_shut_while_too_many_await_an_answer() {
         let [Event::Received { part, .. }] = &client.events()[..] else { panic!("{id}") };
         deliveries.push(part.delivery);
         let heard = client.hear();
-        // Room was told of after the fourth, up to the twelfth.
+        // A window up to the twelfth transfer was announced after the fourth.
         assert_eq!(heard.len(), usize::from(id == 3), "{id}: {heard:?}");
     }
     let mut deliveries = deliveries.into_iter();
@@ -213,7 +212,7 @@ fn the_window_stays_shut_while_too_many_await_an_answer() {
     assert_eq!((flow.next_incoming_id, flow.incoming_window), (Some(8), 8));
 }
 
-/// A client that sends more than there is room for ends its session.
+/// A client that exceeds the window ends its session.
 #[test]
 fn more_transfers_than_the_window_end_the_session() {
     let config = Config { incoming_window: 4, unanswered_max: 1, ..Config::default() };
@@ -227,8 +226,7 @@ fn more_transfers_than_the_window_end_the_session() {
     assert_eq!(client.ended(), "amqp:session:window-violation");
 }
 
-/// Frames of one message are not held against a client that counts deliveries, whatever its ids
-/// (AMQP-31).
+/// A client that counts deliveries may send messages of many frames, with any ids (AMQP-31).
 #[test]
 fn a_client_may_count_deliveries_instead_of_frames() {
     let config = Config { incoming_window: 4, unanswered_max: 1, ..Config::default() };
@@ -243,7 +241,7 @@ fn a_client_may_count_deliveries_instead_of_frames() {
     assert_eq!(client.events().len(), 30);
 }
 
-/// The state of a session is told when it is asked for (AMQP-19).
+/// A client gets the state of a session on request (AMQP-19).
 #[test]
 fn an_echo_of_a_session_is_answered() {
     let (mut client, _) = Client::in_session(Config::default());

@@ -1,10 +1,11 @@
-//! The targets of `cargo fuzz`, which needs a compiler and a crate that tests do not have: here they are built, and take their
-//! corpus once. `fuzz/` is a package of its own, which this one does not have where it is published: `tests/targets` has links to
-//! its files, of which the package has copies.
+//! The targets of `cargo fuzz`, which needs a compiler and a crate that tests do not have. Here
+//! they are built, and run once over their corpus. `fuzz/` is a package of its own and not part of
+//! the published crate. So `tests/targets` has links to its files, which the package replaces by
+//! copies.
 
 use std::path::Path;
 
-/// As the crate `libfuzzer_sys` has it; main.rs lends this one its name.
+/// The macro of the crate `libfuzzer_sys`; main.rs lends its own crate that name.
 macro_rules! fuzz_target {
     (|$bytes:ident: &[u8]| $body:block) => {
         pub(super) fn take($bytes: &[u8]) $body
@@ -12,7 +13,7 @@ macro_rules! fuzz_target {
 }
 pub(crate) use fuzz_target;
 
-/// The files of the targets, as modules.
+/// Declares the files of the targets as modules.
 macro_rules! targets {
     ($($name:ident $path:literal)*) => {
         $(

@@ -1,4 +1,4 @@
-//! What is to be written, and sockets that take any number of bytes of it at a time.
+//! Tests of the output with sockets that accept any number of bytes at a time.
 
 use std::io::IoSlice;
 
@@ -10,10 +10,10 @@ use peeklock_store_testing::Random;
 
 use crate::client::{Client, credit, receiver, tag};
 
-/// How many runs there are.
+/// Number of runs.
 const RUNS: u64 = 300;
 
-/// A client with room for all that a run sends, whose frames have at most so many bytes.
+/// A client with room for everything that a run sends, and this maximum frame size.
 fn receiving(frame_bytes_max: u32) -> (Client, LinkId) {
     let config = Config { output_bytes_max: usize::MAX, unsettled_max: 1_000, ..Config::default() };
     let max_frame_size = Some(frame_bytes_max);
@@ -27,15 +27,16 @@ fn receiving(frame_bytes_max: u32) -> (Client, LinkId) {
     (client, link)
 }
 
-/// Sends a message of pieces of any size, and has all of its frames made.
+/// Sends a message of pieces of any size, and puts all its frames into the output.
 fn send(client: &mut Client, link: LinkId, payload: Vec<Bytes>) {
-    // The window that the credit came with.
+    // The window came with the credit.
     client.connection.send(link, Delivery { tag: tag(b"t"), settled: false, payload }).unwrap();
     client.connection.output(client.now);
     assert!(client.connection.is_sent(link));
 }
 
-/// Takes some of what is to be written, as a socket does that is offered so many pieces; whether something is left.
+/// Takes some of the output, like a socket that is offered a few pieces; returns whether bytes are
+/// left.
 fn take_some(client: &mut Client, random: &mut Random, taken: &mut Vec<u8>) -> bool {
     let output = client.connection.output(client.now);
     let before = output.remaining();
@@ -44,7 +45,7 @@ fn take_some(client: &mut Client, random: &mut Random, taken: &mut Vec<u8>) -> b
     let count = output.chunks_vectored(&mut pieces[..offered]);
     let pieces: Vec<u8> = pieces[..count].iter().flat_map(|piece| piece.to_vec()).collect();
     assert_eq!(pieces.is_empty(), before == 0);
-    // Often to the border of a piece, or beside it, and else anywhere.
+    // Often up to the border of a piece or next to it, otherwise anywhere.
     let some = match random.below(3) {
         0 => output.chunk().len().saturating_add(random.index(3)).saturating_sub(1),
         _ => random.index(pieces.len() + 1),
@@ -56,8 +57,7 @@ fn take_some(client: &mut Client, random: &mut Random, taken: &mut Vec<u8>) -> b
     before > some
 }
 
-/// Whatever a socket takes at a time, across the borders of pieces and within them, the bytes are those that would be
-/// written at once.
+/// For any number of bytes at a time, across and within pieces, the result equals a single write.
 #[test]
 fn a_socket_may_take_any_number_of_bytes() {
     let mut piece_count = 0;
