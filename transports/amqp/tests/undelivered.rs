@@ -1,5 +1,5 @@
-//! What is received for good and written to nobody is counted, and nothing else (RCV-02). The counter is one of the
-//! process, so that one test runs at a time.
+//! Tests of the counter of messages that were received and deleted but never written (RCV-02). The
+//! counter belongs to the process, so a single test runs at a time.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,9 +39,9 @@ use self::server::Server;
 
 const FOR_GOOD: SenderSettleMode = SenderSettleMode::Settled;
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
-/// More than sockets take of their own, in messages of 10 kB, of which they take some.
+/// More bytes than sockets buffer, in messages of 10 kB, some of which sockets buffer.
 const MESSAGES: u32 = 3_000;
-/// Nobody can read a content with this text.
+/// Content that cannot be read.
 const BAD: &str = "a bad block";
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,13 +49,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 static METRICS: LazyLock<PrometheusMetrics> = LazyLock::new(|| install().unwrap());
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Before the broker is started.
+/// Call before the broker is started.
 async fn alone() -> MutexGuard<'static, ()> {
     LazyLock::force(&METRICS);
     ALONE.lock().await
 }
 
-/// As the page of metrics has it.
+/// Returns the value on the metrics page.
 fn counted(server: &Server) -> u64 {
     let page = METRICS.render(&server.broker, EntityGauges::None);
     let name = "peeklock_messages_undelivered_total ";
@@ -63,7 +63,8 @@ fn counted(server: &Server) -> u64 {
     value.map_or(0, |value| value.parse().unwrap())
 }
 
-/// How many are counted since, once some are: a connection counts all that it has lost at once.
+/// Returns the number counted since `before`, once it has changed: a connection counts all its
+/// losses at once.
 async fn lost(server: &Server, before: u64) -> u64 {
     let looking = async {
         let mut looks = tokio::time::interval(LOOK);
@@ -82,8 +83,8 @@ async fn close(mut client: Client) {
     assert!(client.is_closed().await);
 }
 
-/// RCV-02: of what was removed for a client that reads nothing, and is closed for that, what it can still read is its
-/// own, and everything else is counted: what waited, and what was in the output.
+/// RCV-02: a client that reads nothing is disconnected. Deleted messages that it can still read are
+/// not counted. All others are: waiting ones, and ones in the output.
 #[tokio::test]
 async fn what_a_client_does_not_read_is_counted() {
     let _alone = alone().await;
@@ -100,7 +101,7 @@ async fn what_a_client_does_not_read_is_counted() {
     client.receiver(0, "q", FOR_GOOD).await.unwrap();
     client.credit(0, 0, MESSAGES, false).await;
     let lost = lost(&server, before).await;
-    // The broker has ended: these are in sockets.
+    // The broker has ended the connection: these frames are in socket buffers.
     let mut taken = 0;
     while let Some(frame) = client.any_frame().await {
         if let Ok((Performative::Transfer(transfer), _)) = Performative::read(&frame) {
@@ -112,8 +113,9 @@ async fn what_a_client_does_not_read_is_counted() {
     server.stop().await;
 }
 
-/// RCV-02: a message is its client's with its last frame: one of which frames are left is counted, whether its client
-/// is cut or closes in order, and one that was sent whole is not.
+/// RCV-02: a message belongs to the client with its last frame. A message with unsent frames is
+/// counted, whether the client disconnects or closes in order. A completely sent one is not
+/// counted.
 #[tokio::test]
 async fn what_ends_between_its_frames_is_counted() {
     let _alone = alone().await;
@@ -146,7 +148,7 @@ async fn what_ends_between_its_frames_is_counted() {
     server.stop().await;
 }
 
-/// What becomes of a client that waits for a reply.
+/// Behaviour of a client that waits for a reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Takes,
@@ -154,8 +156,8 @@ enum Then {
     Detaches,
 }
 
-/// RCV-02, AMQP-84: what was removed to be told in a reply is lost with a reply that waits, and counted; in one that is
-/// taken it is not.
+/// RCV-02, AMQP-84: messages that were deleted for a reply are lost with a waiting reply, and
+/// counted. With a reply that the client takes they are not counted.
 #[tokio::test]
 async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
     let _alone = alone().await;
@@ -194,7 +196,7 @@ async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
     server.stop().await;
 }
 
-/// RCV-02: what was removed and cannot be read is counted, whether it was delivered or is what a request was for.
+/// RCV-02: a deleted message that cannot be read is counted, in a delivery and in a reply.
 #[tokio::test]
 async fn what_was_removed_and_cannot_be_read_is_counted() {
     let _alone = alone().await;
@@ -218,7 +220,8 @@ async fn what_was_removed_and_cannot_be_read_is_counted() {
     server.stop().await;
 }
 
-/// RCV-02: what was removed for a reply that is one too many of those that wait is lost with it, and counted.
+/// RCV-02: messages that were deleted for a reply above the limit of waiting replies are lost with
+/// it, and counted.
 #[tokio::test]
 async fn what_is_in_a_reply_too_many_is_counted() {
     let _alone = alone().await;
@@ -233,7 +236,7 @@ async fn what_is_in_a_reply_too_many_is_counted() {
     client.sender(0, "$cbs").await.unwrap();
     client.receiver(1, "$cbs", LOCKED).await.unwrap();
     client.manager(2, "q").await;
-    // As many as may wait, over both sessions.
+    // The maximum number of waiting replies, over both sessions.
     for (channel, count) in [(0, 200_u64), (1, 56)] {
         client.on(channel);
         client.restart_deliveries();
@@ -262,8 +265,7 @@ async fn what_is_in_a_reply_too_many_is_counted() {
     server.stop().await;
 }
 
-/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for
-/// it no longer.
+/// RCV-02: a message whose deletion is stored only after its connection has ended is counted too.
 #[tokio::test]
 async fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
     let _alone = alone().await;
@@ -278,7 +280,7 @@ async fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
     while store.queued(Shard(0)) == 0 {
         tokio::task::yield_now().await;
     }
-    // The socket is kept until the end, which gives up waiting.
+    // The end does not wait for the store.
     close(client).await;
     assert_eq!(counted(&server), before);
     store.complete_at_once(true);
@@ -287,7 +289,7 @@ async fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
     server.stop().await;
 }
 
-/// The number of a message that is deferred, past the transport.
+/// Defers a message without the transport; returns its number.
 async fn deferred(server: &Server, body: &str) -> i64 {
     server.put(&[body]).await;
     let entity = server.broker.entity("q").unwrap();

@@ -1,4 +1,4 @@
-//! Addresses as clients write them.
+//! Tests of addresses in the forms that clients write.
 
 use peeklock_amqp::performative::SenderSettleMode;
 use peeklock_amqp::state::DeliveryState;
@@ -11,8 +11,8 @@ use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 
-/// AMQP-33, AMQP-34, AMQP-96: an address may be percent-encoded, as .NET writes it, also that of the destination of what
-/// is sent by way of another queue; it is echoed as it was written.
+/// AMQP-33, AMQP-34, AMQP-96: an address may be percent-encoded, as the .NET SDK writes it, and so
+/// may the destination of messages through another queue. The answer repeats the original form.
 #[tokio::test]
 async fn addresses_may_be_percent_encoded() {
     let server = Server::start().await;
@@ -35,7 +35,7 @@ async fn addresses_may_be_percent_encoded() {
     for sent in ["eu%2FR", "amqps://localhost/eu%2fr"] {
         assert_eq!(client.message().await.1.body_bytes(), sent);
     }
-    // What makes no text stands for itself, and names nothing.
+    // An address that does not decode to text is used unchanged, and names nothing.
     assert_eq!(client.sender(7, "q%ff").await.unwrap_err(), "amqp:not-found");
     server.stop().await;
 }

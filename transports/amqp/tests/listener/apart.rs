@@ -1,4 +1,4 @@
-//! What is asked beside the connection.
+//! Tests of requests that are carried out apart from the connection.
 
 use futures_util::FutureExt as _;
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
@@ -9,8 +9,8 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::server::Server;
 
-/// ERR-09, AMQP-92, DESIGN D6: lists of rules have their turns with all other lists, and nobody waits for one without
-/// end.
+/// ERR-09, AMQP-92, DESIGN D6: lists of rules take turns with all other lists, and the wait for a
+/// turn is limited.
 #[tokio::test]
 async fn lists_of_rules_have_their_turns() {
     let server = Server::start().await;
@@ -42,7 +42,8 @@ async fn lists_of_rules_have_their_turns() {
     server.stop().await;
 }
 
-/// ENT-30, AMQP-87: all rules of a subscription are in one reply, although the broker reads them in pages of so many bytes.
+/// ENT-30, AMQP-87: a reply has all rules of a subscription, although the broker reads them in
+/// pages of limited size.
 #[tokio::test]
 async fn large_rules_are_all_in_one_reply() {
     let mut limits = Limits::of(Tier::Premium);

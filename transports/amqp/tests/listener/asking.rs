@@ -1,4 +1,4 @@
-//! What is asked at management nodes, at its limits: large requests, long lists, and the bytes of replies.
+//! Tests of management nodes at their limits: large requests, long lists, and the bytes of replies.
 
 use std::time::{Duration, Instant};
 
@@ -23,15 +23,16 @@ use crate::sessions::of_session;
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 const MIB: usize = 1 << 20;
 
-/// A message of so many bytes to be scheduled.
+/// A list with a message of this size to be scheduled.
 fn scheduled(bytes: usize, at: Timestamp) -> Vec<u8> {
     let message = Message::new(vec![7; bytes]).with_scheduled_enqueue_time(at);
     let message = value(Value::Binary(message.encode().as_bytes().clone()));
     list(&[map(&[("message", message), ("message-id", value("m"))])])
 }
 
-/// AMQP-103, AMQP-81, AMQP 2.7.3: a request that is larger than its link takes, and was sent settled so that nobody could
-/// be told of it by its number, ends its link, with words for it; one that is unsettled is rejected and the link stays.
+/// AMQP-103, AMQP-81, AMQP 2.7.3: a request above the size limit of its link that was sent settled
+/// cannot be rejected, so its link is detached with an error. An unsettled one is rejected, and the
+/// link stays.
 #[tokio::test]
 async fn a_request_that_is_too_large_is_not_passed_over_in_silence() {
     let server = Server::start().await;
@@ -50,7 +51,8 @@ async fn a_request_that_is_too_large_is_not_passed_over_in_silence() {
     server.stop().await;
 }
 
-/// AMQP-97, AMQP 2.7.3: the same of what a coordinator is asked, and of what it cannot read.
+/// AMQP-97, AMQP 2.7.3: the same holds for requests to a coordinator, if they are too large or
+/// malformed.
 #[tokio::test]
 async fn what_a_coordinator_cannot_take_is_not_passed_over_in_silence() {
     let server = Server::start().await;
@@ -66,8 +68,9 @@ async fn what_a_coordinator_cannot_take_is_not_passed_over_in_silence() {
     server.stop().await;
 }
 
-/// AMQP-103, SCH-01, SES-26: what is asked with contents may be as large as its entity takes them, and nothing else may:
-/// a message of 20 MiB is scheduled where messages may have 100 MiB, and that is the state of a session.
+/// AMQP-103, SCH-01, SES-26: a request with contents may be as large as messages of its entity,
+/// other requests may not. With a limit of 100 MiB, a message of 20 MiB can be scheduled, and can
+/// be the state of a session.
 #[tokio::test]
 async fn a_request_is_as_large_as_its_entity_takes() {
     let server = Server::start_large().await;
@@ -83,7 +86,7 @@ async fn a_request_is_as_large_as_its_entity_takes() {
         );
     }
     assert_eq!(server.counts().await.scheduled, 2);
-    // A little more than the entity takes is judged by it, and much more by the link.
+    // The entity judges a request slightly above its limit, and the link a much larger one.
     let entries = [("messages", scheduled(100 * MIB + 1, at))];
     let refused = client.ask(0, "schedule-message", &entries).await;
     assert_eq!(refused.condition(), "amqp:link:message-size-exceeded");
@@ -108,8 +111,8 @@ async fn a_request_is_as_large_as_its_entity_takes() {
     server.stop().await;
 }
 
-/// AMQP-88, AMQP-81: who has so many bytes of requests wait for credit for their replies is told that the broker is busy,
-/// by 503, which clients try again; the others are carried out when there is credit.
+/// AMQP-88, AMQP-81: a client whose waiting requests exceed their limit in bytes gets status 503,
+/// upon which clients try again. The other requests are carried out when there is credit.
 #[tokio::test]
 async fn requests_that_have_no_room_to_wait_are_told_to_come_again() {
     let server = Server::start_large().await;
@@ -135,8 +138,8 @@ async fn requests_that_have_no_room_to_wait_are_told_to_come_again() {
     server.stop().await;
 }
 
-/// AMQP-103, AMQP-05: what is large is asked by one client at a time, as what is large is sent: the room is free again
-/// when it is answered.
+/// AMQP-103, AMQP-05: large requests are carried out one client at a time, as large messages are.
+/// The room is free again after the reply.
 #[tokio::test]
 async fn large_requests_come_one_after_the_other() {
     let server = Server::start_large().await;
@@ -151,7 +154,7 @@ async fn large_requests_come_one_after_the_other() {
     };
     let (first, second) = (server.client().await, server.client().await);
     tokio::join!(ask(first), ask(second));
-    // And what is sent finds the room.
+    // A large message finds the room too.
     let mut third = server.client().await;
     third.passes_flows = true;
     third.sender(0, "q").await.unwrap();
@@ -160,15 +163,15 @@ async fn large_requests_come_one_after_the_other() {
     server.stop().await;
 }
 
-/// AMQP-87, AMQP-104: who asks once for all rules is told all of them, however many they are, or that they are too many;
-/// never a part as if it were all.
+/// AMQP-87, AMQP-104: a client that requests all rules at once gets all, or an error if they are
+/// too many. It never gets a part without notice.
 #[tokio::test]
 async fn all_rules_are_told_or_none() {
     let server = Server::start().await;
     server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
     let properties = SubscriptionUpdate::default();
     server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
-    // Each has some 3 KB.
+    // Each has about 3 KB.
     let text = "x".repeat(1_000);
     for number in 0..700 {
         let filter = Filter::Correlation(CorrelationFilter {
@@ -191,8 +194,8 @@ async fn all_rules_are_told_or_none() {
     server.stop().await;
 }
 
-/// AMQP-104: more rules than one reply may have are refused, also where they are all that is asked for, and the client is
-/// told how it gets them: some at a time, and those behind them.
+/// AMQP-104: a list with more rules than fit into a reply is refused. The error explains how to
+/// request parts with `top` and `skip`.
 #[tokio::test]
 async fn rules_that_are_too_many_for_a_reply_are_told_in_parts() {
     const RULES: usize = 36;
@@ -233,8 +236,8 @@ async fn rules_that_are_too_many_for_a_reply_are_told_in_parts() {
     server.stop().await;
 }
 
-/// AMQP-103: a link says how large a request may be, as large as messages and 2 MiB at least, and what is larger than
-/// its messages passes.
+/// AMQP-103: a link announces the maximum size of requests: the size of messages, but at least 2
+/// MiB. A request may be larger than a message of the entity.
 #[tokio::test]
 async fn a_link_says_how_large_requests_may_be() {
     let server = Server::start().await;
@@ -258,8 +261,8 @@ async fn a_link_says_how_large_requests_may_be() {
     server.stop().await;
 }
 
-/// AMQP-82, SET-18: what is asked of a few locks costs what those cost, however many others the connection holds: one
-/// client cannot take the thread from all others so.
+/// AMQP-82, SET-18: the cost of a request about a few locks does not depend on the number of other
+/// locks of the connection. Otherwise a single client could occupy the thread.
 #[tokio::test]
 async fn what_is_asked_of_few_locks_does_not_cost_by_the_many() {
     const FEW: usize = 256;
@@ -278,7 +281,7 @@ async fn what_is_asked_of_few_locks_does_not_cost_by_the_many() {
             tokens.push(token(transfer.delivery_tag.unwrap().as_slice()));
         }
         let entries = [("lock-tokens", uuids(&tokens[held - FEW..]))];
-        // So often that some were not held up by anything else of this machine.
+        // Often enough that some requests are not delayed by other load of the machine.
         let mut least = Duration::MAX;
         for _ in 0..20 {
             let began = Instant::now();
@@ -294,7 +297,7 @@ async fn what_is_asked_of_few_locks_does_not_cost_by_the_many() {
     server.stop().await;
 }
 
-/// The value of a property of a reply as it is encoded.
+/// Returns the encoded value of a property of a reply.
 pub fn property<'a>(content: &'a Content, name: &str) -> &'a [u8] {
     let mut reader = Reader::new(content.sections().application_properties);
     reader.section().unwrap();
@@ -309,8 +312,8 @@ pub fn property<'a>(content: &'a Content, name: &str) -> &'a [u8] {
     panic!("{name} is not there")
 }
 
-/// AMQP-81, AMQP-87: what clients cast has exactly these types: the condition is a symbol, the description and the names
-/// of rules are strings, the status is an int.
+/// AMQP-81, AMQP-87: values that clients cast have fixed types: the condition is a symbol, the
+/// description and names of rules are strings, the status is an int.
 #[tokio::test]
 async fn what_clients_cast_has_its_type() {
     let server = Server::start().await;
@@ -330,7 +333,7 @@ async fn what_clients_cast_has_its_type() {
     server.stop().await;
 }
 
-/// AMQP 4.5.1, 3.5.3, 3.5.4: of the capabilities that a client asks for, those are answered that there are, and no others.
+/// AMQP 4.5.1, 3.5.3, 3.5.4: the answer has only the requested capabilities that are supported.
 #[tokio::test]
 async fn only_capabilities_that_there_are_are_answered() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Links that requests name, and whose a session is.
+//! Tests of links that requests name, and of the holder of a session.
 
 use peeklock_amqp::codec::value::Raw;
 use peeklock_amqp::performative::SenderSettleMode;
@@ -22,7 +22,7 @@ async fn hold(client: &mut Client, handle: u32, session: &str) {
     client.attach_receiver(of_session(handle, "s", session)).await.unwrap();
 }
 
-/// Receives one message and defers it.
+/// Receives a message and defers it.
 async fn defer(client: &mut Client, handle: u32) {
     client.credit(handle, 0, 1, false).await;
     let (transfer, _) = client.message().await;
@@ -30,7 +30,7 @@ async fn defer(client: &mut Client, handle: u32) {
     assert_eq!(client.settle(transfer.delivery_id.unwrap(), deferred.clone()).await, deferred);
 }
 
-/// Receives a deferred message by its number, by way of the link of this name.
+/// Receives a deferred message by number, through the link of this name.
 async fn take(
     client: &mut Client,
     number: i64,
@@ -43,8 +43,9 @@ async fn take(
     client.ask_with(0, "receive-by-sequence-number", link.as_slice(), None, &entries).await
 }
 
-/// AMQP-80, AMQP-89: of several sessions that a connection holds a request means that of the link that it names, without
-/// the id of a session; without either it means none. Where the link is not that of the session it is passed over.
+/// AMQP-80, AMQP-89: if a connection holds several sessions, a request without a session id applies
+/// to the session of the link that it names. Without both it applies to no session. A link of
+/// another session is ignored.
 #[tokio::test]
 async fn a_request_means_the_session_of_the_link_that_it_names() {
     let server = Server::start().await;
@@ -67,7 +68,7 @@ async fn a_request_means_the_session_of_the_link_that_it_names() {
         else {
             panic!("no token of {number} by {link:?}")
         };
-        // It stays deferred.
+        // The message stays deferred.
         let abandoned =
             [("disposition-status", value("abandoned")), ("lock-tokens", uuids(&[token]))];
         let properties = [(LINK, link.unwrap())];
@@ -77,8 +78,9 @@ async fn a_request_means_the_session_of_the_link_that_it_names() {
     server.stop().await;
 }
 
-/// AMQP-80, SET-21: the lock of a message that is received by number is of the link that the request names, and ends with
-/// that where locks do; it is of the management link where the request names none of the entity.
+/// AMQP-80, SET-21: the lock of a message received by number belongs to the link that the request
+/// names, and ends with that link if the setting says so. If the request names no link of the
+/// entity, the lock belongs to the management link.
 #[tokio::test]
 async fn a_lock_is_of_the_link_that_the_request_names() {
     for (link, status) in [(Some("r4"), 200), (None, 404), (Some("none"), 404)] {
@@ -96,8 +98,8 @@ async fn a_lock_is_of_the_link_that_the_request_names() {
     }
 }
 
-/// AMQP-89, SES-12, SES-24: what is asked of a session is answered to the connection that holds it alone, whatever link
-/// another one names; nothing of it is done.
+/// AMQP-89, SES-12, SES-24: only the connection that holds a session may send requests about it,
+/// whichever link another connection names. A refused request has no effect.
 #[tokio::test]
 async fn who_does_not_hold_a_session_is_told_so() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Clients that look and take nothing.
+//! Tests of clients that browse without receiving.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ async fn is_drained(client: &mut Client, delivery_count: u32) {
     assert_eq!(told, (Some(0), true, Some(delivery_count)));
 }
 
-/// AMQP-99, PEK-01: who looks sees what is there, also what is locked, and it stays as it was; a drain ends behind it.
+/// AMQP-99, PEK-01: a browser gets all messages, including locked ones, and changes none. A drain
+/// ends after the last one.
 #[tokio::test]
 async fn a_browser_takes_nothing() {
     let server = Server::start().await;
@@ -50,7 +51,8 @@ async fn a_browser_takes_nothing() {
     server.stop().await;
 }
 
-/// AMQP-50, AMQP-99: no more is shown than there is credit for, and looking goes on where it was.
+/// AMQP-50, AMQP-99: a browser gets at most as many messages as its credit, and continues after the
+/// last one.
 #[tokio::test]
 async fn a_browser_goes_on_where_it_was() {
     let server = Server::start().await;
@@ -70,7 +72,7 @@ async fn a_browser_goes_on_where_it_was() {
     server.stop().await;
 }
 
-/// Whoever comes may look, and not receive.
+/// Allows everybody to browse, and nobody to receive.
 struct Looking;
 
 #[async_trait]
@@ -84,7 +86,7 @@ impl Authorizer for Looking {
     }
 }
 
-/// SEC-05, AMQP-99: a browser is kept of who may look and not receive.
+/// SEC-05, AMQP-99: a client without the right to receive may keep a browser.
 #[tokio::test]
 async fn who_may_not_receive_may_look() {
     let server = Server::start_for(Arc::new(Looking)).await;
@@ -103,7 +105,8 @@ async fn who_may_not_receive_may_look() {
     server.stop().await;
 }
 
-/// AMQP-79, AMQP-99: a browser ends with its entity, also where it has seen all that there is.
+/// AMQP-79, AMQP-99: a browser is detached when its entity is deleted, even after it has got all
+/// messages.
 #[tokio::test]
 async fn a_browser_ends_with_its_entity() {
     let server = Server::start().await;
@@ -115,7 +118,7 @@ async fn a_browser_ends_with_its_entity() {
     server.stop().await;
 }
 
-/// AMQP-99, PEK-11: what looks like a browser and is more is refused by name.
+/// AMQP-99, PEK-11: requests that go beyond a browser are refused with their name.
 #[tokio::test]
 async fn what_is_no_browser_is_refused() {
     let server = Server::start().await;

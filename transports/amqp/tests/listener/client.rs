@@ -1,4 +1,4 @@
-//! A client that says what a test wants, and hears what is answered.
+//! A client of tests: it sends scripted frames, and reads the frames of the broker.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,12 +25,12 @@ const AMQP: &[u8] = b"AMQP\x00\x01\x00\x00";
 const SASL: &[u8] = b"AMQP\x03\x01\x00\x00";
 
 thread_local! {
-    /// The sockets of the clients of a test.
+    /// Sockets of the clients of a test.
     static SOCKETS: RefCell<Vec<Weak<StdStream>>> = RefCell::default();
 }
 
-/// Ends the sockets of all clients of this test: a listener that is stopped waits for clients that are there still, and
-/// these answer nothing any more.
+/// Shuts down the sockets of all clients of this test. A listener that stops would wait for them,
+/// and they answer no more.
 pub fn hang_up() {
     for socket in SOCKETS.take().iter().filter_map(Weak::upgrade) {
         // Some are closed already.
@@ -38,26 +38,26 @@ pub fn hang_up() {
     }
 }
 
-/// Bytes both ways.
+/// Bytes in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub struct Client {
     stream: Box<dyn Stream>,
-    /// The socket, for [`hang_up`].
+    /// Socket for [`hang_up`].
     _socket: Option<Arc<StdStream>>,
     heard: BytesMut,
     next_delivery: u32,
-    /// The session that it speaks in.
+    /// Session in which it sends.
     channel: u16,
-    /// How much of a message it puts into a frame.
+    /// Number of bytes of a message per frame.
     pub frame_bytes: usize,
-    /// Whether windows and credit that it is told of are passed over where a message is awaited.
+    /// Whether flows are skipped while it waits for a message.
     pub passes_flows: bool,
-    /// What was heard while something else was awaited.
+    /// Frames that were read while it waited for another one.
     put_aside: VecDeque<(Performative, Bytes)>,
-    /// What is to be written with what is said next.
+    /// Bytes that are written together with later ones.
     held_back: Option<Vec<u8>>,
 }
 
@@ -84,10 +84,11 @@ fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
 }
 
 impl Client {
-    /// Logs in; the code of the outcome comes with it.
+    /// Logs in; returns the client and the code of the outcome.
     pub async fn log_in(address: SocketAddr, mechanism: &str, response: &[u8]) -> (Self, u8) {
         let stream = TcpStream::connect(address).await.unwrap();
-        // Frames are written one by one, and none is to wait for the broker's word on the one before.
+        // Frames are written one by one, and none may wait for the acknowledgement of its
+        // predecessor.
         stream.set_nodelay(true).unwrap();
         let socket = Arc::new(StdStream::from(stream.as_fd().try_clone_to_owned().unwrap()));
         SOCKETS.with_borrow_mut(|sockets| sockets.push(Arc::downgrade(&socket)));
@@ -95,7 +96,7 @@ impl Client {
         (Self { _socket: Some(socket), ..client }, code)
     }
 
-    /// The same over something else than a socket.
+    /// Logs in over another stream than a socket.
     pub async fn log_in_over(
         stream: Box<dyn Stream>,
         mechanism: &str,
@@ -132,7 +133,7 @@ impl Client {
         client
     }
 
-    /// A client that takes frames of at most so many bytes, and so many of them.
+    /// A client with this maximum frame size and incoming window.
     pub async fn open_with(address: SocketAddr, open: Open, incoming_window: u32) -> Self {
         let (mut client, code) = Self::log_in(address, "ANONYMOUS", b"").await;
         assert_eq!(code, 0);
@@ -155,7 +156,7 @@ impl Client {
         assert!(matches!(self.hear().await, (Performative::Begin(_), _)));
     }
 
-    /// Begins another session, in which it speaks from now on.
+    /// Begins another session and sends in it from now on.
     pub async fn begin_on(&mut self, channel: u16) {
         self.channel = channel;
         let begin = Begin { incoming_window: 1_000, outgoing_window: 1_000, ..Begin::default() };
@@ -163,12 +164,12 @@ impl Client {
         assert!(matches!(self.hear().await, (Performative::Begin(_), _)));
     }
 
-    /// Numbers its deliveries from 0 on again, as a session does that was just begun.
+    /// Restarts the delivery ids at 0, as in a new session.
     pub const fn restart_deliveries(&mut self) {
         self.next_delivery = 0;
     }
 
-    /// Speaks in a session that was begun.
+    /// Sends in a session that was begun.
     pub const fn on(&mut self, channel: u16) {
         self.channel = channel;
     }
@@ -191,12 +192,12 @@ impl Client {
         }
     }
 
-    /// Whether the broker has closed the socket.
+    /// Returns whether the broker has closed the socket.
     pub async fn is_closed(&mut self) -> bool {
         self.frame().await.is_none()
     }
 
-    /// Says nothing more, and hears still.
+    /// Ends its sending direction, and can still read.
     pub async fn leave(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
@@ -216,18 +217,18 @@ impl Client {
         }
     }
 
-    /// Holds back what is said from now on, so that it is read at once.
+    /// Collects frames from now on, so that the broker reads them together.
     pub fn hold_back(&mut self) {
         self.held_back = Some(Vec::new());
     }
 
-    /// Writes what was held back.
+    /// Writes the collected frames.
     pub async fn let_go(&mut self) {
         let held_back = self.held_back.take().unwrap();
         self.stream.write_all(&held_back).await.unwrap();
     }
 
-    /// What the broker says next; empty frames are left out.
+    /// Returns the next frame of the broker that is not empty.
     pub async fn hear(&mut self) -> (Performative, Bytes) {
         if let Some(heard) = self.put_aside.pop_front() {
             return heard;
@@ -235,7 +236,7 @@ impl Client {
         self.listen().await
     }
 
-    /// The body of the next frame, which may be empty; none if the connection is closed.
+    /// Returns the body of the next frame, which may be empty; `None` if the connection is closed.
     pub async fn any_frame(&mut self) -> Option<Bytes> {
         self.frame().await
     }
@@ -250,12 +251,12 @@ impl Client {
         }
     }
 
-    /// Attaches a sender and takes its credit; the error of its refusal.
+    /// Attaches a sender and takes its credit; returns the condition of a refusal.
     pub async fn sender(&mut self, handle: u32, address: &str) -> Result<(), String> {
         self.attach_sender(Self::sender_of(handle, address)).await.map(drop)
     }
 
-    /// Attaches a sender and takes its credit; the answer, or the error of its refusal.
+    /// Attaches a sender and takes its credit; returns the answer, or the condition of a refusal.
     pub async fn attach_sender(&mut self, attach: Attach) -> Result<Box<Attach>, String> {
         self.say(&Performative::Attach(Box::new(attach))).await;
         let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
@@ -267,7 +268,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Attaches a receiver without credit; the error of its refusal.
+    /// Attaches a receiver without credit; returns the condition of a refusal.
     pub async fn receiver(
         &mut self,
         handle: u32,
@@ -277,7 +278,7 @@ impl Client {
         self.attach_receiver(Self::receiver_of(handle, address, mode)).await.map(drop)
     }
 
-    /// What attaches a receiver.
+    /// The `attach` of a receiver.
     pub fn receiver_of(handle: u32, address: &str, mode: SenderSettleMode) -> Attach {
         Attach {
             name: format!("r{handle}").into(),
@@ -291,7 +292,7 @@ impl Client {
         }
     }
 
-    /// What attaches a sender.
+    /// The `attach` of a sender.
     pub fn sender_of(handle: u32, address: &str) -> Attach {
         Attach {
             name: format!("s{handle}").into(),
@@ -304,7 +305,7 @@ impl Client {
         }
     }
 
-    /// Attaches a receiver; the answer, or the error of its refusal.
+    /// Attaches a receiver; returns the answer, or the condition of a refusal.
     pub async fn attach_receiver(&mut self, attach: Attach) -> Result<Box<Attach>, String> {
         self.say(&Performative::Attach(Box::new(attach))).await;
         let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
@@ -314,7 +315,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Attaches a receiver that must be refused; the error of its refusal.
+    /// Attaches a receiver that must be refused; returns the error.
     pub async fn refused_receiver(&mut self, attach: Attach) -> AmqpError {
         self.say(&Performative::Attach(Box::new(attach))).await;
         let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
@@ -322,27 +323,27 @@ impl Client {
         self.detached_for().await.expect("an error")
     }
 
-    /// The condition with which a link is detached.
+    /// Returns the condition with which a link is detached.
     pub async fn detached(&mut self) -> String {
         let error = self.detached_for().await;
         error.map(|error| error.condition().to_owned()).unwrap_or_default()
     }
 
-    /// The error with which a link is detached, if there is one.
+    /// Returns the error with which a link is detached, if there is one.
     async fn detached_for(&mut self) -> Option<AmqpError> {
         let (Performative::Detach(detach), _) = self.hear().await else { panic!() };
         assert!(detach.closed);
         detach.error
     }
 
-    /// Detaches a link, and waits for the answer.
+    /// Detaches a link and waits for the answer.
     pub async fn detach(&mut self, handle: u32) {
         let detach = Detach { handle, closed: true, error: None };
         self.say(&Performative::Detach(detach)).await;
         assert_eq!(self.detached().await, "");
     }
 
-    /// Says that it takes so many more frames behind those that it has got.
+    /// Announces a window of this many frames after the ones it has got.
     pub async fn window(&mut self, next_incoming_id: u32, incoming_window: u32) {
         let flow = Flow {
             next_incoming_id: Some(next_incoming_id),
@@ -358,7 +359,7 @@ impl Client {
         self.credit_within(handle, delivery_count, credit, drain, 1_000).await;
     }
 
-    /// The same, with so much room for frames behind none.
+    /// Grants credit, with a window of this many frames counted from the first.
     pub async fn credit_within(
         &mut self,
         handle: u32,
@@ -381,12 +382,12 @@ impl Client {
         self.say(&Performative::Flow(flow)).await;
     }
 
-    /// Sends bytes as one delivery.
+    /// Sends bytes as a single delivery.
     pub async fn send(&mut self, handle: u32, format: u32, settled: bool, bytes: &[u8]) {
         self.send_in(handle, format, settled, None, bytes).await;
     }
 
-    /// The same in a transaction.
+    /// Sends bytes as a single delivery in a transaction.
     pub async fn send_in(
         &mut self,
         handle: u32,
@@ -415,7 +416,7 @@ impl Client {
         }
     }
 
-    /// Begins a delivery, and aborts it.
+    /// Begins a delivery and aborts it.
     pub async fn abort(&mut self, handle: u32, state: Option<DeliveryState>) {
         let id = self.next_delivery;
         self.next_delivery += 1;
@@ -432,7 +433,7 @@ impl Client {
         self.say(&Performative::Transfer(aborted)).await;
     }
 
-    /// What became of a delivery of ours.
+    /// Returns the final state of a delivery that it has sent.
     pub async fn disposed(&mut self) -> (u32, DeliveryState) {
         let disposition = self.disposition().await;
         assert!(disposition.settled);
@@ -449,7 +450,7 @@ impl Client {
         }
     }
 
-    /// A message of the broker's: its transfer, and what it is.
+    /// Returns the next message of the broker, with its first transfer.
     pub async fn message(&mut self) -> (Transfer, Content) {
         let mut whole = BytesMut::new();
         let mut first = None;
@@ -471,7 +472,7 @@ impl Client {
         }
     }
 
-    /// Says what is to become of a delivery, and waits for the answer.
+    /// Sends an outcome for a delivery and waits for the answer.
     pub async fn settle(&mut self, id: u32, state: DeliveryState) -> DeliveryState {
         let disposition = Disposition {
             role: Role::Receiver,
@@ -494,12 +495,12 @@ impl Client {
         disposition.state.unwrap()
     }
 
-    /// Says what is to become of a delivery, and does not want to know more of it.
+    /// Sends a settled outcome for a delivery, which gets no answer.
     pub async fn settle_for_good(&mut self, id: u32, state: DeliveryState) {
         self.say_of(id, state, true).await;
     }
 
-    /// Says something of a delivery.
+    /// Sends a state for a delivery.
     pub async fn say_of(&mut self, id: u32, state: DeliveryState, settled: bool) {
         let disposition = Disposition {
             role: Role::Receiver,
@@ -519,7 +520,7 @@ impl Client {
     }
 }
 
-/// A message of text, encoded.
+/// An encoded message with this text.
 pub fn text(text: &str) -> Bytes {
     Message::new(text.to_owned()).encode().as_bytes().clone()
 }

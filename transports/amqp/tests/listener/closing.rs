@@ -1,4 +1,5 @@
-//! The end of connections: what a client said before its `close` is carried out, also where it has to wait for room.
+//! Tests of the end of connections: requests before a `close` are carried out, even if they have to
+//! wait for room.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 
-/// All room of the broker for what comes in.
+/// Takes all room of the broker for inbound requests.
 pub fn all_room(server: &Server) -> Vec<Permit> {
     let mut held = Vec::new();
     for bytes in [16 << 20, 1] {
@@ -26,7 +27,7 @@ pub fn all_room(server: &Server) -> Vec<Permit> {
     held
 }
 
-/// A client that has received so many messages under locks, and has a sender at handle 1.
+/// A client with this number of locked deliveries, and a sender on handle 1.
 async fn holding(server: &Server, count: u32) -> Client {
     let mut client = server.client().await;
     client.receiver(0, "q", LOCKED).await.unwrap();
@@ -42,7 +43,7 @@ async fn close(client: &mut Client) {
     client.say(&Performative::Close(Close { error: None })).await;
 }
 
-/// What is in the queue, and its stored delivery counts, when it has the wanted number of messages.
+/// Waits until the queue has this number of messages; returns their stored delivery counts.
 async fn left(server: &Server, count: u64) -> Vec<u32> {
     while server.total().await != count {
         tokio::task::yield_now().await;
@@ -50,8 +51,8 @@ async fn left(server: &Server, count: u64) -> Vec<u32> {
     server.delivery_counts().await
 }
 
-/// SET-21, SET-31, AMQP-69: what is settled, and sent settled, before an orderly `close` is carried out when there is
-/// room for it; what is not settled stays locked, and nothing is counted.
+/// SET-21, SET-31, AMQP-69: settlements and settled sends before an orderly `close` are carried out
+/// when there is room. Unsettled deliveries stay locked, and nothing is counted.
 #[tokio::test]
 async fn what_was_said_before_a_close_is_carried_out() {
     let server = Server::start().await;
@@ -79,7 +80,7 @@ async fn what_was_said_before_a_close_is_carried_out() {
     server.stop().await;
 }
 
-/// The same of a `close` that is answered before there is room for what came before it.
+/// The same holds if the `close` is answered before there is room for the requests.
 #[tokio::test]
 async fn what_waits_for_room_outlasts_the_answer_to_a_close() {
     let server = Server::start().await;
@@ -98,7 +99,8 @@ async fn what_waits_for_room_outlasts_the_answer_to_a_close() {
     server.stop().await;
 }
 
-/// The same of a client that waits for nothing behind its `close`, so that no answer can be written.
+/// The same holds for a client that does not wait after its `close`, so that no answer can be
+/// written.
 #[tokio::test]
 async fn a_close_may_be_the_last_that_is_heard_of_a_client() {
     let server = Server::start().await;
@@ -106,7 +108,8 @@ async fn a_close_may_be_the_last_that_is_heard_of_a_client() {
     let mut client = holding(&server, 2).await;
     client.credit(0, 2, 5, false).await;
     server.put(&["c"]).await;
-    // One thread serves all: it has written by then what nobody reads, so that the socket is reset.
+    // A single thread serves all clients. It has written to this client by now, so dropping the
+    // unread bytes resets the socket.
     server.client().await;
     let held = all_room(&server);
     client.hold_back();
@@ -123,8 +126,8 @@ async fn a_close_may_be_the_last_that_is_heard_of_a_client() {
     server.stop().await;
 }
 
-/// No end waits for long: what has no room within the time for writing is not carried out, and the connection ends as
-/// one that is lost: its locks run out and are counted (SET-21).
+/// The wait at the end is limited: requests without room within the write timeout are not carried
+/// out, and the connection counts as lost. Its locks expire and are counted (SET-21).
 #[tokio::test]
 async fn a_close_does_not_wait_for_room_without_end() {
     let short = |config: &mut AmqpConfig| config.write_timeout = Duration::from_millis(200);
@@ -148,8 +151,8 @@ async fn a_close_does_not_wait_for_room_without_end() {
     server.stop().await;
 }
 
-/// AMQP-69: nor does a client that has gone without a `close`, whose end stands behind what waits: what has no room
-/// within that time is not carried out, and its locks run out and are counted.
+/// AMQP-69: the same limit holds for a client that has disconnected without a `close` while its
+/// requests wait: they are not carried out, and its locks expire and are counted.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[tokio::test]
 async fn who_has_gone_does_not_wait_for_room_without_end() {
@@ -159,7 +162,8 @@ async fn who_has_gone_does_not_wait_for_room_without_end() {
     let mut client = holding(&server, 1).await;
     let held = all_room(&server);
     client.settle_for_good(0, DeliveryState::accepted()).await;
-    // Nobody can be asked while there is no room: who says nothing more hears that this was seen.
+    // No other client can be asked while there is no room. After the end of its sending direction,
+    // this client still reads the end of the connection.
     client.leave().await;
     while client.any_frame().await.is_some() {}
     drop(held);
@@ -171,8 +175,8 @@ async fn who_has_gone_does_not_wait_for_room_without_end() {
     server.stop().await;
 }
 
-/// AMQP-62: a settlement for which there is no room waits, and is answered with what becomes of it: clients take an answer
-/// that the broker is busy for a failure.
+/// AMQP-62: a settlement without room waits, and then gets its real answer, since clients take a
+/// busy broker for a failure.
 #[tokio::test]
 async fn a_settlement_waits_for_room_and_is_not_refused() {
     let server = Server::start().await;
@@ -180,7 +184,7 @@ async fn a_settlement_waits_for_room_and_is_not_refused() {
     let mut client = holding(&server, 1).await;
     let held = all_room(&server);
     client.say_of(0, DeliveryState::accepted(), false).await;
-    // Others are served meanwhile, by the same thread.
+    // Other clients of the same thread are served meanwhile.
     server.client().await;
     assert_eq!(server.total().await, 1);
     drop(held);

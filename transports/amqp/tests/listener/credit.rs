@@ -1,4 +1,5 @@
-//! Credit that is lowered, left standing or used up meanwhile, and whom it serves.
+//! Tests of credit that is lowered, left unused or used up meanwhile, and of the order in which
+//! links are served.
 
 use bytes::Bytes;
 use peeklock_amqp::codec::value::{Map, Raw};
@@ -13,7 +14,7 @@ use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 
-/// What another client is delivered of the queue now.
+/// Returns all messages of the queue that another client gets now.
 async fn left(server: &Server) -> Vec<Bytes> {
     let mut other = server.client().await;
     other.receiver(0, "q", LOCKED).await.unwrap();
@@ -30,8 +31,8 @@ async fn left(server: &Server) -> Vec<Bytes> {
     }
 }
 
-/// A client whose window is shut in the middle of the first of three messages, all of which it has let be sent at
-/// handle 0; the others wait behind it.
+/// A client whose window is closed in the middle of the first of three messages, with credit for
+/// all three on handle 0. The others wait behind the first.
 async fn stuck(server: &Server, behind: &[&str]) -> Client {
     server.put(&[&"x".repeat(200_000)]).await;
     server.put(behind).await;
@@ -43,7 +44,7 @@ async fn stuck(server: &Server, behind: &[&str]) -> Client {
         let (Performative::Transfer(transfer), _) = client.hear().await else { panic!() };
         assert!(transfer.more);
     }
-    // The queue has been asked by now what it is asked.
+    // By now the credit has reached the queue.
     client.sender(1, "q").await.unwrap();
     client
 }
@@ -54,21 +55,22 @@ async fn rest(client: &mut Client) {
     assert!(!transfer.more);
 }
 
-/// AMQP-50: what had come for credit that is taken back, and was not sent, is others' at once, and not when its lock
-/// ends, its count unchanged; what is within the credit that is left is sent.
+/// AMQP-50: when credit is taken back, deliveries for it that were not sent become available to
+/// others immediately, not at the end of their locks, and are not counted. Deliveries within the
+/// remaining credit are sent.
 #[tokio::test]
 async fn credit_that_is_lowered_gives_back_what_came_for_it() {
     let server = Server::start().await;
     let mut client = stuck(&server, &["a", "b"]).await;
     assert!(left(&server).await.is_empty(), "all are locked for the link");
-    // It has counted the first one, and takes one more.
+    // It has counted the first delivery, and takes another one.
     client.credit_within(0, 1, 1, false, 3).await;
     client.sender(2, "q").await.unwrap();
     assert_eq!(left(&server).await, ["b"]);
     client.window(3, 10).await;
     rest(&mut client).await;
     assert_eq!(client.message().await.1.body_bytes(), "a");
-    // And credit that is granted anew is worth as much as it says.
+    // New credit has its full value.
     server.put(&["c", "d"]).await;
     client.credit_within(0, 2, 1, false, 100).await;
     let (transfer, content) = client.message().await;
@@ -77,7 +79,8 @@ async fn credit_that_is_lowered_gives_back_what_came_for_it() {
     server.stop().await;
 }
 
-/// AMQP-50, RCV-14: the same of all of it: a client that lowers its credit to nothing holds what it was sent.
+/// AMQP-50, RCV-14: a client that lowers its credit to 0 keeps only the deliveries that it was
+/// sent.
 #[tokio::test]
 async fn credit_of_nothing_gives_back_all_that_came() {
     let server = Server::start().await;
@@ -89,8 +92,8 @@ async fn credit_of_nothing_gives_back_all_that_came() {
     server.stop().await;
 }
 
-/// AMQP-50, AMQP 2.6.7: what a client says of its credit while it waits for room is worth what is left of it when there
-/// is: of what was sent meanwhile nothing is counted twice, and nothing is locked beyond its credit.
+/// AMQP-50, AMQP 2.6.7: credit in a flow that waited for room is reduced by deliveries sent
+/// meanwhile. None is counted twice, and no message is locked beyond the credit.
 #[tokio::test]
 async fn credit_that_was_used_meanwhile_is_not_counted_twice() {
     let server = Server::start().await;
@@ -98,7 +101,7 @@ async fn credit_that_was_used_meanwhile_is_not_counted_twice() {
     let held = all_room(&server);
     client.hold_back();
     client.send(1, 0, false, &text("m")).await;
-    // The same credit once more, and a window.
+    // The same credit again, and a window.
     client.credit_within(0, 0, 3, false, 100).await;
     client.let_go().await;
     rest(&mut client).await;
@@ -112,8 +115,8 @@ async fn credit_that_was_used_meanwhile_is_not_counted_twice() {
     server.stop().await;
 }
 
-/// AMQP-53: a client whose first flow grants nothing is sent nothing; credit that it raises and leaves standing is used by
-/// what comes later, and what it then gives back as `released` costs no count.
+/// AMQP-53: a client whose first flow grants no credit gets no delivery. Credit that it raises and
+/// leaves unused serves later messages. A delivery that it releases is not counted.
 #[tokio::test]
 async fn credit_is_raised_and_left_standing() {
     let server = Server::start().await;
@@ -124,11 +127,11 @@ async fn credit_is_raised_and_left_standing() {
     client.sender(1, "q").await.unwrap();
     client.credit(0, 0, 3, false).await;
     assert_eq!(client.message().await.1.body_bytes(), "a");
-    // Its wait has passed; nothing takes the rest of its credit back.
+    // The remaining credit stays after a pause.
     assert_eq!(client.settle(0, DeliveryState::accepted()).await, DeliveryState::accepted());
     server.put(&["b"]).await;
     assert_eq!(client.message().await.1.body_bytes(), "b");
-    // A credit of one is left, and is used by the same message again.
+    // A credit of 1 remains, and serves the same message again.
     let released = DeliveryState::Outcome(Outcome::Released);
     assert_eq!(client.settle(1, released.clone()).await, released);
     assert_eq!(client.message().await.1.body_bytes(), "b");
@@ -136,8 +139,8 @@ async fn credit_is_raised_and_left_standing() {
     server.stop().await;
 }
 
-/// AMQP-58: messages are delivered in the order of their numbers; one that was abandoned, and one whose lock has lapsed,
-/// is back in its place before those behind it.
+/// AMQP-58: messages are delivered in the order of their numbers. An abandoned message, and one
+/// whose lock has expired, is delivered again before later ones.
 #[tokio::test]
 async fn what_comes_back_comes_back_to_its_place() {
     let server = Server::start().await;
@@ -159,7 +162,7 @@ async fn what_comes_back_comes_back_to_its_place() {
     server.stop().await;
 }
 
-/// AMQP-59: links with credit at one queue are served in the order in which their credit came.
+/// AMQP-59: links with credit at a queue are served in the order in which their credit arrived.
 #[tokio::test]
 async fn credit_is_served_in_the_order_in_which_it_came() {
     let server = Server::start().await;
@@ -170,7 +173,7 @@ async fn credit_is_served_in_the_order_in_which_it_came() {
     for (count, order) in [(0, [2, 0, 1]), (1, [1, 2, 0])] {
         for at in order {
             clients[at].credit(0, count, 1, false).await;
-            // It has come when this is answered.
+            // The credit has arrived when this is answered.
             clients[at].sender(1 + count, "q").await.unwrap();
         }
         server.put(&["a", "b", "c"]).await;
@@ -181,8 +184,8 @@ async fn credit_is_served_in_the_order_in_which_it_came() {
     server.stop().await;
 }
 
-/// AMQP-95, AMQP 4.4.3: who asks for messages in a transaction, by its flow, is told that this is not offered, and is sent
-/// none that would be no part of it.
+/// AMQP-95, AMQP 4.4.3: a flow that requests deliveries in a transaction is refused as unsupported,
+/// and no message is delivered.
 #[tokio::test]
 async fn messages_are_not_acquired_in_a_transaction() {
     let server = Server::start().await;

@@ -1,5 +1,5 @@
-//! What tokens give at other entities than the one they name: below a topic, and where messages go by way of another; and what `$cbs` makes of
-//! bytes that no client should send.
+//! Tests of the rights that tokens grant on other entities than they name: below a topic, and for
+//! sends through another entity. Also tests of malformed requests to `$cbs`.
 
 use peeklock_amqp::performative::SenderSettleMode;
 use peeklock_auth_sas::sign;
@@ -18,7 +18,8 @@ const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 const SUBSCRIPTION: &str = "news/Subscriptions/audit";
 
-/// SEC-05, SEC-09, SEC-12, SEC-13, SEC-14: no token that is not good, or is not for them, gives anything at a topic or its subscription.
+/// SEC-05, SEC-09, SEC-12, SEC-13, SEC-14: a token that is invalid, or for another entity, grants
+/// nothing at a topic or its subscription.
 #[tokio::test]
 async fn a_topic_is_asked_nothing_with_a_token_that_is_not_good() {
     let server = start().await;
@@ -57,8 +58,9 @@ fn token(name: &str, path: &str) -> String {
     sign(name, KEY, &format!("amqps://h:5671/{path}"), Timestamp::NEVER)
 }
 
-/// VIA-02, SEC-07, SEC-09, SEC-15: a link by way of one entity to another ends with the key by which its client may send to the other, and with the
-/// policy; what it has stored before is moved on.
+/// VIA-02, SEC-07, SEC-09, SEC-15: a link that sends through an entity to another one ends when the
+/// client's key for the destination is regenerated or the policy is deleted. Messages that were
+/// stored before are still moved.
 #[tokio::test]
 async fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
     let server = start().await;
@@ -88,7 +90,7 @@ async fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
                 }
             }
             assert_eq!(client.detached().await, "amqp:link:detach-forced", "{name}");
-            // The way itself is as good as it was.
+            // The link through the entity cannot be attached again.
             let again = is_refused(&server, &mut client, sender_via(11, "orders", "sibling")).await;
             assert!(again, "{name}");
         }
@@ -99,7 +101,7 @@ async fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
     server.stop().await;
 }
 
-/// A row of numbers that is the same in every run.
+/// Random numbers that are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -111,13 +113,13 @@ impl Random {
     }
 }
 
-/// Whether a frame ends a link, a session or a connection.
+/// Returns whether a frame ends a link, a session or a connection.
 fn is_end(frame: &[u8]) -> bool {
     [0x16, 0x17, 0x18].iter().any(|code| frame.windows(3).any(|it| it == [0x00, 0x53, *code]))
 }
 
-/// AMQP-21, AMQP-25, SEC-14: whatever is put at `$cbs` that is no token, or no message, is answered, or ends its link or connection; the listener goes
-/// on, and a token that is good is taken.
+/// AMQP-21, AMQP-25, SEC-14: every malformed token or message to `$cbs` is answered, or ends its
+/// link or connection. The listener continues, and accepts a valid token.
 #[tokio::test]
 async fn whatever_is_put_at_cbs_is_answered() {
     let server = start().await;
@@ -168,7 +170,7 @@ async fn whatever_is_put_at_cbs_is_answered() {
     server.stop().await;
 }
 
-/// With credit for as many replies as there are requests.
+/// A client with credit for the replies to all requests.
 async fn client_of(server: &Server) -> Client {
     let mut client = client(server).await;
     client.credit(1, 0, 10_000, false).await;

@@ -1,4 +1,5 @@
-//! Windows, idle connections, and clients that take little: others and the broker's memory are not harmed.
+//! Tests of windows, idle connections and slow clients: they must not harm other clients or the
+//! memory of the broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,8 @@ use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 
-/// AMQP-30: no frame goes beyond the client's window, and what waits for it does not keep the frame from being
-/// read that opens it.
+/// AMQP-30: no frame exceeds the client's window. Frames that wait for it do not prevent the broker
+/// from reading the flow that opens it.
 #[tokio::test]
 async fn a_window_that_is_shut_can_be_opened() {
     let server = Server::start().await;
@@ -32,7 +33,7 @@ async fn a_window_that_is_shut_can_be_opened() {
     client.receiver(0, "q", LOCKED).await.unwrap();
     client.sender(1, "q").await.unwrap();
     client.credit_within(0, 0, 100, false, 0).await;
-    // Sending goes on, and is answered although nothing is taken.
+    // Sends go on, and are answered although the client takes no deliveries.
     client.send(1, 0, false, &text("m")).await;
     assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
     let (mut frames, mut messages) = (0, 0);
@@ -45,8 +46,8 @@ async fn a_window_that_is_shut_can_be_opened() {
     server.stop().await;
 }
 
-/// RCV-14: for a client whose window is shut nothing is locked, whatever its credit: others receive it. A drain is not
-/// over while its window keeps what there may be.
+/// RCV-14: no message is locked for a client whose window is closed, for any credit, so others
+/// receive them. A drain does not end while the window blocks available messages.
 #[tokio::test]
 async fn nothing_is_locked_for_a_window_that_is_shut() {
     let server = Server::start().await;
@@ -54,7 +55,7 @@ async fn nothing_is_locked_for_a_window_that_is_shut() {
     let mut client = Client::open_with(server.address, Open::default(), 0).await;
     client.receiver(0, "q", LOCKED).await.unwrap();
     client.credit_within(0, 0, 5, false, 0).await;
-    // The queue was asked by now what it is asked.
+    // By now the credit has reached the queue.
     client.sender(1, "q").await.unwrap();
     let mut other = server.client().await;
     other.receiver(0, "q", LOCKED).await.unwrap();
@@ -74,12 +75,12 @@ async fn nothing_is_locked_for_a_window_that_is_shut() {
     server.stop().await;
 }
 
-/// RCV-14: what was asked for and cannot be sent is given back before its lock ends; nothing is counted, and others
-/// receive it.
+/// RCV-14: deliveries that cannot be sent are given back before their locks end. They are not
+/// counted, and others receive them.
 #[tokio::test]
 async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
     let server = Server::start().await;
-    // More frames than the window has: what comes behind the first waits.
+    // The message has more frames than the window, so later ones wait behind it.
     let long = "x".repeat(200_000);
     server.put(&[&long, "b", "c"]).await;
     let open = Open { max_frame_size: Some(65_536), ..Open::default() };
@@ -107,7 +108,7 @@ async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
     bodies.sort();
     assert_eq!(bodies, ["b", "c", "d"]);
     assert_eq!(server.delivery_counts().await, [0; 4]);
-    // What comes later is sent when it can be.
+    // Later messages are sent when it is possible.
     client.window(3, 10).await;
     assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
     server.put(&["e"]).await;
@@ -115,9 +116,9 @@ async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
     server.stop().await;
 }
 
-/// RCV-02, AMQP-93: what is received for good by number would be lost with a client that does not take what it was
-/// sent before: while that is more than half of what may wait for it, such a receive is refused, and the message stays
-/// deferred. One under a lock is not.
+/// RCV-02, AMQP-93: messages received and deleted by number would be lost if the client does not
+/// take earlier deliveries. While these exceed half of the bytes that may wait, such a request is
+/// refused and the message stays deferred. A request with a lock is not refused.
 #[tokio::test]
 async fn nothing_is_received_for_good_for_who_takes_little() {
     let config =
@@ -129,7 +130,8 @@ async fn nothing_is_received_for_good_for_who_takes_little() {
         other.detach(2).await;
         deferred(&mut other).await
     }];
-    // A frame more than the window has: all of it is held until its last is sent.
+    // The message needs a frame more than the window has, so its bytes are held until the last
+    // frame is sent.
     server.put(&[&"x".repeat(100_000)]).await;
     let open = Open { max_frame_size: Some(65_536), ..Open::default() };
     let mut client = Client::open_with(server.address, open, 1).await;
@@ -154,7 +156,7 @@ async fn nothing_is_received_for_good_for_who_takes_little() {
     let (Performative::Transfer(last), _) = client.hear().await else { panic!() };
     assert!(!last.more);
     client.on(1);
-    // What it was sent is counted no more when something that was asked behind it is answered.
+    // The delivery no longer counts when a later request is answered.
     let peek = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
     assert_eq!(client.ask(0, "peek-message", &peek).await.messages().len(), 1);
     let taken = client.ask(0, "receive-by-sequence-number", &receive(numbers[0], 0)).await;
@@ -163,7 +165,8 @@ async fn nothing_is_received_for_good_for_who_takes_little() {
     server.stop().await;
 }
 
-/// AMQP-51: a drain is done when everything that there is was delivered, however much that is.
+/// AMQP-51: a drain ends after all available messages were delivered, even if they do not fit at
+/// once.
 #[tokio::test]
 async fn a_drain_waits_for_what_does_not_fit_at_once() {
     let server = Server::start().await;
@@ -182,13 +185,13 @@ async fn a_drain_waits_for_what_does_not_fit_at_once() {
     server.stop().await;
 }
 
-/// AMQP-50: credit that comes while a drain is under way stands, and its receiver is sent what comes.
+/// AMQP-50: credit that arrives during a drain remains, and later messages use it.
 #[tokio::test]
 async fn credit_that_comes_during_a_drain_stands() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.receiver(0, "q", LOCKED).await.unwrap();
-    // Read at once: the second comes before the first is answered.
+    // Read together: the second flow arrives before the first is answered.
     client.hold_back();
     client.credit(0, 0, 10, true).await;
     client.credit(0, 0, 10, false).await;
@@ -203,15 +206,15 @@ async fn credit_that_comes_during_a_drain_stands() {
     client.let_go().await;
     let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
     assert_eq!(flow.handle, None);
-    // The queue has been asked by now, and hears of these behind it.
+    // By now the credit has reached the queue, which gets these messages later.
     server.put(&["a", "b"]).await;
     client.message().await;
     client.message().await;
     server.stop().await;
 }
 
-/// AMQP-81: a session full of deliveries that are not settled is answered what it asks, can look, and can receive
-/// for good.
+/// AMQP-81: a session with the maximum number of unsettled deliveries still gets replies, can
+/// browse, and can receive and delete.
 #[tokio::test]
 async fn what_is_settled_passes_by_what_is_not() {
     let few = |config: &mut peeklock_amqp::server::AmqpConfig| config.unsettled_count_max = 2;
@@ -236,7 +239,7 @@ async fn what_is_settled_passes_by_what_is_not() {
     server.stop().await;
 }
 
-/// AMQP-06: a client that wants to hear something is sent empty frames.
+/// AMQP-06: a client with an idle time-out gets empty frames.
 #[tokio::test]
 async fn an_idle_client_is_sent_empty_frames() {
     let server = Server::start().await;
@@ -247,8 +250,8 @@ async fn an_idle_client_is_sent_empty_frames() {
     server.stop().await;
 }
 
-/// AMQP-06: a client that is silent for longer than it was told is closed, and its locks run out and are counted
-/// (SET-21).
+/// AMQP-06: a client that is silent for longer than the announced time-out is disconnected. Its
+/// locks expire and are counted (SET-21).
 #[tokio::test]
 async fn a_silent_client_is_closed() {
     let idle = |config: &mut peeklock_amqp::server::AmqpConfig| {
@@ -272,7 +275,8 @@ async fn a_silent_client_is_closed() {
     server.stop().await;
 }
 
-/// AMQP-06: a client that is not read, for want of room, is not silent: it is served when there is room.
+/// AMQP-06: a client that is not read for lack of room does not count as silent. It is served when
+/// there is room.
 #[tokio::test]
 async fn who_waits_for_room_is_not_silent() {
     let idle = |config: &mut peeklock_amqp::server::AmqpConfig| {
@@ -295,7 +299,8 @@ async fn who_waits_for_room_is_not_silent() {
     server.stop().await;
 }
 
-/// AMQP-90: a client whose connection ends for a mistake of its own is told, and is let go as soon as it has closed too.
+/// AMQP-90: a client that is disconnected for an error gets the reason, and its socket is closed as
+/// soon as it has closed too.
 #[tokio::test]
 async fn a_client_that_has_closed_too_is_let_go() {
     let server = Server::start().await;
@@ -304,14 +309,14 @@ async fn a_client_that_has_closed_too_is_let_go() {
     let (Performative::Close(close), _) = client.hear().await else { panic!() };
     assert_eq!(close.error.unwrap().condition(), "amqp:illegal-state");
     client.say(&Performative::Close(peeklock_amqp::performative::Close { error: None })).await;
-    // Long before the clock looks.
+    // Long before the next regular check.
     let closed = tokio::time::timeout(Duration::from_secs(3), client.is_closed()).await;
     assert_eq!(closed, Ok(true));
     server.stop().await;
 }
 
-/// SET-21, SET-31, AMQP-69: `end` and `close` in order leave locks as they are; nothing is counted. A client that says
-/// why it closes has closed too.
+/// SET-21, SET-31, AMQP-69: an orderly `end` and `close` leave locks unchanged and count nothing. A
+/// client that closes with an error has closed in order too.
 #[tokio::test]
 async fn an_orderly_close_leaves_locks() {
     for error in [None, Some(AmqpError::new("amqp:internal-error", "the client has failed"))] {

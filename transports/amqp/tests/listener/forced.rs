@@ -1,4 +1,5 @@
-//! Live links that the broker ends because of their entity: by an error that has clients attach anew, and told the truth then.
+//! Tests of attached links that the broker ends because of their entity: the error makes clients
+//! attach again, and the refusal has the actual condition.
 
 use peeklock_amqp::performative::{Close, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
@@ -11,7 +12,7 @@ use crate::server::Server;
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 pub const FORCED: &str = "amqp:link:detach-forced";
 
-/// Which link the broker ends next, and the condition and the description that it gives.
+/// Returns the next link that the broker detaches, with condition and description.
 pub async fn ended(client: &mut Client) -> (u32, String, String) {
     let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
     assert!(detach.closed);
@@ -24,7 +25,7 @@ async fn set(server: &Server, status: EntityStatus) {
     server.broker.update_queue("q", update, None).await.unwrap();
 }
 
-/// AMQP-79: a receiver ends with its entity.
+/// AMQP-79: a receiver is detached when its entity is deleted.
 #[tokio::test]
 async fn a_receiver_ends_with_its_entity() {
     let server = Server::start().await;
@@ -38,7 +39,8 @@ async fn a_receiver_ends_with_its_entity() {
     server.stop().await;
 }
 
-/// AMQP-79, AMQP-91: a sender that sends nothing ends with its entity too, and no other link does; there is a way back when the entity is.
+/// AMQP-79, AMQP-91: an idle sender is detached when its entity is deleted, and no other link is.
+/// It can be attached again when the entity exists again.
 #[tokio::test]
 async fn a_sender_ends_with_its_entity() {
     let server = Server::start().await;
@@ -63,8 +65,8 @@ async fn a_sender_ends_with_its_entity() {
     server.stop().await;
 }
 
-/// AMQP-91: at a stop every connection is closed with a condition by which its client comes back, whether it has links or
-/// not, and ends when it has answered.
+/// AMQP-91: at a stop every connection, with or without links, is closed with a condition upon
+/// which clients connect again. It ends when the client has answered.
 #[tokio::test]
 async fn a_stop_is_told_on_every_connection() {
     let server = Server::start().await;
@@ -76,7 +78,7 @@ async fn a_stop_is_told_on_every_connection() {
         let close = loop {
             match client.hear().await.0 {
                 Performative::Close(close) => break close,
-                // Credit that is given back.
+                // Credit that is returned.
                 Performative::Flow(_) => {}
                 other => panic!("{other:?}"),
             }
@@ -90,7 +92,8 @@ async fn a_stop_is_told_on_every_connection() {
     stopping.await.unwrap();
 }
 
-/// AMQP-79, ENT-24: a receiver ends when nobody may receive any more, and is refused until somebody may; senders go on.
+/// AMQP-79, ENT-24: a receiver is detached when receiving is disabled, and is refused until it is
+/// enabled. Senders go on.
 #[tokio::test]
 async fn a_receiver_ends_when_its_entity_is_closed_to_receivers() {
     let server = Server::start().await;
@@ -114,7 +117,7 @@ async fn a_receiver_ends_when_its_entity_is_closed_to_receivers() {
     server.stop().await;
 }
 
-/// AMQP-46, ENT-24: a sender outlasts a time in which nobody may send: it is told by what it sends.
+/// AMQP-46, ENT-24: a sender stays attached while sending is disabled: its messages are rejected.
 #[tokio::test]
 async fn a_sender_outlasts_an_entity_that_is_closed_to_senders() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Large messages: in frames of any size, and one at a time.
+//! Tests of large messages: in frames of any size, and one message at a time.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 const MIB: usize = 1 << 20;
-/// More than is taken at once by several.
+/// More than several clients may send at the same time.
 const LARGE: usize = 20 * MIB;
 
-/// A large message, encoded.
+/// An encoded large message.
 fn large(bytes: usize) -> Bytes {
     Message::new(vec![7; bytes]).encode().as_bytes().clone()
 }
@@ -35,7 +35,7 @@ async fn narrow(server: &Server, incoming_window: u32) -> Client {
     client
 }
 
-/// Takes a message whose frames come as they are let: how many bytes it has.
+/// Receives a message while opening the window; returns its size in bytes.
 async fn take(client: &mut Client, mut frames: u32) -> usize {
     let mut bytes = 0;
     loop {
@@ -51,7 +51,7 @@ async fn take(client: &mut Client, mut frames: u32) -> usize {
     }
 }
 
-/// AMQP-05, AMQP-43: a message of nearly 100 MiB passes through frames of 4 KiB, both ways.
+/// AMQP-05, AMQP-43: a message of nearly 100 MiB passes through frames of 4 KiB in both directions.
 #[tokio::test]
 async fn a_large_message_passes_through_small_frames() {
     let server = Server::start_large().await;
@@ -66,7 +66,7 @@ async fn a_large_message_passes_through_small_frames() {
     server.stop().await;
 }
 
-/// One large content is taken in at a time: others wait until it is stored.
+/// A single large content is received at a time: others wait until it is stored.
 #[tokio::test]
 async fn large_messages_arrive_one_at_a_time() {
     let server = Server::start_large().await;
@@ -82,7 +82,8 @@ async fn large_messages_arrive_one_at_a_time() {
         second.send(0, 0, false, &message).await;
         accepted(&mut second).await;
     });
-    // The first may stand still for a while. No more of the second is read, so that it cannot even be written.
+    // The first client may pause for a while. The broker reads no more of the second message, so it
+    // cannot even be written.
     assert!(tokio::time::timeout(Duration::from_secs(2), &mut sending).await.is_err());
     assert_eq!(server.total().await, 0);
     say_part(&mut first, None, rest, false).await;
@@ -92,8 +93,8 @@ async fn large_messages_arrive_one_at_a_time() {
     server.stop().await;
 }
 
-/// AMQP-66: what is part of a transaction stands in nobody's way, and is kept within the bounds of open transactions:
-/// here 64 MiB of a connection, and of both together half of what may be on its way in.
+/// AMQP-66: large messages in transactions do not block each other. Their limits are those for open
+/// transactions: here 64 MiB for a connection, and half of the inbound bytes for all together.
 #[tokio::test]
 async fn large_messages_of_transactions_have_a_bound_of_their_own() {
     let message = large(LARGE);
@@ -125,7 +126,7 @@ async fn large_messages_of_transactions_have_a_bound_of_their_own() {
     }
 }
 
-/// A client that sends to `q`, and has declared a transaction.
+/// A client that sends to `q` and has declared a transaction.
 async fn in_transaction(server: &Server) -> (Client, Bytes) {
     let mut client = server.client().await;
     client.passes_flows = true;
@@ -135,7 +136,7 @@ async fn in_transaction(server: &Server) -> (Client, Bytes) {
     (client, id)
 }
 
-/// Sends a part of a message, which is its first if it has an id.
+/// Sends a part of a message; the first part has an id.
 async fn say_part(client: &mut Client, id: Option<u32>, part: &[u8], more: bool) {
     let mut parts = part.chunks(60_000).peekable();
     let mut id = id;
@@ -152,7 +153,7 @@ async fn say_part(client: &mut Client, id: Option<u32>, part: &[u8], more: bool)
     }
 }
 
-/// Waits until the broker has read so many frames of messages.
+/// Waits until the broker has read this number of frames of messages.
 async fn read(client: &mut Client, frames: u32) {
     let echo = Flow {
         next_incoming_id: Some(0),
@@ -170,7 +171,7 @@ async fn read(client: &mut Client, frames: u32) {
     }
 }
 
-/// Waits until what was sent is accepted. Windows that were opened meanwhile, and credit, stand before it.
+/// Waits until a message is accepted, skipping flows.
 async fn accepted(client: &mut Client) {
     loop {
         match client.hear().await {
@@ -184,7 +185,7 @@ async fn accepted(client: &mut Client) {
     }
 }
 
-/// One large content is handed out at a time; who waits for it is served everything else.
+/// A single large content is sent at a time. A client that waits for one is served otherwise.
 #[tokio::test]
 async fn large_messages_leave_one_at_a_time() {
     let server = Server::start_large().await;
@@ -201,7 +202,7 @@ async fn large_messages_leave_one_at_a_time() {
     second.manager(1, "q").await;
     second.receiver(0, "q", LOCKED).await.unwrap();
     second.credit(0, 0, 1, false).await;
-    // What comes is the reply to this.
+    // The next frame is the reply to this request.
     let reply = second.ask(1, "renew-lock", &[("lock-tokens", uuids(&[1]))]).await;
     assert_eq!(reply.status(), 410);
     second.sender(5, "q").await.unwrap();
@@ -215,8 +216,8 @@ async fn large_messages_leave_one_at_a_time() {
     server.stop().await;
 }
 
-/// RCV-14: who takes nothing of a large message gives it back, so that others are sent theirs. What was begun is
-/// aborted, nothing is counted, and it comes again when it can be sent.
+/// RCV-14: a large message is given back if its client reads nothing, so that others get theirs.
+/// The partly sent delivery is aborted and not counted, and the message is delivered again later.
 #[tokio::test]
 async fn a_large_message_that_stands_still_makes_room() {
     let server = Server::start_large_with(|config| {
@@ -237,7 +238,7 @@ async fn a_large_message_that_stands_still_makes_room() {
     second.credit(0, 0, 1, false).await;
     let taking = tokio::time::timeout(Duration::from_secs(30), take(&mut second, 0));
     assert!(taking.await.unwrap() > LARGE);
-    // As many are looked at as fit.
+    // A peek shows as many messages as fit.
     assert_eq!(server.delivery_counts().await[0], 0);
     first.window(1, 1_000).await;
     let (Performative::Transfer(transfer), _) = first.hear().await else { panic!() };
@@ -247,7 +248,7 @@ async fn a_large_message_that_stands_still_makes_room() {
     server.stop().await;
 }
 
-/// The same for who only looks.
+/// The same holds for browsers.
 #[tokio::test]
 async fn large_messages_are_looked_at_one_at_a_time() {
     let server = Server::start_large().await;

@@ -1,5 +1,5 @@
-//! The listener over TCP, with a client of the crate's own frames: what is sent is stored, what is received is
-//! settled, tokens count where they were put; the same over WebSocket.
+//! Tests of the listener over TCP and over WebSocket, with a client that uses the frames of this
+//! crate: sends are stored, deliveries are settled, and tokens apply to their paths.
 
 #![allow(
     clippy::unwrap_used,

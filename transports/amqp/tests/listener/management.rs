@@ -1,4 +1,5 @@
-//! Management nodes: every operation, its statuses, and the bytes that clients insist on.
+//! Tests of management nodes: each operation with its statuses, and the encodings that clients
+//! require.
 
 use bytes::Bytes;
 use peeklock_amqp::codec::value::Raw;
@@ -25,7 +26,7 @@ async fn managing(texts: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// The token of a delivery, from the byte order of .NET (AMQP-54).
+/// Returns the lock token in a delivery tag, which has the byte order of .NET (AMQP-54).
 pub fn token(tag: &[u8]) -> u128 {
     let mut bytes: [u8; 16] = tag.try_into().unwrap();
     bytes[0..4].reverse();
@@ -34,7 +35,7 @@ pub fn token(tag: &[u8]) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// Receives one message of the queue on handle 2 and says which lock it is under.
+/// Receives a message of the queue on handle 2; returns its lock token.
 async fn locked(client: &mut Client) -> u128 {
     client.receiver(2, "q", LOCKED).await.unwrap();
     client.credit(2, 0, 1, false).await;
@@ -51,7 +52,7 @@ pub fn annotation(content: &Content, name: &str) -> Option<Raw> {
     annotation_of(section, name)
 }
 
-/// A section of a message.
+/// Returns a section of a message.
 fn section(message: &[u8], wanted: u8) -> &[u8] {
     let mut reader = Reader::new(message);
     loop {
@@ -71,7 +72,8 @@ fn annotation_of(section: &[u8], name: &str) -> Option<Raw> {
     peeklock_amqp::codec::value::Map::from_raw(raw).unwrap().get(name)
 }
 
-/// AMQP-15, AMQP-54, AMQP-82, SET-18, AMQ-09: a lock is prolonged, whose token is the tag of its delivery, and beside it in plain order; the reply has a real array of timestamps.
+/// AMQP-15, AMQP-54, AMQP-82, SET-18, AMQ-09: a lock is renewed by its token, which the delivery
+/// has in its tag and, in plain order, in an annotation. The reply has an array of timestamps.
 #[tokio::test]
 async fn a_lock_is_renewed() {
     let (server, mut client) = managing(&["a"]).await;
@@ -87,8 +89,8 @@ async fn a_lock_is_renewed() {
     server.stop().await;
 }
 
-/// AMQP-56, AMQP-83, PEK-01: what is peeked is shown with its header and annotations, in one list; nothing there
-/// is 204.
+/// AMQP-56, AMQP-83, PEK-01: peeked messages have header and annotations, and come in a single
+/// list. An empty result has status 204.
 #[tokio::test]
 async fn messages_are_peeked() {
     let (server, mut client) = managing(&["a", "b", "c"]).await;
@@ -103,13 +105,13 @@ async fn messages_are_peeked() {
     assert!(messages[0].sections().header.starts_with(&[0x00, 0x53, 0x70]));
     let number = annotation(&messages[0], "x-opt-sequence-number").unwrap();
     assert_eq!(number.scalar(), Ok(Scalar::I64(2)));
-    // PEK-05: no lock is shown. Some clients miss the annotation where it is not there.
+    // PEK-05: no lock is shown. Some clients require the annotation.
     let until = annotation(&messages[0], "x-opt-locked-until").unwrap();
     assert_eq!(until.scalar(), Ok(Scalar::Timestamp(-62_135_596_800_000)));
     assert_eq!(client.ask(0, "peek-message", &body(0, 1)).await.messages().len(), 1);
     let nothing = client.ask(0, "peek-message", &body(9, 1)).await;
     assert_eq!(nothing.status(), 204);
-    // Of any integer type, and without the bodies.
+    // Numbers of any integer type, and no bodies.
     let entries = [
         ("from-sequence-number", value(1_u32)),
         ("message-count", value(1_i64)),
@@ -120,9 +122,9 @@ async fn messages_are_peeked() {
     server.stop().await;
 }
 
-/// AMQP-62: who settles behind the detach of the link does not see the answer, and settles again by the token of the lock,
-/// on this connection or another: the same outcome is a success, another one is refused. Where the link is there,
-/// a second settlement is refused.
+/// AMQP-62: a client that settles after the detach of the link does not see the answer, and settles
+/// again by lock token, on this connection or another. The same outcome is a success, another one
+/// is refused. While the link exists, a second settlement is refused.
 #[tokio::test]
 async fn the_same_outcome_behind_a_detach_is_a_success() {
     let (server, mut client) = managing(&["a", "b"]).await;
@@ -155,7 +157,7 @@ async fn the_same_outcome_behind_a_detach_is_a_success() {
     server.stop().await;
 }
 
-/// AMQP-83: no more is peeked than the client takes in one reply.
+/// AMQP-83: a peek returns at most as many messages as fit into the client's maximum size.
 #[tokio::test]
 async fn a_reply_is_no_larger_than_is_taken() {
     let server = Server::start().await;
@@ -180,7 +182,8 @@ fn scheduled(text: &str, at: Timestamp) -> Vec<u8> {
     ])
 }
 
-/// SCH-01, SCH-02, SCH-04, SCH-05: messages are scheduled, told by number, and cancelled, all or none.
+/// SCH-01, SCH-02, SCH-04, SCH-05: messages are scheduled, which returns their numbers, and
+/// cancelled, all or none.
 #[tokio::test]
 async fn messages_are_scheduled_and_cancelled() {
     let (server, mut client) = managing(&[]).await;
@@ -200,7 +203,7 @@ async fn messages_are_scheduled_and_cancelled() {
     let reply = client.ask(0, "cancel-scheduled-message", &cancel(&[first[0], numbers[1]])).await;
     assert_eq!(reply.status(), 200);
     assert_eq!(server.counts().await.scheduled, 1);
-    // What is due is delivered.
+    // A message that is due is delivered.
     client.receiver(2, "q", LOCKED).await.unwrap();
     client.credit(2, 0, 1, false).await;
     server.clock.advance(TimeSpan::from_minutes(5));
@@ -208,7 +211,7 @@ async fn messages_are_scheduled_and_cancelled() {
     server.stop().await;
 }
 
-/// Defers the only message; its number.
+/// Defers the only message; returns its number.
 pub async fn deferred(client: &mut Client) -> i64 {
     client.receiver(2, "q", LOCKED).await.unwrap();
     client.credit(2, 0, 1, false).await;
@@ -220,8 +223,8 @@ pub async fn deferred(client: &mut Client) -> i64 {
     number
 }
 
-/// AMQP-84, AMQP-93, DEF-02, DEF-05: a deferred message is received by number under a lock that is told twice, and
-/// stays deferred when it is abandoned.
+/// AMQP-84, AMQP-93, DEF-02, DEF-05: a deferred message is received by number with a lock, whose
+/// token is returned in two places. It stays deferred when it is abandoned.
 #[tokio::test]
 async fn a_deferred_message_is_received_by_number() {
     let (server, mut client) = managing(&["a"]).await;
@@ -256,8 +259,9 @@ async fn a_deferred_message_is_received_by_number() {
     server.stop().await;
 }
 
-/// RTY-27, RTY-10, AMQP-82: an `update-disposition` takes the delay of an abandon from a property, which is counted as a
-/// failure and not stored; with anything else it is refused, and the lock is as it was.
+/// RTY-27, RTY-10, AMQP-82: `update-disposition` takes the delay of an abandon from a property,
+/// which is not stored; the abandon counts as a failure. With another settlement the property is
+/// refused, and the lock is unchanged.
 #[tokio::test]
 async fn an_update_of_a_disposition_takes_a_delay() {
     let (server, mut client) = managing(&["a"]).await;
@@ -288,7 +292,7 @@ async fn an_update_of_a_disposition_takes_a_delay() {
     let counts = server.counts().await;
     assert_eq!((counts.active, counts.delayed), (1, 1));
     client.credit(2, 1, 1, false).await;
-    // What is asked now is answered before anything is delivered: nothing is due.
+    // A request is answered before anything is delivered, and no message is due.
     let peek = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
     assert_eq!(client.ask(0, "peek-message", &peek).await.messages().len(), 1);
     server.clock.advance(TimeSpan::from_seconds(5));
@@ -299,7 +303,8 @@ async fn an_update_of_a_disposition_takes_a_delay() {
     server.stop().await;
 }
 
-/// AMQP-22: a request that waits for credit for its reply is not carried out when nobody is left to hear it.
+/// AMQP-22: a request that waits for credit is not carried out if the link for its reply is
+/// detached.
 #[tokio::test]
 async fn what_nobody_hears_is_not_done() {
     let (server, mut client) = managing(&["a"]).await;
@@ -312,7 +317,7 @@ async fn what_nobody_hears_is_not_done() {
     let asked = request(1, operation, &[], &map(&entries));
     other.send(0, 0, true, asked.as_bytes()).await;
     other.detach(1).await;
-    // What is asked behind it is answered behind it.
+    // Later requests are answered later.
     other.manager(2, "q").await;
     let peek = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
     assert_eq!(other.ask(2, "peek-message", &peek).await.messages().len(), 1);
@@ -320,8 +325,8 @@ async fn what_nobody_hears_is_not_done() {
     server.stop().await;
 }
 
-/// AMQP-80: a request that has waited for longer than its client does is not carried out, and is told so; the time is
-/// an integer of any type, under either name.
+/// AMQP-80: a request whose time-out passed while it waited is not carried out, and gets an error.
+/// The time-out is an integer of any type, under either name.
 #[tokio::test]
 async fn what_waited_for_too_long_is_not_done() {
     let (server, mut client) = managing(&[]).await;
@@ -336,7 +341,7 @@ async fn what_waited_for_too_long_is_not_done() {
         ("server-timeout", Value::U64(9_999), 408),
         (long, Value::I32(10_000), 408),
         ("server-timeout", Value::U64(10_001), 200),
-        // None of these says how long.
+        // None of these values is a time-out.
         (long, Value::String("1".into()), 200),
         (long, Value::U32(0), 200),
         ("server-timeout", Value::U64(u64::MAX), 200),
@@ -348,7 +353,7 @@ async fn what_waited_for_too_long_is_not_done() {
         message.application_properties.push(((*name).to_owned(), wait.clone()));
         other.send(0, 0, true, message.encode().as_bytes()).await;
     }
-    // The answer to this comes when all of that is here, and waits for credit.
+    // The answer to this flow comes after all requests have arrived, which wait for credit.
     other.credit(1, 0, 0, true).await;
     assert!(matches!(other.hear().await, (Performative::Flow(_), _)));
     server.clock.advance(TimeSpan::from_seconds(10));
@@ -361,13 +366,13 @@ async fn what_waited_for_too_long_is_not_done() {
         }
     }
     assert_eq!(server.counts().await.scheduled, 4);
-    // Who is answered at once has not waited.
+    // A request that is answered immediately has not waited.
     let entries = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
     assert_eq!(client.ask(0, "peek-message", &entries).await.status(), 200);
     server.stop().await;
 }
 
-/// AMQP-102, MSG-03: a null for the id of a message that is scheduled is none: the broker makes one.
+/// AMQP-102, MSG-03: a null id of a scheduled message is no id: the broker generates one.
 #[tokio::test]
 async fn a_schedule_may_have_null_for_an_id() {
     let (server, mut client) = managing(&[]).await;
@@ -388,8 +393,8 @@ async fn a_schedule_may_have_null_for_an_id() {
     server.stop().await;
 }
 
-/// SET-21, SET-24: with `release_on_connection_loss`, messages received by number are locked while the connection lasts;
-/// its loss releases and counts them.
+/// SET-21, SET-24: with `release_on_connection_loss`, messages received by number are locked while
+/// the connection exists. Its loss releases and counts them.
 #[tokio::test]
 async fn what_was_received_by_number_ends_with_the_connection() {
     let server = Server::start_releasing().await;
@@ -403,19 +408,20 @@ async fn what_was_received_by_number_ends_with_the_connection() {
     let mut other = server.client().await;
     other.manager(0, "q").await;
     loop {
-        // The end of the connection is noticed a moment later.
+        // The loss of the connection is noticed a moment later.
         let reply = other.ask(0, "receive-by-sequence-number", &entries).await;
         if reply.status() == 200 {
             break;
         }
         tokio::task::yield_now().await;
     }
-    // It was deferred once, and not settled once.
+    // It was deferred once, and once not settled.
     assert_eq!(server.delivery_counts().await, [2]);
     server.stop().await;
 }
 
-/// AMQP-82, AMQ-25: messages are settled by the tokens of their locks, in every way; a lock that is gone is 410.
+/// AMQP-82, AMQ-25: messages are settled by lock token with each outcome; a lost lock has status
+/// 410.
 #[tokio::test]
 async fn messages_are_settled_by_token() {
     let (server, mut client) = managing(&["a", "b", "c", "d", "e", "f"]).await;
@@ -445,7 +451,7 @@ async fn messages_are_settled_by_token() {
     assert_eq!(dead[0].application_property("more"), Some(&Value::from("x")));
     let gone = client.ask(0, "update-disposition", &settle("completed", tokens[0])).await;
     assert_eq!((gone.status(), &*gone.condition()), (410, "com.microsoft:message-lock-lost"));
-    // Its delivery is settled, too: what is said of it now is that its lock is gone (AMQP-62).
+    // Its delivery is settled too: a later disposition gets a lost lock (AMQP-62).
     let answer = client.settle(0, DeliveryState::accepted()).await;
     assert_eq!(crate::sending::condition(&answer), "com.microsoft:message-lock-lost");
     let wrong = client.ask(0, "update-disposition", &settle("eaten", tokens[0])).await;
@@ -453,7 +459,7 @@ async fn messages_are_settled_by_token() {
     server.stop().await;
 }
 
-/// DEL-01, DEL-03: available messages are deleted, and none is 204.
+/// DEL-01, DEL-03: available messages are deleted; an empty result has status 204.
 #[tokio::test]
 async fn messages_are_deleted() {
     let (server, mut client) = managing(&["a", "b", "c"]).await;
@@ -470,7 +476,8 @@ async fn messages_are_deleted() {
     server.stop().await;
 }
 
-/// AMQP-86, AMQP-87, AMQ-24, TOP-13: rules are added, listed as clients decode them, and removed.
+/// AMQP-86, AMQP-87, AMQ-24, TOP-13: rules are added, listed in the encoding that clients decode,
+/// and removed.
 #[tokio::test]
 async fn rules_are_managed() {
     let server = Server::start().await;
@@ -495,7 +502,8 @@ async fn rules_are_managed() {
         map(&[("label", value("l")), ("properties", map(&[("p", value(7_i32))]))]),
     )]);
     assert_eq!(client.ask(0, "add-rule", &add("by-id", correlation)).await.status(), 200);
-    // More properties than a filter may have are refused by their number, before they are compared (QUO-01).
+    // A filter with too many properties is refused by their number, before they are compared
+    // (QUO-01).
     let names: Vec<String> = (0..30_000).map(|number| format!("p{number}")).collect();
     let properties: Vec<(&str, Vec<u8>)> =
         names.iter().map(|name| (name.as_str(), value(7_i32))).collect();
@@ -555,7 +563,7 @@ fn text(value: &Raw) -> &str {
     }
 }
 
-/// AMQP-88, AMQP-92, ERR-05, AMQ-22, AMQ-23: what is wrong with a request is told by its status.
+/// AMQP-88, AMQP-92, ERR-05, AMQ-22, AMQ-23: the status reports the error of a request.
 #[tokio::test]
 async fn a_wrong_request_is_told_so() {
     let (server, mut client) = managing(&[]).await;
@@ -565,7 +573,7 @@ async fn a_wrong_request_is_told_so() {
     assert_eq!((wrong.status(), &*wrong.condition()), (400, "com.microsoft:argument-error"));
     let missing = client.ask(0, "cancel-scheduled-message", &[]).await;
     assert_eq!((missing.status(), &*missing.condition()), (400, "com.microsoft:argument-error"));
-    // Its entity goes.
+    // The entity is deleted.
     server.broker.delete_entity("q").await.unwrap();
     let entries = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
     let gone = client.ask(0, "peek-message", &entries).await;
@@ -573,7 +581,7 @@ async fn a_wrong_request_is_told_so() {
     server.stop().await;
 }
 
-/// AMQP-33, ADR-13: sub-queues and subscriptions have management nodes; what does not exist has none.
+/// AMQP-33, ADR-13: sub-queues and subscriptions have management nodes; missing entities have none.
 #[tokio::test]
 async fn sub_queues_have_management_nodes() {
     let (server, mut client) = managing(&["a"]).await;
@@ -590,8 +598,8 @@ async fn sub_queues_have_management_nodes() {
     server.stop().await;
 }
 
-/// AMQP-81, AMQP-32: an unsettled request is confirmed first, and then answered; one whose reply has no credit waits
-/// until it has.
+/// AMQP-81, AMQP-32: an unsettled request is accepted first, and then gets its reply. A request
+/// whose reply has no credit waits for credit.
 #[tokio::test]
 async fn a_request_waits_for_credit_of_its_reply() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Clients with many links and sessions on one connection.
+//! Tests of clients with many links and sessions on a connection.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::server::Server;
 
 const LIMIT: &str = "amqp:resource-limit-exceeded";
 
-/// Nobody without a token is let in.
+/// Allows only clients with a token.
 struct Strict;
 
 #[async_trait]
@@ -29,14 +29,14 @@ impl Authorizer for Strict {
     }
 }
 
-/// Begins sessions until one is refused; how many were not.
+/// Begins sessions until one is refused; returns the number of accepted ones.
 async fn begin_many(client: &mut Client, most: u16) -> u16 {
     for channel in 1..=most {
         client.on(channel);
         let begin = Begin { incoming_window: 10, outgoing_window: 10, ..Begin::default() };
         client.say(&Performative::Begin(Box::new(begin))).await;
         let (Performative::Begin(_), _) = client.hear().await else { panic!() };
-        // A refused session is ended at once; one that is not answers this.
+        // A refused session is ended immediately; an accepted one answers this `end`.
         client.say(&Performative::End(End::default())).await;
         let (Performative::End(end), _) = client.hear().await else { panic!() };
         if let Some(error) = end.error {
@@ -50,8 +50,9 @@ async fn begin_many(client: &mut Client, most: u16) -> u16 {
     most
 }
 
-/// AMQP-30: one connection has hundreds of links: the SDKs open three for each sender or receiver. Beyond its limit, and
-/// where the room that connections share is used up, a link is refused; links that are detached make room.
+/// AMQP-30: a connection may have hundreds of links, since the SDKs open three for each sender or
+/// receiver. A link above the connection's limit is refused, and so is one without room in the
+/// shared pool. Detached links make room.
 #[tokio::test]
 async fn a_connection_has_hundreds_of_links() {
     let server = Server::start_with(Arc::new(AllowAll), |config| {
@@ -77,7 +78,8 @@ async fn a_connection_has_hundreds_of_links() {
     server.stop().await;
 }
 
-/// AMQP-30, SEC-16: who has shown nothing good has 256 links and 1,024 sessions, however many others may have.
+/// AMQP-30, SEC-16: a client without valid credentials has 256 links and 1,024 sessions,
+/// independent of other clients.
 #[tokio::test]
 async fn a_stranger_has_few_links_and_sessions() {
     let server = Server::start_for(Arc::new(Strict)).await;
@@ -87,12 +89,12 @@ async fn a_stranger_has_few_links_and_sessions() {
     }
     let refused = client.receiver(256, "$cbs", SenderSettleMode::Unsettled).await;
     assert_eq!(refused, Err(LIMIT.to_owned()));
-    // One of them is that in which it began.
+    // One of these is the session in which it began.
     assert_eq!(begin_many(&mut client, 2_000).await, 1_024);
     server.stop().await;
 }
 
-/// AMQP-05: a client that is let in has up to 5,000 sessions, which the SDK for Go opens for each link.
+/// AMQP-05: an accepted client has up to 5,000 sessions; the SDK for Go opens one for each link.
 #[tokio::test]
 async fn a_connection_has_thousands_of_sessions() {
     let server = Server::start_with(Arc::new(AllowAll), |_| {}).await;

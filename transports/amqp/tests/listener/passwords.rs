@@ -1,4 +1,5 @@
-//! SASL: what a client shows before it opens its connection, and how long it may show nothing.
+//! Tests of SASL: credentials before a connection is opened, and the time limit for a client
+//! without any.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use peeklock_core::error::Rejection;
 use crate::client::Client;
 use crate::server::Server;
 
-/// The key `k` of the policy `ears` lets listen at `q`, the token `t` everything; nobody else is known.
+/// Grants Listen at `q` to the key `k` of the policy `ears`, and everything to the token `t`;
+/// refuses all others.
 struct OneKey;
 
 #[async_trait]
@@ -34,8 +36,9 @@ impl Authorizer for OneKey {
     }
 }
 
-/// AMQP-08: PLAIN with a policy and its key grants what the policy grants, without any `$cbs`; with `$jwt` the password is
-/// a token; what is wrong ends with code 1 and the connection.
+/// AMQP-08: PLAIN with a policy and its key grants the rights of the policy, without `$cbs`. With
+/// the user `$jwt` the password is a token. Invalid credentials get code 1, and the connection
+/// ends.
 #[tokio::test]
 async fn a_password_is_a_key_or_a_token() {
     let server = Server::start_for(Arc::new(OneKey)).await;
@@ -61,7 +64,8 @@ async fn a_password_is_a_key_or_a_token() {
     server.stop().await;
 }
 
-/// AMQP-03, AMQ-02: EXTERNAL without a certificate is as ANONYMOUS; a mechanism that nobody knows ends the connection.
+/// AMQP-03, AMQ-02: EXTERNAL without a certificate equals ANONYMOUS; an unknown mechanism ends the
+/// connection.
 #[tokio::test]
 async fn external_without_a_certificate_says_nothing() {
     let server = Server::start().await;
@@ -75,7 +79,8 @@ async fn external_without_a_certificate_says_nothing() {
     server.stop().await;
 }
 
-/// SEC-16, AMQP-25: a connection that shows nothing is closed; one that has shown a password is not.
+/// SEC-16, AMQP-25: a connection without credentials is closed; one that has logged in with a
+/// password is not.
 #[tokio::test]
 async fn who_shows_nothing_is_not_kept() {
     let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
@@ -93,7 +98,7 @@ async fn who_shows_nothing_is_not_kept() {
     server.stop().await;
 }
 
-/// SEC-16: nor is one kept that shows nothing, however busy it is.
+/// SEC-16: a connection without credentials is closed even if it is busy.
 #[tokio::test]
 async fn who_shows_nothing_and_is_busy_is_not_kept() {
     let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
@@ -120,7 +125,7 @@ async fn who_shows_nothing_and_is_busy_is_not_kept() {
     server.stop().await;
 }
 
-/// SEC-16: where everybody is let in nobody has to show anything.
+/// SEC-16: if anonymous access is on, nobody needs credentials.
 #[tokio::test]
 async fn anonymous_clients_are_kept_where_they_are_let_in() {
     let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
@@ -128,7 +133,7 @@ async fn anonymous_clients_are_kept_where_they_are_let_in() {
     };
     let server = Server::start_with(Arc::new(peeklock_core::contract::AllowAll), brief).await;
     let mut client = Client::open(server.address).await;
-    // Until the clock of the connection has asked, which it does every five seconds.
+    // Until the regular check of the connection, every five seconds.
     tokio::time::timeout(Duration::from_millis(5_500), client.hear()).await.unwrap_err();
     client.sender(0, "q").await.unwrap();
     server.stop().await;

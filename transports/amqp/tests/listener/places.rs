@@ -1,4 +1,4 @@
-//! Who makes room when there are as many connections as there may be, and for whom.
+//! Tests of the limit of connections: which connection gives up its place, and to which client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,11 +19,12 @@ use crate::tokens::{request, status};
 const SETTLED: SenderSettleMode = SenderSettleMode::Settled;
 const PLAIN: (&str, &[u8]) = ("PLAIN", b"\0team\0k");
 const ANONYMOUS: (&str, &[u8]) = ("ANONYMOUS", b"");
-/// Sockets beside two places, which are as few as there can be.
+/// Number of spare sockets next to two places, which is the minimum.
 const SPARE: usize = 16;
 
-/// QUO-01: the connection that has been idle longest makes room for one that comes, and is told so; one that has a link
-/// does not, however long nothing comes, and who finds nobody idle waits with whatever he asks for until somebody is.
+/// QUO-01: the connection that is idle for the longest time gives up its place to a new client, and
+/// gets the reason. A connection with a link keeps its place, however long it is silent. If no
+/// connection is idle, the new client waits with its requests.
 #[tokio::test]
 async fn who_is_idle_longest_makes_room() {
     let server = Server::start_with(Arc::new(AllowAll), |config| {
@@ -34,7 +35,8 @@ async fn who_is_idle_longest_makes_room() {
     kept.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
     kept.credit(0, 0, 10, false).await;
     let (mut first, mut second) = (server.client().await, server.client().await);
-    // Links to put tokens or to declare transactions are no reason to stay, nor is a transaction without an operation.
+    // Links for tokens or transactions do not keep a place, nor does a transaction without an
+    // operation.
     first.sender(7, "$cbs").await.unwrap();
     second.coordinator().await;
     second.declare().await;
@@ -68,7 +70,7 @@ fn attaching(mut client: Client) -> tokio::task::JoinHandle<Client> {
     })
 }
 
-/// Who waits for messages gets them.
+/// Checks that a waiting receiver gets messages.
 async fn messages(server: &Server, kept: &mut Client) {
     for number in 0..5 {
         let text = number.to_string();
@@ -77,7 +79,7 @@ async fn messages(server: &Server, kept: &mut Client) {
     }
 }
 
-/// The condition with which the broker closes a connection.
+/// Returns the condition with which the broker closes a connection.
 async fn closed(client: &mut Client) -> String {
     let (Performative::Close(close), _) = client.hear().await else { panic!("it is not closed") };
     close.error.unwrap().condition().to_owned()
@@ -102,8 +104,8 @@ async fn from_saying(
     client
 }
 
-/// QUO-01: whoever has all places by connections with links gives one up to who comes from elsewhere: the one that has
-/// said nothing for longest.
+/// QUO-01: if an address has all places with connections that have links, its connection that is
+/// silent for the longest time gives up its place to a client from elsewhere.
 #[tokio::test]
 async fn the_address_with_most_places_gives_one_up() {
     let server = Server::start_with(Arc::new(AllowAll), |config| {
@@ -128,7 +130,8 @@ async fn the_address_with_most_places_gives_one_up() {
     server.stop().await;
 }
 
-/// Whoever shows a key or the token `good` may do everything; who shows nothing may too, or is not known.
+/// Grants everything to any key and to the token `good`, and optionally to anonymous clients;
+/// refuses all others.
 struct AnyKey {
     allows_anonymous: bool,
 }
@@ -148,7 +151,7 @@ impl Authorizer for AnyKey {
     }
 }
 
-/// A listener with so many places, for who shows a key.
+/// A listener with this number of places, whose authorizer knows keys.
 async fn listener(allows_anonymous: bool, places: usize) -> Server {
     Server::start_with(Arc::new(AnyKey { allows_anonymous }), |config| {
         config.connection_count_max = places;
@@ -156,14 +159,14 @@ async fn listener(allows_anonymous: bool, places: usize) -> Server {
     .await
 }
 
-/// One that has shown a key, and has a link.
+/// A client that has logged in with a key and has a link.
 async fn consumer(address: [u8; 4], server: &Server) -> Client {
     let mut client = from_saying(address, server, PLAIN).await;
     client.receiver(0, "q", SETTLED).await.unwrap();
     client
 }
 
-/// Strangers that have declared a transaction, which takes no right.
+/// Strangers that have declared a transaction, which needs no right.
 async fn strangers(count: usize, server: &Server) -> Vec<Client> {
     let mut strangers = Vec::new();
     for _ in 0..count {
@@ -175,8 +178,8 @@ async fn strangers(count: usize, server: &Server) -> Vec<Client> {
     strangers
 }
 
-/// QUO-01, SEC-16: where all places are taken, a stranger, who has shown nothing yet, gets the place of one who holds
-/// nothing, and of nobody who waits in silence, from wherever he comes.
+/// QUO-01, SEC-16: if all places are taken, a stranger gets the place of an idle connection. It
+/// does not get the place of a silent receiver, from any address.
 #[tokio::test]
 async fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
     let server = listener(false, 4).await;
@@ -187,7 +190,8 @@ async fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
         silent.push(client);
     }
     let mut last = from([127, 0, 0, 2], &server).await;
-    // Each gets the place of the one before as soon as that has been idle for a while; those with links are silent for longer.
+    // Each stranger gets the place of the previous one once that is idle for a while; connections
+    // with links are silent for longer.
     for _ in 0..3 {
         let next = from([127, 0, 0, 3], &server).await;
         assert_eq!(closed(&mut last).await, "amqp:connection:forced");
@@ -199,8 +203,9 @@ async fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
     server.stop().await;
 }
 
-/// QUO-01, SEC-16: who logs in by a key gets the place of a stranger, whatever that one holds, the one that has asked for
-/// nothing for longest first; where all have shown a key he waits until one of them holds nothing, and a stranger gets none.
+/// QUO-01, SEC-16: a client that logs in with a key gets the place of a stranger, even if that has
+/// links. Strangers without requests for the longest time go first. If all have logged in with a
+/// key, the client waits until one is idle, and a stranger gets no place.
 #[tokio::test]
 async fn who_logs_in_gets_the_place_of_a_stranger() {
     let server = listener(false, 2).await;
@@ -214,7 +219,7 @@ async fn who_logs_in_gets_the_place_of_a_stranger() {
     let stranger = from([127, 0, 0, 3], &server).await;
     let (mut next, mut stranger) = (attaching(next), attaching(stranger));
     for client in &mut known {
-        // As much as is sent, so that the next one gets what is sent then.
+        // As many as are sent, so that the next receiver gets the later messages.
         client.credit(0, 0, 5, false).await;
         tokio::select! {
             biased;
@@ -231,8 +236,8 @@ async fn who_logs_in_gets_the_place_of_a_stranger() {
     server.stop().await;
 }
 
-/// QUO-01, SEC-16, AMQP-21: who puts a token that is good gets the place of a stranger, whatever that one holds, and
-/// who puts one that is not good gets none.
+/// QUO-01, SEC-16, AMQP-21: a client that puts a valid token gets the place of a stranger, even if
+/// that has links. A client with an invalid token gets none.
 #[tokio::test]
 async fn who_puts_a_token_gets_the_place_of_a_stranger() {
     let server = listener(true, 2).await;
@@ -245,7 +250,7 @@ async fn who_puts_a_token_gets_the_place_of_a_stranger() {
     client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
     client.credit(1, 0, 10, false).await;
     for (token, code) in [("bad", 401), ("good", 202)] {
-        // They are there, and the first has asked for nothing for longest.
+        // They are connected, and the first has sent no request for the longest time.
         for stranger in &mut strangers {
             stranger.declare().await;
         }
@@ -261,8 +266,9 @@ async fn who_puts_a_token_gets_the_place_of_a_stranger() {
     server.stop().await;
 }
 
-/// QUO-01, SEC-17: the same where everybody is let in: who shows a key gets the place of one who has shown none, from the
-/// same address too, and keeps it when others come from wherever there are fewer.
+/// QUO-01, SEC-17: the same holds if anonymous access is on. A client with a key gets the place of
+/// a client without one, also from the same address, and keeps it when clients come from addresses
+/// with fewer connections.
 #[tokio::test]
 async fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
     let server = listener(true, 3).await;
@@ -280,7 +286,7 @@ async fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
     }
     without[2].detach(0).await;
     let mut last = without.remove(2);
-    // Those with a key are silent, and more than come from anywhere else.
+    // The clients with a key are silent, and more than from any other address.
     for address in [3, 4, 5] {
         let next = from([127, 0, 0, address], &server).await;
         assert_eq!(closed(&mut last).await, "amqp:connection:forced");
@@ -293,8 +299,8 @@ async fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
     server.stop().await;
 }
 
-/// QUO-01: beside the places there are sockets for those that have none yet; when they are taken too, the oldest of those
-/// is closed, so that whoever comes is heard.
+/// QUO-01: next to the places there are spare sockets for connections without a place. If they are
+/// taken too, the oldest such connection is closed, so that a new client can log in.
 #[tokio::test]
 async fn the_oldest_without_a_place_is_closed() {
     let server = listener(false, 2).await;
@@ -307,7 +313,7 @@ async fn the_oldest_without_a_place_is_closed() {
     for socket in &mut silent[..SPARE] {
         socket.read_u8().await.unwrap_err();
     }
-    // It is asked who it is, and told that it is good.
+    // It can still log in, with success.
     let next = from_saying([127, 0, 0, 3], &server, PLAIN).await;
     silent[SPARE].read_u8().await.unwrap_err();
     for client in &mut known {
@@ -317,8 +323,8 @@ async fn the_oldest_without_a_place_is_closed() {
     server.stop().await;
 }
 
-/// QUO-01, SEC-16: who finds no place in the time in which a connection has to be opened is told so, with a condition
-/// upon which SDKs connect again.
+/// QUO-01, SEC-16: a client that finds no place within the opening timeout gets an error with a
+/// condition upon which the SDKs connect again.
 #[tokio::test]
 async fn who_finds_no_place_in_time_is_told_so() {
     let server = Server::start_with(Arc::new(AnyKey { allows_anonymous: false }), |config| {

@@ -1,4 +1,4 @@
-//! Clients that receive and settle.
+//! Tests of clients that receive and settle.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ pub fn modified(undeliverable_here: bool) -> DeliveryState {
     }))
 }
 
-/// AMQP-48, AMQP-50, AMQP-54, AMQ-08, AMQ-14: no more is delivered than there is credit for, under locks, in order.
+/// AMQP-48, AMQP-50, AMQP-54, AMQ-08, AMQ-14: at most as many messages are delivered as there is
+/// credit, with locks, in order.
 #[tokio::test]
 async fn credit_is_what_is_delivered() {
     let (server, mut client) = receiving(&["a", "b", "c"]).await;
@@ -58,13 +59,13 @@ async fn credit_is_what_is_delivered() {
         assert_eq!(content.body_bytes(), body);
         assert_eq!(transfer.settled, Some(false));
     }
-    // What comes next is the answer to this, not a third message.
+    // The next frame is the answer to this, not a third message.
     assert_eq!(client.settle(0, DeliveryState::accepted()).await, DeliveryState::accepted());
     assert_eq!(server.counts().await.active, 2);
     server.stop().await;
 }
 
-/// AMQP-09: a receiver goes on behind 2³² deliveries on its link, with drains between them; their locks too.
+/// AMQP-09: a receiver continues after its link's count wraps at 2³², with a drain and with locks.
 #[tokio::test]
 async fn a_link_goes_on_where_its_count_goes_round() {
     let first = u32::MAX - 1;
@@ -88,7 +89,8 @@ async fn a_link_goes_on_where_its_count_goes_round() {
     server.stop().await;
 }
 
-/// AMQP-48, AMQP-60, AMQP-64, AMQ-14: abandoning raises the count, releasing does not; the answers are of the same kind.
+/// AMQP-48, AMQP-60, AMQP-64, AMQ-14: an abandon raises the delivery count, a release does not. The
+/// answers have the same outcome.
 #[tokio::test]
 async fn abandoned_is_counted_and_released_is_not() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -104,8 +106,8 @@ async fn abandoned_is_counted_and_released_is_not() {
     server.stop().await;
 }
 
-/// RTY-27: an abandon takes its delay from a property, which is not stored; what is none is refused, and the lock
-/// is as it was.
+/// RTY-27: an abandon takes its delay from a property, which is not stored. An invalid delay is
+/// refused, and the lock is unchanged.
 #[tokio::test]
 async fn an_abandon_takes_its_delay_from_a_property() {
     let (server, mut client) = receiving(&["a", "b", "c", "d"]).await;
@@ -133,7 +135,7 @@ async fn an_abandon_takes_its_delay_from_a_property() {
     assert!(matches!(answer, DeliveryState::Outcome(Outcome::Modified(_))), "{answer:?}");
     let counts = server.counts().await;
     assert_eq!((counts.active, counts.delayed), (4, 1));
-    // The others are locked still, and this one comes alone.
+    // The other messages are still locked, and only this one is delivered.
     client.credit(0, 4, 4, false).await;
     server.clock.advance(TimeSpan::from_seconds(5));
     let (_, content) = client.message().await;
@@ -142,8 +144,9 @@ async fn an_abandon_takes_its_delay_from_a_property() {
     server.stop().await;
 }
 
-/// AMQP-67, DLQ-07: of dead letters, and of what could not be sent on, the frames are those of any queue: delivered under
-/// lock, given back, delivered again, completed. One that is dead-lettered again stays where it is, under its lock.
+/// AMQP-67, DLQ-07: the dead-letter queue and the transfer dead-letter queue use the same frames as
+/// any queue: deliver with a lock, abandon, deliver again, complete. A second dead-lettering is
+/// refused, and the lock remains.
 #[tokio::test]
 async fn sub_queues_take_the_same_frames() {
     let server = Server::start().await;
@@ -187,7 +190,8 @@ async fn sub_queues_take_the_same_frames() {
         };
         assert_eq!(error.condition(), "amqp:not-allowed", "{address}");
         assert_eq!(left().await, (1, 1), "{address}");
-        // AMQP-62, DLQ-07: its lock stays, and with it the delivery: it may be settled otherwise.
+        // AMQP-62, DLQ-07: the lock and the delivery remain, so it may be settled with another
+        // outcome.
         let malformed = Map::of_symbols([(
             "peeklock-delay-ms",
             Raw::encoded(|bytes| Value::I64(-1).encode_to(bytes)),
@@ -208,7 +212,7 @@ async fn sub_queues_take_the_same_frames() {
     server.stop().await;
 }
 
-/// AMQP-61, AMQP-57, AMQ-08, AMQ-14: a dead letter has its reason, and the answer no error.
+/// AMQP-61, AMQP-57, AMQ-08, AMQ-14: a dead letter has its reason, and the answer has no error.
 #[tokio::test]
 async fn a_dead_letter_has_its_reason() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -228,7 +232,7 @@ async fn a_dead_letter_has_its_reason() {
     server.stop().await;
 }
 
-/// AMQP-63: a reason that is no text is a property like others.
+/// AMQP-63: a reason that is not text is an ordinary property.
 #[tokio::test]
 async fn a_reason_that_is_no_text_is_a_property() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -243,7 +247,8 @@ async fn a_reason_that_is_no_text_is_a_property() {
     server.stop().await;
 }
 
-/// AMQP-37: a client that says it takes a queue for a topic, or the other way round, is refused; others are not asked.
+/// AMQP-37: a client that expects a topic but finds a queue is refused, and so is the reverse.
+/// Without the property, a client is not checked.
 #[tokio::test]
 async fn a_client_of_another_kind_of_entity_is_refused() {
     let server = Server::start().await;
@@ -284,7 +289,7 @@ async fn a_client_of_another_kind_of_entity_is_refused() {
     server.stop().await;
 }
 
-/// AMQP-60, AMQ-14: what is deferred is set aside.
+/// AMQP-60, AMQ-14: a deferred message is not delivered again.
 #[tokio::test]
 async fn deferred_is_set_aside() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -297,7 +302,7 @@ async fn deferred_is_set_aside() {
     server.stop().await;
 }
 
-/// AMQP-51: a drain delivers what there is, and gives back the rest.
+/// AMQP-51: a drain delivers all available messages, and returns the remaining credit.
 #[tokio::test]
 async fn a_drain_comes_behind_what_there_is() {
     let (server, mut client) = receiving(&["a", "b"]).await;
@@ -309,7 +314,7 @@ async fn a_drain_comes_behind_what_there_is() {
     server.stop().await;
 }
 
-/// AMQP-55, AMQ-08: received for good is settled, and gone.
+/// AMQP-55, AMQ-08: a message in receive-and-delete mode is settled, and removed.
 #[tokio::test]
 async fn received_for_good_is_gone() {
     let server = Server::start().await;
@@ -324,7 +329,7 @@ async fn received_for_good_is_gone() {
     server.stop().await;
 }
 
-/// AMQP-39: what was delivered can be settled after its link is gone.
+/// AMQP-39: a delivery can be settled after its link is detached.
 #[tokio::test]
 async fn a_delivery_is_settled_after_its_link() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -339,8 +344,9 @@ async fn a_delivery_is_settled_after_its_link() {
     server.stop().await;
 }
 
-/// SET-21, SET-24: the locks of a connection that is lost last until they expire: their tokens are good on another one,
-/// for renewals and settlements; an unsettled message is counted at the end of its lock.
+/// SET-21, SET-24: the locks of a lost connection last until they expire. Their tokens can be
+/// renewed and settled on another connection. An unsettled message is counted at the end of its
+/// lock.
 #[tokio::test]
 async fn a_lost_connection_keeps_its_locks() {
     let (server, mut client) = receiving(&["a", "b"]).await;
@@ -364,7 +370,8 @@ async fn a_lost_connection_keeps_its_locks() {
     server.stop().await;
 }
 
-/// SET-21, SET-31: where the setting says so, the locks of a connection that is lost end with it, and count.
+/// SET-21, SET-31: if the setting says so, the locks of a lost connection end with it, and are
+/// counted.
 #[tokio::test]
 async fn a_lost_connection_releases_its_locks_where_it_should() {
     let server = Server::start_releasing().await;
@@ -382,8 +389,8 @@ async fn a_lost_connection_releases_its_locks_where_it_should() {
     server.stop().await;
 }
 
-/// SET-33, SET-35, DEF-05: deferring counts as a delivery, and moves a message to the dead-letter queue that has had as
-/// many as it may.
+/// SET-33, SET-35, DEF-05: a deferral counts as a delivery, and dead-letters a message that has
+/// reached the maximum.
 #[tokio::test]
 async fn deferring_counts_as_a_delivery() {
     let queue = QueueUpdate { max_delivery_count: Some(2), ..QueueUpdate::default() };
@@ -405,7 +412,7 @@ async fn deferring_counts_as_a_delivery() {
     server.stop().await;
 }
 
-/// SET-38: in a dead-letter queue nothing is counted: neither an abandon nor a deferral nor the end of a lock.
+/// SET-38: in a dead-letter queue nothing is counted: no abandon, no deferral, no end of a lock.
 #[tokio::test]
 async fn a_dead_letter_queue_counts_nothing() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -418,7 +425,7 @@ async fn a_dead_letter_queue_counts_nothing() {
     let (transfer, content) = client.message().await;
     assert_eq!(content.sections().header.last_chunk(), Some(&[0x43]), "no delivery has failed");
     client.say_of(id(&transfer), modified(false), false).await;
-    // The answer, and the message again, in any order.
+    // The answer and the redelivery, in any order.
     let mut again = None;
     for _ in 0..2 {
         match client.hear().await {
@@ -466,7 +473,7 @@ async fn what_was_scheduled_says_so() {
     server.stop().await;
 }
 
-/// EXP-34, EXP-35: a drain is answered after the messages that it made expire are dead-lettered.
+/// EXP-34, EXP-35: a drain is answered after the messages that it finds expired are dead-lettered.
 #[tokio::test]
 async fn a_drain_waits_for_what_it_makes_expire() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -495,7 +502,7 @@ async fn a_drain_waits_for_what_it_makes_expire() {
     server.stop().await;
 }
 
-/// SET-22: deliveries are not resumed: what a client says of them when it attaches is ignored.
+/// SET-22: deliveries are not resumed: unsettled deliveries in an `attach` are ignored.
 #[tokio::test]
 async fn what_was_unsettled_elsewhere_is_ignored() {
     let server = Server::start().await;
@@ -513,8 +520,8 @@ async fn what_was_unsettled_elsewhere_is_ignored() {
     server.stop().await;
 }
 
-/// AMQP-62, AMQP-68: what is said of a delivery that is settled changes nothing; an unknown one is answered only if an
-/// answer is awaited.
+/// AMQP-62, AMQP-68: a disposition of a settled delivery has no effect. A disposition of an unknown
+/// delivery is answered only if an answer is due.
 #[tokio::test]
 async fn a_delivery_is_settled_once() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -531,8 +538,8 @@ async fn a_delivery_is_settled_once() {
     server.stop().await;
 }
 
-/// AMQP-65: who says nothing of a delivery but that it has forgotten it leaves its lock running: nobody else gets the
-/// message before that ends, which counts.
+/// AMQP-65: after a client settles a delivery without an outcome, the lock continues. Nobody gets
+/// the message before the lock ends, which is counted.
 #[tokio::test]
 async fn the_lock_of_a_forgotten_delivery_runs_on() {
     let (server, mut client) = receiving(&["a"]).await;
@@ -545,7 +552,7 @@ async fn the_lock_of_a_forgotten_delivery_runs_on() {
         ..Disposition::default()
     };
     client.say(&Performative::Disposition(forgotten)).await;
-    // A drain comes behind all that there is, and there is nothing.
+    // A drain ends after all available messages, and there are none.
     client.credit(0, 1, 1, true).await;
     assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
     assert_eq!(server.delivery_counts().await, [0]);
@@ -559,7 +566,7 @@ async fn the_lock_of_a_forgotten_delivery_runs_on() {
     server.stop().await;
 }
 
-/// AMQ-12: what a client says of the type of an entity is taken and ignored where it is no number of another type.
+/// AMQ-12: the type of entity in an `attach` is ignored, unless it is the number of another type.
 #[tokio::test]
 async fn the_type_of_an_entity_may_be_anything() {
     let server = Server::start().await;
@@ -580,7 +587,8 @@ async fn the_type_of_an_entity_may_be_anything() {
     server.stop().await;
 }
 
-/// AMQ-18, EXP-01: a message that expires says when; that which expires later than its queue lets it says so too.
+/// AMQ-18, EXP-01: an expiring message is delivered with its expiry; a message that does not expire
+/// has none.
 #[tokio::test]
 async fn a_delivery_says_when_it_expires() {
     let (server, mut client) = receiving(&["lasting"]).await;
@@ -606,7 +614,8 @@ async fn a_delivery_says_when_it_expires() {
     server.stop().await;
 }
 
-/// AMQP-34: what a receiver announces as its largest message is no bound: some announce less than they take.
+/// AMQP-34: the maximum size that a receiver announces is not enforced, since some announce less
+/// than they take.
 #[tokio::test]
 async fn a_receiver_is_sent_more_than_it_announces() {
     let server = Server::start().await;
@@ -620,8 +629,9 @@ async fn a_receiver_is_sent_more_than_it_announces() {
     server.stop().await;
 }
 
-/// AMQP-60, EXP-01: a client that drops an expired message from its buffer says `modified`, undeliverable-here, settled:
-/// that ends as expiry does, whatever is left of its lock, and before its expiry it is a deferral.
+/// AMQP-60, EXP-01: a client drops an expired message from its buffer with a settled `modified` and
+/// undeliverable-here. The message then ends as expired, even if its lock has time left. Before its
+/// expiry this is a deferral.
 #[tokio::test]
 async fn an_expired_message_that_is_dropped_ends_as_expired() {
     let update = QueueUpdate {
@@ -643,7 +653,7 @@ async fn an_expired_message_that_is_dropped_ends_as_expired() {
         let (transfer, _) = client.message().await;
         server.clock.advance(TimeSpan::from_seconds(seconds));
         client.settle_for_good(id(&transfer), modified(true)).await;
-        // Whoever looks for a message finds what has expired.
+        // A receive finds expired messages.
         client.credit(0, 1, 1, true).await;
         assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
         let counts = server.counts().await;
@@ -652,8 +662,9 @@ async fn an_expired_message_that_is_dropped_ends_as_expired() {
     }
 }
 
-/// AMQP-56, AMQ-18, AMQ-19: a message that lives longer than 32 bits of milliseconds has the most in its header, beside
-/// the two instants whose distance is how long it lives; without a header some clients take it for expired.
+/// AMQP-56, AMQ-18, AMQ-19: a message whose time to live exceeds 32 bits of milliseconds has the
+/// maximum in its header, next to the two instants whose difference is the time to live. Without
+/// the header some clients take it for expired.
 #[tokio::test]
 async fn a_long_time_to_live_is_told() {
     let (server, mut client) = receiving(&[]).await;
@@ -669,8 +680,8 @@ async fn a_long_time_to_live_is_told() {
     server.stop().await;
 }
 
-/// DESIGN D8: a content that the store is slow to read holds up its link alone: another link of its session is delivered to
-/// meanwhile, and what is said of the connection is answered.
+/// DESIGN D8: a content that the store reads slowly delays only its link. Another link of the
+/// session gets its deliveries meanwhile, and requests of the connection are answered.
 #[tokio::test]
 async fn a_slow_read_holds_up_one_link() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -691,7 +702,7 @@ async fn a_slow_read_holds_up_one_link() {
         assert!(store.let_read(read));
         let (transfer, content) = client.message().await;
         assert_eq!((transfer.handle, content.body_bytes()), (handle, Bytes::from(body)));
-        // What comes next is the answer to this.
+        // The next frame is the answer to this.
         let accepted = DeliveryState::accepted();
         assert_eq!(client.settle(id(&transfer), accepted.clone()).await, accepted);
         client.sender(2 + handle, "q").await.unwrap();

@@ -1,4 +1,4 @@
-//! Replies that a client does not take: what is kept of them is counted, and few.
+//! Tests of replies that a client does not take: they are counted, and their number is limited.
 
 use peeklock_amqp::performative::{Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
@@ -14,7 +14,7 @@ use crate::tokens;
 
 const UNSETTLED: SenderSettleMode = SenderSettleMode::Unsettled;
 
-/// The next reply; windows and credit of what is sent come between.
+/// Returns the next reply, skipping other frames.
 async fn reply(client: &mut Client) -> Reply {
     loop {
         if let (Performative::Transfer(_), payload) = client.hear().await {
@@ -23,7 +23,8 @@ async fn reply(client: &mut Client) -> Reply {
     }
 }
 
-/// Sends a message, and waits until it is stored: what was asked of its queue before has been answered then.
+/// Sends a message and waits until it is stored; by then earlier requests to its queue were
+/// answered.
 async fn stored(client: &mut Client, handle: u32) {
     client.send(handle, 0, false, &text("m")).await;
     loop {
@@ -37,7 +38,8 @@ async fn stored(client: &mut Client, handle: u32) {
     }
 }
 
-/// AMQP-80: while replies wait for the client's windows, nothing more is carried out whose reply would wait with them.
+/// AMQP-80: while replies wait for the client's windows, no further request is carried out whose
+/// reply would wait too.
 #[tokio::test]
 async fn a_request_waits_behind_replies_that_are_not_taken() {
     let server = Server::start().await;
@@ -63,8 +65,8 @@ async fn a_request_waits_behind_replies_that_are_not_taken() {
     server.stop().await;
 }
 
-/// A list that is long has its room among what all connections hold before it is handed over; what is short does
-/// not wait for that.
+/// A long list needs room in the outbound pool before it is handed over. Short replies do not wait
+/// for that.
 #[tokio::test]
 async fn a_long_list_waits_for_its_room() {
     let server = Server::start().await;
@@ -87,21 +89,21 @@ async fn a_long_list_waits_for_its_room() {
     let list = request(1, "com.microsoft:enumerate-rules", &[], &map(&[]));
     client.send(0, 0, true, list.as_bytes()).await;
     for _ in 0..20 {
-        // Not the list, which has another name.
+        // Its own reply, not the list: their ids differ.
         let nothing = client.ask(0, "remove-rule", &[("rule-name", value("none"))]).await;
         assert_eq!(nothing.status(), 404);
     }
     drop(room);
     assert_eq!(reply(&mut client).await.maps("rules").len(), 41);
-    // What it had is given back.
+    // Its room is returned.
     while pool.free_bytes() < pool.bytes_max() {
         stored(&mut client, 5).await;
     }
     server.stop().await;
 }
 
-/// AMQP-81: the name of a request is kept until it is answered, and has 1,024 bytes at most, encoded: five of them say
-/// what it is and how long.
+/// AMQP-81: the message-id of a request is kept until the reply, and has at most 1,024 encoded
+/// bytes. Five of these are the type and the length.
 #[tokio::test]
 async fn a_request_of_a_long_name_is_refused() {
     let server = Server::start().await;
@@ -127,8 +129,8 @@ async fn a_request_of_a_long_name_is_refused() {
     server.stop().await;
 }
 
-/// Replies that wait because the client grants no credit are few over all links of a connection: any client may ask
-/// at `$cbs`.
+/// The number of replies that wait for credit is limited over all links of a connection, since any
+/// client may send requests to `$cbs`.
 #[tokio::test]
 async fn replies_that_are_not_taken_are_few() {
     let server = Server::start().await;
@@ -167,8 +169,8 @@ async fn replies_that_are_not_taken_are_few() {
     server.stop().await;
 }
 
-/// A request that is none is answered, if its client awaits that, before its link is detached: what is not answered
-/// counts against the window of the session.
+/// A malformed request is rejected, if an answer is due, before its link is detached: an unanswered
+/// delivery counts against the window of the session.
 #[tokio::test]
 async fn a_request_that_is_none_is_rejected() {
     let server = Server::start().await;
@@ -183,8 +185,8 @@ async fn a_request_that_is_none_is_rejected() {
     server.stop().await;
 }
 
-/// AMQP-22: of several links with the address that a request names the newest of its session has the reply, whatever
-/// its handle; of others the newest of the connection.
+/// AMQP-22: if several links have the requested address, the newest one of the session gets the
+/// reply, for any order of handles; without one, the newest of the connection.
 #[tokio::test]
 async fn the_newest_link_has_the_reply() {
     let server = Server::start().await;
@@ -202,7 +204,7 @@ async fn the_newest_link_has_the_reply() {
     let ask = request(1, "com.microsoft:renew-lock", &[], &map(&[("lock-tokens", uuids(&[1]))]));
     client.send(0, 0, true, ask.as_bytes()).await;
     assert_eq!(client.message().await.0.handle, 2);
-    // This one is newer than that of the session with the higher channel.
+    // This link is newer than the link of the session with the higher channel.
     client.receiver(3, management, UNSETTLED).await.unwrap();
     client.credit(3, 0, 10, false).await;
     client.begin_on(2).await;

@@ -1,4 +1,4 @@
-//! Requests at management nodes, and their replies as bytes.
+//! Requests to management nodes, and their replies as bytes.
 
 use bytes::Bytes;
 use peeklock_amqp::codec::value::{Map, Raw};
@@ -10,14 +10,14 @@ use peeklock_words::amqp::{Reader, Scalar, descriptor};
 use crate::client::Client;
 use crate::types;
 
-/// A value, encoded.
+/// An encoded value.
 pub fn value(value: impl Into<Value>) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.into().encode_to(&mut bytes);
     bytes
 }
 
-/// A map with strings for keys.
+/// A map with string keys.
 pub fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut items = Vec::new();
     for (key, encoded) in entries {
@@ -32,19 +32,19 @@ pub fn list(items: &[Vec<u8>]) -> Vec<u8> {
     compound(0xd0, items.len(), &items.concat())
 }
 
-/// An array of values of one constructor.
+/// An array of values with the same constructor.
 pub fn array<const N: usize>(constructor: u8, elements: &[[u8; N]]) -> Vec<u8> {
     let mut items = vec![constructor];
     items.extend(elements.concat());
     compound(0xf0, elements.len(), &items)
 }
 
-/// Tokens of locks.
+/// An array of lock tokens.
 pub fn uuids(tokens: &[u128]) -> Vec<u8> {
     array(0x98, &tokens.iter().map(|token| token.to_be_bytes()).collect::<Vec<_>>())
 }
 
-/// Numbers of messages.
+/// An array of sequence numbers.
 pub fn longs(numbers: &[i64]) -> Vec<u8> {
     array(0x81, &numbers.iter().map(|number| number.to_be_bytes()).collect::<Vec<_>>())
 }
@@ -57,7 +57,7 @@ fn compound(code: u8, count: usize, items: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a request was answered.
+/// The reply to a request.
 #[derive(Debug)]
 pub struct Reply {
     pub content: Content,
@@ -83,7 +83,7 @@ impl Reply {
         }
     }
 
-    /// The body, which is a map.
+    /// Returns the body, which is a map.
     pub fn body(&self) -> Map {
         Map::from_raw(self.body_value()).unwrap()
     }
@@ -95,20 +95,20 @@ impl Reply {
         Raw::encoded(|bytes| bytes.extend_from_slice(reader.rest()))
     }
 
-    /// A value of the body.
+    /// Returns a value of the body.
     pub fn get(&self, key: &str) -> Raw {
         self.body().get(key).unwrap_or_else(|| panic!("{key} is not in the body"))
     }
 
-    /// The maps of a list in the body.
+    /// Returns the maps of a list in the body.
     pub fn maps(&self, key: &str) -> Vec<Map> {
         let raw = self.get(key);
-        // A list: some clients read no array here (AMQP-82).
+        // A list, since some clients read no array here (AMQP-82).
         assert!(matches!(raw.as_bytes()[0], 0xc0 | 0xd0), "{key} is no list");
         raw.raw_items().unwrap().map(|item| Map::from_raw(item).unwrap()).collect()
     }
 
-    /// The messages of the body.
+    /// Returns the messages in the body.
     pub fn messages(&self) -> Vec<Content> {
         let message = |map: &Map| match map.get("message").unwrap().scalar() {
             Ok(Scalar::Binary(bytes)) => Content::parse(Bytes::copy_from_slice(bytes)).unwrap(),
@@ -117,7 +117,7 @@ impl Reply {
         self.maps("messages").iter().map(message).collect()
     }
 
-    /// The numbers of an array in the body.
+    /// Returns the numbers of an array in the body.
     pub fn numbers(&self, key: &str) -> Vec<i64> {
         let raw = self.get(key);
         assert_eq!(raw.as_bytes()[0], 0xf0, "{key} is no array");
@@ -129,7 +129,7 @@ impl Reply {
     }
 }
 
-/// A request, encoded.
+/// An encoded request.
 pub fn request(id: u64, operation: &str, properties: &[(&str, &str)], body: &[u8]) -> Content {
     let mut application_properties =
         vec![("operation".to_owned(), Value::String(operation.to_owned()))];
@@ -157,7 +157,7 @@ impl Client {
         self.credit(handle + 1, 0, 100, false).await;
     }
 
-    /// Asks something at a management node, pre-settled, and waits for the reply.
+    /// Sends a settled request to a management node and waits for the reply.
     pub async fn ask(
         &mut self,
         handle: u32,
@@ -167,7 +167,7 @@ impl Client {
         self.ask_with(handle, operation, &[], None, entries).await
     }
 
-    /// The same with more properties, and in a transaction.
+    /// Sends a settled request with more properties, and in a transaction; waits for the reply.
     pub async fn ask_with(
         &mut self,
         handle: u32,

@@ -1,5 +1,5 @@
-//! Every operation of AMQP against tokens that are signed with keys of policies; what it takes is expected by the
-//! specification, and not by the table that the broker decides by.
+//! Tests of each AMQP operation against tokens that are signed with keys of policies. The expected
+//! rights come from the specification, not from the broker's own table.
 
 use std::sync::Arc;
 
@@ -24,15 +24,16 @@ use crate::websocket;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const LATER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-/// A key that each policy has had.
+/// A former key of each policy.
 const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const UNAUTHORIZED: &str = "amqp:unauthorized-access";
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
-/// The handles of `$cbs`, and of the first management node.
+/// Handles of `$cbs` and of the first management node.
 const CBS: u32 = 0;
 const MANAGEMENT: u32 = 2;
 
-/// Where it is asked: who has policies, which is also sent to, and what is received from.
+/// A place for requests: the entity with policies, which also takes sends, and the entity to
+/// receive from.
 #[derive(Clone, Copy)]
 struct Place {
     owner: &'static str,
@@ -40,7 +41,7 @@ struct Place {
 }
 
 impl Place {
-    /// Whose management nodes are asked: each of them everything, whether it is there for that or not.
+    /// Entities whose management nodes get all requests, supported or not.
     fn nodes(self) -> Vec<&'static str> {
         let mut nodes = vec![self.path, self.owner];
         nodes.dedup();
@@ -49,34 +50,34 @@ impl Place {
 }
 
 const QUEUE: Place = Place { owner: "orders", path: "orders" };
-/// It has no policies: those of its parent count.
+/// A subscription has no policies; its topic's policies apply.
 const SUBSCRIPTION: Place = Place { owner: "news", path: "news/Subscriptions/audit" };
 
 /// An entry of the body of a request.
 type Entry = (&'static str, Vec<u8>);
-/// A request, by the name of its operation.
+/// Requests, by the name of their operation.
 type Asked<'a> = (&'static str, &'a [Entry]);
 /// A link on this handle.
 type Link = fn(u32, Place) -> Attach;
 
-/// How an action is carried over AMQP.
+/// AMQP form of an action.
 enum Carried {
-    /// A link is attached for it.
+    /// A link is attached.
     ByLink(Vec<Link>),
-    /// It is asked of a management node.
+    /// A request is sent to a management node.
     ByRequest(Vec<(&'static str, Vec<Entry>)>),
-    /// It takes no right, or it is no operation of AMQP.
+    /// The action needs no right, or is no operation of AMQP.
     Not,
 }
 
-/// A sender to an entity by way of which messages go to another.
+/// A sender to an entity through which messages go to another.
 pub fn sender_via(handle: u32, via: &str, destination: &str) -> Attach {
     const DESTINATION: &str = "com.microsoft:transfer-destination-address";
     let properties = Some(Map::of_symbols([(DESTINATION, raw(destination))]));
     Attach { properties, ..Client::sender_of(handle, via) }
 }
 
-/// What carries an action out.
+/// Returns the AMQP form of an action.
 fn carried(action: Action) -> Carried {
     let requests = |requests: &[Asked<'_>]| {
         let owned = requests.iter().map(|(name, entries)| (*name, entries.to_vec()));
@@ -133,7 +134,7 @@ fn carried(action: Action) -> Carried {
             ("add-rule", &[("rule-name", value("r")), ("rule-description", rule)]),
             ("remove-rule", &[("rule-name", value("r"))]),
         ]),
-        // Of the JSON API, and of the administration over HTTP.
+        // Actions of the JSON API, and of the administration over HTTP.
         Action::Forward
         | Action::DeleteUnlocked
         | Action::DeleteDeferred
@@ -151,12 +152,12 @@ fn carried(action: Action) -> Carried {
         | Action::Plan
         | Action::ReadMetrics
         | Action::Internal => Carried::Not,
-        // Asked for what they end and carry out.
+        // Checked with the actions that they end or carry out.
         Action::End | Action::Commit => Carried::Not,
     }
 }
 
-/// The same for what several operations take, in more than one way.
+/// Further links for actions that have several forms.
 fn more_links() -> [(Action, Link); 2] {
     [
         (Action::Peek, |handle, at: Place| browser(handle, at.path)),
@@ -175,7 +176,8 @@ fn allows(action: Action, rights: Rights) -> bool {
     expected::allows(action, rights, Ceiling::Admin)
 }
 
-/// A listener with two queues, a topic and its subscription, and policies of each right of all that can have some.
+/// A listener with two queues, a topic and its subscription. Each entity that can have policies has
+/// one for each right.
 pub async fn start() -> Server {
     let policies = Policies::new();
     let authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::closed()));
@@ -193,7 +195,7 @@ pub async fn start() -> Server {
                 primary_key: KeyText::parse(KEY).ok(),
                 secondary_key: KeyText::parse(RETIRED_KEY).ok(),
             };
-            // Of an entity each has a name of its own, so that a name tells where it is.
+            // Names are unique to an entity, so that a name shows its owner.
             let name = format!("{}{owner}", right.name());
             server.broker.create_policy(owner, &name, properties).await.unwrap();
             let which = WhichKey::Secondary;
@@ -203,7 +205,7 @@ pub async fn start() -> Server {
     server
 }
 
-/// Does something while time passes, for what is refused waits (SEC-26).
+/// Runs a future while time passes, since a refusal is delayed (SEC-26).
 pub async fn in_time<T>(server: &Server, what: impl Future<Output = T>) -> T {
     server.clock.while_short_waits_pass(what).await
 }
@@ -220,7 +222,7 @@ async fn with_cbs(mut client: Client) -> Client {
     client
 }
 
-/// Puts a token for a path; whether it is taken.
+/// Puts a token for a path; returns whether it is accepted.
 pub async fn put(server: &Server, client: &mut Client, path: &str, token: &str) -> bool {
     let audience = format!("amqp://h:1/{path}");
     let request = request(&audience, token, MessageId::Ulong(1));
@@ -235,7 +237,7 @@ pub async fn put(server: &Server, client: &mut Client, path: &str, token: &str) 
     }
 }
 
-/// Attaches a link; whether it is refused for want of a right.
+/// Attaches a link; returns whether it is refused because a right is missing.
 pub async fn is_refused(server: &Server, client: &mut Client, attach: Attach) -> bool {
     let is_sender = attach.target.as_ref().and_then(|target| target.address()) != Some("client");
     let answer = in_time(server, async {
@@ -247,7 +249,8 @@ pub async fn is_refused(server: &Server, client: &mut Client, attach: Attach) ->
     matches!(answer.await, Err(condition) if condition == UNAUTHORIZED)
 }
 
-/// Asks everything of a management node, whose links are there; each is refused where the table says so.
+/// Sends all requests to a management node whose links are attached; each must be refused according
+/// to the table.
 async fn ask_all(server: &Server, client: &mut Client, node: u32, rights: Rights, token: &str) {
     for action in Action::ALL {
         let Carried::ByRequest(requests) = carried(action) else { continue };
@@ -268,7 +271,7 @@ async fn ask_all(server: &Server, client: &mut Client, node: u32, rights: Rights
     let schedule = [("messages", list(&[message]))];
     let reply = in_time(server, client.ask(node, "schedule-message", &schedule)).await;
     assert_eq!(reply.status() == 401, !allows(Action::Send, rights), "schedule with {token}");
-    // The same within a transaction, each operation of which is asked for by itself.
+    // The same in a transaction, whose operations are authorized one by one.
     let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[1]))];
     for (operation, entries, action) in [
         ("schedule-message", &schedule[..], Action::Send),
@@ -283,7 +286,7 @@ async fn ask_all(server: &Server, client: &mut Client, node: u32, rights: Rights
     }
 }
 
-/// AMQP-82: what is asked here is all that can be asked.
+/// AMQP-82: the requests of these tests cover all operations.
 #[test]
 fn every_operation_of_a_management_node_is_asked() {
     let mut asked: Vec<String> = vec!["com.microsoft:schedule-message".to_owned()];
@@ -298,10 +301,11 @@ fn every_operation_of_a_management_node_is_asked() {
     assert_eq!(asked, all);
 }
 
-/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14, AMQP-21, AMQP-25: every operation that AMQP
-/// carries, at a queue, and at a subscription and its topic, with no token and with one of each right of the entity or
-/// its parent, of a sibling and of the namespace, with one that has expired, is signed wrongly or by a key that was
-/// regenerated, is for something else.
+/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14, AMQP-21, AMQP-25: each
+/// AMQP operation, at a queue and at a subscription with its topic, against each token: none; a
+/// token for each right of the entity or its parent, of a sibling, and of the namespace; tokens
+/// that have expired, are signed wrongly, are signed with a regenerated key, or are for another
+/// entity.
 #[tokio::test]
 async fn every_operation_against_every_token() {
     let server = start().await;
@@ -314,7 +318,8 @@ async fn every_operation_against_every_token() {
     server.stop().await;
 }
 
-/// AMQP-17, SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14: the same over WebSocket.
+/// AMQP-17, SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14: the same over
+/// WebSocket.
 #[tokio::test]
 async fn every_operation_against_every_token_over_websocket() {
     let server = start().await;
@@ -327,14 +332,14 @@ async fn every_operation_against_every_token_over_websocket() {
     server.stop().await;
 }
 
-/// A token that is put for a path, and what it gives there and below.
+/// A token that is put for a path, and the rights that it grants there and below.
 struct Shown {
     audience: &'static str,
     token: Option<String>,
     rights: Rights,
 }
 
-/// What is tried at a place.
+/// Returns all tokens for a place.
 fn tokens(place: Place) -> Vec<Shown> {
     let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
     let Place { owner, path } = place;
@@ -353,7 +358,7 @@ fn tokens(place: Place) -> Vec<Shown> {
                 (sign(&name, KEY, "sb://x", past), Rights::NONE),
             ];
             let put = put.map(|(token, rights)| (owner, token, rights));
-            // What is for a subscription is not for its topic.
+            // A token for a subscription does not apply to its topic.
             let below = sign(&name, KEY, &format!("amqps://h:5671/{path}"), latest);
             let below = Some((path, below, held)).filter(|_| path != owner);
             tokens.extend(put.into_iter().chain(below).map(|(audience, token, rights)| Shown {
@@ -366,7 +371,7 @@ fn tokens(place: Place) -> Vec<Shown> {
     tokens
 }
 
-/// Everything that AMQP carries, by a client who shows that token.
+/// Runs all AMQP operations with a client that has put this token.
 async fn against(server: &Server, mut client: Client, place: Place, shown: Shown) {
     let Shown { audience, token, rights } = shown;
     let of_sibling = sign("Managesibling", KEY, "sb://x/sibling", Timestamp::NEVER);
@@ -374,7 +379,7 @@ async fn against(server: &Server, mut client: Client, place: Place, shown: Shown
     if let Some(token) = &token {
         assert_eq!(put(server, &mut client, audience, token).await, is_good, "{token}");
     }
-    // What goes by way of the one to the other takes a right on both.
+    // A send through an entity to another one needs a right on both.
     assert!(put(server, &mut client, "sibling", &of_sibling).await);
     let token = token.unwrap_or_default();
     let rights_at = |path: &str| if path.starts_with(audience) { rights } else { Rights::NONE };
@@ -409,15 +414,16 @@ async fn against(server: &Server, mut client: Client, place: Place, shown: Shown
     }
 }
 
-/// SEC-15, AMQP-26: a newer token counts on links that were there before it, and what it does not give is refused; one
-/// that is not good changes nothing, and a key that is regenerated gives nothing any more (SEC-09).
+/// SEC-15, AMQP-26: a newer token applies to links that were attached before, and requests beyond
+/// its rights are refused. An invalid token changes nothing, and a regenerated key grants nothing
+/// any more (SEC-09).
 #[tokio::test]
 async fn every_request_counts_by_the_newest_token() {
     let server = start().await;
     let token = |name: &str| sign(name, KEY, "sb://x/orders", Timestamp::NEVER);
     let wrong = sign("Manage", LATER_KEY, "sb://x/orders", Timestamp::NEVER);
     let mut cases: Vec<_> = Right::ALL.into_iter().map(|right| (right, rights_of(right))).collect();
-    // The last one's key is regenerated.
+    // The key of the last one is regenerated.
     cases.push((Right::Send, Rights::NONE));
     for (right, rights) in cases {
         let mut client = client(&server).await;

@@ -1,4 +1,4 @@
-//! Clients that send.
+//! Tests of clients that send.
 
 use peeklock_amqp::codec::value::Symbols;
 use peeklock_amqp::message::BATCH_FORMAT;
@@ -14,7 +14,7 @@ use crate::client::{Client, text};
 use crate::request::map;
 use crate::server::Server;
 
-/// What people read of a rejection.
+/// Returns the description of a rejection.
 fn error(state: &DeliveryState) -> &str {
     match state {
         DeliveryState::Outcome(Outcome::Rejected(rejected)) => {
@@ -33,7 +33,7 @@ pub fn condition(state: &DeliveryState) -> String {
     }
 }
 
-/// AMQP-40, AMQP-41: a sender has credit at once; what is accepted is stored.
+/// AMQP-40, AMQP-41: a sender has credit immediately; an accepted message is stored.
 #[tokio::test]
 async fn what_is_accepted_is_stored() {
     let server = Server::start().await;
@@ -47,8 +47,8 @@ async fn what_is_accepted_is_stored() {
     server.stop().await;
 }
 
-/// AMQP-40: credit is what the connection has room for, of messages as large as the last ones; before there were any,
-/// as large as the link allows.
+/// AMQP-40: the credit is the number of messages for which the connection has room, if they are as
+/// large as the last ones; before the first one, as large as the link allows.
 #[tokio::test]
 async fn credit_goes_by_the_size_of_what_is_sent() {
     let server = Server::start_large().await;
@@ -65,7 +65,7 @@ async fn credit_goes_by_the_size_of_what_is_sent() {
             other => panic!("{other:?}"),
         }
     };
-    // Less than 16 MiB would have room for, at 100 MiB each.
+    // The room is less than 16 MiB, and a message may have 100 MiB.
     assert_eq!(granted(&mut client).await, Some(1));
     client.send(0, 0, false, &text(&"m".repeat(3 << 20))).await;
     assert_eq!(granted(&mut client).await, Some(5));
@@ -80,7 +80,7 @@ async fn credit_goes_by_the_size_of_what_is_sent() {
     server.stop().await;
 }
 
-/// AMQP-41: what is sent settled is stored and not answered.
+/// AMQP-41: a message that is sent settled is stored and not answered.
 #[tokio::test]
 async fn what_is_sent_settled_is_not_answered() {
     let server = Server::start().await;
@@ -93,7 +93,7 @@ async fn what_is_sent_settled_is_not_answered() {
     server.stop().await;
 }
 
-/// AMQP-42, AMQ-13: a batch is one delivery and many messages.
+/// AMQP-42, AMQ-13: a batch is one delivery with many messages.
 #[tokio::test]
 async fn a_batch_is_taken_apart() {
     let server = Server::start().await;
@@ -111,7 +111,8 @@ async fn a_batch_is_taken_apart() {
     server.stop().await;
 }
 
-/// AMQP-42, SND-30: a batch is bounded by its bytes: an SDK fills it with as many small messages as have room.
+/// AMQP-42, SND-30: a batch is limited by its bytes, since an SDK fills it with as many small
+/// messages as fit.
 #[tokio::test]
 async fn a_batch_of_many_small_messages_is_taken() {
     let server = Server::start().await;
@@ -133,8 +134,9 @@ async fn a_batch_of_many_small_messages_is_taken() {
     server.stop().await;
 }
 
-/// SND-06, SND-30, MSG-07: limits judge what came: a message of the greatest size and a batch of that size are taken also
-/// without ids, which the broker adds, and so is the message where it is forwarded to. A byte more is refused.
+/// SND-06, SND-30, MSG-07: limits apply to the received bytes. A message and a batch of the maximum
+/// size are accepted without ids, which the broker adds, and such a message can be forwarded. One
+/// more byte is refused.
 #[tokio::test]
 async fn ids_that_the_broker_adds_count_against_no_limit() {
     let server = Server::start().await;
@@ -176,7 +178,7 @@ async fn ids_that_the_broker_adds_count_against_no_limit() {
     }
     assert_eq!(server.counts().await.active, 1_025);
     server.stop().await;
-    // Nor does a limit of ids judge one that is the broker's own (MSG-05).
+    // A limit of ids does not apply to an id from the broker (MSG-05).
     let mut limits = Limits::default();
     limits.message_id_chars_max = 16;
     let server = Server::start_under(limits).await;
@@ -187,8 +189,8 @@ async fn ids_that_the_broker_adds_count_against_no_limit() {
     server.stop().await;
 }
 
-/// AMQP-43, AMQP-90, SND-06: a message that is too large is rejected, with a tracking id and the name of its entity
-/// whoever sees it first, and the link stays.
+/// AMQP-43, AMQP-90, SND-06: a message that is too large is rejected with a tracking id and the
+/// name of its entity, whether link or entity finds it, and the link stays.
 #[tokio::test]
 async fn a_message_that_is_too_large_is_rejected() {
     let server = Server::start().await;
@@ -208,7 +210,7 @@ async fn a_message_that_is_too_large_is_rejected() {
     server.stop().await;
 }
 
-/// AMQP-36, AMQP-90: an entity that is not there refuses the link.
+/// AMQP-36, AMQP-90: the link to a missing entity is refused.
 #[tokio::test]
 async fn a_missing_entity_refuses_the_link() {
     let server = Server::start().await;
@@ -220,8 +222,8 @@ async fn a_missing_entity_refuses_the_link() {
     server.stop().await;
 }
 
-/// SND-16, ERR-04, AMQ-17: a settled message that cannot be stored is dropped without a word; an unsettled one is rejected
-/// with its own error, and the link stays either way.
+/// SND-16, ERR-04, AMQ-17: a settled message that cannot be stored is dropped silently. An
+/// unsettled one is rejected with its error. The link stays in both cases.
 #[tokio::test]
 async fn an_error_of_one_message_keeps_the_link() {
     let server = Server::start().await;
@@ -245,7 +247,8 @@ async fn an_error_of_one_message_keeps_the_link() {
     server.stop().await;
 }
 
-/// AMQP-34, AMQP-37, AMQ-07: a sender is told how much its entity takes, in exactly these types.
+/// AMQP-34, AMQP-37, AMQ-07: the answer to a sender has the size limits of its entity, with fixed
+/// types.
 #[tokio::test]
 async fn a_sender_is_told_what_its_entity_takes() {
     let server = Server::start().await;
@@ -254,14 +257,15 @@ async fn a_sender_is_told_what_its_entity_takes() {
     assert_eq!(answer.max_message_size, Some(1 << 20));
     let batch = answer.properties.unwrap().get("com.microsoft:max-message-batch-size").unwrap();
     assert_eq!(batch.as_bytes()[..], [&[0x81][..], &(1_i64 << 20).to_be_bytes()].concat());
-    // On a receiver it would be taken for a limit.
+    // Clients would take it for a limit on a receiver.
     let receiver = Client::receiver_of(1, "q", SenderSettleMode::Unsettled);
     let answer = client.attach_receiver(receiver).await.unwrap();
     assert_eq!((answer.max_message_size, answer.initial_delivery_count), (None, Some(0)));
     server.stop().await;
 }
 
-/// AMQP-101, SCH-02: who wants to send with a delay is offered it, as an array; what says a delivery time is scheduled.
+/// AMQP-101, SCH-02: a sender that wants delayed sends gets the capability, as an array. A message
+/// with a delivery time is scheduled.
 #[tokio::test]
 async fn a_delivery_time_is_a_schedule() {
     let server = Server::start().await;
@@ -284,7 +288,8 @@ async fn a_delivery_time_is_a_schedule() {
     server.stop().await;
 }
 
-/// AMQP-90, AMQ-05: a missing entity is told in the words by which clients know that asking again is no use.
+/// AMQP-90, AMQ-05: the error for a missing entity has the words by which clients know that a retry
+/// is useless.
 #[tokio::test]
 async fn a_missing_entity_is_told_in_these_words() {
     let server = Server::start().await;
@@ -297,13 +302,13 @@ async fn a_missing_entity_is_told_in_these_words() {
     let error = detach.error.unwrap();
     let words = "The messaging entity 'none' could not be found.";
     assert!(error.description().starts_with(words), "{error}");
-    // ERR-02: trying again is of no use.
+    // ERR-02: a retry is useless.
     let is_transient = error.info().unwrap().get("com.microsoft:is-transient").unwrap();
     assert_eq!(is_transient.scalar(), Ok(Scalar::Bool(false)));
     server.stop().await;
 }
 
-/// AMQP-102, AMQP-45: an empty user-id and empty sections are taken, and passed on as they came.
+/// AMQP-102, AMQP-45: an empty user-id and empty sections are accepted and passed on unchanged.
 #[tokio::test]
 async fn what_is_empty_is_passed_on() {
     let server = Server::start().await;
@@ -325,7 +330,7 @@ async fn what_is_empty_is_passed_on() {
     server.stop().await;
 }
 
-/// AMQP-102: a rule sees the value inside a described one; the value is passed on byte for byte.
+/// AMQP-102: a rule sees the inner value of a described value, which is passed on byte for byte.
 #[tokio::test]
 async fn a_rule_sees_what_is_described() {
     let server = Server::start().await;
@@ -369,8 +374,8 @@ async fn a_rule_sees_what_is_described() {
     server.stop().await;
 }
 
-/// AMQP-45: a message with a field of the wrong type that nobody here reads is refused at the door, alone and in a batch:
-/// receivers would fall over it at each delivery.
+/// AMQP-45: a message with a field of the wrong type is refused, alone and in a batch, even if the
+/// broker does not read the field. Receivers would fail on it at each delivery.
 #[tokio::test]
 async fn a_field_that_breaks_receivers_is_refused() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! A broker with a listener.
+//! A broker with a listener, for the tests.
 
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -29,7 +29,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A listener with a queue `q`, for everybody.
+    /// A listener for everybody, with a queue `q`.
     pub async fn start() -> Self {
         Self::start_for(Arc::new(AllowAll)).await
     }
@@ -63,13 +63,13 @@ impl Server {
         Self::start_as(builder, QueueUpdate::default(), |_| {}).await
     }
 
-    /// A listener of a broker that releases the locks of a connection that is lost.
+    /// A listener of a broker that releases the locks of a lost connection.
     pub async fn start_releasing() -> Self {
         let settings = Settings { locks_release_on_connection_loss: true, ..Settings::default() };
         Self::start_of(settings).await
     }
 
-    /// A listener of a broker over this store.
+    /// A listener of a broker with this store.
     pub async fn start_over(store: Arc<dyn Store>) -> Self {
         Self::start_as(Broker::builder().store(store), QueueUpdate::default(), |_| {}).await
     }
@@ -79,12 +79,12 @@ impl Server {
         Self::start_large_with(|_| {}).await
     }
 
-    /// The same with other settings.
+    /// A listener for large messages with other settings.
     pub async fn start_large_with(adjust: impl FnOnce(&mut AmqpConfig)) -> Self {
         Self::start_large_under(Limits::of(Tier::Premium), adjust).await
     }
 
-    /// The same with other limits, too.
+    /// A listener for large messages with other limits and settings.
     pub async fn start_large_under(limits: Limits, adjust: impl FnOnce(&mut AmqpConfig)) -> Self {
         let builder = Broker::builder().settings(Settings { limits, ..Settings::default() });
         let most = Some(100 << 10);
@@ -119,7 +119,7 @@ impl Server {
         Client::open(self.address).await
     }
 
-    /// Sends texts to the queue, past the transport.
+    /// Sends texts to the queue, without the transport.
     pub async fn put(&self, texts: &[&str]) {
         let entity = self.broker.entity("q").unwrap();
         for text in texts {
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    /// A queue with sessions, and messages of them.
+    /// Creates a queue `s` with sessions, and sends these messages to it.
     pub async fn put_in_sessions(&self, messages: &[(&str, &str)]) {
         let update = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
         self.broker.create_queue("s", update).await.unwrap();
@@ -137,7 +137,7 @@ impl Server {
         }
     }
 
-    /// Sends a message of a session, past the transport.
+    /// Sends a message of a session, without the transport.
     pub async fn put_message(&self, queue: &str, session: &str, text: &str) {
         let message = Message::new(text.to_owned()).with_session_id(session);
         let message = self.broker.inbound(message);
@@ -145,7 +145,7 @@ impl Server {
         entity.call(Command::Send { message }).await.unwrap();
     }
 
-    /// Locks a message past the transport, for nobody; its token.
+    /// Locks a message without a holder, without the transport; returns its token.
     pub async fn lock_one(&self) -> u128 {
         let entity = self.broker.entity("q").unwrap();
         let receive = Command::Receive {
@@ -159,7 +159,7 @@ impl Server {
         messages[0].facts.lock.unwrap().token.0
     }
 
-    /// What is in the queue.
+    /// Returns the bodies of the messages in the queue.
     pub async fn bodies(&self) -> Vec<Bytes> {
         let entity = self.broker.entity("q").unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
@@ -172,7 +172,7 @@ impl Server {
         bodies
     }
 
-    /// The sequence numbers of all messages in the queue.
+    /// Returns the sequence numbers of the messages in the queue.
     pub async fn numbers(&self) -> Vec<i64> {
         let entity = self.broker.entity("q").unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
@@ -180,17 +180,17 @@ impl Server {
         peeked.iter().map(|one| one.facts.sequence.0.cast_signed()).collect()
     }
 
-    /// The time of the broker.
+    /// Returns the time of the broker.
     pub fn now(&self) -> Timestamp {
         self.broker.now()
     }
 
-    /// How many messages the queue has, whatever their state.
+    /// Number of messages in the queue, in any state.
     pub async fn total(&self) -> u64 {
         self.counts().await.total()
     }
 
-    /// The dead letters of the queue.
+    /// Returns the dead letters of the queue.
     pub async fn dead_letters(&self) -> Vec<Message> {
         let entity = self.broker.entity("q/$DeadLetterQueue").unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
@@ -206,7 +206,7 @@ impl Server {
         self.broker.describe_queue("q").await.unwrap().counts
     }
 
-    /// The stored delivery counts of what is in the queue.
+    /// Returns the stored delivery counts of the messages in the queue.
     pub async fn delivery_counts(&self) -> Vec<u32> {
         let entity = self.broker.entity("q").unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
@@ -219,7 +219,7 @@ impl Server {
         self.stop_in_order().await;
     }
 
-    /// The same for clients that answer.
+    /// Stops the server with clients that answer.
     pub async fn stop_in_order(self) {
         self.running.stop(Duration::ZERO).await;
         self.broker.stop(Duration::ZERO).await.unwrap();

@@ -1,4 +1,4 @@
-//! Receivers of sessions: by name and the next one, their locks and states.
+//! Tests of receivers of sessions: named and next sessions, their locks and states.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub fn raw(value: impl Into<Value>) -> Raw {
     Raw::encoded(|bytes| value.into().encode_to(bytes))
 }
 
-/// What attaches a receiver with this value of the session filter.
+/// The `attach` of a receiver with this value of the session filter.
 pub fn of_session(handle: u32, address: &str, filter: Raw) -> Attach {
     let attach = Client::receiver_of(handle, address, LOCKED);
     let source =
         Source { filter: Some(Map::of_symbols([(FILTER, filter)])), ..Source::at(address) };
-    // Whoever waits says how long, in this many milliseconds.
+    // Maximum wait for a session, in milliseconds.
     let properties = Map::of_symbols([("com.microsoft:timeout", raw(5_000_u32))]);
     Attach { source: Some(source), properties: Some(properties), ..attach }
 }
@@ -40,7 +40,7 @@ fn described(descriptor: u64, value: Raw) -> Raw {
     })
 }
 
-/// Returns when everything that was asked before has reached the queue: this is asked behind it.
+/// Waits until all earlier requests have reached the queue, which answers this one after them.
 async fn arrived(client: &mut Client) {
     client.ask(10, "peek-message", &[("message-count", value(1_i32))]).await;
 }
@@ -49,8 +49,8 @@ fn filter_of(attach: &Attach) -> Raw {
     attach.source.as_ref().unwrap().filter.as_ref().unwrap().get(FILTER).unwrap()
 }
 
-/// AMQP-71, AMQP-34, SES-10: the answer has the name in the form of the question, the addresses as they were
-/// written, and the end of the lock in ticks.
+/// AMQP-71, AMQP-34, SES-10: the answer has the session's name in the form of the request,
+/// unchanged addresses, and the end of the lock in ticks.
 #[tokio::test]
 async fn a_named_session_is_accepted() {
     let server = Server::start().await;
@@ -64,21 +64,21 @@ async fn a_named_session_is_accepted() {
     let end = server.broker.now().plus(TimeSpan::from_seconds(60)).unix_ms();
     assert_eq!(until.scalar(), Ok(Scalar::I64(621_355_968_000_000_000 + end * 10_000)));
     assert_eq!(until.as_bytes()[0], 0x81);
-    // AMQP-75: the messages of this session, in order, several at once.
+    // AMQP-75: the messages of this session, in order, several at a time.
     client.credit(0, 0, 10, false).await;
     let bodies = [client.message().await.1.body_bytes(), client.message().await.1.body_bytes()];
     assert_eq!(bodies, [Bytes::from_static(b"a"), Bytes::from_static(b"c")]);
-    // AMQP-72: nobody else can have it.
+    // AMQP-72: no other receiver can lock it.
     let refused = client.attach_receiver(of_session(1, "s", raw("one"))).await;
     assert_eq!(refused.unwrap_err(), "com.microsoft:session-cannot-be-locked");
-    // One without messages can be had, and a described question has a described answer.
+    // A session without messages can be locked, and a described filter gets a described answer.
     let filter = described(0x13_7000_000c, raw("empty"));
     let answer = client.attach_receiver(of_session(2, "s", filter.clone())).await.unwrap();
     assert_eq!(filter_of(&answer), filter);
     server.stop().await;
 }
 
-/// AMQP-70, AMQP-76: what fits no session is refused.
+/// AMQP-70, AMQP-76: filters that do not fit a session are refused.
 #[tokio::test]
 async fn what_is_no_session_is_refused() {
     let server = Server::start().await;
@@ -101,8 +101,8 @@ async fn what_is_no_session_is_refused() {
     server.stop().await;
 }
 
-/// AMQP-73, AMQ-10, SES-07, SES-08: the next session is the one with the first message; who asks for one waits for it, as
-/// long as it says, and not longer.
+/// AMQP-73, AMQ-10, SES-07, SES-08: the next session is the session of the first message. A client
+/// waits for it at most for its time-out.
 #[tokio::test]
 async fn the_next_session_is_waited_for() {
     let server = Server::start().await;
@@ -124,7 +124,7 @@ async fn the_next_session_is_waited_for() {
     server.stop().await;
 }
 
-/// AMQP-73: who has gone while waiting is handed no session.
+/// AMQP-73: a client that detached while waiting gets no session.
 #[tokio::test]
 async fn who_is_gone_gets_no_session() {
     let server = Server::start().await;
@@ -142,7 +142,7 @@ async fn who_is_gone_gets_no_session() {
     server.stop().await;
 }
 
-/// AMQP-73: the same of who has ended its session while waiting.
+/// AMQP-73: a client that ended its AMQP session while waiting gets no session.
 #[tokio::test]
 async fn who_has_ended_its_session_gets_none() {
     let server = Server::start().await;
@@ -164,7 +164,7 @@ async fn who_has_ended_its_session_gets_none() {
     server.stop().await;
 }
 
-/// AMQP-73: who does not say how long waits for a minute, and not longer.
+/// AMQP-73: a client without a time-out waits for a minute.
 #[tokio::test]
 async fn who_does_not_say_how_long_waits_for_a_minute() {
     let server = Server::start().await;
@@ -175,7 +175,7 @@ async fn who_does_not_say_how_long_waits_for_a_minute() {
     client.say(&Performative::Attach(Box::new(attach))).await;
     arrived(&mut client).await;
     server.clock.advance(TimeSpan::from_ms(59_999));
-    // The answer to this is the first that is heard.
+    // The answer to this is the first frame.
     arrived(&mut client).await;
     server.clock.advance(TimeSpan::from_ms(1));
     let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
@@ -184,8 +184,8 @@ async fn who_does_not_say_how_long_waits_for_a_minute() {
     server.stop().await;
 }
 
-/// AMQP-74, AMQ-15, SES-15: a lock that runs out detaches the link with this condition; what is settled later is
-/// told the same.
+/// AMQP-74, AMQ-15, SES-15: a session lock that expires detaches the link with this condition, and
+/// later settlements get the same condition.
 #[tokio::test]
 async fn a_lapsed_session_lock_ends_the_link() {
     let server = Server::start().await;
@@ -201,7 +201,7 @@ async fn a_lapsed_session_lock_ends_the_link() {
     assert_eq!(crate::sending::condition(&answer), "com.microsoft:session-lock-lost");
     let reply = client.ask(1, "renew-session-lock", &[("session-id", value("one"))]).await;
     assert_eq!((reply.status(), &*reply.condition()), (410, "com.microsoft:session-lock-lost"));
-    // AMQP-62: so is who turns to the token of the lock, as Java does behind our detach.
+    // AMQP-62: a settlement by lock token gets it too; the Java SDK sends it after the detach.
     let token = crate::management::token(transfer.delivery_tag.unwrap().as_slice());
     let completed = [
         ("disposition-status", value("completed")),
@@ -213,8 +213,9 @@ async fn a_lapsed_session_lock_ends_the_link() {
     server.stop().await;
 }
 
-/// AMQP-74: a link that receives for good from a session has nothing to settle when the lock lapses. A client that waits as
-/// long as the lock lasts is told that there is nothing more, and is detached when it asks for more.
+/// AMQP-74: a receive-and-delete link of a session has nothing to settle when the session lock
+/// expires. A client that waits until the lock ends gets the end of its drain, and is detached when
+/// it grants new credit.
 #[tokio::test]
 async fn a_lapsed_session_lock_ends_no_wait_for_good() {
     let server = Server::start().await;
@@ -226,7 +227,7 @@ async fn a_lapsed_session_lock_ends_no_wait_for_good() {
     client.credit(0, 0, 2, false).await;
     assert_eq!(client.message().await.1.body_bytes(), Bytes::from_static(b"a"));
     server.clock.advance(TimeSpan::from_seconds(61));
-    // Its session is free, so its lock has lapsed.
+    // Another client can lock the session, so the lock has expired.
     let mut other = server.client().await;
     other.attach_receiver(of_session(0, "s", raw("one"))).await.unwrap();
     client.credit(0, 1, 1, true).await;
@@ -237,8 +238,8 @@ async fn a_lapsed_session_lock_ends_no_wait_for_good() {
     server.stop().await;
 }
 
-/// SES-31, AMQP-39: detaching gives what was delivered back, uncounted; AMQP-89, SES-12, SES-24: the holder renews
-/// the lock and has a state, of which the next one knows.
+/// SES-31, AMQP-39: a detach gives deliveries back without counting. AMQP-89, SES-12, SES-24: the
+/// holder renews the lock and sets the state, which the next holder can read.
 #[tokio::test]
 async fn the_holder_has_state_and_lock() {
     let server = Server::start().await;
@@ -279,8 +280,8 @@ async fn the_holder_has_state_and_lock() {
     server.stop().await;
 }
 
-/// AMQP-82, DEF-08, SES-14: in a session messages are deferred, received by number and settled by token by its
-/// holder; no single lock is renewed.
+/// AMQP-82, DEF-08, SES-14: messages of a session are deferred, received by number and settled by
+/// token by its holder. A single message lock cannot be renewed.
 #[tokio::test]
 async fn deferred_messages_of_a_session_are_its_holders() {
     let server = Server::start().await;
@@ -315,8 +316,8 @@ async fn deferred_messages_of_a_session_are_its_holders() {
     server.stop().await;
 }
 
-/// AMQP-82: in a session deferred messages are received as its link receives; a request that says otherwise is refused,
-/// for what it would lock it means to delete, or the other way round.
+/// AMQP-82: deferred messages of a session are received in the mode of its link. A request with the
+/// other mode is refused, since it would lock a message that it means to delete, or the reverse.
 #[tokio::test]
 async fn deferred_messages_are_received_as_their_session_is() {
     for (mode, other) in [(LOCKED, 0_u32), (SenderSettleMode::Settled, 1)] {
@@ -347,7 +348,7 @@ async fn deferred_messages_are_received_as_their_session_is() {
     }
 }
 
-/// AMQP-82, AMQP-85, SES-29: sessions are listed page by page, in an array of strings.
+/// AMQP-82, AMQP-85, SES-29: sessions are listed in pages, as an array of strings.
 #[tokio::test]
 async fn sessions_are_listed() {
     let server = Server::start().await;
@@ -375,23 +376,24 @@ async fn sessions_are_listed() {
     assert_eq!(first.get("skip").scalar(), Ok(Scalar::I32(2)));
     assert_eq!(names(&client.ask(0, "get-message-sessions", &list(2, 2)).await), ["c"]);
     assert_eq!(client.ask(0, "get-message-sessions", &list(3, 2)).await.status(), 204);
-    // The sessions whose state was set since, of which there is none.
+    // Sessions whose state was set since then: none.
     let entries = [("last-updated-time", value(Value::Timestamp(0)))];
     assert_eq!(client.ask(0, "get-message-sessions", &entries).await.status(), 204);
-    // The last millisecond of the year 9999 means those with messages, and the one before it is an instant.
+    // The last millisecond of the year 9999 selects sessions with messages; the millisecond before
+    // it is an instant.
     for (since, status) in [(253_402_300_799_999, 200), (253_402_300_799_998, 204)] {
         let entries = [("last-updated-time", value(Value::Timestamp(since)))];
         assert_eq!(client.ask(0, "get-message-sessions", &entries).await.status(), status);
     }
-    // From behind the last one that the client has seen.
+    // After the last session that the client has seen.
     let mut after = list(0, 100).to_vec();
     after.push(("last-session-id", value("b")));
     assert_eq!(names(&client.ask(0, "get-message-sessions", &after).await), ["c"]);
     server.stop().await;
 }
 
-/// AMQP-85, SES-29: a list goes on behind the last session that its client has seen, though those before it are gone,
-/// and however much the client has counted; what is behind all of them is nothing.
+/// AMQP-85, SES-29: a list continues after the last session that the client has seen, even if
+/// earlier ones are gone, and for any `skip`. After the last session it is empty.
 #[tokio::test]
 async fn a_list_of_sessions_goes_on_behind_a_name() {
     let server = Server::start().await;
@@ -429,7 +431,7 @@ async fn a_list_of_sessions_goes_on_behind_a_name() {
     server.stop().await;
 }
 
-/// SES-33: the lock of a connection that breaks ends, and counts.
+/// SES-33: the lock of a broken connection ends, and is counted.
 #[tokio::test]
 async fn a_broken_connection_gives_up_its_session() {
     let server = Server::start().await;
@@ -440,7 +442,7 @@ async fn a_broken_connection_gives_up_its_session() {
     client.message().await;
     drop(client);
     let mut other = server.client().await;
-    // It waits until the other connection is known to be gone.
+    // It waits until the loss of the other connection is noticed.
     let answer = other.attach_receiver(of_session(0, "s", raw(Value::Null)));
     let answer = tokio::time::timeout(Duration::from_secs(20), answer).await.unwrap().unwrap();
     assert_eq!(filter_of(&answer).scalar(), Ok(Scalar::Text("one")));

@@ -1,4 +1,4 @@
-//! `$cbs`: who has put which token may do what.
+//! Tests of `$cbs`: tokens that clients put, and the rights that they grant.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::issuer::{IssuerKey, key_set};
 use crate::server::Server;
 use crate::types;
 
-/// The token `q` is good for the queue `q`, and nothing else for anything.
+/// Accepts only the token `q`, for the queue `q`.
 struct OneToken;
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl Authorizer for OneToken {
     }
 }
 
-/// What puts a token.
+/// A request that puts a token.
 pub fn request(audience: &str, token: &str, id: MessageId) -> Content {
     let mut body = vec![0x00, 0x53, 0x77];
     Value::String(token.into()).encode_to(&mut body);
@@ -48,7 +48,8 @@ pub fn request(audience: &str, token: &str, id: MessageId) -> Content {
         body: Body::Value(body.into()),
         application_properties: vec![
             property("operation", "put-token"),
-            // It says nothing: some put tokens of either kind with the name of the other (AMQP-23).
+            // The type has no effect: some clients put tokens of either kind with the other name
+            // (AMQP-23).
             property("type", if token == "q" { "jwt" } else { "servicebus.windows.net:sastoken" }),
             property("name", audience),
         ],
@@ -57,11 +58,12 @@ pub fn request(audience: &str, token: &str, id: MessageId) -> Content {
     request.encode()
 }
 
-/// A listener that takes tokens of an identity provider, which let send to `q`, beside the token `q`.
+/// A listener that accepts tokens of an identity provider, which grant Send at `q`, and the token
+/// `q`.
 struct Issued {
     server: Server,
     good: String,
-    /// One for another audience.
+    /// A token for another audience.
     elsewhere: String,
     file: PathBuf,
 }
@@ -88,14 +90,14 @@ impl Issued {
     }
 }
 
-/// Puts a token; what it is answered.
+/// Puts a token; returns the reply.
 async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) -> Content {
     client.send(0, 0, true, request(audience, token, id).as_bytes()).await;
     let (transfer, reply) = client.message().await;
     // AMQP-19: the first transfer has all of these.
     assert!(transfer.delivery_id.is_some() && transfer.delivery_tag.is_some(), "{transfer:?}");
     assert_eq!((transfer.message_format, transfer.settled), (Some(0), Some(true)));
-    // AMQP-13, AMQP-21: clients cast the two of these.
+    // AMQP-13, AMQP-21: clients cast these two values.
     types::check(reply.as_bytes());
     let encoded = |name| crate::asking::property(&reply, name)[0];
     assert!(matches!(encoded("status-code"), 0x54 | 0x71));
@@ -107,9 +109,10 @@ pub fn status(reply: &Content) -> Value {
     reply.application_properties().find(|(name, _)| *name == "status-code").unwrap().1
 }
 
-/// AMQP-21: a good token for an entity that does not exist is answered 404 in the words of AMQP-90; it is kept, so that a
-/// link can be attached once the entity is there. A path above entities and that of the namespace are not missing, and
-/// a token that gives no right there does not reveal what exists.
+/// AMQP-21: a valid token for a missing entity is answered with 404 and the words of AMQP-90. It is
+/// kept, so that a link can be attached once the entity exists. Paths above entities and the
+/// namespace are not missing. A token without a right at the path does not reveal which entities
+/// exist.
 #[tokio::test]
 async fn a_token_for_a_missing_entity_is_answered_404() {
     let server = Server::start().await;
@@ -156,7 +159,7 @@ async fn a_token_for_a_missing_entity_is_answered_404() {
     server.stop().await;
 }
 
-/// AMQP-27: tokens that no link rests on make room for others, however many entities a client goes through.
+/// AMQP-27: tokens that no link depends on make room for others, for any number of entities.
 #[tokio::test]
 async fn tokens_make_room_for_others() {
     let server = Server::start().await;
@@ -168,7 +171,7 @@ async fn tokens_make_room_for_others() {
         let audience = format!("amqp://h:1/of-{number}");
         let put = request(&audience, "any", MessageId::Ulong(number));
         client.send(0, 0, true, put.as_bytes()).await;
-        // Credit comes between.
+        // Flows with credit may come first.
         let reply = loop {
             if let (Performative::Transfer(_), reply) = client.hear().await {
                 break Content::parse(reply).unwrap();
@@ -179,9 +182,9 @@ async fn tokens_make_room_for_others() {
     server.stop().await;
 }
 
-/// AMQP-21, AMQP-27: tokens that links rest on, and those that were put less than 10 s ago, make no room. Where there is
-/// none, of 256 tokens and 128 KiB or what is shared beyond, another is refused by 403; a newer one for a path that has
-/// one is taken.
+/// AMQP-21, AMQP-27: tokens that links depend on, and tokens that were put less than 10 s ago, are
+/// kept. Above 256 tokens and 128 KiB, or the shared pool, another token is refused with 403. A
+/// newer token for the same path is accepted.
 #[tokio::test]
 async fn tokens_that_are_needed_make_no_room() {
     let server = Server::start_with(Arc::new(AllowAll), |config| {
@@ -211,7 +214,7 @@ async fn tokens_that_are_needed_make_no_room() {
         };
         put_all(&puts).await;
         server.clock.advance(TimeSpan::from_seconds(10));
-        // Those that no link rests on are the ones that make room.
+        // Tokens without links make room.
         let more: Vec<_> = (0..free).map(|number| (format!("more-{number}"), 404)).collect();
         put_all(&more).await;
         put_all(&[("again".to_owned(), 403)]).await;
@@ -219,7 +222,7 @@ async fn tokens_that_are_needed_make_no_room() {
     server.stop().await;
 }
 
-/// AMQP-27: a token for many entities is kept once, however long it is.
+/// AMQP-27: a long token for many entities is stored once.
 #[tokio::test]
 async fn a_token_for_many_entities_is_kept_once() {
     let server = Server::start_with(Arc::new(AllowAll), |config| {
@@ -240,7 +243,7 @@ async fn a_token_for_many_entities_is_kept_once() {
     server.stop().await;
 }
 
-/// AMQP-27: a token by which a client only asks is not among those that make room.
+/// AMQP-27: a token that only requests depend on is kept.
 #[tokio::test]
 async fn a_token_that_is_asked_by_is_kept() {
     let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
@@ -263,7 +266,8 @@ async fn a_token_that_is_asked_by_is_kept() {
     server.stop().await;
 }
 
-/// AMQP-20, AMQP-21, AMQP-25, AMQ-03: a link takes a token, which is put at `$cbs`; the reply keeps the type of the id.
+/// AMQP-20, AMQP-21, AMQP-25, AMQ-03: a link needs a token, which is put to `$cbs`. The reply keeps
+/// the type of the message-id.
 #[tokio::test]
 async fn a_link_takes_a_token() {
     let server = Server::start_for(Arc::new(OneToken)).await;
@@ -285,7 +289,7 @@ async fn a_link_takes_a_token() {
     server.stop().await;
 }
 
-/// A token grants everything for so many minutes from the beginning.
+/// A token grants everything for its number of minutes from the start.
 struct Minutes(Timestamp);
 
 #[async_trait]
@@ -302,8 +306,9 @@ impl Authorizer for Minutes {
     }
 }
 
-/// SEC-15, SEC-16: a connection whose last token has expired is closed as one that has shown none; one with a newer
-/// token is kept, whether a link rests on it or not, and so it is of who logs in by one.
+/// SEC-15, SEC-16: a connection whose last token has expired is closed like one without a token. A
+/// connection with a newer token is kept, with or without a link. The same holds for a client that
+/// logged in with a token.
 #[tokio::test]
 async fn who_shows_nothing_any_more_is_not_kept() {
     let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
@@ -311,7 +316,7 @@ async fn who_shows_nothing_any_more_is_not_kept() {
         config.opening_timeout = Duration::from_millis(300);
     })
     .await;
-    // Those that are kept are older, and are looked at first.
+    // The kept ones are older, and are checked first.
     let mut kept = Vec::new();
     for tokens in [&["2"][..], &["1", "2"]] {
         let mut client = server.client().await;
@@ -351,7 +356,8 @@ async fn who_shows_nothing_any_more_is_not_kept() {
     server.stop().await;
 }
 
-/// AMQP-21: what is put is kept as long as the connection, and is not longer than tokens and paths are.
+/// AMQP-21: the size of tokens and audiences is limited, since they are kept for the life of the
+/// connection.
 #[tokio::test]
 async fn what_is_put_is_not_too_long() {
     let server = Server::start().await;
@@ -368,7 +374,8 @@ async fn what_is_put_is_not_too_long() {
     server.stop().await;
 }
 
-/// SEC-27, AMQP-23: a token of an identity provider is put at `$cbs` like any other; tokens of another kind count beside it.
+/// SEC-27, AMQP-23: a token of an identity provider is put to `$cbs` like any other; tokens of
+/// other kinds apply at the same time.
 #[tokio::test]
 async fn a_link_takes_a_token_of_an_identity_provider() {
     let Issued { server, good, elsewhere, file } = Issued::start().await;
@@ -392,8 +399,9 @@ async fn a_link_takes_a_token_of_an_identity_provider() {
     std::fs::remove_file(&file).unwrap();
 }
 
-/// SEC-27, AMQP-08: such a token is good as the password of `$jwt`, and gives the same without `$cbs`; under another
-/// name it is a key that nobody knows, and one that is not good ends the connection. Where no issuer is known, all are.
+/// SEC-27, AMQP-08: such a token works as the password of `$jwt` with the same rights, without
+/// `$cbs`. With another user it is an unknown key, and an invalid token ends the connection.
+/// Without a known issuer, all such tokens are invalid.
 #[tokio::test]
 async fn a_token_of_an_identity_provider_is_a_password() {
     let Issued { server, good, elsewhere, file } = Issued::start().await;
@@ -420,8 +428,8 @@ async fn a_token_of_an_identity_provider_is_a_password() {
     server.stop().await;
 }
 
-/// AMQP-27: a session with a pair of links at `$cbs` for every put, ended without detaching, leaves nothing: no links,
-/// and nothing of the replies that were never taken.
+/// AMQP-27: a session with links at `$cbs` for each token that is ended without detaching leaves
+/// nothing: no links, and no untaken replies.
 #[tokio::test]
 async fn sessions_that_end_at_cbs_leave_nothing() {
     let server = Server::start_with(Arc::new(OneToken), |config| {
@@ -447,7 +455,7 @@ async fn sessions_that_end_at_cbs_leave_nothing() {
         client.say(&Performative::End(End::default())).await;
         assert!(matches!(client.hear().await, (Performative::End(_), _)));
     }
-    // There is room for messages still.
+    // There is still room for messages.
     client.on(0);
     let texts = ["x".repeat(3_000), "y".repeat(3_000)];
     server.put(&[&texts[0], &texts[1]]).await;
@@ -459,7 +467,7 @@ async fn sessions_that_end_at_cbs_leave_nothing() {
     server.stop().await;
 }
 
-/// AMQP-24: a token covers what is under its path, also where a nearer one has expired.
+/// AMQP-24: a token covers everything below its path, even where a nearer token has expired.
 #[tokio::test]
 async fn an_expired_token_hides_no_other() {
     let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
@@ -476,7 +484,7 @@ async fn an_expired_token_hides_no_other() {
     client.sender(2, "q").await.unwrap();
     server.clock.advance(TimeSpan::from_seconds(40));
     let refused = Err("amqp:unauthorized-access".to_owned());
-    // The link that rests on it is ended.
+    // The link that depends on it is detached.
     assert_eq!(client.detached().await, "amqp:link:detach-forced");
     assert_eq!(client.sender(3, "q").await, refused);
     server.stop().await;

@@ -1,4 +1,5 @@
-//! Transactions: declared and discharged at a coordinator, used by transfers, dispositions and requests.
+//! Tests of transactions: declared and discharged at a coordinator, used by transfers, dispositions
+//! and requests.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::server::Server;
 use crate::sessions::{of_session, raw};
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
-/// The handle of the coordinator in these tests.
+/// Handle of the coordinator in these tests.
 const COORDINATOR: u32 = 20;
 
 async fn coordinating(texts: &[&str]) -> (Server, Client) {
@@ -56,7 +57,7 @@ impl Client {
         let body = of_value(|bytes| write_list(bytes, &Declare::default()));
         self.send(COORDINATOR, 0, false, &body).await;
         match self.disposed().await.1 {
-            // Bare (AMQP-97).
+            // Not wrapped in a transactional state (AMQP-97).
             DeliveryState::Outcome(Outcome::Declared(declared)) => declared.txn_id,
             other => panic!("{other:?}"),
         }
@@ -73,7 +74,7 @@ impl Client {
         self.send(COORDINATOR, 0, false, &body).await;
     }
 
-    /// Sends a message in a transaction; what it is answered.
+    /// Sends a message in a transaction; returns the answer.
     pub async fn send_within(
         &mut self,
         handle: u32,
@@ -94,8 +95,8 @@ fn accepted(txn_id: &Bytes) -> DeliveryState {
     state(txn_id, Some(Outcome::Accepted))
 }
 
-/// TXN-01, TXN-03, AMQP-66, AMQP-95, AMQP-97: what is sent and settled takes effect with the commit, all of it, and is
-/// answered by the state of its transaction.
+/// TXN-01, TXN-03, AMQP-66, AMQP-95, AMQP-97: sends and settlements take effect together with the
+/// commit. Their answers have the state of the transaction.
 #[tokio::test]
 async fn a_transaction_takes_effect_at_once() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -114,7 +115,8 @@ async fn a_transaction_takes_effect_at_once() {
     server.stop().await;
 }
 
-/// TXN-04: rolled back, nothing was sent, and what was settled is locked still, by the same token.
+/// TXN-04: after a rollback nothing was sent, and a settled delivery is still locked with the same
+/// token.
 #[tokio::test]
 async fn a_rollback_undoes_everything() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -135,8 +137,9 @@ async fn a_rollback_undoes_everything() {
     server.stop().await;
 }
 
-/// TXN-04, AMQP-66: what its client has settled for good is available at once when it is rolled back, its count one
-/// higher; the same when the coordinator goes without a word (TXN-12, AMQ-28).
+/// TXN-04, AMQP-66: a delivery that the client has settled itself becomes available immediately
+/// after a rollback, with a higher delivery count. The same holds when the coordinator is detached
+/// (TXN-12, AMQ-28).
 #[tokio::test]
 async fn what_was_forgotten_comes_back() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -155,7 +158,7 @@ async fn what_was_forgotten_comes_back() {
     client.credit(1, 2, 1, false).await;
     let (transfer, _) = client.message().await;
     assert_eq!(server.delivery_counts().await, [2]);
-    // A discharge by another coordinator knows nothing of it.
+    // Another coordinator does not know the transaction.
     client.coordinator().await;
     let unknown = client.discharge(&id, false).await;
     assert_eq!(condition(&unknown), "amqp:transaction:unknown-id");
@@ -164,7 +167,7 @@ async fn what_was_forgotten_comes_back() {
     server.stop().await;
 }
 
-/// AMQP-100: a transaction with a send that was refused cannot be committed.
+/// AMQP-100: a transaction with a refused send cannot be committed.
 #[tokio::test]
 async fn a_refused_send_dooms_its_transaction() {
     let (server, mut client) = coordinating(&[]).await;
@@ -178,15 +181,15 @@ async fn a_refused_send_dooms_its_transaction() {
     let answer = client.discharge(&id, false).await;
     assert_eq!(condition(&answer), "amqp:transaction:rollback");
     assert_eq!(server.total().await, 0);
-    // A later one is not concerned.
+    // A later transaction is not affected.
     let id = client.declare().await;
     client.send_within(0, &id, &text("c")).await;
     assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
     server.stop().await;
 }
 
-/// AMQP-43, AMQP-100: the same of one that is too large, and of one that is aborted; what comes behind it on the link
-/// is no part of the transaction.
+/// AMQP-43, AMQP-100: the same holds for a send that is too large or aborted. Later sends on the
+/// link are not part of the transaction.
 #[tokio::test]
 async fn a_send_that_never_was_dooms_its_transaction() {
     let (server, mut client) = coordinating(&[]).await;
@@ -210,8 +213,8 @@ async fn a_send_that_never_was_dooms_its_transaction() {
     server.stop().await;
 }
 
-/// AMQP-100, AMQP-63, TXN-04: a settlement for good that cannot be read dooms its transaction, and the message is
-/// available when that is rolled back.
+/// AMQP-100, AMQP-63, TXN-04: a settled disposition that cannot be decoded marks its transaction
+/// for rollback. The message becomes available after the rollback.
 #[tokio::test]
 async fn a_settlement_that_cannot_be_read_dooms_its_transaction() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -219,7 +222,7 @@ async fn a_settlement_that_cannot_be_read_dooms_its_transaction() {
     client.credit(1, 0, 1, false).await;
     let (transfer, _) = client.message().await;
     let id = client.declare().await;
-    // A list is no value of a property.
+    // A list is not a valid property value.
     let list = Raw::encoded(|bytes| bytes.push(0x45));
     let message_annotations = Some(Map::of_symbols([("x", list)]));
     let modified = Outcome::Modified(Modified { message_annotations, ..Modified::default() });
@@ -231,8 +234,8 @@ async fn a_settlement_that_cannot_be_read_dooms_its_transaction() {
     server.stop().await;
 }
 
-/// AMQP-100: a transaction that is doomed remembers no more of them than it may have operations: the others are
-/// available at once.
+/// AMQP-100: a transaction marked for rollback keeps at most as many such deliveries as it may have
+/// operations. Further ones become available immediately.
 #[tokio::test]
 async fn settlements_that_doom_their_transaction_are_few() {
     let mut limits = Limits::default();
@@ -264,7 +267,8 @@ async fn settlements_that_doom_their_transaction_are_few() {
     server.stop().await;
 }
 
-/// TXN-04: the same where the transaction is rolled back before the entity has answered the settlement.
+/// TXN-04: the same holds if the transaction is rolled back before the entity has answered the
+/// settlement.
 #[tokio::test]
 async fn what_is_forgotten_while_it_is_rolled_back_comes_back() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -283,8 +287,8 @@ async fn what_is_forgotten_while_it_is_rolled_back_comes_back() {
     server.stop().await;
 }
 
-/// AMQP-66, AMQP-95: a transaction whose commit waits for an operation has ended for its client: it is told so at once
-/// of whatever else would end it, and none of that waits too.
+/// AMQP-66, AMQP-95: a transaction whose commit waits for an operation has ended for the client. A
+/// further discharge is refused immediately, and does not wait.
 #[tokio::test]
 async fn a_transaction_is_ended_once() {
     let (server, mut client) = coordinating(&[]).await;
@@ -297,7 +301,7 @@ async fn a_transaction_is_ended_once() {
         client.say_discharge(&id, fail).await;
     }
     client.let_go().await;
-    // The declaration was 0, the message is 1, and the commit that counts is 2.
+    // The declare is delivery 0, the message 1, and the effective commit 2.
     for refused in [3, 4] {
         let (delivery, answer) = client.disposed().await;
         assert_eq!((delivery, &*condition(&answer)), (refused, "amqp:transaction:unknown-id"));
@@ -308,7 +312,7 @@ async fn a_transaction_is_ended_once() {
     server.stop().await;
 }
 
-/// AMQP-98, TXN-08: a coordinator in a session of its own covers one entity.
+/// AMQP-98, TXN-08: a coordinator in a session of its own covers a single entity.
 #[tokio::test]
 async fn a_coordinator_in_another_session_covers_one_entity() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -333,7 +337,7 @@ async fn grouping(texts: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// Waits until a queue has a message, and takes it out.
+/// Waits until a queue has a message, and removes it.
 async fn take(server: &Server, queue: &str) {
     let receive = Command::Receive {
         mode: ReceiveMode::ReceiveAndDelete,
@@ -346,8 +350,8 @@ async fn take(server: &Server, queue: &str) {
     assert!(matches!(answer, Ok(Answered::Received(messages)) if messages.len() == 1));
 }
 
-/// AMQP-98, TXN-09, VIA-04: the entity of the first link of the session is the root of its transactions, in whichever
-/// order they use their entities.
+/// AMQP-98, TXN-09, VIA-04: the entity of the first link of the session is the root of its
+/// transactions, in any order of use.
 #[tokio::test]
 async fn the_first_link_of_a_session_is_the_root_of_its_transactions() {
     let (server, mut client) = grouping(&["a", "b"]).await;
@@ -376,8 +380,9 @@ async fn the_first_link_of_a_session_is_the_root_of_its_transactions() {
     server.stop().await;
 }
 
-/// AMQP-98: a receiver of a second queue or topic is refused in a session with a coordinator, whether the first link
-/// sends or receives, and also when that is gone; sub-queues of the root and senders are not.
+/// AMQP-98: in a session with a coordinator, a receiver of a second queue or topic is refused,
+/// whether the first link sends or receives, and also after it is detached. Sub-queues of the root
+/// and senders are allowed.
 #[tokio::test]
 async fn a_group_receives_from_one_entity() {
     for receives in [false, true] {
@@ -398,9 +403,9 @@ async fn a_group_receives_from_one_entity() {
         client.sender(2, "r").await.unwrap();
         client.receiver(3, "q", LOCKED).await.unwrap();
         client.receiver(4, "q/$DeadLetterQueue", LOCKED).await.unwrap();
-        // Management is no receiver.
+        // Management is not a receiver.
         client.manager(5, "r").await;
-        // Another session has a root of its own, and one without a coordinator has none.
+        // Another session has its own root, and a session without a coordinator has none.
         client.begin_on(1).await;
         client.receiver(0, "q", LOCKED).await.unwrap();
         client.receiver(1, "r", LOCKED).await.unwrap();
@@ -408,8 +413,8 @@ async fn a_group_receives_from_one_entity() {
     }
 }
 
-/// AMQP-98: links that were attached before the coordinator count. A delivery of another entity cannot be settled in a
-/// transaction; it stays locked and open on its link.
+/// AMQP-98: links attached before the coordinator count. A delivery of another entity cannot be
+/// settled in a transaction; it stays locked and unsettled on its link.
 #[tokio::test]
 async fn a_late_coordinator_finds_the_first_link() {
     let server = Server::start().await;
@@ -430,7 +435,7 @@ async fn a_late_coordinator_finds_the_first_link() {
     server.stop().await;
 }
 
-/// AMQP-98: when the root has been deleted, the next link is the first one.
+/// AMQP-98: after the root was deleted, the next link becomes the first.
 #[tokio::test]
 async fn a_deleted_root_makes_room_for_the_next() {
     let (server, mut client) = grouping(&["a"]).await;
@@ -446,8 +451,8 @@ async fn a_deleted_root_makes_room_for_the_next() {
     server.stop().await;
 }
 
-/// AMQP-66, TXN-04: after a rollback a delivery can be settled on its link in any way, also in another transaction; the
-/// commit of that transaction ends its lock.
+/// AMQP-66, TXN-04: after a rollback a delivery can be settled on its link with any outcome, also
+/// in another transaction, whose commit ends its lock.
 #[tokio::test]
 async fn a_delivery_is_settled_on_its_link_after_a_rollback() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -462,7 +467,7 @@ async fn a_delivery_is_settled_on_its_link_after_a_rollback() {
     }
     let id = client.declare().await;
     client.settle_within(delivery, accepted(&id)).await;
-    // A second settlement in one transaction is refused, and takes nothing away.
+    // A second settlement in the same transaction is refused, without effect on the first.
     let again = client.settle_within(delivery, accepted(&id)).await;
     assert_eq!(condition(&again), "com.microsoft:message-lock-lost");
     assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
@@ -472,7 +477,7 @@ async fn a_delivery_is_settled_on_its_link_after_a_rollback() {
     server.stop().await;
 }
 
-/// TXN-06: a transaction that takes too long is rolled back, and says so.
+/// TXN-06: a transaction that takes too long is rolled back, with an error that reports it.
 #[tokio::test]
 async fn a_transaction_times_out() {
     let (server, mut client) = coordinating(&[]).await;
@@ -485,8 +490,9 @@ async fn a_transaction_times_out() {
     server.stop().await;
 }
 
-/// AMQP-100: the id of a transaction means nothing on another connection, which has one open of its own, nor to a broker
-/// that was started anew: whoever ends or uses it there is told so, and nothing happens to either.
+/// AMQP-100: the id of a transaction is unknown on another connection, which has its own
+/// transaction open, and to a restarted broker. Using it there is refused, and affects neither
+/// transaction.
 #[tokio::test]
 async fn a_transaction_of_another_connection_is_unknown() {
     const UNKNOWN: &str = "amqp:transaction:unknown-id";
@@ -520,14 +526,14 @@ async fn a_transaction_of_another_connection_is_unknown() {
     server.stop().await;
 }
 
-/// AMQP-66, TXN-06: where another connection finds no room for what it sends in a transaction, the oldest one of who holds
-/// more than twice as much is rolled back, and its client is told so as of one that took too long; who would hold more
-/// than half as much is refused.
+/// AMQP-66, TXN-06: if a send in a transaction finds no room, the oldest transaction of a
+/// connection that holds more than twice as much is rolled back, as after a timeout. A send that
+/// would hold more than half as much is refused.
 #[tokio::test]
 async fn the_oldest_transaction_of_who_holds_most_makes_room() {
     const OVER: &str = "amqp:transaction:timeout";
     let mut limits = Limits::default();
-    // Half of it is set aside.
+    // Half of this is reserved.
     limits.broker_inbound_bytes_max = 1 << 20;
     let server = Server::start_under(limits).await;
     let of = |kibibytes: usize| text(&"x".repeat(kibibytes << 10));
@@ -558,8 +564,8 @@ async fn the_oldest_transaction_of_who_holds_most_makes_room() {
     server.stop().await;
 }
 
-/// AMQP-97, AMQP-34: a coordinator's link as .NET attaches it, with a source that has the name of the link for its address
-/// and moves, is answered so and takes what others take.
+/// AMQP-97, AMQP-34: the .NET SDK attaches a coordinator with a source whose address is the name of
+/// the link, in move mode. The answer repeats it, and the link works like others.
 #[tokio::test]
 async fn a_coordinator_may_have_a_source() {
     let server = Server::start().await;
@@ -583,8 +589,8 @@ async fn a_coordinator_may_have_a_source() {
     server.stop().await;
 }
 
-/// AMQ-26, TXN-02: schedules, cancellations and settlements by management are part of a transaction; receiving and
-/// deleting are not.
+/// AMQ-26, TXN-02: schedules, cancellations and settlements by management are part of a
+/// transaction; receives and deletions are not.
 #[tokio::test]
 async fn management_takes_part() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -620,8 +626,9 @@ fn later(server: &Server, body: &str) -> Vec<u8> {
     map(&[("message", value(Value::Binary(message.as_bytes().clone())))])
 }
 
-/// SCH-13, TXN-02, TXN-03: a message that is scheduled in a transaction has its number at once, which it keeps and which
-/// nobody else is given, also after a rollback; by it the message is cancelled after the commit.
+/// SCH-13, TXN-02, TXN-03: a message scheduled in a transaction gets its number immediately. It
+/// keeps the number, and no other message gets it, also after a rollback. The number cancels the
+/// message after the commit.
 #[tokio::test]
 async fn a_scheduled_message_has_its_number_before_the_commit() {
     let (server, mut client) = coordinating(&[]).await;
@@ -676,8 +683,8 @@ async fn a_cancellation_takes_effect_with_its_transaction() {
     server.stop().await;
 }
 
-/// TXN-02, SES-24: the state of a session that is set or cleared in a transaction is so from the commit on; reading it and
-/// prolonging locks is carried out at once, outside the transaction.
+/// TXN-02, SES-24: a session state that is set or cleared in a transaction takes effect with the
+/// commit. Reading it and renewing locks are carried out immediately, outside the transaction.
 #[tokio::test]
 async fn the_state_of_a_session_is_set_by_the_commit() {
     let (server, mut client) = coordinating(&[]).await;
@@ -707,7 +714,7 @@ async fn the_state_of_a_session_is_set_by_the_commit() {
     }
     let seen = client.ask(1, "get-session-state", &[session()]).await;
     assert_eq!(seen.get("session-state").scalar(), Ok(Scalar::Binary(b"first")));
-    // Together with sends and settlements: all, or nothing.
+    // Together with sends and settlements: all or nothing.
     let id = client.declare().await;
     let within = || Some(state(&id, None));
     client.ask_with(1, "set-session-state", &[], within(), &set(None)).await;
@@ -715,7 +722,7 @@ async fn the_state_of_a_session_is_set_by_the_commit() {
     assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
     let seen = client.ask(1, "get-session-state", &[session()]).await;
     assert_eq!(seen.get("session-state").scalar(), Ok(Scalar::Null));
-    // Without the lock of the session the commit fails, with everything.
+    // Without the lock of the session, the whole commit fails.
     let id = client.declare().await;
     let within = || Some(state(&id, None));
     client.ask_with(1, "set-session-state", &[], within(), &set(Some("late"))).await;
@@ -724,7 +731,8 @@ async fn the_state_of_a_session_is_set_by_the_commit() {
     server.stop().await;
 }
 
-/// AMQP-100: a request that is not carried out, for nobody listens to its reply, dooms its transaction.
+/// AMQP-100: a request that is not carried out because no link receives its reply marks its
+/// transaction for rollback.
 #[tokio::test]
 async fn a_request_that_nobody_listens_to_dooms_its_transaction() {
     let (server, mut client) = coordinating(&[]).await;
@@ -739,7 +747,7 @@ async fn a_request_that_nobody_listens_to_dooms_its_transaction() {
     server.stop().await;
 }
 
-/// AMQ-26: a request in many frames names its transaction in the first of them.
+/// AMQ-26: a request in many frames names its transaction in the first frame.
 #[tokio::test]
 async fn requests_in_many_frames_take_part() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -758,7 +766,7 @@ async fn requests_in_many_frames_take_part() {
     server.stop().await;
 }
 
-/// AMQ-27: what cannot be answered is not asked.
+/// AMQ-27: a declare that is sent settled is refused, since it cannot be answered.
 #[tokio::test]
 async fn declares_are_not_sent_settled() {
     let (server, mut client) = coordinating(&[]).await;
@@ -768,7 +776,8 @@ async fn declares_are_not_sent_settled() {
     server.stop().await;
 }
 
-/// VIA-01, VIA-02, AMQP-96, AMQ-11: messages are sent by way of one queue to another, which has to be there.
+/// VIA-01, VIA-02, AMQP-96, AMQ-11: messages are sent through a queue to another one, which must
+/// exist.
 #[tokio::test]
 async fn messages_go_by_way_of_another_queue() {
     let server = Server::start().await;
@@ -791,7 +800,7 @@ async fn messages_go_by_way_of_another_queue() {
     server.stop().await;
 }
 
-/// AMQP-65, AMQP-66: a state that names a transaction and no outcome says nothing of its delivery.
+/// AMQP-65, AMQP-66: a transactional state without an outcome does not settle its delivery.
 #[tokio::test]
 async fn no_outcome_is_no_acceptance() {
     let (server, mut client) = coordinating(&["a", "b"]).await;

@@ -1,11 +1,12 @@
-//! Types of what the broker generates (AMQP-13): some clients cannot decode all of them, and receive nothing more.
+//! Checks of the types that the broker sends (AMQP-13): some clients cannot decode all types, and
+//! then receive nothing more.
 
 use peeklock_words::amqp::{Reader, Width, code, width};
 
-/// Char, decimal32 and decimal64.
+/// Constructors of char, decimal32 and decimal64.
 const NOT_READ: [u8; 3] = [0x73, 0x74, 0x84];
 
-/// Panics if there is one of them among values that stand one behind the other, or inside these (AMQP-13).
+/// Panics if one of these types occurs in consecutive values or inside them (AMQP-13).
 pub fn check(values: &[u8]) {
     let mut reader = Reader::new(values);
     while !reader.is_empty() {
@@ -13,7 +14,7 @@ pub fn check(values: &[u8]) {
     }
 }
 
-/// The same of the first value alone.
+/// Panics if one of these types occurs in the first value.
 pub fn check_first(values: &[u8]) {
     check_value(&mut Reader::new(values));
 }
@@ -27,7 +28,7 @@ fn check_value(reader: &mut Reader<'_>) {
     check_behind(code, reader);
 }
 
-/// The value whose constructor was read.
+/// Checks a value whose constructor was read.
 fn check_behind(code: u8, reader: &mut Reader<'_>) {
     assert!(!NOT_READ.contains(&code), "a value of type 0x{code:x} is sent");
     let (count, mut items) = match code {

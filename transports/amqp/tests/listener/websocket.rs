@@ -1,4 +1,4 @@
-//! AMQP over WebSocket, on the port of AMQP.
+//! Tests of AMQP over WebSocket, on the port of AMQP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn request(address: SocketAddr, path: &str, protocol: &str) -> Request {
     request
 }
 
-/// Upgrades; the socket and the subprotocol, or the status of the refusal with its text.
+/// Upgrades; returns the socket and the subprotocol, or the status of the refusal with its text.
 async fn upgrade(request: Request) -> Result<(WebSocketStream<TcpStream>, String), (u16, String)> {
     let address = request.uri().authority().unwrap().as_str().to_owned();
     let stream = TcpStream::connect(address).await.unwrap();
@@ -52,8 +52,9 @@ async fn upgrade(request: Request) -> Result<(WebSocketStream<TcpStream>, String
     }
 }
 
-/// The bytes of a socket's messages, both ways; what is sent is cut into messages of so many bytes. When nothing more is
-/// sent it is closed with this code; the task ends when the broker has ended it too.
+/// Returns the bytes of a socket's messages in both directions. Sent bytes are cut into messages of
+/// `cut` bytes. At their end, the socket is closed with this code. The task ends when the broker
+/// has ended the connection too.
 fn bytes_of(
     socket: WebSocketStream<TcpStream>,
     cut: usize,
@@ -84,7 +85,7 @@ fn bytes_of(
     (here, ended)
 }
 
-/// A client that has come by WebSocket, with a session on channel 0.
+/// A client over WebSocket with a session on channel 0.
 pub async fn client(server: &Server) -> Client {
     let request = request(server.address, "/$servicebus/websocket", "AMQPWSB10");
     let (socket, _) = upgrade(request).await.unwrap();
@@ -95,8 +96,8 @@ pub async fn client(server: &Server) -> Client {
     client
 }
 
-/// AMQP-17, AMQ-01: at the path in all its forms, the subprotocol that is offered is echoed, and frames are cut by messages
-/// anywhere, or several are in one.
+/// AMQP-17, AMQ-01: the path works in all its forms, the response has the offered subprotocol, and
+/// messages may cut frames anywhere or contain several.
 #[tokio::test]
 async fn amqp_passes_over_websocket() {
     let server = Server::start().await;
@@ -129,8 +130,8 @@ async fn amqp_passes_over_websocket() {
     server.stop().await;
 }
 
-/// SEC-17: who comes by a proxy is not of this machine, wherever the proxy is: the headers of the upgrade tell, and without a
-/// token no link is attached.
+/// SEC-17: a client behind a proxy does not count as local, even if the proxy is local. The headers
+/// of the upgrade show the proxy, and no link is attached without a token.
 #[tokio::test]
 async fn a_connection_by_a_proxy_is_not_of_this_machine() {
     let policies = Policies::new();
@@ -157,8 +158,9 @@ async fn a_connection_by_a_proxy_is_not_of_this_machine() {
     server.stop().await;
 }
 
-/// AMQP-17, SEC-23: another path, no known subprotocol, an unknown host while everybody is let in, or a foreign origin is
-/// refused, with the way out.
+/// AMQP-17, SEC-23: an upgrade is refused for another path, without a known subprotocol, for an
+/// unknown host while anonymous access is on, and for a foreign origin. The error explains the
+/// remedy.
 #[tokio::test]
 async fn an_upgrade_is_judged() {
     let server = Server::start().await;
@@ -189,7 +191,7 @@ async fn an_upgrade_is_judged() {
     server.stop().await;
 }
 
-/// The condition of a refusal, which is a problem (ERR-02).
+/// Returns the condition of a refusal, which is a problem document (ERR-02).
 fn condition(status: u16, text: &str) -> String {
     let problem: serde_json::Value = serde_json::from_str(text).expect("a problem");
     assert_eq!(problem["status"], status, "{text}");
@@ -197,7 +199,8 @@ fn condition(status: u16, text: &str) -> String {
     problem["code"].as_str().unwrap().to_owned()
 }
 
-/// AMQP-17, ERR-02: who speaks HTTP to the port of AMQP and asks for no upgrade is told what is served there.
+/// AMQP-17, ERR-02: an HTTP request without an upgrade to the port of AMQP gets an error that names
+/// the served protocols.
 #[tokio::test]
 async fn what_is_no_upgrade_gets_a_problem() {
     let server = Server::start().await;
@@ -216,7 +219,7 @@ async fn what_is_no_upgrade_gets_a_problem() {
     server.stop().await;
 }
 
-/// AMQP-17, ERR-02: who sends half of an upgrade is told so when its time is over.
+/// AMQP-17, ERR-02: a client that sends an incomplete upgrade gets an error after the timeout.
 #[tokio::test]
 async fn half_an_upgrade_gets_a_problem() {
     let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
@@ -234,8 +237,8 @@ async fn half_an_upgrade_gets_a_problem() {
     server.stop().await;
 }
 
-/// AMQP-18, SEC-23: an upgrade may name its target whole and leave the port out of its `Host`, as Java writes it; the two
-/// name one host all the same.
+/// AMQP-18, SEC-23: the target of an upgrade may be absolute, and `Host` may omit the port, as in
+/// the Java SDK. Both must still name the same host.
 #[tokio::test]
 async fn an_upgrade_may_have_an_absolute_target() {
     let server = Server::start().await;
@@ -258,7 +261,7 @@ async fn an_upgrade_may_have_an_absolute_target() {
     server.stop().await;
 }
 
-/// AMQP-17: a message of text is no AMQP, and ends the connection.
+/// AMQP-17: a text message is not AMQP, and ends the connection.
 #[tokio::test]
 async fn text_ends_the_connection() {
     let server = Server::start().await;
@@ -271,8 +274,8 @@ async fn text_ends_the_connection() {
     server.stop().await;
 }
 
-/// SET-21: a WebSocket that is closed with code 1000 is closed in order, also without a `close` of AMQP, and leaves
-/// locks as they are; one that goes away is lost.
+/// SET-21: a WebSocket closed with code 1000 is closed in order, also without a `close` of AMQP,
+/// and leaves locks unchanged. Code 1001 counts as a lost connection.
 #[tokio::test]
 async fn a_close_of_the_websocket_is_one_in_order() {
     for (code, delivered) in [(CloseCode::Normal, 0), (CloseCode::Away, 1)] {
@@ -299,14 +302,14 @@ async fn a_close_of_the_websocket_is_one_in_order() {
     }
 }
 
-/// A binary message of a client, whose mask changes nothing.
+/// A binary message of a client with a mask of zeros.
 fn binary(content: &[u8]) -> Vec<u8> {
     let length = u16::try_from(content.len()).unwrap().to_be_bytes();
     [&[0x82, 0xfe][..], &length, &[0; 4], content].concat()
 }
 
-/// AMQP-17, DESIGN D6: a client that pings and takes no pongs is not read any more, and is closed when it has taken nothing
-/// for `amqp.write_timeout`, before and after it has opened its connection.
+/// AMQP-17, DESIGN D6: a client that sends pings and takes no pongs is not read any more. It is
+/// disconnected after `amqp.write_timeout`, before and after it has opened its connection.
 #[tokio::test]
 async fn a_client_that_pings_and_takes_nothing_is_closed() {
     const READ_BYTES_MAX: usize = 64 << 20;
@@ -329,7 +332,7 @@ async fn a_client_that_pings_and_takes_nothing_is_closed() {
             let stream = socket.get_mut();
             stream.write_all(&said).await.unwrap();
             let mut written = 0;
-            // It ends when the broker has closed.
+            // The loop ends when the broker has closed the socket.
             while stream.write_all(&pings).await.is_ok() {
                 written += pings.len();
                 assert!(written < READ_BYTES_MAX, "pings are read without end");
@@ -341,7 +344,8 @@ async fn a_client_that_pings_and_takes_nothing_is_closed() {
     server.stop().await;
 }
 
-/// AMQP-17, SEC-18: an upgrade has neither a query, in which a token would be in logs of others, nor a body.
+/// AMQP-17, SEC-18: an upgrade must have neither a query, whose token would appear in logs of
+/// others, nor a body.
 #[tokio::test]
 async fn an_upgrade_with_a_query_or_a_body_is_refused() {
     let server = Server::start().await;

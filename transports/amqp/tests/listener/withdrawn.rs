@@ -1,5 +1,5 @@
-//! Links and connections whose client may do nothing more: its token expires, the key of that is regenerated or its
-//! policy deleted, or everybody needs a token from now on.
+//! Tests of links and connections that lose their rights: the token expires, its key is
+//! regenerated, its policy is deleted, or anonymous access ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::sessions::{of_session, raw};
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 
-/// How what a token gives is over.
+/// Way in which a token loses its rights.
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Expired,
@@ -32,7 +32,7 @@ enum Over {
     Deleted,
 }
 
-/// A client that shows a token of a policy for both queues.
+/// A client with a token of a policy for both queues.
 async fn client_of(server: &Server, policy: &str, until: Timestamp) -> Client {
     let mut client = client(server).await;
     let token = sign(policy, KEY, "sb://x", until);
@@ -42,7 +42,7 @@ async fn client_of(server: &Server, policy: &str, until: Timestamp) -> Client {
     client
 }
 
-/// What attaches each kind of receiver, on this handle and the next ones.
+/// The `attach` of each kind of receiver, on this handle and the next ones.
 fn receivers(handle: u32) -> [Attach; 3] {
     [
         Client::receiver_of(handle, "q", LOCKED),
@@ -51,7 +51,7 @@ fn receivers(handle: u32) -> [Attach; 3] {
     ]
 }
 
-/// Attaches a receiver that is sent this message, and has credit left; the id of the delivery.
+/// Attaches a receiver that gets this message and keeps credit; returns the id of the delivery.
 async fn receive(client: &mut Client, attach: Attach, body: &str) -> u32 {
     let handle = attach.handle;
     client.attach_receiver(attach).await.unwrap();
@@ -61,9 +61,9 @@ async fn receive(client: &mut Client, attach: Attach, body: &str) -> u32 {
     transfer.delivery_id.unwrap()
 }
 
-/// SEC-09, SEC-15, AMQP-26, AMQP-79: a receiver, one of a session and a browser with credit end when their token
-/// expires, its key is regenerated or its policy deleted, and are refused when they come again; what is sent afterwards
-/// is there for somebody else.
+/// SEC-09, SEC-15, AMQP-26, AMQP-79: a receiver, a receiver of a session and a browser with credit
+/// are detached when their token expires, its key is regenerated or its policy is deleted. They are
+/// refused when they attach again. Others receive later messages.
 #[tokio::test]
 async fn receivers_end_with_their_right() {
     for over in [Over::Expired, Over::Regenerated, Over::Deleted] {
@@ -91,7 +91,7 @@ async fn receivers_end_with_their_right() {
         for attach in receivers(10) {
             ids.push(receive(&mut client, attach, "a").await);
         }
-        // What the browser was shown is settled.
+        // Messages to the browser are settled already.
         for id in &ids[..2] {
             client.settle(*id, DeliveryState::accepted()).await;
         }
@@ -116,18 +116,19 @@ async fn receivers_end_with_their_right() {
         server.put_message("s", "one", "b").await;
         let mut other = client_of(&server, "lasting", Timestamp::NEVER).await;
         receive(&mut other, Client::receiver_of(10, "q", LOCKED), "b").await;
-        // The session is somebody else's as soon as it was given back.
+        // Another client can lock the session as soon as it was given back.
         receive(&mut other, of_session(11, "s", raw(Value::Null)), "b").await;
         for attach in receivers(20) {
-            // Nothing else is heard before the answer.
+            // No other frame comes before the answer.
             assert!(is_refused(&server, &mut client, attach).await, "{over:?}");
         }
         server.stop().await;
     }
 }
 
-/// SEC-15, SEC-16, SEC-17, AMQP-79: with the first policy links end that were attached without a token, and the
-/// connections that have shown none, with links and without, are closed; one that has shown a token stays.
+/// SEC-15, SEC-16, SEC-17, AMQP-79: with the first policy, links that were attached without a token
+/// are detached, and connections without a token are closed, with links or without. A connection
+/// with a token stays.
 #[tokio::test]
 async fn connections_without_a_token_are_closed_when_everybody_needs_one() {
     let policies = Policies::new();
@@ -137,7 +138,7 @@ async fn connections_without_a_token_are_closed_when_everybody_needs_one() {
         config.opening_timeout = Duration::from_millis(300);
     })
     .await;
-    // It is older, and is looked at first.
+    // It is older, and is checked first.
     let mut kept = client(&server).await;
     let key = policies.root_key().unwrap();
     let token = sign(ROOT_POLICY, key.reveal(), "sb://x", Timestamp::NEVER);
