@@ -171,7 +171,7 @@ pub enum Released {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Asker(usize);
 
-/// Observer of the answer to a command that may leave something open, such as a link.
+/// Observer of the answer to a command that may leave a link or wait open.
 pub(crate) trait AnswerObserver: Send + Sync {
     /// Notes the answer, and returns the answer to give.
     fn answered(&self, result: Result<Outcome, Rejection>) -> Result<Outcome, Rejection>;

@@ -6,10 +6,10 @@
 //!      └────────────── replies, deliveries ◄── Desk ◄──┴── completions ◄── store ◄─┘
 //! ```
 //!
-//! A `Desk` (`desk.rs`) serves all trees of an arbiter. It submits their stages when all ready
-//! work has run, and takes completions back. Long turns wait for each other at
-//! [`admission::LongTurns`](crate::admission::LongTurns). The [`namespace::NamespaceActor`] is the parent of all entities: it creates,
-//! rebuilds and retires them.
+//! A `Desk` (`desk.rs`) serves all trees of an arbiter. It submits their stages when all ready work
+//! has run, and takes completions back. Long turns wait for each other at
+//! [`admission::LongTurns`](crate::admission::LongTurns). The [`namespace::NamespaceActor`] is the
+//! parent of all entities: it creates, rebuilds and retires them.
 
 mod apart;
 pub mod desk;

@@ -277,7 +277,7 @@ impl Errand {
                 vec![failed("the forwarder returned no verdict".to_owned())]
             }
             Ok(verdicts) => {
-                // Where they go may take long, and other forwarders do not wait for that.
+                // Carrying the verdicts out may take long; other forwarders must not wait for that.
                 room.release_forwarder_part();
                 self.carry_out(list, arrivals, verdicts).await
             }

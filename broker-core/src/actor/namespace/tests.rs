@@ -40,7 +40,7 @@ async fn a_creation_waits_for_room_before_it_is_mail() {
     let all = all_room(&broker).await;
     let mut creation = pin!(broker.create_queue("orders", QueueUpdate::default()));
     assert!(!is_ready(creation.as_mut()).await);
-    // Mail is taken in its order: what was sent before this was looked at before.
+    // Mail is processed in order: earlier mail has been processed before this.
     let room = Arc::new(Budget::new(0).try_take(1).unwrap());
     let (answer, answered) = AnswerTo::new(&room);
     let description = QueueDescription::new("orders", &broker.settings().limits);
