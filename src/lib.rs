@@ -4,8 +4,8 @@
 //!
 //! Modules in reading order: `host` is the public type; `cli` reads the command line; `config`
 //! loads the configuration; `server` runs `serve`; `registry` names all stores, authorizers,
-//! transports and forwarders; `emulator` reads the files of Microsoft's emulator; `bench` measures
-//! a broker. `telemetry`, `memory`, `files`, `visible`, `place` and `http` are small helpers.
+//! transports and forwarders; `emulator` reads the files of Microsoft's emulator. `telemetry`,
+//! `memory`, `files` and `visible` are small helpers.
 //!
 //! A program that only needs a broker inside its own process uses the package `peeklock` instead.
 

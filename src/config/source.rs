@@ -101,7 +101,8 @@ pub(super) fn refuse_unknown_keys(layers: &Value, known: &[String]) -> Result<()
         };
         for (name, value) in table {
             let key = format!("{prefix}{name}");
-            if known.contains(&key) {
+            // A quoted name with a dot, such as "jwt.issuer" below [security], is read by no setting.
+            if known.contains(&key) && !name.contains('.') {
                 continue;
             }
             let below = format!("{key}.");

@@ -136,7 +136,9 @@ impl Setting {
             (Allowed::NotEmpty(noun), _)
                 if value.written().as_str().is_some_and(|text| text.trim().is_empty()) =>
             {
-                Err(format!("the {noun} is empty; write a {noun}"))
+                Err(format!(
+                    "the {noun} is empty; write a {noun}, or remove the setting for its default"
+                ))
             }
             _ => Ok(()),
         }

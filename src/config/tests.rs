@@ -178,6 +178,8 @@ fn unknown_keys_are_named_with_what_was_meant() {
     assert!(text.contains("peeklock config default"), "{text}");
     let text = refusal("unknown-property", "[[queues]]\nname = \"a\"\nlock = \"1m\"\n");
     assert!(text.contains("unknown key `queues[0].lock`"), "{text}");
+    let text = refusal("quoted", "[security]\n\"jwt.issuer\" = \"https://id\"\n");
+    assert!(text.contains("unknown key `security.jwt.issuer`"), "{text}");
 }
 
 #[test]
