@@ -160,8 +160,8 @@ impl PacedShare {
         self.share.pool.in_order(|order| order.is_evicted(key, None))
     }
 
-    /// Nothing passes for now, and not because of a slow peer: it is not judged until it [begins](Self::begin), or it
-    /// is asked whether it is evicted.
+    /// Suspends the judgement of its pace while nothing passes for a reason other than a slow peer. It resumes when
+    /// the share [begins](Self::begin), or when it is checked for eviction.
     pub fn rest(&mut self) {
         if self.pace.take().is_some() {
             self.share.judge(None);

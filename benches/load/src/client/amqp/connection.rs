@@ -55,7 +55,7 @@ impl Connection {
         self.used_at.elapsed() < IDLE_MAX
     }
 
-    /// Nothing is done on it for now.
+    /// Records the end of a use: the connection is idle from this instant.
     pub(super) fn rest(&mut self) {
         self.used_at = Instant::now();
         self.wire.frames.rest();
