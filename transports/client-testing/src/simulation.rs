@@ -93,8 +93,8 @@ const SEEDS: Range<u64> = 0..100;
 /// let failure = found.unwrap_err();
 /// assert!(failure.what.contains("one coffee was ordered"));
 /// assert!(failure.trace.iter().any(|line| line.contains("#1 is delivered, attempt 2")));
-/// // `failure.replay().run(..)` runs this world again, step by step; the failure's text contains
-/// the code.
+/// // `failure.replay().run(..)` runs this world again, step by step. The failure's text contains
+/// // this call.
 /// ```
 ///
 /// # Scope of the simulation
