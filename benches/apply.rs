@@ -12,7 +12,7 @@ use peeklock_core::description::{QueueDescription, Settings};
 use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::effect::{Answer, Effect};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Left, Machine, StageNumber, Step};
+use peeklock_core::entity::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::ids::{EntityId, Ticket};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
@@ -52,7 +52,7 @@ fn main() {
                 stage: StageNumber(1),
                 stored_bytes: 0,
                 room: Reserved::Granted,
-                left: Left::ALL,
+                remaining: RemainingCapacity::ALL,
                 limits,
                 tokens: &mut tokens,
             };

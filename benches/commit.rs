@@ -119,7 +119,7 @@ fn main() {
                 let stages =
                     done.lock().map(|mut done| std::mem::take(&mut *done)).unwrap_or_default();
                 for stage in stages {
-                    let mut held = tree.borrow_mut().completed(stage);
+                    let mut held = tree.borrow_mut().complete(stage);
                     shell.committed(stage, now, out).unwrap_or_else(|error| panic!("{error}"));
                     release_all(out);
                     release_all(&mut held);

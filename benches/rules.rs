@@ -12,7 +12,7 @@ use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message};
 use peeklock_core::rule::sql::{Parameters, Unobserved, compile_filter};
 use peeklock_core::rule::{
-    CorrelationFilter, Facts, Filter, Matcher, Published, RuleDescription, Selection,
+    CorrelationFilter, Facts, Filter, Matcher, PublishedMessage, RuleDescription, Selection,
     SubscriptionSettings,
 };
 use peeklock_core::time::Timestamp;
@@ -71,7 +71,7 @@ fn one_filter(content: &Content, what: &str, text: &str) {
     const EVALUATIONS: usize = 1_000_000;
     let program =
         compile_filter(text, &Parameters::new()).unwrap_or_else(|error| panic!("{error}"));
-    let published = Published::new(content.property_view(), facts(content));
+    let published = PublishedMessage::new(content.property_view(), facts(content));
     measure::rate(&format!("SQL filter: {what}"), EVALUATIONS, || {
         for _ in 0..EVALUATIONS {
             let truth = std::hint::black_box(&program).test(&published, &mut || 0, &mut Unobserved);
@@ -99,7 +99,7 @@ fn topic(count: u64, rule: impl Fn(u64) -> RuleDescription) -> Matcher {
 
 /// Publishes one message through all rules, and decodes its properties again.
 fn publish(matcher: &Matcher, content: &Content, limits: &Limits) -> Selection {
-    let published = Published::new(content.property_view(), facts(content));
+    let published = PublishedMessage::new(content.property_view(), facts(content));
     matcher.publish(content, &published, limits, &mut || 0)
 }
 

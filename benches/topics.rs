@@ -159,7 +159,7 @@ impl<M: Machine> World<M> {
             self.done.lock().map(|mut done| std::mem::take(&mut *done)).unwrap_or_default();
         for stage in stages {
             let members = self.tree.borrow().members_of(stage);
-            let mut held = self.tree.borrow_mut().completed(stage);
+            let mut held = self.tree.borrow_mut().complete(stage);
             for number in members {
                 // The root has number 0, subscriptions follow in order.
                 let told = match number.0.checked_sub(1) {

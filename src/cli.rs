@@ -357,7 +357,7 @@ enum Failure {
     /// Another exit code.
     Ended { code: u8, text: String },
     /// A failure that was printed already, with its exit code.
-    Told(u8),
+    Reported(u8),
 }
 
 impl Failure {
@@ -386,7 +386,7 @@ impl Failure {
         match self {
             Self::Failed(text) | Self::Ended { text, .. } => text.clone(),
             Self::Misconfigured(error) => error.to_string(),
-            Self::Told(_) => String::new(),
+            Self::Reported(_) => String::new(),
         }
     }
 
@@ -394,7 +394,7 @@ impl Failure {
         match self {
             Self::Failed(_) => 1,
             Self::Misconfigured(_) => 2,
-            Self::Ended { code, .. } | Self::Told(code) => *code,
+            Self::Ended { code, .. } | Self::Reported(code) => *code,
         }
     }
 }
@@ -431,7 +431,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Repair(flags)) => repair::repair(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
-        Some(Command::Config(ConfigCommand::Default)) => say(&config::default_text()),
+        Some(Command::Config(ConfigCommand::Default)) => print(&config::default_text()),
         Some(Command::Config(ConfigCommand::Import(flags))) => import::import(&flags),
         Some(Command::Queue(command)) => queue::run(&command),
         Some(Command::Topic(command)) => topic::run(&command),
@@ -456,7 +456,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Health(flags)) => health::run(&flags),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
-    if !matches!(failure, Failure::Told(_)) {
+    if !matches!(failure, Failure::Reported(_)) {
         // If writing to standard error fails, the error cannot be reported.
         let _unheard =
             writeln!(io::stderr(), "error: {}", terminal::text(failure.text().as_bytes()));
@@ -476,7 +476,7 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// Writes to standard output. A reader that has closed the pipe, as `head` does, is not a failure.
-fn say(text: &str) -> Result<(), Failure> {
+fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

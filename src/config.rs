@@ -489,7 +489,7 @@ impl Config {
     /// messages themselves if they are in memory only.
     pub fn kept_bytes(&self) -> u64 {
         let messages = if self.server.ephemeral { self.server.memory_bytes() } else { 0 };
-        self.settings.limits.kept_bytes().saturating_add(messages)
+        self.settings.limits.resident_bytes_max().saturating_add(messages)
     }
 
     /// How many entities have gauges of their own, of all that there may be.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use peeklock::contract::{Authorizer, Forwarder, Outgoing, Tracer, Transport, Verdict};
 use peeklock::store::Store;
 
-use connection::Accepts;
 pub use connection::Connection;
-use forward::Decides;
+use connection::FunctionTransport;
+use forward::FunctionForwarder;
 
 use crate::cli;
 
@@ -73,7 +73,7 @@ impl Host {
     where
         F: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     {
-        self.transport(Accepts { name, address, attend: Arc::new(attend) })
+        self.transport(FunctionTransport { name, address, attend: Arc::new(attend) })
     }
 
     /// Adds a forwarder. It replaces a forwarder of the program for the same scheme.
@@ -92,7 +92,7 @@ impl Host {
         scheme: &'static str,
         decide: impl Fn(&str, &Outgoing) -> Verdict + Send + Sync + 'static,
     ) -> Self {
-        self.forwarder(Decides::new(scheme, Arc::new(decide)))
+        self.forwarder(FunctionForwarder::new(scheme, Arc::new(decide)))
     }
 
     /// Sets the authorizer, which replaces the configured ones.

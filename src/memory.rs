@@ -7,14 +7,14 @@ use std::fs;
 /// Settings of jemalloc, the allocator of the program `peeklock` (see its TUNING.md): free pages
 /// return to the system within a second, even if no thread allocates.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const GIVEN_BACK: &str = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+const JEMALLOC_OPTIONS: &str = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
 /// Arenas of jemalloc per core, shared by all threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS_PER_CORE: usize = 2;
 /// Setting of the system's allocator, for hosts that use it: freed blocks of at least this size
 /// return to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const RETURNED_BYTES: &str = "524288";
+const MMAP_THRESHOLD: &str = "524288";
 
 /// Makes the allocator return free memory to the system soon; with its default settings it keeps
 /// most memory of an attack for hours or permanently
@@ -22,7 +22,7 @@ const RETURNED_BYTES: &str = "524288";
 /// from the environment and at the start of a program, so this restarts the program in the same
 /// process. Settings that exist are not changed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn give_back_soon() {
+pub fn set_allocator_options() {
     use std::env;
     use std::os::unix::process::CommandExt as _;
     use std::process::Command;
@@ -32,11 +32,11 @@ pub fn give_back_soon() {
     let mut told = Vec::new();
     if !is_set(&"_RJEM_MALLOC_CONF") {
         let arenas = ARENAS_PER_CORE * available_parallelism().map_or(1, usize::from);
-        told.push(("_RJEM_MALLOC_CONF", format!("{GIVEN_BACK},narenas:{arenas}")));
+        told.push(("_RJEM_MALLOC_CONF", format!("{JEMALLOC_OPTIONS},narenas:{arenas}")));
     }
     let of_system = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
     if !of_system.iter().chain(&["GLIBC_TUNABLES"]).any(is_set) {
-        told.extend(of_system.map(|name| (name, RETURNED_BYTES.to_owned())));
+        told.extend(of_system.map(|name| (name, MMAP_THRESHOLD.to_owned())));
     }
     if told.is_empty() {
         return;
@@ -52,7 +52,7 @@ pub fn give_back_soon() {
 
 /// Does nothing: other systems have other allocators.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub const fn give_back_soon() {}
+pub const fn set_allocator_options() {}
 
 /// Available memory in bytes: of the machine or of the control group, whichever is less. None if
 /// unknown.

@@ -27,12 +27,12 @@ type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
 /// Creates an authorizer over the policies of the broker, if it is configured.
 type MakeAuthorizer = fn(&Loaded, &Policies) -> Result<Option<Arc<dyn Authorizer>>, ConfigError>;
 /// Creates a transport, if it is configured.
-type MakeTransport = fn(&Loaded, &Around) -> Option<Box<dyn Transport>>;
+type MakeTransport = fn(&Loaded, &ProcessParts) -> Option<Box<dyn Transport>>;
 /// Creates a forwarder.
 type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 
 /// Parts of the process that transports share.
-pub struct Around {
+pub struct ProcessParts {
     /// Renderer of the metrics page.
     pub metrics: MetricsHook,
     /// Set once all transports serve and the files for clients are written.
@@ -43,7 +43,7 @@ pub struct Around {
     pub entrances: Entrances,
 }
 
-impl Around {
+impl ProcessParts {
     /// TLS settings of a listener; none without TLS.
     fn acceptor(&self, protocol: Protocol) -> Option<Acceptor> {
         self.tls.as_ref().map(|tls| tls.acceptor(protocol))
@@ -121,7 +121,7 @@ pub fn workers(count: usize) -> usize {
     }
 }
 
-fn http(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
+fn http(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     let mut config = loaded.config.http.clone();
     config.workers = workers(config.workers);
     [config.connection_count_max, _, _] = loaded.config.connections();
@@ -134,7 +134,7 @@ fn http(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     Some(Box::new(HttpTransport::new(config)))
 }
 
-fn websocket(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
+fn websocket(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     let mut config = loaded.config.websocket.clone();
     config.workers = workers(config.workers);
     [_, config.connection_count_max, _] = loaded.config.connections();
@@ -145,7 +145,7 @@ fn websocket(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     Some(Box::new(WebSocketTransport::new(config)))
 }
 
-fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
+fn amqp(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     let mut config = loaded.config.amqp.clone();
     config.workers = workers(config.workers);
     [_, _, config.connection_count_max] = loaded.config.connections();
@@ -163,7 +163,7 @@ fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     Some(Box::new(AmqpTransport::new(config)))
 }
 
-fn gateway(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
+fn gateway(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     let section = &loaded.config.gateway;
     Some(Box::new(Gateway::new(GatewayConfig {
         address: section.address?,

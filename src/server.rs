@@ -1,12 +1,12 @@
 //! Life of `peeklock serve`: start, wait for a signal or a failure, stop in order.
 
+mod address_files;
 mod banner;
 mod declare;
 mod otlp;
 mod root_key;
 mod signals;
 mod supervisor;
-mod whereabouts;
 
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
@@ -29,20 +29,20 @@ use peeklock::{Broker, StartError};
 use crate::config::{Config, ConfigError, InPlace, Loaded, TlsSection, budget};
 use crate::{Host, emulator};
 use crate::{files, memory, registry};
+pub use address_files::{HTTP_URL as HTTP_URL_FILE, ONE_PORT, PUBLIC_URL as PUBLIC_URL_FILE};
 use banner::{Banner, BannerTls, Listener};
 use declare::declare;
 pub use root_key::FILE as ROOT_KEY_FILE;
 use root_key::Keeper;
 use signals::Signals;
-use supervisor::Patience;
-pub use whereabouts::{HTTP_URL as HTTP_URL_FILE, ONE_PORT, PUBLIC_URL as PUBLIC_URL_FILE};
+use supervisor::TimeExtension;
 
 /// Grace for requests in progress after a signal (DESIGN section 6).
 const GRACE: Duration = Duration::from_secs(5);
 /// Grace after a failure of the broker, when few requests can still succeed.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Number of memory consumers in a warning, the largest first.
-const ROWS_TOLD: usize = 4;
+const BUDGET_ROWS_MAX: usize = 4;
 
 /// Error that ends `serve`.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum ServeError {
     #[error(transparent)]
     Misconfigured(#[from] ConfigError),
     /// A transport could not listen.
-    #[error("{source}{}", way_out(.source))]
+    #[error("{source}{}", transport_hint(.source))]
     Transport {
         /// Error of the transport.
         #[source]
@@ -90,7 +90,7 @@ pub enum ServeError {
     #[error("broker has failed: {0}")]
     Broker(String),
     /// The store could not be opened.
-    #[error("{}{}", in_directory(.directory, .source), store_way_out(.source))]
+    #[error("{}{}", in_directory(.directory, .source), store_hint(.source))]
     Open {
         /// Directory of the store.
         directory: String,
@@ -104,7 +104,7 @@ pub enum ServeError {
 }
 
 /// Advice for a transport that cannot listen.
-fn way_out(error: &TransportError) -> String {
+fn transport_hint(error: &TransportError) -> String {
     let name = error.transport;
     if registry::TRANSPORTS.iter().all(|(known, _)| *known != name) {
         // A transport of the host has no setting.
@@ -137,7 +137,7 @@ fn in_directory(directory: &str, error: &StoreError) -> String {
 }
 
 /// Advice for a store that cannot be opened.
-const fn store_way_out(error: &StoreError) -> &'static str {
+const fn store_hint(error: &StoreError) -> &'static str {
     match error {
         StoreError::Damaged(_) => {
             "; nothing was changed: `peeklock verify` shows the damage, `peeklock repair` shows \
@@ -158,17 +158,17 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
     // From here on a signal stops in order, even while the broker is starting.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
     let mut loaded = loaded.clone();
-    fit(&mut loaded);
+    fit_connections_to_files(&mut loaded);
     let loaded = &loaded;
-    warn(loaded, host.authorizer.is_some());
+    log_warnings(loaded, host.authorizer.is_some());
     let policies = Policies::new();
     if loaded.emulator.is_some() {
         policies.allow_development_key(emulator::KEY);
     }
-    let opening = Patience::during("opening the store");
+    let opening = TimeExtension::during("opening the store");
     let data_dir = host.store.is_none().then_some(&*loaded.config.server.data_dir);
     let otlp = otlp::start(loaded)?;
-    let Served { broker, transports, root_key: _root_key, tls: _tls } =
+    let RunningBroker { broker, transports, root_key: _root_key, tls: _tls } =
         match start(loaded, &policies, host, otlp.as_ref()).await {
             Ok(served) => served,
             Err(error) => {
@@ -181,7 +181,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
         tracing::info!("{}", emulator::READY);
     }
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
-    greet(loaded, data_dir, &broker, &transports, is_new);
+    print_banner(loaded, data_dir, &broker, &transports, is_new);
     let _watchdog = supervisor::ready(&broker);
     let outcome = tokio::select! {
         signal = signals.next() => Ok(signal),
@@ -214,7 +214,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
 }
 
 /// Lowers the connection limits to the number of files that remain after the files of the store.
-fn fit(loaded: &mut Loaded) {
+fn fit_connections_to_files(loaded: &mut Loaded) {
     let Some(files_max) = files::raise_limit() else { return };
     let config = &mut loaded.config;
     let files_needed = config.open_files();
@@ -233,7 +233,7 @@ fn fit(loaded: &mut Loaded) {
 }
 
 /// Logs warnings that an operator should see before the first message.
-fn warn(loaded: &Loaded, has_authorizer: bool) {
+fn log_warnings(loaded: &Loaded, has_authorizer: bool) {
     let config = &loaded.config;
     if let Some(emulator) = &loaded.emulator {
         warn_of_emulator(emulator);
@@ -278,7 +278,7 @@ fn warn_of_everywhere(config: &Config) {
         ("amqp.proxy_protocol", &config.amqp.proxies),
         ("gateway.proxy_protocol", &config.gateway.proxy_protocol),
     ] {
-        if proxies.are_everywhere() {
+        if proxies.include_all_addresses() {
             tracing::warn!(
                 setting,
                 "`*` accepts a client address from every client, so clients can forge it; list the \
@@ -327,7 +327,7 @@ fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
         tracing::warn!(
             shared_bytes,
             available_bytes,
-            largest = %budget::largest(budget, ROWS_TOLD, |row| row.shared_bytes),
+            largest = %budget::largest(budget, BUDGET_ROWS_MAX, |row| row.shared_bytes),
             "clients may use more memory in shared buffers than this machine has, and a few \
              clients can fill these: lower the settings listed in `largest`"
         );
@@ -335,7 +335,7 @@ fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
         tracing::debug!(
             budget_bytes,
             available_bytes,
-            largest = %budget::largest(budget, ROWS_TOLD, budget::Row::bytes),
+            largest = %budget::largest(budget, BUDGET_ROWS_MAX, budget::Row::bytes),
             "clients may use more memory than this machine has if the maximum number of clients \
              connects and each uses its limits: lower the settings listed in `largest`, or the \
              connection limits"
@@ -354,7 +354,7 @@ fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
 type Running = (&'static str, Box<dyn RunningTransport>);
 
 /// A broker that serves clients.
-struct Served {
+struct RunningBroker {
     broker: Broker,
     transports: Vec<Running>,
     /// Keeps the file of the first key up to date.
@@ -368,7 +368,7 @@ async fn start(
     policies: &Policies,
     mut host: Host,
     otlp: Option<&Otlp>,
-) -> Result<Served, ServeError> {
+) -> Result<RunningBroker, ServeError> {
     // The recorder comes first: threads of the broker look their counters up once.
     let recorder = otlp::record(otlp).map_err(|error| ServeError::Metrics(error.to_string()))?;
     host.tracer = otlp.and_then(Otlp::tracer);
@@ -390,7 +390,7 @@ async fn start(
         }
         None => None,
     };
-    let broker = broker_of(loaded, policies, &mut host).await?;
+    let broker = start_broker(loaded, policies, &mut host).await?;
     if let Some(otlp) = otlp {
         otlp.observe(&broker, loaded.config.metrics.entities.count_max());
     }
@@ -398,7 +398,7 @@ async fn start(
         let (broker, shown) = (broker.clone(), loaded.config.metrics.entities);
         Arc::new(move || recorder.render(&broker, shown))
     };
-    let around = registry::Around {
+    let around = registry::ProcessParts {
         metrics,
         readiness: Readiness::default(),
         tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
@@ -418,7 +418,7 @@ async fn open(
     broker: Broker,
     tls: Option<(Arc<Tls>, Watch)>,
     ways_in: impl Iterator<Item = Box<dyn Transport>>,
-) -> Result<Served, ServeError> {
+) -> Result<RunningBroker, ServeError> {
     let mut transports: Vec<Running> = Vec::new();
     let certificate = tls.as_ref().map(|(tls, _)| tls.certificate());
     let opening = async {
@@ -428,11 +428,11 @@ async fn open(
             let running = transport.start(broker.clone()).await;
             transports.push((name, running.map_err(|source| ServeError::Transport { source })?));
         }
-        whereabouts::tell(loaded, &transports, certificate.as_ref())?;
+        address_files::tell(loaded, &transports, certificate.as_ref())?;
         root_key::keep(loaded, policies, &transports, certificate.as_ref())
     };
     match opening.await {
-        Ok(root_key) => Ok(Served { broker, transports, root_key, tls }),
+        Ok(root_key) => Ok(RunningBroker { broker, transports, root_key, tls }),
         Err(error) => {
             stop(transports, Duration::ZERO).await;
             // The broker is stopped so that the store is closed in order.
@@ -445,7 +445,7 @@ async fn open(
 }
 
 /// Starts the broker with the configured parts and the parts of the host.
-pub async fn broker_of(
+pub async fn start_broker(
     loaded: &Loaded,
     policies: &Policies,
     host: &mut Host,
@@ -527,7 +527,7 @@ fn banner_tls(loaded: &Loaded) -> BannerTls {
 }
 
 /// Prints the banner on standard output.
-fn greet(
+fn print_banner(
     loaded: &Loaded,
     kept_in: Option<&str>,
     broker: &Broker,
@@ -544,11 +544,11 @@ fn greet(
         store,
         is_durable,
         data_dir: &loaded.config.server.data_dir,
-        kept_in,
+        store_dir: kept_in,
         tls: banner_tls(loaded),
         is_new,
         // Without durable data there is no file with a key.
-        wants_token: is_durable && !broker.allows_anonymous(),
+        requires_token: is_durable && !broker.allows_anonymous(),
         colours: crate::telemetry::colours(&io::stdout()),
     };
     let mut out = io::stdout().lock();

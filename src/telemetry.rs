@@ -17,7 +17,7 @@ use crate::visible;
 /// Name of the field with the text of an event.
 const MESSAGE: &str = "message";
 /// Prefix of fields that the crate `log` adds to its events to name their origin.
-const OF_LOG: &str = "log.";
+const LOG_FIELD_PREFIX: &str = "log.";
 
 /// Starts the log. The filter was validated with the configuration.
 pub fn start(log: &LogSection) {
@@ -43,7 +43,7 @@ fn write_field(writer: &mut Writer<'_>, name: &str, value: &dyn fmt::Debug) -> f
     if name == MESSAGE {
         return writer.write_str(&value);
     }
-    if name.starts_with(OF_LOG) {
+    if name.starts_with(LOG_FIELD_PREFIX) {
         return Ok(());
     }
     match writer.has_ansi_escapes() {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acts_on_a_terminal_is_escaped() {
+    fn control_characters_are_escaped() {
         check("two coffees, ☕ and a 👩‍🚀", "two coffees, ☕ and a 👩‍🚀", "two coffees, ☕ and a 👩‍🚀");
         check(
             "\u{1b}[31mred\u{1b}]0;title\u{7}",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_and_says_so() {
+    fn a_long_text_is_cut_with_an_ellipsis() {
         assert_eq!(cut(b"12345", 5), ("12345".to_owned(), false));
         assert_eq!(cut(b"123456", 5), ("12345…".to_owned(), true));
         assert_eq!(cut("ééééé".as_bytes(), 5), ("ééééé".to_owned(), false));

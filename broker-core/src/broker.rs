@@ -32,19 +32,19 @@ use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
 use crate::shared::{Namespace, Shared};
 use crate::store::{Shortage, StoreError};
-use crate::telemetry::Observed;
+use crate::telemetry::LiveGauges;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Maximum time that a management request waits for room while others hold it for busy entities.
-const MANAGEMENT_PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
+const MANAGEMENT_WAIT_MAX: TimeSpan = TimeSpan::from_seconds(5);
 
 /// A turn of an entity that takes too long.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Stalled {
+pub struct StalledTurn {
     /// Path of the entity; none while it is being opened.
     pub path: Option<Arc<str>>,
     /// Duration of the turn until now.
-    pub took: TimeSpan,
+    pub duration: TimeSpan,
 }
 
 /// A running broker. Cheap to clone; usable from any thread and any runtime. The broker ends when
@@ -60,7 +60,7 @@ pub struct Broker {
     pub(crate) namespace: Addr<NamespaceActor>,
     pub(crate) engine: Arc<Engine>,
     /// Management budget of a connection; the shared default place is used if none.
-    pub(crate) placed: Option<Arc<Budget>>,
+    pub(crate) management_place: Option<Arc<Budget>>,
 }
 
 /// Threads that the broker owns (DESIGN D10).
@@ -121,7 +121,7 @@ impl Broker {
             Condition::InternalError => {
                 tracing::error!(%tracking_id, entity, detail = error.detail(), "operation failed");
             }
-            Condition::Unauthorized => self.shared.refusals.tell(&error),
+            Condition::Unauthorized => self.shared.refusals.record(&error),
             condition => {
                 tracing::debug!(
                     %tracking_id,
@@ -159,7 +159,7 @@ impl Broker {
     ///
     /// # Errors
     /// `EntityNotFound`, also for a path that is not a management node.
-    pub fn managed_at(&self, path: &str) -> Result<Entity, BrokerError> {
+    pub fn entity_of_management_node(&self, path: &str) -> Result<Entity, BrokerError> {
         self.find_at(&Node::Management, path).map_err(|rejection| self.refuse(rejection, path))
     }
 
@@ -168,25 +168,25 @@ impl Broker {
     }
 
     /// As [`Broker::find`], but waits for a creation that is being stored (ENT-32).
-    pub(crate) async fn found(&self, path: &str) -> Result<Entity, Rejection> {
+    pub(crate) async fn find_created(&self, path: &str) -> Result<Entity, Rejection> {
         match self.find(path) {
             Err(reason) if reason.condition() == Condition::EntityNotFound => {}
             found => return found,
         }
-        self.formed(path).await;
+        self.wait_for_creation(path).await;
         self.find(path)
     }
 
     /// As [`Broker::entity`], but waits for a creation that is being stored (ENT-32).
-    pub(crate) async fn formed_entity(&self, path: &str) -> Result<Entity, BrokerError> {
-        self.found(path).await.map_err(|rejection| self.refuse(rejection, path))
+    pub(crate) async fn created_entity(&self, path: &str) -> Result<Entity, BrokerError> {
+        self.find_created(path).await.map_err(|rejection| self.refuse(rejection, path))
     }
 
     /// Waits until the creation of the entity at a path is stored or has failed; returns at once if
     /// there is none.
-    pub(crate) async fn formed(&self, path: &str) {
+    pub(crate) async fn wait_for_creation(&self, path: &str) {
         if let Ok(address) = EntityAddress::parse(path) {
-            self.shared.directory.formed(&address.entity.key()).await;
+            self.shared.directory.wait_for_creation(&address.entity.key()).await;
         }
     }
 
@@ -236,7 +236,7 @@ impl Broker {
                 Destination::Entity(key) => {
                     let directory = &self.shared.directory;
                     if directory.get(&key).is_none() {
-                        directory.formed(&key).await;
+                        directory.wait_for_creation(&key).await;
                     }
                     if directory.get(&key).is_none() {
                         return Err(Rejection::destination_not_found(property, text));
@@ -254,7 +254,7 @@ impl Broker {
     /// # Errors
     /// `EntityNotFound`; `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn delete_entity(&self, path: &str) -> Result<(), BrokerError> {
-        let kind = self.formed_entity(path).await?.kind();
+        let kind = self.created_entity(path).await?.kind();
         self.delete(path, kind).await
     }
 
@@ -263,7 +263,7 @@ impl Broker {
     /// # Errors
     /// As for [`Broker::delete_entity`]; `EntityNotFound` for an entity of another kind.
     pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
-        let entity = self.manageable(path, kind).await?;
+        let entity = self.manageable_entity(path, kind).await?;
         let key = entity.key().clone();
         self.ask_namespace((1, 0), |answer| DeleteEntity { key, answer })
             .await
@@ -272,17 +272,17 @@ impl Broker {
     }
 
     /// Waits for room for `count` management operations that bring `bytes` bytes, for at most
-    /// [`MANAGEMENT_PATIENCE`].
+    /// [`MANAGEMENT_WAIT_MAX`].
     pub(crate) async fn management_room(
         &self,
         count: u64,
         bytes: u64,
     ) -> Result<Permit, Rejection> {
-        let room = self.placed.as_deref().unwrap_or(&self.shared.management);
+        let room = self.management_place.as_deref().unwrap_or(&self.shared.management);
         if let Some(permit) = room.try_take_list(count, bytes) {
             return Ok(permit);
         }
-        let until = self.now().plus(MANAGEMENT_PATIENCE);
+        let until = self.now().plus(MANAGEMENT_WAIT_MAX);
         tokio::select! {
             biased;
             permit = room.wait_list(count, bytes) => Ok(permit),
@@ -330,7 +330,7 @@ impl Broker {
 
     /// Gauges of all entities, for a metrics exporter.
     #[must_use]
-    pub fn observed(&self) -> Vec<(Arc<str>, Arc<Observed>)> {
+    pub fn observed(&self) -> Vec<(Arc<str>, Arc<LiveGauges>)> {
         let all = self.shared.directory.sorted();
         all.into_iter().map(|(_, entry)| (entry.path, entry.observed)).collect()
     }
@@ -349,20 +349,20 @@ impl Broker {
     }
 
     /// Returns the entity if it has the given kind. Its sub-queues are managed with it (DLQ-02).
-    async fn manageable(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
-        let entity = self.formed_entity(path).await?;
-        self.managed_as(entity, path, kind)
+    async fn manageable_entity(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
+        let entity = self.created_entity(path).await?;
+        self.require_kind(entity, path, kind)
     }
 
     /// Returns the entity if it has the given kind and is not a sub-queue.
-    fn managed_as(
+    fn require_kind(
         &self,
         entity: Entity,
         path: &str,
         kind: EntityKind,
     ) -> Result<Entity, BrokerError> {
         if entity.kind() != kind {
-            return Err(self.refuse(Rejection::entity_is_no(kind, path, entity.kind()), path));
+            return Err(self.refuse(Rejection::wrong_entity_kind(kind, path, entity.kind()), path));
         }
         if entity.sub_queue() == SubQueue::Main {
             return Ok(entity);
@@ -423,9 +423,9 @@ impl Broker {
     /// Returns a handle for one connection: management requests through it wait in turn with
     /// other connections; connections with less in progress go first. Clones share its place.
     #[must_use]
-    pub fn placed(&self) -> Self {
+    pub fn with_connection_place(&self) -> Self {
         let place = self.shared.management.connection(u64::MAX);
-        Self { placed: Some(Arc::new(place)), ..self.clone() }
+        Self { management_place: Some(Arc::new(place)), ..self.clone() }
     }
 
     /// Pool for data that all connections together hold for clients that have not yet taken it.
@@ -443,10 +443,10 @@ impl Broker {
     /// The turn of an entity that has taken a second or more, if there is one: all other entities
     /// of its arbiter wait.
     #[must_use]
-    pub fn stalled(&self) -> Option<Stalled> {
+    pub fn stalled(&self) -> Option<StalledTurn> {
         let (id, took) = self.shared.pulses.stalled(self.shared.clock.now())?;
         let path = self.shared.directory.path_of(id);
-        Some(Stalled { path, took })
+        Some(StalledTurn { path, duration: took })
     }
 
     /// Waits until the broker can no longer work, and returns the reason.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use actix::Actor;
 use tokio::sync::{Notify, oneshot};
 
-use crate::activity::{Activity, Watched};
+use crate::activity::{Activity, WatchScope};
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
@@ -25,7 +25,7 @@ use crate::shared::{Health, Namespace, Shared};
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 use crate::time::Timestamp;
-use crate::transaction::Purse;
+use crate::transaction::TransactionBudget;
 
 /// Number of shards of a memory store, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -95,7 +95,7 @@ pub struct BrokerBuilder {
     arbiter_count: Option<usize>,
     forwarders: Vec<Arc<dyn Forwarder>>,
     tracer: Option<Arc<dyn Tracer>>,
-    pub(crate) watch: Watched,
+    pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
 }
 
@@ -110,7 +110,7 @@ impl Default for BrokerBuilder {
             arbiter_count: None,
             forwarders: Vec::new(),
             tracer: None,
-            watch: Watched::Nothing,
+            watch: WatchScope::Nothing,
             key: None,
         }
     }
@@ -202,22 +202,22 @@ impl BrokerBuilder {
     /// Counts the work of consumers and couriers, so that [`Broker::idle`] waits for it. For tests;
     /// it slows each delivery a little.
     #[must_use]
-    pub const fn watched(mut self) -> Self {
-        self.watch = Watched::All;
+    pub const fn count_work(mut self) -> Self {
+        self.watch = WatchScope::All;
         self
     }
 
-    /// As [`Self::watched`], without the work of clients, which the waiting test does itself.
+    /// As [`Self::count_work`], without the work of clients, which the waiting test does itself.
     #[must_use]
-    pub const fn watched_inside(mut self) -> Self {
-        self.watch = Watched::Inside;
+    pub const fn count_internal_work(mut self) -> Self {
+        self.watch = WatchScope::Inside;
         self
     }
 
     /// Derives random values, such as lock tokens and message ids, from this key, so that they are
     /// reproducible. For tests: the key reveals every lock token.
     #[must_use]
-    pub const fn random_from(mut self, key: [u8; 16]) -> Self {
+    pub const fn random_key(mut self, key: [u8; 16]) -> Self {
         self.key = Some(key);
         self
     }
@@ -246,7 +246,7 @@ impl BrokerBuilder {
         let mut loaded = namespace::load(&*store, &self.settings, now, fresh_key)?;
         loaded.has_policies = self.policies.is_some();
         let policies = self.policies.unwrap_or_default();
-        if policies.is_taken() {
+        if policies.is_used() {
             return Err(StartError::Policies);
         }
         policies.begin(&clock);
@@ -273,7 +273,7 @@ impl BrokerBuilder {
             outbound: Pool::new(limits.broker_outbound_bytes_max),
             loads: Loads::new(limits.broker_loaded_bytes_max),
             // One operation never needs the whole budget: its own transaction already holds a part.
-            transactions: Arc::new(Purse::new(Budget::of_broker(
+            transactions: Arc::new(TransactionBudget::new(Budget::of_broker(
                 limits.broker_inbound_bytes_max / 2,
                 usize::MAX,
             ))),
@@ -314,7 +314,7 @@ impl BrokerBuilder {
         let ended = || StartError::Threads("the broker's thread ended".to_owned());
         let namespace = start.await.map_err(|_| ended())??;
         open.await.map_err(|_| ended())?;
-        Ok(Broker { shared, namespace, engine, placed: None })
+        Ok(Broker { shared, namespace, engine, management_place: None })
     }
 }
 
@@ -322,7 +322,12 @@ type Started = oneshot::Sender<Result<actix::Addr<NamespaceActor>, StartError>>;
 
 /// The broker's System: its thread runs until the broker is stopped.
 fn run(
-    (shared, engine, loaded, arbiter_count): (Arc<Shared>, Arc<Engine>, namespace::Loaded, usize),
+    (shared, engine, loaded, arbiter_count): (
+        Arc<Shared>,
+        Arc<Engine>,
+        namespace::StoredNamespace,
+        usize,
+    ),
     started: Started,
     opened: oneshot::Sender<()>,
 ) {

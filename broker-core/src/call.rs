@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::activity::{self, AtWork};
+use crate::activity::{self, PendingWork};
 use crate::admission::Permit;
 use crate::broker::Entity;
 use crate::command::{Command, LinkEnd, Outcome, SessionCommand, Settlement};
@@ -33,7 +33,7 @@ struct CallSlot {
 enum CallState {
     Waiting(Option<Waker>),
     /// With a receive, the received messages count as work in progress, if that is counted.
-    Answered(Result<Outcome, Rejection>, Option<AtWork>),
+    Answered(Result<Outcome, Rejection>, Option<PendingWork>),
     /// The answer was taken.
     Taken,
     /// The call was dropped.
@@ -94,14 +94,14 @@ impl Future for Call {
         let mut state = lock(&self.slot.state);
         match std::mem::replace(&mut *state, CallState::Taken) {
             CallState::Answered(result, at_work) => {
-                activity::is_at_work(at_work);
+                activity::note_work(at_work);
                 Poll::Ready(result)
             }
             CallState::Waiting(_) => {
                 *state = CallState::Waiting(Some(context.waker().clone()));
                 drop(state);
                 if self.is_receive {
-                    activity::waits();
+                    activity::note_wait();
                 }
                 Poll::Pending
             }
@@ -117,7 +117,7 @@ impl Drop for Call {
         let before = std::mem::replace(&mut *lock(&self.slot.state), CallState::Abandoned);
         match before {
             CallState::Waiting(_) if self.is_receive => self.withdraw(),
-            CallState::Answered(Ok(outcome), _) => give_back(&self.entity, &outcome),
+            CallState::Answered(Ok(outcome), _) => return_result(&self.entity, &outcome),
             CallState::Waiting(_)
             | CallState::Answered(Err(_), _)
             | CallState::Taken
@@ -134,7 +134,7 @@ impl Outlet for CallSlot {
             match std::mem::replace(&mut *state, CallState::Taken) {
                 CallState::Waiting(waker) => {
                     let broker = self.entity.broker();
-                    let at_work = self.is_receive.then(|| broker.at_work()).flatten();
+                    let at_work = self.is_receive.then(|| broker.pending_work()).flatten();
                     *state = CallState::Answered(result, at_work);
                     drop(state);
                     if let Some(waker) = waker {
@@ -145,7 +145,7 @@ impl Outlet for CallSlot {
                     *state = CallState::Abandoned;
                     drop(state);
                     if let Ok(outcome) = result {
-                        give_back(&self.entity, &outcome);
+                        return_result(&self.entity, &outcome);
                     }
                 }
                 other @ (CallState::Answered(..) | CallState::Taken) => *state = other,
@@ -156,7 +156,7 @@ impl Outlet for CallSlot {
 
 /// Returns the result of a call that was dropped: unlocks messages whose delivery had not begun,
 /// without a change of their count (RCV-14); releases a session (SES-08).
-fn give_back(entity: &Entity, outcome: &Outcome) {
+fn return_result(entity: &Entity, outcome: &Outcome) {
     match outcome {
         Outcome::Received(messages) => {
             let commands = messages
@@ -195,7 +195,7 @@ pub fn submit_unanswered(entity: &Entity, commands: Vec<Command>) {
             reply: Reply::new(Arc::clone(&outlet), 0, None),
         })
         .collect();
-    entity.as_the_broker().submit(requests);
+    entity.as_broker().submit(requests);
 }
 
 struct Nobody;

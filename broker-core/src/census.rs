@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::entity::{Kept, Left};
+use crate::entity::{MemoryUse, RemainingCapacity};
 use crate::limits::Limits;
 
 /// Totals of all machines.
@@ -24,18 +24,18 @@ pub struct Census {
 
 /// Counts of a machine; subtracted when it is dropped.
 #[derive(Debug)]
-pub struct Counted {
+pub struct MachineCount {
     census: Arc<Census>,
-    kept: Kept,
+    kept: MemoryUse,
 }
 
 impl Census {
     /// Returns the remaining numbers.
     #[must_use]
-    pub fn left(&self, limits: &Limits) -> Left {
+    pub fn left(&self, limits: &Limits) -> RemainingCapacity {
         let left_of = |max: u64, sum: &AtomicU64| max.saturating_sub(sum.load(Ordering::Relaxed));
         let left = |count_max: usize, count: &AtomicU64| left_of(count_max as u64, count);
-        Left {
+        RemainingCapacity {
             messages: left(limits.broker_message_count_max, &self.messages),
             sessions: left(limits.broker_session_count_max, &self.sessions),
             duplicate_ids: left(limits.broker_duplicate_id_count_max, &self.duplicate_ids),
@@ -48,9 +48,9 @@ impl Census {
 
     /// Returns the totals.
     #[must_use]
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> MemoryUse {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Kept {
+        MemoryUse {
             messages: count(&self.messages),
             sessions: count(&self.sessions),
             duplicate_ids: count(&self.duplicate_ids),
@@ -62,21 +62,21 @@ impl Census {
     }
 }
 
-impl Counted {
+impl MachineCount {
     /// Creates the counter of a machine, with all counts at zero.
     #[must_use]
     pub fn new(census: Arc<Census>) -> Self {
-        Self { census, kept: Kept::default() }
+        Self { census, kept: MemoryUse::default() }
     }
 
     /// Returns the remaining numbers.
     #[must_use]
-    pub fn left(&self, limits: &Limits) -> Left {
+    pub fn left(&self, limits: &Limits) -> RemainingCapacity {
         self.census.left(limits)
     }
 
     /// Records the current counts of the machine.
-    pub fn note(&mut self, now: Kept) {
+    pub fn note(&mut self, now: MemoryUse) {
         if now == self.kept {
             return;
         }
@@ -99,9 +99,9 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for MachineCount {
     fn drop(&mut self) {
-        self.note(Kept::default());
+        self.note(MemoryUse::default());
     }
 }
 
@@ -115,9 +115,9 @@ mod tests {
         let census = Arc::<Census>::default();
         let mut limits = Limits::default();
         limits.broker_session_count_max = 10;
-        let kept = |sessions, rules| Kept { sessions, rules, ..Kept::default() };
+        let kept = |sessions, rules| MemoryUse { sessions, rules, ..MemoryUse::default() };
         let (mut one, mut other) =
-            (Counted::new(Arc::clone(&census)), Counted::new(Arc::clone(&census)));
+            (MachineCount::new(Arc::clone(&census)), MachineCount::new(Arc::clone(&census)));
         one.note(kept(3, 1));
         other.note(kept(5, 0));
         assert_eq!((census.kept(), one.left(&limits).sessions), (kept(8, 1), 2));
@@ -126,6 +126,6 @@ mod tests {
         drop(one);
         assert_eq!(census.kept(), kept(5, 0));
         drop(other);
-        assert_eq!(census.kept(), Kept::default());
+        assert_eq!(census.kept(), MemoryUse::default());
     }
 }

@@ -169,7 +169,7 @@ impl Edge {
             Some(bytes) => content.envelope_with_assigned_id(&self.limits, bytes),
             None => {
                 let mut envelope = content.envelope(&self.limits, &self.duplicate_key);
-                envelope.let_never_be_duplicate();
+                envelope.exempt_from_duplicate_detection();
                 envelope
             }
         };

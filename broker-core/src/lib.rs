@@ -21,7 +21,7 @@ pub use peeklock_model::{change, effect};
 pub mod command {
     pub use peeklock_model::command::*;
 
-    pub use crate::request::{LoadedMessage, Outcome, ReceivedMessage, Unreadable};
+    pub use crate::request::{LoadedMessage, MessageReadError, Outcome, ReceivedMessage};
 }
 // The state machines, one for each kind of entity.
 pub use peeklock_machine as entity;
@@ -57,7 +57,7 @@ mod refusals;
 mod shared;
 mod traced;
 
-pub use access::{Access, InTurn, KeysIn};
-pub use broker::{Broker, Entity, Stalled, Update};
+pub use access::{Access, ContainerKeys, InTurn};
+pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use shared::Namespace;

@@ -15,7 +15,7 @@ use crate::command::{
     Described, DescribedSubscription, DescribedTopic, InboundMessage, SessionFilter,
 };
 use crate::contract::action::Action;
-use crate::declaration::{CarriedOut, Declaration, Digest, Plan};
+use crate::declaration::{Declaration, Digest, Plan, PlanResult};
 use crate::description::{EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::ids::SequenceNumber;
 use crate::message::Message;
@@ -191,7 +191,7 @@ pub enum Managed {
     /// The steps of a declaration.
     Plan(Box<Plan>),
     /// The outcome of steps of a declaration.
-    CarriedOut(Box<CarriedOut>),
+    CarriedOut(Box<PlanResult>),
 }
 
 impl Management {

@@ -1,6 +1,6 @@
 //! Log of refused callers. Each refusal is counted by its cause, and logged with the caller's
 //! identity and address (SEC-22). The number of lines is bounded, so that a caller that tries keys
-//! cannot fill the disk: at most [`LINES_MAX`] lines per cause in [`WHILE`]. The next line reports
+//! cannot fill the disk: at most [`LINES_MAX`] lines per cause in [`PERIOD`]. The next line reports
 //! the number of omitted ones; the counters have the total.
 
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use crate::error::{BrokerError, Denial};
 use crate::telemetry;
 use crate::time::{TimeSpan, Timestamp};
 
-/// Maximum number of lines of a cause within [`WHILE`].
+/// Maximum number of lines of a cause within [`PERIOD`].
 const LINES_MAX: u32 = 10;
 /// Period of the bound.
-const WHILE: TimeSpan = TimeSpan::from_seconds(10);
+const PERIOD: TimeSpan = TimeSpan::from_seconds(10);
 /// Maximum number of causes with a bound of their own; further ones share one. Causes are words of
 /// this program and its authorizers.
 const CAUSES_MAX: usize = 64;
@@ -22,19 +22,19 @@ const PATH_CHARS_MAX: usize = 400;
 
 /// Lines of a broker by cause.
 #[derive(Default)]
-pub(crate) struct Refusals(Mutex<HashMap<&'static str, Lines>>);
+pub(crate) struct Refusals(Mutex<HashMap<&'static str, LineCount>>);
 
 /// Lines of a cause.
 #[derive(Clone, Copy)]
-struct Lines {
+struct LineCount {
     since: Timestamp,
-    told: u32,
-    left_out: u64,
+    logged: u32,
+    omitted: u64,
 }
 
 impl Refusals {
     /// Counts a refusal, and logs it as a warning within the bound, otherwise at debug level.
-    pub(crate) fn tell(&self, error: &BrokerError) {
+    pub(crate) fn record(&self, error: &BrokerError) {
         let denial = error.rejection().denial();
         let cause = denial.map_or(Denial::OTHER, |denial| denial.cause);
         telemetry::count_unauthorized(cause);
@@ -60,21 +60,21 @@ impl Refusals {
     fn admit(&self, cause: &'static str, now: Timestamp) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = all.len() < CAUSES_MAX || all.contains_key(cause);
-        let lines = all.entry(if is_known { cause } else { Denial::OTHER }).or_insert(Lines {
+        let lines = all.entry(if is_known { cause } else { Denial::OTHER }).or_insert(LineCount {
             since: now,
-            told: 0,
-            left_out: 0,
+            logged: 0,
+            omitted: 0,
         });
         // A clock that was set back starts a new period.
-        if now < lines.since || now >= lines.since.plus(WHILE) {
-            (lines.since, lines.told) = (now, 0);
+        if now < lines.since || now >= lines.since.plus(PERIOD) {
+            (lines.since, lines.logged) = (now, 0);
         }
-        if lines.told >= LINES_MAX {
-            lines.left_out += 1;
+        if lines.logged >= LINES_MAX {
+            lines.omitted += 1;
             return None;
         }
-        lines.told += 1;
-        Some(std::mem::take(&mut lines.left_out))
+        lines.logged += 1;
+        Some(std::mem::take(&mut lines.omitted))
     }
 }
 
@@ -91,11 +91,11 @@ mod tests {
         let told = |cause, now| (0..1_000).filter(|_| refusals.admit(cause, now).is_some()).count();
         assert_eq!(told("signature", now), LINES_MAX as usize);
         assert_eq!(told("right", now), LINES_MAX as usize, "another cause");
-        let almost = Timestamp::from_ticks(now.plus(WHILE).ticks() - 1);
+        let almost = Timestamp::from_ticks(now.plus(PERIOD).ticks() - 1);
         assert_eq!(told("signature", almost), 0);
-        assert_eq!(refusals.admit("signature", now.plus(WHILE)), Some(1_990));
-        assert_eq!(refusals.admit("signature", now.plus(WHILE)), Some(0));
-        assert_eq!(told("signature", now.plus(WHILE)), LINES_MAX as usize - 2);
+        assert_eq!(refusals.admit("signature", now.plus(PERIOD)), Some(1_990));
+        assert_eq!(refusals.admit("signature", now.plus(PERIOD)), Some(0));
+        assert_eq!(told("signature", now.plus(PERIOD)), LINES_MAX as usize - 2);
         assert_eq!(told("signature", now), LINES_MAX as usize, "the clock was set back");
     }
 

@@ -16,7 +16,7 @@ use crate::ids::{ReceiverId, Ticket};
 use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
 use crate::store::StoreError;
-use crate::traced::{Traced, Witness};
+use crate::traced::{CommandTrace, TraceRecorder};
 use crate::transfer::passage::Passage;
 
 /// An outcome in the form for clients: with references to contents, and the way to a session.
@@ -48,7 +48,7 @@ impl ReceivedMessage {
     ///
     /// # Errors
     /// A message that the store cannot read, or bytes that are not a message.
-    pub async fn load(&self) -> Result<LoadedMessage, Unreadable> {
+    pub async fn load(&self) -> Result<LoadedMessage, MessageReadError> {
         let content = self.content.load().await?;
         let mut overlays = Vec::with_capacity(self.overlays.len());
         for overlay in &self.overlays {
@@ -69,14 +69,14 @@ impl LoadedMessage {
     ) -> Result<Self, ContentError> {
         let overlays: Vec<_> = overlays.into_iter().map(Overlay::from_bytes).collect();
         let message = Content::parse(content)?.message(&overlays)?;
-        let dead_letter_source = Overlay::source_of(overlays.iter()).map(str::to_owned);
+        let dead_letter_source = Overlay::dead_letter_source_of(overlays.iter()).map(str::to_owned);
         Ok(Self { message, dead_letter_source })
     }
 }
 
 /// Reason why a stored message cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum MessageReadError {
     /// The store cannot return it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -98,7 +98,7 @@ pub struct Request {
 }
 
 /// Way to the driver of a held session. The holder submits all requests on it, which keeps their
-/// order; see [`crate::Entity::by_way_of`]. The end of the hold and all later requests are passed
+/// order; see [`crate::Entity::with_way`]. The end of the hold and all later requests are passed
 /// on to the entity.
 #[derive(Clone)]
 pub struct Way(Arc<dyn Entrance>);
@@ -169,7 +169,7 @@ pub enum Released {
 
 /// Identity of a connection or call that waits for answers; distinct while both wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Asker(usize);
+pub struct RequesterId(usize);
 
 /// Observer of the answer to a command that may leave a link or wait open.
 pub(crate) trait AnswerObserver: Send + Sync {
@@ -218,7 +218,7 @@ pub struct Reply {
     /// Guard of the list of a transfer.
     passage: Option<Passage>,
     /// Trace of the command, if there is a tracer.
-    traced: Option<Box<Traced>>,
+    traced: Option<Box<CommandTrace>>,
 }
 
 impl Reply {
@@ -238,7 +238,7 @@ impl Reply {
 
     /// Creates the reply to a list of messages from another entity of this broker.
     #[must_use]
-    pub fn of_passage(passage: Passage) -> Self {
+    pub fn for_passage(passage: Passage) -> Self {
         Self {
             outlet: Some(passage.outlet()),
             correlation: 0,
@@ -257,7 +257,7 @@ impl Reply {
 
     /// Creates a reply without a receiver.
     #[must_use]
-    pub const fn nobody() -> Self {
+    pub const fn without_receiver() -> Self {
         Self {
             outlet: None,
             correlation: 0,
@@ -270,11 +270,11 @@ impl Reply {
 
     /// Identity of the connection or call that waits for the answer; none for a transfer from
     /// another entity.
-    pub(crate) fn asker(&self) -> Option<Asker> {
+    pub(crate) fn requester(&self) -> Option<RequesterId> {
         if self.passage.is_some() {
             return None;
         }
-        self.outlet.as_ref().map(|outlet| Asker(Arc::as_ptr(outlet).cast::<()>().addr()))
+        self.outlet.as_ref().map(|outlet| RequesterId(Arc::as_ptr(outlet).cast::<()>().addr()))
     }
 
     /// Outlet for deliveries of a new link.
@@ -290,7 +290,7 @@ impl Reply {
     }
 
     /// Sets the trace that ends with the answer.
-    pub(crate) fn trace(&mut self, traced: Option<Box<Traced>>) {
+    pub(crate) fn trace(&mut self, traced: Option<Box<CommandTrace>>) {
         self.traced = traced;
     }
 
@@ -300,7 +300,7 @@ impl Reply {
     }
 
     /// Releases the permit, because the command waits from now on and needs little memory.
-    pub(crate) fn wait(&mut self) {
+    pub(crate) fn release_permit(&mut self) {
         self.permit = None;
     }
 
@@ -313,7 +313,7 @@ impl Reply {
         let outlet = self.outlet.take()?;
         let item = Released::Answer { correlation: self.correlation, result };
         let (permit, traced) = (self.permit.take(), self.traced.take());
-        Some(Release { on_its_way: Some((outlet, item)), permit, traced })
+        Some(Release { target: Some((outlet, item)), permit, traced })
     }
 }
 
@@ -324,7 +324,7 @@ impl Drop for Reply {
         }
         if let Some(outlet) = self.outlet.take() {
             let answer = unknown_outcome(self.correlation);
-            end(self.traced.take(), &answer);
+            end_trace(self.traced.take(), &answer);
             outlet.release(vec![answer]);
         }
     }
@@ -335,7 +335,7 @@ impl Drop for Reply {
 pub(crate) struct Link {
     outlet: Arc<dyn Outlet>,
     /// Trace recorder for deliveries, if there is a tracer.
-    witness: Option<Witness>,
+    witness: Option<TraceRecorder>,
 }
 
 impl Link {
@@ -355,7 +355,7 @@ impl Link {
 }
 
 /// Reports an item to its tracer, if there is one.
-fn end(traced: Option<Box<Traced>>, item: &Released) {
+fn end_trace(traced: Option<Box<CommandTrace>>, item: &Released) {
     if let Some(traced) = traced {
         traced.end(item);
     }
@@ -372,25 +372,25 @@ fn unknown_outcome(correlation: u64) -> Released {
 /// were not stored, it becomes an answer with unknown outcome. The notification of a closed link is
 /// sent anyway.
 pub struct Release {
-    on_its_way: Option<(Arc<dyn Outlet>, Released)>,
+    target: Option<(Arc<dyn Outlet>, Released)>,
     permit: Option<Permit>,
-    traced: Option<Box<Traced>>,
+    traced: Option<Box<CommandTrace>>,
 }
 
 impl Release {
     /// Creates a release for an outlet.
     #[must_use]
     pub const fn to(outlet: Arc<dyn Outlet>, item: Released) -> Self {
-        Self { on_its_way: Some((outlet, item)), permit: None, traced: None }
+        Self { target: Some((outlet, item)), permit: None, traced: None }
     }
 }
 
 impl Drop for Release {
     fn drop(&mut self) {
-        match self.on_its_way.take() {
+        match self.target.take() {
             Some((outlet, Released::Answer { correlation, .. })) => {
                 let answer = unknown_outcome(correlation);
-                end(self.traced.take(), &answer);
+                end_trace(self.traced.take(), &answer);
                 outlet.release(vec![answer]);
             }
             // The link ends with the tree, even if the change that closed it was lost.
@@ -412,8 +412,8 @@ pub fn release_all(releases: &mut Vec<Release>) {
     let count = releases.len();
     for mut release in releases.drain(..) {
         permits.extend(release.permit.take());
-        let Some((outlet, item)) = release.on_its_way.take() else { continue };
-        end(release.traced.take(), &item);
+        let Some((outlet, item)) = release.target.take() else { continue };
+        end_trace(release.traced.take(), &item);
         let known =
             groups.iter_mut().rev().take(OUTLETS_SEARCHED).find(|(of, _)| Arc::ptr_eq(of, &outlet));
         if let Some((_, items)) = known {

@@ -15,14 +15,14 @@ use crate::contract::{Authorizer, Tracer};
 use crate::description::Settings;
 use crate::edge::Edge;
 use crate::forwarders::Forwarders;
-use crate::grant::Lapses;
+use crate::grant::ExpiringGrants;
 use crate::ids::Ticket;
 use crate::limits::Tier;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::store::Store;
 use crate::time::Timestamp;
-use crate::transaction::Purse;
+use crate::transaction::TransactionBudget;
 
 /// State that all handles and actors of a broker share.
 pub(crate) struct Shared {
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) edge: Edge,
     pub(crate) authorizer: Arc<dyn Authorizer>,
-    pub(crate) lapses: Arc<Lapses>,
+    pub(crate) lapses: Arc<ExpiringGrants>,
     pub(crate) policies: Policies,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) outbound: Arc<Pool>,
     /// Room for contents that the broker loads for itself.
     pub(crate) loads: Loads,
-    pub(crate) transactions: Arc<Purse>,
+    pub(crate) transactions: Arc<TransactionBudget>,
     pub(crate) health: Health,
     pub(crate) pulses: Pulses,
     /// Memory totals of all machines.

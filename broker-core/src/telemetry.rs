@@ -1,7 +1,7 @@
 //! Names of all metrics, and their counters.
 //!
 //! Counters and histograms go through the `metrics` facade and have no entity label. Gauges of
-//! single entities are read from [`Observed`] at scrape time (DESIGN section 5).
+//! single entities are read from [`LiveGauges`] at scrape time (DESIGN section 5).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -214,9 +214,9 @@ pub fn count_unopened(transport: &'static str, cause: &'static str) {
 }
 
 /// An open connection; counted until it is dropped.
-pub struct Connected(Gauge);
+pub struct ConnectionCount(Gauge);
 
-impl Connected {
+impl ConnectionCount {
     /// Counts a connection of a transport.
     #[must_use]
     pub fn by(transport: &'static str) -> Self {
@@ -226,7 +226,7 @@ impl Connected {
     }
 }
 
-impl Drop for Connected {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.decrement(1.0);
     }
@@ -239,7 +239,7 @@ pub(crate) fn count_rebuild() {
 
 /// Gauges of an entity, written by its actor after each turn and read from any thread.
 #[derive(Debug, Default)]
-pub struct Observed {
+pub struct LiveGauges {
     active: AtomicU64,
     deferred: AtomicU64,
     scheduled: AtomicU64,
@@ -272,7 +272,7 @@ impl Gauges {
 
     /// Reads the gauges of observed entities, from [`crate::Broker::observed`].
     #[must_use]
-    pub fn of(observed: Vec<(Arc<str>, Arc<Observed>)>) -> Vec<Self> {
+    pub fn of(observed: Vec<(Arc<str>, Arc<LiveGauges>)>) -> Vec<Self> {
         let gauges = observed.into_iter().map(|(path, observed)| {
             let (counts, size_bytes) = (observed.counts(), observed.size_bytes());
             Self { path, counts, size_bytes, oldest_at: observed.oldest_at() }
@@ -312,22 +312,22 @@ impl Gauges {
 }
 
 /// A running session actor; counted until it is dropped.
-pub(crate) struct SessionRunning(Arc<Observed>);
+pub(crate) struct SessionActorCount(Arc<LiveGauges>);
 
-impl SessionRunning {
-    pub(crate) fn count(observed: &Arc<Observed>) -> Self {
+impl SessionActorCount {
+    pub(crate) fn count(observed: &Arc<LiveGauges>) -> Self {
         observed.sessions.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(observed))
     }
 }
 
-impl Drop for SessionRunning {
+impl Drop for SessionActorCount {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Observed {
+impl LiveGauges {
     pub(crate) fn publish(&self, counts: &Counts, size_bytes: u64, oldest_at: Option<Timestamp>) {
         let oldest_at = oldest_at.map_or(0, Timestamp::ticks);
         self.oldest_at.store(oldest_at, Ordering::Relaxed);

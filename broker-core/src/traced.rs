@@ -21,19 +21,19 @@ use crate::request::Released;
 
 /// The tracer and the path of an entity.
 #[derive(Clone)]
-pub(crate) struct Witness {
+pub(crate) struct TraceRecorder {
     tracer: Arc<dyn Tracer>,
     path: Arc<str>,
 }
 
 /// A recorded command.
-pub(crate) struct Traced {
-    witness: Witness,
+pub(crate) struct CommandTrace {
+    witness: TraceRecorder,
     /// None for a command that only opens a link.
-    operation: Option<UnderWay>,
+    operation: Option<OperationInProgress>,
 }
 
-struct UnderWay {
+struct OperationInProgress {
     kind: OperationKind,
     began_at: SystemTime,
     /// Start on a monotonic clock.
@@ -42,31 +42,31 @@ struct UnderWay {
     messages: Vec<TracedMessage>,
 }
 
-impl Witness {
+impl TraceRecorder {
     pub(crate) fn new(tracer: &Arc<dyn Tracer>, path: &Arc<str>) -> Self {
         Self { tracer: Arc::clone(tracer), path: Arc::clone(path) }
     }
 
     /// Records a command, if its kind is reported to tracers.
-    pub(crate) fn begin(&self, command: &Command) -> Option<Box<Traced>> {
-        let operation = UnderWay::of(command);
+    pub(crate) fn begin(&self, command: &Command) -> Option<Box<CommandTrace>> {
+        let operation = OperationInProgress::of(command);
         if operation.is_none() && command.opens().link.is_none() {
             return None;
         }
-        Some(Box::new(Traced { witness: self.clone(), operation }))
+        Some(Box::new(CommandTrace { witness: self.clone(), operation }))
     }
 
     /// Records a message that will leave over a link.
-    pub(crate) fn delivery(&self, message: &ReceivedMessage) -> Box<Traced> {
-        let mut operation = UnderWay::begin(OperationKind::Deliver);
+    pub(crate) fn delivery(&self, message: &ReceivedMessage) -> Box<CommandTrace> {
+        let mut operation = OperationInProgress::begin(OperationKind::Deliver);
         operation.message_count = 1;
         operation.messages.push(TracedMessage::received(&message.facts, &message.content));
-        Box::new(Traced { witness: self.clone(), operation: Some(operation) })
+        Box::new(CommandTrace { witness: self.clone(), operation: Some(operation) })
     }
 }
 
-impl Traced {
-    pub(crate) const fn witness(&self) -> &Witness {
+impl CommandTrace {
+    pub(crate) const fn witness(&self) -> &TraceRecorder {
         &self.witness
     }
 
@@ -87,9 +87,9 @@ impl Traced {
     }
 }
 
-impl Witness {
-    fn record(&self, operation: &UnderWay, result: Result<(), &Rejection>) {
-        let UnderWay { kind, began_at, began, message_count, messages } = operation;
+impl TraceRecorder {
+    fn record(&self, operation: &OperationInProgress, result: Result<(), &Rejection>) {
+        let OperationInProgress { kind, began_at, began, message_count, messages } = operation;
         self.tracer.record(&Operation {
             kind: *kind,
             path: &self.path,
@@ -102,7 +102,7 @@ impl Witness {
     }
 }
 
-impl UnderWay {
+impl OperationInProgress {
     fn begin(kind: OperationKind) -> Self {
         Self {
             kind,

@@ -6,7 +6,7 @@ use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::rule::sql::{Parameters, Unobserved, compile_filter};
 use peeklock_core::rule::{
-    CorrelationFilter, Facts, Filter, Matcher, Published, RuleDescription, SqlText,
+    CorrelationFilter, Facts, Filter, Matcher, PublishedMessage, RuleDescription, SqlText,
     SubscriptionSettings,
 };
 use peeklock_core::time::Timestamp;
@@ -23,7 +23,7 @@ fn content() -> Content {
         .encode()
 }
 
-fn published(content: &Content) -> Published<'_> {
+fn published(content: &Content) -> PublishedMessage<'_> {
     let facts = Facts {
         sequence: SequenceNumber(1),
         enqueued_sequence: SequenceNumber(0),
@@ -33,7 +33,7 @@ fn published(content: &Content) -> Published<'_> {
         size: 100,
         dead_letter_source: None,
     };
-    Published::new(content.property_view(), facts)
+    PublishedMessage::new(content.property_view(), facts)
 }
 
 /// Common operators on properties of every kind, including names in another case.

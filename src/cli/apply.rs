@@ -5,12 +5,12 @@ mod parts;
 use std::path::PathBuf;
 
 use clap::Args;
-use peeklock::declaration::{CarriedOut, Change, Plan, Step, StepKind};
+use peeklock::declaration::{Change, Plan, PlanResult, Step, StepKind};
 use peeklock::error::BrokerError;
 use peeklock_json::PlanView;
 
 use self::parts::{Part, parts};
-use super::connect::{Common, Output, Patience, Session, code, told};
+use super::connect::{CommandConnection, Common, Output, Patience, code, error_text};
 use super::terminal::{Bar, Cell, Out, Table, object};
 use super::{Failure, exit};
 use crate::config::{FileError, TopologyFile};
@@ -64,15 +64,15 @@ pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
             let plan = admin.plan(&part.declaration).await.map_err(|error| {
                 let error = part.in_whole(error);
                 let place = file.place_of(error.detail());
-                Failure::ended(code(error.condition()), format!("{place}: {}", told(&error)))
+                Failure::ended(code(error.condition()), format!("{place}: {}", error_text(&error)))
             })?;
             plans.push((part, plan));
         }
         // `parts` returns at least one part.
-        let Some(plan) = whole(&plans) else { return Ok(()) };
+        let Some(plan) = combined_plan(&plans) else { return Ok(()) };
         let output = flags.common.output;
         if output == Output::Table {
-            session.out.say(&shown(&plan, &session.out))?;
+            session.out.print(&shown(&plan, &session.out))?;
         }
         let done = if flags.dry_run || plan.is_empty() {
             0
@@ -80,18 +80,18 @@ pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
             carry_out(session, &plans, plan.steps.len()).await?
         };
         if output != Output::Table {
-            return session.out.say(&as_object(&plan, plans.len(), done, output)?);
+            return session.out.print(&as_object(&plan, plans.len(), done, output)?);
         }
         if done > 0 {
             let steps = if done == 1 { "step" } else { "steps" };
-            session.out.say(&format!("done: {done} {steps}\n"))?;
+            session.out.print(&format!("done: {done} {steps}\n"))?;
         }
         Ok(())
     })
 }
 
 /// Combines the plans of all parts. The digest of several parts has no meaning.
-fn whole(plans: &[(&Part, Plan)]) -> Option<Plan> {
+fn combined_plan(plans: &[(&Part, Plan)]) -> Option<Plan> {
     plans.iter().map(|(_, plan)| plan.clone()).reduce(|mut whole, plan| {
         whole.steps.extend(plan.steps);
         whole.kept.extend(plan.kept);
@@ -102,7 +102,7 @@ fn whole(plans: &[(&Part, Plan)]) -> Option<Plan> {
 
 /// Carries out exactly the plans that were shown; returns the number of steps done, of `total`.
 async fn carry_out(
-    session: &Session,
+    session: &CommandConnection,
     plans: &[(&Part, Plan)],
     total: usize,
 ) -> Result<usize, Failure> {
@@ -114,10 +114,10 @@ async fn carry_out(
         while left > 0 {
             if session.interrupt.is_set() {
                 drop(bar);
-                return Err(in_part(exit::INTERRUPTED, done, total, "interrupted"));
+                return Err(failure_after(exit::INTERRUPTED, done, total, "interrupted"));
             }
             let carried_out = admin.carry_out(&part.declaration, digest).await;
-            let CarriedOut { done: more, rest, failure } = match carried_out {
+            let PlanResult { done: more, rest, failure } = match carried_out {
                 Ok(carried_out) => carried_out,
                 Err(error) => {
                     return Err(failed(&part.in_whole(error), done, total, "the next steps"));
@@ -132,7 +132,7 @@ async fn carry_out(
                 return Err(failed(&error, done, total, &step));
             }
             if more == 0 {
-                return Err(in_part(1, done, total, "the broker cannot do more steps now"));
+                return Err(failure_after(1, done, total, "the broker cannot do more steps now"));
             }
         }
     }
@@ -140,11 +140,16 @@ async fn carry_out(
 }
 
 fn failed(error: &BrokerError, done: usize, total: usize, step: &str) -> Failure {
-    in_part(code(error.condition()), done, total, &format!("{step} failed: {}", told(error)))
+    failure_after(
+        code(error.condition()),
+        done,
+        total,
+        &format!("{step} failed: {}", error_text(error)),
+    )
 }
 
 /// Failure that reports the steps done. The code of the cause applies if no step was done.
-fn in_part(code: u8, done: usize, total: usize, why: &str) -> Failure {
+fn failure_after(code: u8, done: usize, total: usize, why: &str) -> Failure {
     let code = if done > 0 && code != exit::INTERRUPTED { exit::IN_PART } else { code };
     Failure::ended(code, format!("{done} of {total} steps are done; {why}"))
         .hint("run the same command again to do the remaining steps")
@@ -190,13 +195,13 @@ fn value(kind: StepKind, change: &Change) -> String {
 /// The plan in the format of the JSON API, with the number of steps done. Several parts have no
 /// digest.
 fn as_object(plan: &Plan, parts: usize, done: usize, output: Output) -> Result<String, Failure> {
-    let mut told = serde_json::to_value(PlanView::from(plan))
+    let mut plan_json = serde_json::to_value(PlanView::from(plan))
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    if let Some(members) = told.as_object_mut() {
+    if let Some(members) = plan_json.as_object_mut() {
         members.insert("done".to_owned(), done.into());
         if parts > 1 {
             members.remove("digest");
         }
     }
-    Ok(object(&told.to_string(), output))
+    Ok(object(&plan_json.to_string(), output))
 }

@@ -6,7 +6,7 @@ pub use peeklock_bench::HELP;
 use peeklock_bench::{BenchError, Contradiction, Flags};
 
 use super::identity::TlsFiles;
-use super::{Failure, say};
+use super::{Failure, print};
 use crate::files;
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
@@ -23,7 +23,7 @@ pub struct BenchFlags {
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         match error {
-            BenchError::Interrupted => Self::Told(INTERRUPTED),
+            BenchError::Interrupted => Self::Reported(INTERRUPTED),
             error => Self::Failed(error.to_string()),
         }
     }
@@ -33,7 +33,7 @@ pub fn run(flags: &BenchFlags) -> Result<(), Failure> {
     let mut plan = flags.load.plan().map_err(|contradiction| misused(&contradiction))?;
     plan.tls = flags.files.client(&[])?;
     plan.open_files_max = files::raise_limit();
-    say(&flags.load.run(&plan)?)
+    print(&flags.load.run(&plan)?)
 }
 
 /// Prints a contradiction as clap does.
@@ -41,5 +41,5 @@ fn misused(contradiction: &Contradiction) -> Failure {
     let error = clap::Error::raw(ErrorKind::ArgumentConflict, format!("{contradiction}\n"));
     // Without standard error there is no reader.
     error.print().unwrap_or_default();
-    Failure::Told(2)
+    Failure::Reported(2)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Failure, FileFlag, say, terminal};
+use super::{Failure, FileFlag, print, terminal};
 use crate::config::{Layers, Loaded, Row};
 
 pub fn check(file: FileFlag) -> Result<(), Failure> {
@@ -15,7 +15,7 @@ pub fn check(file: FileFlag) -> Result<(), Failure> {
         None => "no file".to_owned(),
     };
     let values = if changed == 1 { "1 value is" } else { &format!("{changed} values are") };
-    say(&format!(
+    print(&format!(
         "configuration is valid ({file}); {values} set, the others are defaults\n\n{}",
         table(&rows)
     ))

@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::{CommandLine, Failure, say};
+use super::{CommandLine, Failure, print};
 
 pub const HELP: &str = "\
 Examples:
@@ -20,5 +20,5 @@ pub struct CompletionsFlags {
 pub fn run(flags: &CompletionsFlags) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(flags.shell, &mut CommandLine::command(), "peeklock", &mut script);
-    say(&String::from_utf8_lossy(&script))
+    print(&String::from_utf8_lossy(&script))
 }

@@ -17,7 +17,7 @@ use super::arguments::SubscriptionName;
 use super::contexts::{self, Contexts, DEFAULT_URL};
 use super::exit::{self, Interrupt};
 use super::identity::TlsFiles;
-use super::own::{self, Own};
+use super::own::{self, LocalBroker};
 use super::terminal::{Out, line, note};
 use super::{Failure, variable};
 
@@ -28,7 +28,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time for a command to end in order after Ctrl-C.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Additional time for a command to report unfinished work.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Flags that select the broker and the output format.
 #[derive(Args)]
@@ -86,7 +86,7 @@ pub enum Patience {
 }
 
 /// A connection of a command, with its interrupt and output.
-pub struct Session {
+pub struct CommandConnection {
     pub client: Client,
     pub interrupt: Interrupt,
     pub out: Out,
@@ -152,15 +152,15 @@ impl Common {
         }
         match Contexts::load()?.current {
             Some(name) => of_context(&name, format!("context `{name}`")),
-            None => self.usual(token),
+            None => self.default_target(token),
         }
     }
 
     /// The broker that runs in `./data`, with its first key and its authority, so that a command
     /// next to `peeklock serve` needs no flags even with TLS and without anonymous access;
     /// otherwise the default address.
-    fn usual(&self, token: Option<String>) -> Result<Target, Failure> {
-        if let Some(own) = Own::running() {
+    fn default_target(&self, token: Option<String>) -> Result<Target, Failure> {
+        if let Some(own) = LocalBroker::running() {
             let mut target = of_connection_string(&own.string, &own.source)?;
             target.authorities.extend(own::authority(None));
             if token.is_some() {
@@ -178,7 +178,7 @@ impl Common {
     }
 
     /// Source that selects the broker, if it is neither a data directory nor the default.
-    pub fn names_broker(&self) -> Result<Option<String>, Failure> {
+    pub fn broker_source(&self) -> Result<Option<String>, Failure> {
         if self.data_dir.is_some() {
             return Ok(None);
         }
@@ -207,8 +207,8 @@ impl Common {
 
     /// Files for clients in the data directory of a broker on this machine: `--data-dir`, otherwise
     /// `./data`.
-    pub fn own(&self) -> Result<Own, Failure> {
-        Own::read(self.data_dir.as_deref())
+    pub fn own(&self) -> Result<LocalBroker, Failure> {
+        LocalBroker::read(self.data_dir.as_deref())
     }
 
     /// Whether a data directory on this machine selects the broker.
@@ -219,7 +219,7 @@ impl Common {
     /// Connects, runs `work`, and closes the connection in order.
     pub fn run<W>(&self, patience: Patience, work: W) -> Result<(), Failure>
     where
-        W: AsyncFnOnce(&Session) -> Result<(), Failure>,
+        W: AsyncFnOnce(&CommandConnection) -> Result<(), Failure>,
     {
         let target = self.target()?;
         // The connection has its own thread, so it stays alive while this thread writes to a full
@@ -231,12 +231,16 @@ impl Common {
             let connecting = connect(&target, &self.files, patience);
             let client = tokio::select! {
                 biased;
-                () = interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
+                () = interrupt.hit() => return Err(Failure::Reported(exit::INTERRUPTED)),
                 client = connecting => client?,
             };
             let is_anonymous = target.token.is_none() && target.string.is_none();
-            let session =
-                Session { client: client.clone(), interrupt, out: Out::new(), is_anonymous };
+            let session = CommandConnection {
+                client: client.clone(),
+                interrupt,
+                out: Out::new(),
+                is_anonymous,
+            };
             let result = {
                 let mut working = std::pin::pin!(work(&session));
                 tokio::select! {
@@ -246,12 +250,12 @@ impl Common {
                     // time.
                     () = async {
                         session.overdue().await;
-                        tokio::time::sleep(LAST_WORDS_TIMEOUT).await;
+                        tokio::time::sleep(REPORT_TIMEOUT).await;
                     } => None,
                 }
             };
             let result = result.unwrap_or(match patience {
-                Patience::Limited => Err(Failure::Told(exit::INTERRUPTED)),
+                Patience::Limited => Err(Failure::Reported(exit::INTERRUPTED)),
                 // An endless command ends by interruption.
                 Patience::Endless => Ok(()),
             });
@@ -330,7 +334,7 @@ async fn connect(target: &Target, files: &TlsFiles, patience: Patience) -> Resul
     })
 }
 
-impl Session {
+impl CommandConnection {
     /// Ready when the command was interrupted and then exceeds `INTERRUPT_TIMEOUT`, or when it
     /// cannot end in order because the connection is lost.
     pub async fn overdue(&self) {
@@ -372,7 +376,7 @@ impl Session {
             biased;
             () = self.interrupt.hit() => {
                 note("");
-                return Err(Failure::Told(exit::INTERRUPTED));
+                return Err(Failure::Reported(exit::INTERRUPTED));
             }
             answer = answer => answer.map_err(io::Error::other)??,
         };
@@ -383,7 +387,7 @@ impl Session {
     }
 
     /// Failure of a command on a subscription, with a hint if its topic does not exist either.
-    pub async fn of_subscription(&self, of: &SubscriptionName, error: BrokerError) -> Failure {
+    pub async fn subscription_failure(&self, of: &SubscriptionName, error: BrokerError) -> Failure {
         let SubscriptionName { topic, subscription } = of;
         let is_absent = error.condition() == Condition::EntityNotFound
             && matches!(self.client.admin().topic_exists(topic).await, Ok(false))
@@ -398,7 +402,7 @@ impl Session {
     }
 
     /// Reports lost and restored connections; never ends.
-    pub async fn tell_connection(&self) {
+    pub async fn report_connection(&self) {
         loop {
             self.client.disconnected().await;
             note("connection lost; reconnecting");
@@ -411,7 +415,7 @@ impl Session {
 /// Failure with the condition, the reason and a hint.
 impl From<BrokerError> for Failure {
     fn from(error: BrokerError) -> Self {
-        Self::Ended { code: code(error.condition()), text: told(&error) }
+        Self::Ended { code: code(error.condition()), text: error_text(&error) }
     }
 }
 
@@ -436,7 +440,7 @@ pub const fn may_be_done(condition: Condition) -> bool {
 }
 
 /// Complete text of an error of the broker.
-pub fn told(error: &BrokerError) -> String {
+pub fn error_text(error: &BrokerError) -> String {
     let retryable = if error.retryable() { "yes" } else { "no" };
     let mut text = format!("{}: {}", error.condition(), line(error.detail()));
     if error.condition() != Condition::CommunicationProblem {

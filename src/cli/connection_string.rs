@@ -12,10 +12,10 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::connect::{ClientKind, Common, Output, Patience};
-use super::own::Own;
+use super::own::LocalBroker;
 use super::policy::KeyFlag;
 use super::terminal::{note, object};
-use super::{Failure, say};
+use super::{Failure, print};
 
 pub const HELP: &str = concat!(
     "\
@@ -89,40 +89,45 @@ pub struct ConnectionStringFlags {
 
 /// Endpoint for clients, and whether they use TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Sent {
+struct ClientEndpoint {
     endpoint: Endpoint,
     is_secure: bool,
 }
 
 impl ConnectionStringFlags {
     /// Replaces parts of the endpoint by the values of flags.
-    fn named(&self, found: Sent) -> Sent {
-        let Sent { endpoint: Endpoint { host, port }, is_secure } = found;
+    fn override_endpoint(&self, found: ClientEndpoint) -> ClientEndpoint {
+        let ClientEndpoint { endpoint: Endpoint { host, port }, is_secure } = found;
         let endpoint =
             Endpoint { host: self.host.clone().unwrap_or(host), port: self.port.or(port) };
-        Sent { endpoint, is_secure: (is_secure || self.tls) && !self.plain }
+        ClientEndpoint { endpoint, is_secure: (is_secure || self.tls) && !self.plain }
     }
 
     /// Connection string in the files of a broker on this machine, and the endpoint for its
     /// clients.
-    fn sent_by(&self, own: &Own) -> Result<(ConnectionString, Sent), Failure> {
+    fn local_endpoint(
+        &self,
+        own: &LocalBroker,
+    ) -> Result<(ConnectionString, ClientEndpoint), Failure> {
         let parse = |text: &str| {
             ConnectionString::parse(text)
                 .map_err(|error| Failure::usage(format!("{}: {}", own.source, error.detail())))
         };
         let string = parse(&own.string)?;
-        let listened =
-            Sent { endpoint: string.endpoint.clone(), is_secure: !string.use_development_emulator };
+        let listened = ClientEndpoint {
+            endpoint: string.endpoint.clone(),
+            is_secure: !string.use_development_emulator,
+        };
         let public = own.public_url.as_deref().and_then(|url| Place::parse(url, place::HTTP));
-        let sent = published(listened, public.as_ref(), own.is_one_port, self.client);
-        Ok((string, self.named(sent)))
+        let sent = public_endpoint(listened, public.as_ref(), own.is_one_port, self.client);
+        Ok((string, self.override_endpoint(sent)))
     }
 
     /// Endpoint for clients of a broker that this command reaches at `place`.
-    fn sent_to(&self, place: &Place) -> Result<Sent, Failure> {
+    fn remote_endpoint(&self, place: &Place) -> Result<ClientEndpoint, Failure> {
         let of_port = |port: Option<u16>| {
             let endpoint = Endpoint { host: place.host().into(), port };
-            self.named(Sent { endpoint, is_secure: place.is_secure })
+            self.override_endpoint(ClientEndpoint { endpoint, is_secure: place.is_secure })
         };
         if self.client == ClientKind::Peeklock || self.port.is_some() {
             return Ok(of_port(Some(place.port())));
@@ -153,12 +158,12 @@ impl ConnectionStringFlags {
 /// Endpoint for clients of a broker with a public URL, such as the URL of a proxy: host and TLS
 /// come from that URL. The port comes from the URL if it serves all protocols. Otherwise it is the
 /// port of the listener, or the default port if the listener has the default port.
-fn published(
-    listened: Sent,
+fn public_endpoint(
+    listened: ClientEndpoint,
     public: Option<&Place>,
     is_one_port: bool,
     client: ClientKind,
-) -> Sent {
+) -> ClientEndpoint {
     let Some(public) = public.filter(|_| is_one_port || client == ClientKind::Sdk) else {
         return listened;
     };
@@ -169,7 +174,7 @@ fn published(
         (false, false) => listened.endpoint.port,
     };
     let endpoint = Endpoint { host: public.host().into(), port };
-    Sent { endpoint, is_secure: public.is_secure }
+    ClientEndpoint { endpoint, is_secure: public.is_secure }
 }
 
 /// Whether a listener answers with the AMQP protocol header.
@@ -197,13 +202,13 @@ fn host(text: &str) -> Result<Box<str>, String> {
 pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
     let Some(policy) = &flags.policy else {
         let own = flags.own_key()?;
-        let (string, sent) = flags.sent_by(&own)?;
-        let string = flags.reaching(string, sent);
-        return say(&told(&string, ROOT_POLICY, flags.common.output));
+        let (string, sent) = flags.local_endpoint(&own)?;
+        let string = flags.string_for(string, sent);
+        return print(&told(&string, ROOT_POLICY, flags.common.output));
     };
     let sent = match flags.common.names_data_dir() {
-        true => flags.sent_by(&flags.common.own()?)?.1,
-        false => flags.sent_to(&flags.common.place()?)?,
+        true => flags.local_endpoint(&flags.common.own()?)?.1,
+        false => flags.remote_endpoint(&flags.common.place()?)?,
     };
     flags.common.run(Patience::Limited, async |session| {
         let owner = flags.entity.as_deref().unwrap_or_default();
@@ -211,8 +216,8 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
         let key = flags.key.of(&keys);
         let string =
             ConnectionString::of_key(sent.endpoint.clone(), &keys.policy.name, key.reveal());
-        let string = flags.reaching(string, sent.clone());
-        session.out.say(&told(&string, &keys.policy.name, flags.common.output))?;
+        let string = flags.string_for(string, sent.clone());
+        session.out.print(&told(&string, &keys.policy.name, flags.common.output))?;
         session.note_end_of_anonymous_access();
         Ok(())
     })
@@ -220,9 +225,9 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
 
 impl ConnectionStringFlags {
     /// The first key of a broker on this machine; notes the file that it comes from.
-    fn own_key(&self) -> Result<Own, Failure> {
+    fn own_key(&self) -> Result<LocalBroker, Failure> {
         // The local key would not work at another broker.
-        if let Some(source) = self.common.names_broker()? {
+        if let Some(source) = self.common.broker_source()? {
             return Err(Failure::usage(format!(
                 "{source} names a broker, but without --policy this command prints the key of a \
                  data directory on this machine; add `--policy {ROOT_POLICY}` to ask that broker \
@@ -245,7 +250,7 @@ impl ConnectionStringFlags {
     }
 
     /// The connection string with this endpoint, restricted to the entity of the flags.
-    fn reaching(&self, mut string: ConnectionString, sent: Sent) -> ConnectionString {
+    fn string_for(&self, mut string: ConnectionString, sent: ClientEndpoint) -> ConnectionString {
         string.endpoint = sent.endpoint;
         string.use_development_emulator = !sent.is_secure;
         match &self.entity {
@@ -267,8 +272,8 @@ fn told(string: &ConnectionString, policy: &str, output: Output) -> String {
 mod tests {
     use super::*;
 
-    fn sent(host: &str, port: Option<u16>, is_secure: bool) -> Sent {
-        Sent { endpoint: Endpoint { host: host.into(), port }, is_secure }
+    fn sent(host: &str, port: Option<u16>, is_secure: bool) -> ClientEndpoint {
+        ClientEndpoint { endpoint: Endpoint { host: host.into(), port }, is_secure }
     }
 
     /// SEC-21, LIS-05: the string follows the public URL of the broker: its host, its use of TLS,
@@ -288,7 +293,7 @@ mod tests {
             (&other, secure.as_ref(), true, Sdk, sent("bus.test", Some(443), true)),
             (&other, plain.as_ref(), true, Peeklock, sent("bus.test", Some(8080), false)),
         ] {
-            assert_eq!(published(listened.clone(), public, is_gateway, client), expected);
+            assert_eq!(public_endpoint(listened.clone(), public, is_gateway, client), expected);
         }
     }
 }

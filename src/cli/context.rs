@@ -11,7 +11,7 @@ use serde_json::json;
 use super::connect::Output;
 use super::contexts::{self, Context, Contexts, DEFAULT, DEFAULT_URL};
 use super::message::{Form, Writer};
-use super::terminal::{Cell, Out, Table, Wrote, note};
+use super::terminal::{Cell, Out, Table, WriteOutcome, note};
 use super::{Failure, exit};
 
 pub const HELP: &str = "\
@@ -118,7 +118,7 @@ fn add(flags: &AddFlags) -> Result<(), Failure> {
             format!("context `{name}` already exists; add --force to replace it"),
         ));
     }
-    all.contexts.insert(name.clone(), made(flags)?);
+    all.contexts.insert(name.clone(), context_of_flags(flags)?);
     if flags.is_used {
         all.current = Some(name.clone());
     }
@@ -132,7 +132,7 @@ fn add(flags: &AddFlags) -> Result<(), Failure> {
 }
 
 /// Creates the context that the flags describe, and checks the files that they name.
-fn made(flags: &AddFlags) -> Result<Context, Failure> {
+fn context_of_flags(flags: &AddFlags) -> Result<Context, Failure> {
     let token = flags.token_file.as_deref().map(read_secret).transpose()?;
     let string = flags.connection_string_file.as_deref().map(read_connection_string).transpose()?;
     let (connection_string, of_string) = string.unzip();
@@ -206,7 +206,7 @@ fn remove(name: &str) -> Result<(), Failure> {
 fn list(output: Output) -> Result<(), Failure> {
     let all = Contexts::load()?;
     let current = all.current.as_deref().unwrap_or(DEFAULT);
-    let usual = Context::usual();
+    let usual = Context::built_in();
     let rows = std::iter::once((DEFAULT, &usual))
         .chain(all.contexts.iter().map(|(name, context)| (name.as_str(), context)));
     let out = Out::new();
@@ -219,14 +219,16 @@ fn list(output: Output) -> Result<(), Failure> {
                     [name, &context.url, word(context.has_credential()), word(name == current)];
                 table.row(words.map(|word| Cell::Text(word.to_owned())).into());
             }
-            return out.say(&table.text(&out).0);
+            return out.print(&table.text(&out).0);
         }
         Output::Json => Form::Json,
         Output::Ndjson => Form::Ndjson,
     };
     let mut writer = Writer::new(out, form);
     for (name, context) in rows {
-        if writer.object(&told(name, context, name == current))? == Wrote::Gone {
+        if writer.object(&context_json(name, context, name == current))?
+            == WriteOutcome::OutputClosed
+        {
             return Ok(());
         }
     }
@@ -240,7 +242,7 @@ fn show(flags: &ShowFlags) -> Result<(), Failure> {
     let context = all.named(name)?;
     let out = Out::new();
     if flags.output != Output::Table {
-        return out.say(&format!("{}\n", told(name, &context, name == current)));
+        return out.print(&format!("{}\n", context_json(name, &context, name == current)));
     }
     let token = match (&context.connection_string, &context.token) {
         (Some(_), _) => "signed with a connection string, not shown",
@@ -249,14 +251,14 @@ fn show(flags: &ShowFlags) -> Result<(), Failure> {
     };
     let ca = context.ca.as_ref().map_or("-".to_owned(), |file| file.display().to_string());
     let is_used = if name == current { "yes" } else { "no" };
-    out.say(&format!(
+    out.print(&format!(
         "name    {name}\nurl     {}\ntoken   {token}\nca      {ca}\nin use  {is_used}\n",
         context.url
     ))
 }
 
 /// JSON form of a context without its secrets.
-fn told(name: &str, context: &Context, is_used: bool) -> String {
+fn context_json(name: &str, context: &Context, is_used: bool) -> String {
     json!({
         "name": name,
         "url": context.url,

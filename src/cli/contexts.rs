@@ -111,7 +111,7 @@ impl Contexts {
     /// Returns the context with this name.
     pub fn named(&self, name: &str) -> Result<Context, Failure> {
         if name == DEFAULT {
-            return Ok(Context::usual());
+            return Ok(Context::built_in());
         }
         self.contexts.get(name).cloned().ok_or_else(|| self.unknown(name))
     }
@@ -134,7 +134,7 @@ impl Contexts {
 
 impl Context {
     /// The built-in context.
-    pub fn usual() -> Self {
+    pub fn built_in() -> Self {
         Self { url: DEFAULT_URL.to_owned(), connection_string: None, ca: None, token: None }
     }
 

@@ -5,7 +5,7 @@ use peeklock::declaration::{Change, Declaration, Plan};
 use peeklock::error::BrokerError;
 
 use super::Failure;
-use super::connect::Session;
+use super::connect::CommandConnection;
 use super::terminal::{line, note};
 
 /// Creation of an entity.
@@ -22,9 +22,9 @@ pub struct Creation<'a> {
 impl Creation<'_> {
     /// Returns the created or existing entity and a word for it. `there` looks the existing entity
     /// up; its differences from `named` are printed.
-    pub async fn end<D>(
+    pub async fn finish<D>(
         self,
-        session: &Session,
+        session: &CommandConnection,
         created: Result<D, BrokerError>,
         there: impl Future<Output = Result<D, BrokerError>>,
         named: impl Into<Declaration>,
@@ -57,9 +57,13 @@ impl Creation<'_> {
 }
 
 /// Prints the differences and the command that would remove them. Does not change the entity.
-pub async fn tell_differing(session: &Session, named: impl Into<Declaration>, way_out: &str) {
+pub async fn tell_differing(
+    session: &CommandConnection,
+    named: impl Into<Declaration>,
+    way_out: &str,
+) {
     let differing = match session.client.admin().plan(&named.into()).await {
-        Ok(plan) => differing(&plan),
+        Ok(plan) => differences(&plan),
         // The error describes a property that cannot change.
         Err(error) => line(error.detail()).into_owned(),
     };
@@ -68,7 +72,7 @@ pub async fn tell_differing(session: &Session, named: impl Into<Declaration>, wa
     }
 }
 
-fn differing(plan: &Plan) -> String {
+fn differences(plan: &Plan) -> String {
     let text = |value: &Option<Box<str>>| line(value.as_deref().unwrap_or("none")).into_owned();
     let one = |change: &Change| {
         format!("{} is {}, not {}", change.property, text(&change.before), text(&change.after))

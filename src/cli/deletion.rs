@@ -4,7 +4,7 @@ use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 
 use super::Failure;
-use super::connect::{Output, Session};
+use super::connect::{CommandConnection, Output};
 use super::terminal::note;
 
 /// Deletion of an item.
@@ -21,7 +21,11 @@ pub struct Deletion<'a> {
 
 impl Deletion<'_> {
     /// Reports the result.
-    pub fn end(self, session: &Session, ended: Result<(), BrokerError>) -> Result<(), Failure> {
+    pub fn finish(
+        self,
+        session: &CommandConnection,
+        ended: Result<(), BrokerError>,
+    ) -> Result<(), Failure> {
         match ended {
             Err(error) if self.if_exists && error.condition() == Condition::EntityNotFound => {
                 note(&format!("there is no {}", self.shown));
@@ -29,10 +33,10 @@ impl Deletion<'_> {
             }
             Err(error) => Err(error.into()),
             Ok(()) if self.output == Output::Table => {
-                session.out.say(&format!("{} deleted\n", self.shown))
+                session.out.print(&format!("{} deleted\n", self.shown))
             }
             Ok(()) => {
-                session.out.say(&format!("{}\n", serde_json::json!({ "deleted": self.name })))
+                session.out.print(&format!("{}\n", serde_json::json!({ "deleted": self.name })))
             }
         }
     }

@@ -12,7 +12,7 @@ mod summary;
 
 use clap::Subcommand;
 
-use super::connect::Session;
+use super::connect::CommandConnection;
 use super::terminal::line;
 use super::{Failure, exit};
 
@@ -52,8 +52,8 @@ pub enum DlqCommand {
 
 /// Returns the result. If it failed because the path is a topic, which has no dead letters, returns
 /// a failure with a hint at its subscriptions.
-async fn or_of_topic(
-    session: &Session,
+async fn explain_topic(
+    session: &CommandConnection,
     path: &str,
     result: Result<(), Failure>,
 ) -> Result<(), Failure> {

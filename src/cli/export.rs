@@ -60,7 +60,7 @@ pub fn run(flags: &ExportFlags) -> Result<(), Failure> {
             Failure::Failed(format!("a value of the namespace cannot be written as TOML: {error}"))
         })?;
         let text = toml(&text);
-        let Some(path) = &flags.to else { return session.out.say(&text) };
+        let Some(path) = &flags.to else { return session.out.print(&text) };
         std::fs::write(path, &*text)
             .map_err(|error| Failure::Failed(format!("`{}`: {error}", path.display())))?;
         let queues = counted(topology.queues.len() as u64, "queue");

@@ -5,7 +5,7 @@ use peeklock::command::Counts;
 
 use super::connect::{Common, Output, Patience};
 use super::message::{Form, Writer};
-use super::terminal::{Cell, Table, Wrote, note};
+use super::terminal::{Cell, Table, WriteOutcome, note};
 use super::{Failure, queue, subscription, topic};
 
 pub const HELP: &str = concat!(
@@ -33,7 +33,7 @@ pub struct ForwardFlags {
 }
 
 /// Forwarding from an entity to a destination.
-struct Way {
+struct ForwardingPath {
     from: String,
     what: &'static str,
     to: String,
@@ -83,7 +83,7 @@ pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
                         Cell::Alarm(way.counts.transfer_dead_letter),
                     ]);
                 }
-                return session.out.say(&table.text(&session.out).0);
+                return session.out.print(&table.text(&session.out).0);
             }
             Output::Json => Form::Json,
             Output::Ndjson => Form::Ndjson,
@@ -97,7 +97,7 @@ pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
                 "transferMessageCount": way.counts.transfer,
                 "transferDeadLetterMessageCount": way.counts.transfer_dead_letter,
             });
-            if writer.object(&object.to_string())? == Wrote::Gone {
+            if writer.object(&object.to_string())? == WriteOutcome::OutputClosed {
                 return Ok(());
             }
         }
@@ -107,10 +107,15 @@ pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
 
 /// Adds the destinations of an entity. The counts are those for both destinations together, so they
 /// appear with each.
-fn add(ways: &mut Vec<Way>, from: &str, to: [(&'static str, Option<Box<str>>); 2], counts: Counts) {
+fn add(
+    ways: &mut Vec<ForwardingPath>,
+    from: &str,
+    to: [(&'static str, Option<Box<str>>); 2],
+    counts: Counts,
+) {
     for (what, to) in to {
         if let Some(to) = to {
-            ways.push(Way { from: from.to_owned(), what, to: to.into(), counts });
+            ways.push(ForwardingPath { from: from.to_owned(), what, to: to.into(), counts });
         }
     }
 }

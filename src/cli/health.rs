@@ -19,7 +19,7 @@ use peeklock::websocket::client::{ClientOptions, connect_with};
 
 use super::identity::TlsFiles;
 use super::terminal::line;
-use super::{Failure, exit, say, variable};
+use super::{Failure, exit, print, variable};
 use crate::config::TlsSection;
 use crate::server::HTTP_URL_FILE;
 
@@ -75,7 +75,7 @@ pub struct HealthFlags {
 }
 
 /// Address to ask.
-struct Asked {
+struct HealthTarget {
     url: String,
     /// Flag, variable or file that names the address.
     source: &'static str,
@@ -86,8 +86,8 @@ struct Asked {
 }
 
 impl HealthFlags {
-    fn asked(&self) -> Result<Asked, Failure> {
-        let of_url = |url: &str, source: &'static str, schemes: Schemes| Asked {
+    fn health_target(&self) -> Result<HealthTarget, Failure> {
+        let of_url = |url: &str, source: &'static str, schemes: Schemes| HealthTarget {
             url: url.to_owned(),
             source,
             schemes,
@@ -120,7 +120,7 @@ impl HealthFlags {
         let mut told = told.split_whitespace().map(str::to_owned);
         let url = told.next().unwrap_or_else(|| DEFAULT_URL.to_owned());
         let authority = TlsSection::authority(data_dir).authority_file();
-        Ok(Asked {
+        Ok(HealthTarget {
             name: told.next(),
             authorities: authority.exists().then_some(authority).into_iter().collect(),
             ..of_url(&url, HTTP_URL_FILE, place::HTTP)
@@ -129,7 +129,7 @@ impl HealthFlags {
 }
 
 pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
-    let Asked { url, source, schemes, name, authorities } = flags.asked()?;
+    let HealthTarget { url, source, schemes, name, authorities } = flags.health_target()?;
     let place = Place::parse(&url, schemes).ok_or_else(|| {
         let [plain, secure] = schemes;
         Failure::usage(format!(
@@ -145,7 +145,7 @@ pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
     let asked = runtime.block_on(async {
         let asked = async {
             if schemes == place::WEBSOCKET {
-                greet(&url, tls).await
+                connect_websocket(&url, tls).await
             } else {
                 ask(&place, &tls).await
             }
@@ -155,7 +155,7 @@ pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
     let unreachable = |why: String| Failure::ended(exit::NO_CONNECTION, format!("{url}: {why}"));
     let late = || format!("no answer within {}", humantime::format_duration(flags.timeout));
     match asked.unwrap_or_else(|_| Err(late())) {
-        Ok(Answer { is_ready: true, text }) => say(&format!("{}\n", line(text.trim()))),
+        Ok(Answer { is_ready: true, text }) => print(&format!("{}\n", line(text.trim()))),
         Ok(Answer { text, .. }) => Err(Failure::Failed(format!("{url}: {}", text.trim()))),
         Err(why) => Err(unreachable(why)),
     }
@@ -167,7 +167,7 @@ struct Answer {
 }
 
 /// Opens a connection over WebSocket without a token.
-async fn greet(url: &str, tls: ClientTls) -> Result<Answer, String> {
+async fn connect_websocket(url: &str, tls: ClientTls) -> Result<Answer, String> {
     let mut options = ClientOptions::default();
     options.tls = tls;
     let ready = || Answer { is_ready: true, text: "ready".to_owned() };

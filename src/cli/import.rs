@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, say, terminal};
+use super::{Failure, print, terminal};
 use crate::config::import as read;
 
 pub const HELP: &str = "\
@@ -38,5 +38,5 @@ pub fn import(flags: &ImportFlags) -> Result<(), Failure> {
         // If writing to standard error fails, the error cannot be reported.
         let _unheard = writeln!(io::stderr(), "note: {}", terminal::line(&note));
     }
-    say(&terminal::toml(&text))
+    print(&terminal::toml(&text))
 }

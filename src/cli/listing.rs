@@ -5,7 +5,7 @@ use peeklock::error::BrokerError;
 use super::Failure;
 use super::connect::Output;
 use super::message::{Form, Writer};
-use super::terminal::{Out, Wrote};
+use super::terminal::{Out, WriteOutcome};
 
 /// Maximum length of a list, for a broker that never returns an empty page.
 const COUNT_MAX: usize = 1_000_000;
@@ -35,7 +35,7 @@ pub fn objects(
     let form = if output == Output::Ndjson { Form::Ndjson } else { Form::Json };
     let mut writer = Writer::new(out, form);
     for object in objects {
-        if writer.object(&object)? == Wrote::Gone {
+        if writer.object(&object)? == WriteOutcome::OutputClosed {
             return Ok(());
         }
     }

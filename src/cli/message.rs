@@ -11,7 +11,7 @@ use peeklock::websocket::client::{Received, received_to_json};
 
 use super::Failure;
 use super::connect::Output;
-use super::terminal::{Out, Wrote, json, line, text};
+use super::terminal::{Out, WriteOutcome, json, line, text};
 use crate::config::span_text;
 
 /// Maximum characters of a body or other text in a table cell.
@@ -68,7 +68,7 @@ impl Writer {
         Self { out, form, count: 0 }
     }
 
-    pub fn message(&mut self, message: &Received) -> Result<Wrote, Failure> {
+    pub fn message(&mut self, message: &Received) -> Result<WriteOutcome, Failure> {
         self.count += 1;
         match self.form {
             Form::Long => {
@@ -89,12 +89,12 @@ impl Writer {
     }
 
     /// Writes an object that is JSON text.
-    pub fn object(&mut self, object: &str) -> Result<Wrote, Failure> {
+    pub fn object(&mut self, object: &str) -> Result<WriteOutcome, Failure> {
         self.count += 1;
         self.element(object)
     }
 
-    fn element(&self, element: &str) -> Result<Wrote, Failure> {
+    fn element(&self, element: &str) -> Result<WriteOutcome, Failure> {
         let element = json(element);
         match (self.form, self.count) {
             (Form::Json, 1) => self.out.write(format!("[\n{element}")),
@@ -106,8 +106,8 @@ impl Writer {
     /// Closes a JSON array.
     pub fn end(self) -> Result<(), Failure> {
         match (self.form, self.count) {
-            (Form::Json, 0) => self.out.say("[]\n"),
-            (Form::Json, _) => self.out.say("\n]\n"),
+            (Form::Json, 0) => self.out.print("[]\n"),
+            (Form::Json, _) => self.out.print("\n]\n"),
             _ => Ok(()),
         }
     }

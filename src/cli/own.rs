@@ -37,7 +37,7 @@ pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
 }
 
 /// Files that a broker on this machine has written for its clients.
-pub struct Own {
+pub struct LocalBroker {
     /// Connection string of the root policy.
     pub string: String,
     /// URL for clients elsewhere, if the configuration has one (`http.public_url`).
@@ -50,7 +50,7 @@ pub struct Own {
     pub is_in_use: Option<bool>,
 }
 
-impl Own {
+impl LocalBroker {
     /// Reads the files, by default from `./data`.
     ///
     /// # Errors

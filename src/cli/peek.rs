@@ -10,10 +10,10 @@ use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::{Received, Receiver};
 
 use super::arguments::{Source, span_of};
-use super::connect::{Common, Patience, Session};
+use super::connect::{CommandConnection, Common, Patience};
 use super::message::{BodyFlags, CELL_CHARS_MAX, Form, Writer, id, instant, messages, state_name};
 use super::sql_condition::{SqlCondition, sql_condition};
-use super::terminal::{Bar, Cell, Table, Wrote, cut, note};
+use super::terminal::{Bar, Cell, Table, WriteOutcome, cut, note};
 use super::{Failure, exit};
 
 pub const HELP: &str = concat!(
@@ -118,12 +118,12 @@ pub fn run(flags: &PeekFlags) -> Result<(), Failure> {
     flags.common.run(patience, async |session| {
         tokio::select! {
             result = peek(flags, session) => result,
-            () = session.tell_connection() => Ok(()),
+            () = session.report_connection() => Ok(()),
         }
     })
 }
 
-async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
+async fn peek(flags: &PeekFlags, session: &CommandConnection) -> Result<(), Failure> {
     let path = flags.source.path();
     let receiver = session.client.receiver(&path)?;
     let count = match (flags.count, flags.all || flags.follow) {
@@ -175,7 +175,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
             }
             shown += 1;
             if form.is_some() {
-                if writer.message(message)? == Wrote::Gone {
+                if writer.message(message)? == WriteOutcome::OutputClosed {
                     return Ok(());
                 }
                 bar.advance(1);
@@ -203,7 +203,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         writer.end()?;
     } else if shown > 0 {
         let (text, was_narrow) = table.text(&session.out);
-        session.out.say(&text)?;
+        session.out.print(&text)?;
         if is_cut || was_narrow {
             note("some text is shortened; --long or -o ndjson shows the full text");
         }
@@ -220,7 +220,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         ));
     }
     if session.interrupt.is_set() && !flags.follow {
-        return Err(Failure::Told(exit::INTERRUPTED));
+        return Err(Failure::Reported(exit::INTERRUPTED));
     }
     if shown == 0 && !flags.follow {
         let is_whole = flags.from == 0
@@ -229,7 +229,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
             && flags.condition.is_none();
         let missing = if is_whole { "messages" } else { "such message" };
         note(&format!("`{path}` has no {missing}"));
-        return Err(Failure::Told(exit::NOTHING));
+        return Err(Failure::Reported(exit::NOTHING));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use peeklock::policies::{KeyText, PolicyKeys, WhichKey};
 use peeklock::websocket::client::policy_keys_to_json;
 
 use super::Failure;
-use super::connect::{Common, Output, Session};
+use super::connect::{CommandConnection, Common, Output};
 use super::terminal::{object, sheet};
 
 pub const HELP: &str = "\
@@ -165,9 +165,13 @@ fn names(rights: Rights) -> String {
 }
 
 /// Tells the keys, in the form that was asked for.
-fn tell_keys(keys: &PolicyKeys, common: &Common, session: &Session) -> Result<(), Failure> {
+fn tell_keys(
+    keys: &PolicyKeys,
+    common: &Common,
+    session: &CommandConnection,
+) -> Result<(), Failure> {
     if common.output != Output::Table {
-        return session.out.say(&object(&policy_keys_to_json(keys), common.output));
+        return session.out.print(&object(&policy_keys_to_json(keys), common.output));
     }
     let rows = [
         ("policy", keys.policy.name.to_string()),
@@ -175,5 +179,5 @@ fn tell_keys(keys: &PolicyKeys, common: &Common, session: &Session) -> Result<()
         ("primary key", keys.primary.reveal().to_owned()),
         ("secondary key", keys.secondary.reveal().to_owned()),
     ];
-    session.out.say(&sheet(&rows, &session.out))
+    session.out.print(&sheet(&rows, &session.out))
 }

@@ -7,7 +7,7 @@ use peeklock::path::{EntityAddress, EntityName, dead_letter_path};
 use peeklock::websocket::client::Admin;
 
 use super::arguments::{Source, SubscriptionName};
-use super::connect::{Common, Output, Patience, Session};
+use super::connect::{CommandConnection, Common, Output, Patience};
 use super::message::messages;
 use super::terminal::{Bar, note};
 use super::{Failure, exit};
@@ -19,7 +19,7 @@ pub struct Purge {
     pub entity: String,
     /// Path of the purged entity, or of its dead-letter queue.
     pub path: String,
-    pub asks: Asks,
+    pub asks: Confirmation,
 }
 
 /// Kind of the purged entity.
@@ -31,7 +31,7 @@ pub enum Kind {
 
 /// Whether to ask for confirmation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
+pub enum Confirmation {
     Yes,
     No,
 }
@@ -57,14 +57,18 @@ impl Purge {
 }
 
 /// Asks for confirmation, deletes messages, and reports deleted and remaining ones.
-pub async fn purge(session: &Session, purge: &Purge, output: Output) -> Result<(), Failure> {
+pub async fn purge(
+    session: &CommandConnection,
+    purge: &Purge,
+    output: Output,
+) -> Result<(), Failure> {
     let path = &purge.path;
     let is_dead_letter = purge.is_dead_letter();
     let admin = session.client.admin();
     let (counts, requires_session) = purge.look(&admin).await?;
     let by_session = requires_session && !is_dead_letter;
     let there = if is_dead_letter { counts.dead_letter } else { counts.active };
-    if purge.asks == Asks::Yes {
+    if purge.asks == Confirmation::Yes {
         let question = format!("Delete the messages of `{path}` (now {there})?");
         session.confirm(&question).await?;
     }
@@ -87,18 +91,18 @@ pub async fn purge(session: &Session, purge: &Purge, output: Output) -> Result<(
             Err(error) => break Err(Failure::from(error)),
         }
         if session.interrupt.is_set() {
-            break Err(Failure::Told(exit::INTERRUPTED));
+            break Err(Failure::Reported(exit::INTERRUPTED));
         }
     };
     drop(bar);
     receiver.close().await?;
     match output {
         Output::Table => {
-            session.out.say(&format!("deleted {} of {path}\n", messages(deleted)))?;
+            session.out.print(&format!("deleted {} of {path}\n", messages(deleted)))?;
         }
         Output::Json | Output::Ndjson => {
             let object = serde_json::json!({ "path": path, "deleted": deleted });
-            session.out.say(&format!("{object}\n"))?;
+            session.out.print(&format!("{object}\n"))?;
         }
     }
     let (counts, _) = purge.look(&admin).await?;
@@ -153,7 +157,7 @@ pub fn queue(flags: &QueuePurgeFlags) -> Result<(), Failure> {
             Ok(EntityAddress { entity: EntityName::Subscription { .. }, .. }) => Kind::Subscription,
             _ => Kind::Queue,
         };
-        let asks = if flags.yes { Asks::No } else { Asks::Yes };
+        let asks = if flags.yes { Confirmation::No } else { Confirmation::Yes };
         purge(session, &Purge { kind, entity, path, asks }, flags.common.output).await
     })
 }
@@ -191,7 +195,7 @@ pub fn subscription(flags: &SubscriptionPurgeFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let entity = flags.of.path();
         let path = if flags.dead_letter { dead_letter_path(&entity) } else { entity.clone() };
-        let asks = if flags.yes { Asks::No } else { Asks::Yes };
+        let asks = if flags.yes { Confirmation::No } else { Confirmation::Yes };
         let what = Purge { kind: Kind::Subscription, entity, path, asks };
         purge(session, &what, flags.common.output).await
     })

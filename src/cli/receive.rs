@@ -11,9 +11,9 @@ use peeklock::time::TimeSpan;
 use peeklock::websocket::client::{LockKeeper, Received, Receiver, Refusal, SessionReceiver};
 
 use super::arguments::{Source, span_of};
-use super::connect::{Common, Patience, Session};
+use super::connect::{CommandConnection, Common, Patience};
 use super::message::{BodyFlags, Writer, messages, tokens};
-use super::terminal::{Bar, Wrote, line, note};
+use super::terminal::{Bar, WriteOutcome, line, note};
 use super::{Failure, exit};
 
 pub const HELP: &str = concat!(
@@ -146,7 +146,7 @@ enum End {
     Done,
     Interrupted,
     /// The reader of standard output has closed it.
-    Gone,
+    OutputClosed,
 }
 
 impl ReceiveFlags {
@@ -170,7 +170,7 @@ impl ReceiveFlags {
     }
 
     /// Failure with a hint, for a queue that requires sessions or a topic.
-    fn hinted(&self, error: BrokerError) -> Failure {
+    fn failure_with_hint(&self, error: BrokerError) -> Failure {
         let is_refused = error.condition() == Condition::InvalidOperation;
         let is_of_session = self.is_by_session() || self.source.is_dead_letter();
         // Other details already name the kind of the entity.
@@ -230,13 +230,13 @@ pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     flags.common.run(patience, async |session| {
         tokio::select! {
             result = receive(flags, count, session) => result,
-            () = session.tell_connection() => Ok(()),
+            () = session.report_connection() => Ok(()),
         }
     })
 }
 
 /// Source of the messages.
-enum Taker {
+enum MessageSource {
     Queue(Receiver),
     /// A session, whose lock is renewed until the keeper is dropped.
     Session {
@@ -245,11 +245,11 @@ enum Taker {
     },
 }
 
-impl Taker {
+impl MessageSource {
     /// Opens the source. None if no session is available or the command was interrupted.
     async fn open(
         flags: &ReceiveFlags,
-        session: &Session,
+        session: &CommandConnection,
         progress: &mut Progress,
     ) -> Result<Option<Self>, BrokerError> {
         let path = flags.source.path();
@@ -277,7 +277,7 @@ impl Taker {
                     let _keeper = held.keep_locked();
                     return Ok(Some(Self::Session { held, _keeper }));
                 }
-                Err(error) if flags.follow && goes_on(&error) => {}
+                Err(error) if flags.follow && is_transient(&error) => {}
                 Err(error) if error.condition() == Condition::ServiceTimeout => return Ok(None),
                 Err(error) => return Err(error),
             }
@@ -310,13 +310,17 @@ impl Taker {
 }
 
 /// Whether `--follow` continues after this error: no session in time, or a lock that ended.
-fn goes_on(error: &BrokerError) -> bool {
+fn is_transient(error: &BrokerError) -> bool {
     let passing =
         [Condition::CommunicationProblem, Condition::ServiceTimeout, Condition::SessionLockLost];
     passing.contains(&error.condition())
 }
 
-async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<(), Failure> {
+async fn receive(
+    flags: &ReceiveFlags,
+    count: u64,
+    session: &CommandConnection,
+) -> Result<(), Failure> {
     let path = flags.source.path();
     let mut writer = Writer::new(session.out, flags.body.form(flags.common.output));
     let mut progress = Progress {
@@ -329,10 +333,10 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
     };
     let orderly = async {
         loop {
-            let taker = match Taker::open(flags, session, &mut progress).await {
+            let taker = match MessageSource::open(flags, session, &mut progress).await {
                 Ok(Some(taker)) => taker,
                 Ok(None) => return (Ok(()), Ok(())),
-                Err(error) => return (Err(flags.hinted(error)), Ok(())),
+                Err(error) => return (Err(flags.failure_with_hint(error)), Ok(())),
             };
             let result = work(flags, count, session, &taker, &mut writer, &mut progress).await;
             abandon(taker.receiver(), flags.delay, &mut progress).await;
@@ -361,25 +365,25 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
         }
     };
     progress.unabandoned += progress.held.len() as u64;
-    if progress.end != End::Gone {
+    if progress.end != End::OutputClosed {
         writer.end()?;
     }
-    tell(&progress, &path);
+    print_losses(&progress, &path);
     match result {
         Err(Failure::Ended { text, .. }) if progress.written > 0 => {
             Err(Failure::ended(exit::IN_PART, text))
         }
         Err(failure) => Err(failure),
         Ok(()) if progress.unsettled + progress.unabandoned + progress.lost > 0 => {
-            Err(Failure::Told(exit::IN_PART))
+            Err(Failure::Reported(exit::IN_PART))
         }
         // A followed queue has no end, so an interruption is a success.
         Ok(()) if flags.follow => Ok(()),
-        Ok(()) if progress.end == End::Interrupted => Err(Failure::Told(exit::INTERRUPTED)),
+        Ok(()) if progress.end == End::Interrupted => Err(Failure::Reported(exit::INTERRUPTED)),
         Ok(()) if progress.written == 0 && progress.end == End::Done => {
             let wanted = if flags.next_session { "session with a message" } else { "message" };
             note(&format!("no {wanted} is available in `{path}`"));
-            Err(Failure::Told(exit::NOTHING))
+            Err(Failure::Reported(exit::NOTHING))
         }
         Ok(()) => Ok(()),
     }
@@ -388,8 +392,8 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
 async fn work(
     flags: &ReceiveFlags,
     count: u64,
-    session: &Session,
-    taker: &Taker,
+    session: &CommandConnection,
+    taker: &MessageSource,
     writer: &mut Writer,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -410,12 +414,14 @@ async fn work(
         let messages = match received {
             Ok(messages) => messages,
             // The session is accepted again.
-            Err(error) if flags.follow && flags.is_by_session() && goes_on(&error) => return Ok(()),
+            Err(error) if flags.follow && flags.is_by_session() && is_transient(&error) => {
+                return Ok(());
+            }
             // The connection is restored automatically; the locks on it have ended.
             Err(error) if flags.follow && error.condition() == Condition::CommunicationProblem => {
                 continue;
             }
-            Err(error) => return Err(flags.hinted(error)),
+            Err(error) => return Err(flags.failure_with_hint(error)),
         };
         if session.interrupt.is_set() {
             progress.end = End::Interrupted;
@@ -423,17 +429,17 @@ async fn work(
             break;
         }
         let before = progress.written;
-        written(flags, session, taker, writer, progress, &messages).await?;
+        write_and_settle(flags, session, taker, writer, progress, &messages).await?;
         bar.advance(progress.written - before);
     }
     Ok(())
 }
 
 /// Writes messages and settles the written ones; the others are released.
-async fn written(
+async fn write_and_settle(
     flags: &ReceiveFlags,
-    session: &Session,
-    taker: &Taker,
+    session: &CommandConnection,
+    taker: &MessageSource,
     writer: &mut Writer,
     progress: &mut Progress,
     messages: &[Received],
@@ -451,9 +457,9 @@ async fn written(
             break;
         }
         match writer.message(message) {
-            Ok(Wrote::Done) => done += 1,
-            Ok(Wrote::Gone) => {
-                progress.end = End::Gone;
+            Ok(WriteOutcome::Done) => done += 1,
+            Ok(WriteOutcome::OutputClosed) => {
+                progress.end = End::OutputClosed;
                 break;
             }
             Err(error) => {
@@ -513,7 +519,7 @@ async fn abandon(receiver: &Receiver, delay: Option<TimeSpan>, progress: &mut Pr
     }
 }
 
-fn tell(progress: &Progress, path: &str) {
+fn print_losses(progress: &Progress, path: &str) {
     let Progress { unsettled, unabandoned, lost, .. } = progress;
     if *unsettled > 0 {
         note(&format!(

@@ -11,8 +11,8 @@ use peeklock::store::journal::disk::{Disk as _, OsDisk};
 use peeklock::store::journal::repair::Plan;
 use peeklock::store::journal::verify::verify;
 
-use super::scrub::{self, Bar, JsonRepair, Meanings, Output, ScrubFlags};
-use super::{Failure, say};
+use super::scrub::{self, AffectedRecords, Bar, JsonRepair, Output, ScrubFlags};
+use super::{Failure, print};
 use crate::telemetry::colours;
 
 #[derive(Args)]
@@ -35,24 +35,24 @@ pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
     drop(scrub::look_at(&path)?);
     let disk = Arc::new(scrub::open(&path)?);
     let mut bar = Bar::new();
-    let plan = Plan::make(disk, &flags.drop_segment, &mut |progress| bar.show(progress));
+    let plan = Plan::new(disk, &flags.drop_segment, &mut |progress| bar.show(progress));
     bar.end();
     let plan = plan.map_err(|error| scrub::failed(&error))?;
-    let meanings = Meanings::of(plan.report(), &|key| plan.value(key));
+    let meanings = AffectedRecords::of(plan.report(), &|key| plan.value(key));
     let is_text = flags.scrub.output == Output::Text;
     if is_text {
-        say(&told(&shown, &plan, &meanings))?;
+        print(&plan_text(&shown, &plan, &meanings))?;
     }
     if !plan.is_needed() {
         if is_text {
-            return say("sound: there is nothing to repair\n");
+            return print("sound: there is nothing to repair\n");
         }
-        return say(&scrub::json(&shown, plan.report(), &meanings, None));
+        return print(&scrub::json(&shown, plan.report(), &meanings, None));
     }
     refuse_obstacles(&plan, &path)?;
     let copy_path = copy_path(&path);
     confirm(&plan, &copy_path, flags.yes)?;
-    keep_copy(&plan, &copy_path)?;
+    make_copy(&plan, &copy_path)?;
     let repair = JsonRepair { steps: plan.steps(), copy: Some(copy_path.display().to_string()) };
     let report = plan.report().clone();
     plan.apply().map_err(|error| {
@@ -63,19 +63,19 @@ pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
              repair"
         ))
     })?;
-    prove(&path)?;
+    verify_again(&path)?;
     if !is_text {
-        return say(&scrub::json(&shown, &report, &meanings, Some(repair)));
+        return print(&scrub::json(&shown, &report, &meanings, Some(repair)));
     }
     let copy = copy_path.display();
-    say(&format!(
+    print(&format!(
         "repaired: everything in {shown} was read again and is sound\ncopy from before the repair: \
          {copy} (remove it when you do not need it)\n"
     ))
 }
 
 /// Report of the findings, the results for messages, and the planned steps.
-fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
+fn plan_text(shown: &str, plan: &Plan, meanings: &AffectedRecords) -> String {
     let report = plan.report();
     let mut text = format!("{shown}: {}", scrub::totals(report));
     let steps: String = plan.steps().iter().map(|step| format!("- {step}\n")).collect();
@@ -95,7 +95,7 @@ fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
         .findings
         .iter()
         .filter_map(|finding| finding.frames)
-        .any(|frames| !frames.are_all_told);
+        .any(|frames| !frames.are_all_readable);
     if are_unknown || !plan.dropped().is_empty() {
         text.push_str(
             "\nUnknown losses: messages that were sent, and settlements of messages, may be \
@@ -170,7 +170,7 @@ fn copy_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn keep_copy(plan: &Plan, path: &Path) -> Result<(), Failure> {
+fn make_copy(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let failed = |reason: String| {
         Failure::Failed(format!(
             "nothing was changed: cannot make a copy at `{}`: {reason}",
@@ -194,7 +194,7 @@ fn keep_copy(plan: &Plan, path: &Path) -> Result<(), Failure> {
 }
 
 /// Verifies the repaired journal.
-fn prove(path: &Path) -> Result<(), Failure> {
+fn verify_again(path: &Path) -> Result<(), Failure> {
     let disk = scrub::look_at(path)?;
     let mut bar = Bar::new();
     let verified = verify(&disk, &mut |progress| bar.show(progress));

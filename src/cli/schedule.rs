@@ -59,11 +59,11 @@ pub fn run(command: &ScheduleCommand) -> Result<(), Failure> {
         match flags.common.output {
             Output::Table => {
                 let messages = if count == 1 { "message" } else { "messages" };
-                session.out.say(&format!("cancelled {count} {messages}\n"))
+                session.out.print(&format!("cancelled {count} {messages}\n"))
             }
             Output::Json | Output::Ndjson => {
                 let object = serde_json::json!({ "cancelled": flags.numbers });
-                session.out.say(&format!("{object}\n"))
+                session.out.print(&format!("{object}\n"))
             }
         }
     })

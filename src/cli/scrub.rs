@@ -1,7 +1,7 @@
 //! Common parts of `peeklock verify` and `peeklock repair`: directory, progress bar, errors.
 
 mod meaning;
-mod tell;
+mod output;
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use peeklock::store::journal::verify::{Progress, Stage};
 use super::{Failure, FileFlag};
 use crate::config::{Flag, Layers, Loaded};
 
-pub use meaning::Meanings;
-pub use tell::{JsonRepair, bytes, findings, json, remedies, totals};
+pub use meaning::AffectedRecords;
+pub use output::{JsonRepair, bytes, findings, json, remedies, totals};
 
 /// Template of the progress bar, which fits into 80 columns.
 const TEMPLATE: &str =
@@ -67,7 +67,7 @@ pub fn look_at(path: &Path) -> Result<OsDisk, Failure> {
             "there is no journal in `{shown}`; give the data directory of a broker with --data-dir"
         ))
     };
-    let disk = OsDisk::look_at(path).map_err(|error| match error.kind() {
+    let disk = OsDisk::open_read_only(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => none(),
         io::ErrorKind::ResourceBusy => in_use(&error),
         _ => Failure::Failed(format!("`{shown}` cannot be read: {error}")),

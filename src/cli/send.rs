@@ -18,12 +18,12 @@ use tokio::time::Instant;
 
 use super::Failure;
 use super::arguments::{When, span_of, when};
-use super::connect::{Common, Output, Patience, Session};
+use super::connect::{CommandConnection, Common, Output, Patience};
 use super::property::{Property, property};
 use super::terminal::Bar;
 pub use feed::read_file;
-use feed::{Fed, Feed};
-pub use lost::{CONNECTION_LOST, Lost};
+use feed::{Feed, FeedItem};
+pub use lost::{CONNECTION_LOST, UnknownRun};
 use report::Report;
 
 pub const HELP: &str = concat!(
@@ -174,7 +174,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// Result of a message, and its place in the input.
-struct Answered {
+struct SendResult {
     line: u64,
     bytes: usize,
     result: Result<SequenceNumber, BrokerError>,
@@ -185,14 +185,18 @@ pub fn run(flags: &SendFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let report = tokio::select! {
             report = send(flags, feed, session) => report?,
-            () = session.tell_connection() => return Ok(()),
+            () = session.report_connection() => return Ok(()),
         };
         report.end(&flags.queue)
     })
 }
 
 /// Sends all messages of the feed, within the bounds on messages in flight.
-async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Report, Failure> {
+async fn send(
+    flags: &SendFlags,
+    mut feed: Feed,
+    session: &CommandConnection,
+) -> Result<Report, Failure> {
     let in_flight_max = usize::from(flags.in_flight);
     let sender = session.client.sender(&flags.queue)?.with_in_flight_max(in_flight_max);
     let mut report = Report::new(session.out, flags.common.output, feed.names_lines());
@@ -209,40 +213,40 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
         tokio::select! {
             biased;
             () = session.interrupt.hit(), if may_go_on => {
-                report.interrupted(&bar);
+                report.record_interrupt(&bar);
                 may_go_on = false;
             }
             // Messages in flight get no answer any more.
             () = &mut overdue, if !under_way.is_empty() => {
-                report.unanswered(under_way.len() as u64, &bar);
+                report.record_unanswered(under_way.len() as u64, &bar);
                 break;
             }
             Some(answered) = under_way.next(), if !under_way.is_empty() => {
-                let answered: Answered = answered;
+                let answered: SendResult = answered;
                 bytes_under_way -= answered.bytes;
                 bar.advance(1);
-                let is_taken = report.answered(answered, &bar);
-                may_go_on &= (is_taken || flags.keep_going) && !report.is_unheard();
+                let is_taken = report.record_result(answered, &bar);
+                may_go_on &= (is_taken || flags.keep_going) && !report.is_output_closed();
             }
             fed = paced(&mut pace, &mut feed), if may_go_on && has_room => match fed {
-                Fed::Message(line, mut message) => {
-                    report.taken(line, &bar);
+                FeedItem::Message(line, mut message) => {
+                    report.record_sent(line, &bar);
                     flags.properties.apply(&mut message, session.client.now());
                     let bytes = message.body.as_bytes().len();
                     bytes_under_way += bytes;
                     let sender = &sender;
                     under_way.push_back(async move {
-                        Answered { line, bytes, result: sender.send(*message).await }
+                        SendResult { line, bytes, result: sender.send(*message).await }
                     });
                 }
-                Fed::Unreadable(line, error) => {
-                    may_go_on &= report.unreadable(line, &error, &bar) && flags.keep_going;
+                FeedItem::Unreadable(line, error) => {
+                    may_go_on &= report.record_unreadable(line, &error, &bar) && flags.keep_going;
                 }
-                Fed::Failed(error) => {
-                    report.unfed(&error);
+                FeedItem::Failed(error) => {
+                    report.record_input_error(&error);
                     may_go_on = false;
                 }
-                Fed::End => {
+                FeedItem::End => {
                     is_end = true;
                     may_go_on = false;
                 }
@@ -250,14 +254,14 @@ async fn send(flags: &SendFlags, mut feed: Feed, session: &Session) -> Result<Re
             else => break,
         }
     }
-    report.stopped(!is_end);
-    report.told(&bar);
+    report.set_stopped(!is_end);
+    report.print_lost(&bar);
     drop(bar);
     Ok(report)
 }
 
 /// The next message of the feed, once `--rate` allows it. Dropping the future loses no message.
-async fn paced(pace: &mut Option<Pace>, feed: &mut Feed) -> Fed {
+async fn paced(pace: &mut Option<Pace>, feed: &mut Feed) -> FeedItem {
     if let Some(pace) = pace {
         pace.due().await;
     }

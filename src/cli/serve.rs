@@ -5,7 +5,7 @@ use crate::config::Loaded;
 use crate::{Host, memory, server, telemetry};
 
 pub fn serve(flags: &ServeFlags, host: Host) -> Result<(), Failure> {
-    memory::give_back_soon();
+    memory::set_allocator_options();
     let loaded = Loaded::load(&flags.layers()?)?;
     telemetry::start(&loaded.config.log);
     // One thread is enough: the broker and the transports have their own.

@@ -7,10 +7,10 @@ use peeklock::command::SessionFilter;
 use peeklock::websocket::client::{SessionReceiver, session_state_to_json};
 
 use super::arguments::{When, queue_of, when};
-use super::connect::{Common, Output, Patience, Session};
+use super::connect::{CommandConnection, Common, Output, Patience};
 use super::message::{Form, Writer};
 use super::send::read_file;
-use super::terminal::{Wrote, json, line, note, text};
+use super::terminal::{WriteOutcome, json, line, note, text};
 use super::{Failure, exit};
 
 pub const HELP: &str = "\
@@ -103,18 +103,18 @@ fn list(flags: &ListFlags) -> Result<(), Failure> {
                 Some(writer) => {
                     for id in &ids {
                         let object = serde_json::json!({ "sessionId": &**id });
-                        if writer.object(&object.to_string())? == Wrote::Gone {
+                        if writer.object(&object.to_string())? == WriteOutcome::OutputClosed {
                             return Ok(());
                         }
                     }
                 }
                 None => {
                     let lines: String = ids.iter().map(|id| format!("{}\n", line(id))).collect();
-                    session.out.say(&lines)?;
+                    session.out.print(&lines)?;
                 }
             }
             if session.interrupt.is_set() {
-                return Err(Failure::Told(exit::INTERRUPTED));
+                return Err(Failure::Reported(exit::INTERRUPTED));
             }
         }
         if count == 0 {
@@ -191,7 +191,7 @@ pub struct SetFlags {
 }
 
 impl Place {
-    async fn hold(&self, session: &Session) -> Result<SessionReceiver, Failure> {
+    async fn hold(&self, session: &CommandConnection) -> Result<SessionReceiver, Failure> {
         let Self { queue, id } = self;
         Ok(session.client.accept_session(queue, id).await?)
     }
@@ -206,16 +206,16 @@ fn show(flags: &ShowFlags) -> Result<(), Failure> {
         match (&state, flags.common.output) {
             (_, Output::Json | Output::Ndjson) => {
                 let told = session_state_to_json(id, state.as_ref());
-                session.out.say(&format!("{}\n", json(&told)))?;
+                session.out.print(&format!("{}\n", json(&told)))?;
             }
             (None, Output::Table) => note(&format!("session `{id}` of `{queue}` has no state")),
             (Some(state), _) if flags.raw => drop(session.out.write(state)?),
             (Some(state), _) if session.out.is_terminal => {
-                session.out.say(&format!("{}\n", text(state)))?;
+                session.out.print(&format!("{}\n", text(state)))?;
             }
             (Some(state), _) => drop(session.out.write([state, &b"\n"[..]].concat())?),
         }
-        if state.is_none() { Err(Failure::Told(exit::NOTHING)) } else { Ok(()) }
+        if state.is_none() { Err(Failure::Reported(exit::NOTHING)) } else { Ok(()) }
     })
 }
 

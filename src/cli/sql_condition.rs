@@ -4,7 +4,9 @@
 use peeklock::command::MessageState;
 use peeklock::limits::{Limits, Tier};
 use peeklock::rule::sql::{Fault, Operand, Unobserved};
-use peeklock::rule::{Facts, Filter, Properties, Published, Rule, RuleDescription, SystemProperty};
+use peeklock::rule::{
+    Facts, Filter, Properties, PublishedMessage, Rule, RuleDescription, SystemProperty,
+};
 use peeklock::time::Timestamp;
 use peeklock::websocket::client::Received;
 
@@ -55,7 +57,8 @@ impl Compiled {
             size: u64::from(content.size()),
             dead_letter_source: message.dead_letter_source(),
         };
-        let stored = Stored { published: Published::new(content.property_view(), facts), message };
+        let stored =
+            Stored { published: PublishedMessage::new(content.property_view(), facts), message };
         let mut random = || getrandom::u64().unwrap_or_default();
         let tested = self.0.test(&stored, &mut random, &mut Unobserved);
         tested.map(|result| result == Some(true)).map_err(|error| error.fault)
@@ -64,7 +67,7 @@ impl Compiled {
 
 /// A message, as a condition sees it.
 struct Stored<'a> {
-    published: Published<'a>,
+    published: PublishedMessage<'a>,
     message: &'a Received,
 }
 

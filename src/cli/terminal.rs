@@ -5,7 +5,7 @@ mod out;
 mod table;
 
 pub use bar::Bar;
-pub use out::{Out, Wrote, note};
+pub use out::{Out, WriteOutcome, note};
 pub use table::{Cell, Table, object, sheet};
 
 pub use crate::visible::{cut, json, line, text, toml};

@@ -7,7 +7,7 @@ mod trust;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use peeklock::tls::authority::{Authority, AuthorityError, Kept, Trustworthy};
+use peeklock::tls::authority::{Authority, AuthorityError, ExistingCertificates, TrustedAuthority};
 
 use super::{Failure, FileFlag, exit};
 use crate::config::{Flag, Layers, Loaded, TlsSection};
@@ -40,7 +40,7 @@ pub enum TlsCommand {
 
 /// Flags that select the authority.
 #[derive(Args)]
-pub struct Of {
+pub struct AuthorityFlags {
     /// Data directory of the broker [default: ./data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
@@ -56,7 +56,7 @@ pub fn run(command: &TlsCommand) -> Result<(), Failure> {
     }
 }
 
-impl Of {
+impl AuthorityFlags {
     /// The authority that `serve` would use with the same flags.
     fn authority(&self) -> Result<Authority, Failure> {
         let flag = self.data_dir.clone().map(|value| Flag {
@@ -76,12 +76,12 @@ impl Of {
     }
 
     /// The authority with its existing certificates.
-    fn kept(&self) -> Result<(Authority, Kept), Failure> {
+    fn kept(&self) -> Result<(Authority, ExistingCertificates), Failure> {
         self.with(Authority::kept)
     }
 
     /// The authority with its certificates, checked before a client may trust it.
-    fn trustworthy(&self) -> Result<(Authority, Trustworthy), Failure> {
+    fn trustworthy(&self) -> Result<(Authority, TrustedAuthority), Failure> {
         self.with(Authority::trustworthy)
     }
 

@@ -8,7 +8,7 @@ use peeklock::auth_sas::ConnectionString;
 use peeklock::time::Timestamp;
 
 use super::own::first_key;
-use super::{Failure, say, variable};
+use super::{Failure, print, variable};
 
 pub const HELP: &str = "\
 Examples:
@@ -54,7 +54,7 @@ pub fn run(flags: &TokenFlags) -> Result<(), Failure> {
              SharedAccessKey",
         ));
     }
-    say(&format!("{}\n", string.token(in_time(flags.time))))
+    print(&format!("{}\n", string.token(in_time(flags.time))))
 }
 
 /// Instant after `time`, by the clock of this machine.

@@ -11,8 +11,8 @@ use indicatif::BinaryBytes;
 use peeklock::time::TimeSpan;
 
 use super::arguments::span_of;
-use super::connect::{Common, Output, Patience, Session};
-use super::terminal::{Cell, Table, Wrote, json};
+use super::connect::{CommandConnection, Common, Output, Patience};
+use super::terminal::{Cell, Table, WriteOutcome, json};
 use super::{Failure, exit};
 use rates::{Kind, Rates, Row, read};
 use screen::{Key, Screen};
@@ -124,35 +124,35 @@ pub fn run(flags: &TopFlags) -> Result<(), Failure> {
         }
         tokio::select! {
             result = stream(flags, session) => result,
-            () = session.tell_connection() => Ok(()),
+            () = session.report_connection() => Ok(()),
         }
     })
 }
 
 /// Prints a single table with rates.
-async fn once(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
+async fn once(flags: &TopFlags, session: &CommandConnection) -> Result<(), Failure> {
     let kinds = flags.kinds();
     let mut rates = Rates::default();
     rates.read(&mut read(&session.client, &kinds).await?, Instant::now());
     tokio::select! {
-        () = session.interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
+        () = session.interrupt.hit() => return Err(Failure::Reported(exit::INTERRUPTED)),
         () = tokio::time::sleep(flags.interval.to_std()) => {}
     }
     let mut rows = read(&session.client, &kinds).await?;
     rates.read(&mut rows, Instant::now());
-    sort(&mut rows, flags.sort, Turned::No);
+    sort(&mut rows, flags.sort, SortDirection::No);
     match flags.common.output {
         Output::Table => {
-            let sorted = (flags.sort, Turned::No);
+            let sorted = (flags.sort, SortDirection::No);
             let (text, _) = table(&rows, sorted, session.out.colours).text(&session.out);
-            session.out.say(&text)
+            session.out.print(&text)
         }
-        Output::Json | Output::Ndjson => session.out.say(&snapshot(session, &kinds, &rows)),
+        Output::Json | Output::Ndjson => session.out.print(&snapshot(session, &kinds, &rows)),
     }
 }
 
 /// Prints a JSON line for each reading.
-async fn stream(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
+async fn stream(flags: &TopFlags, session: &CommandConnection) -> Result<(), Failure> {
     let kinds = flags.kinds();
     let mut rates = Rates::default();
     let mut ticks = tokio::time::interval(flags.interval.to_std());
@@ -167,17 +167,17 @@ async fn stream(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
             () = session.interrupt.hit() => return Ok(()),
             rows = read(&session.client, &kinds) => rows,
         };
-        let Some(mut rows) = passing(rows)? else { continue };
+        let Some(mut rows) = ignore_transient(rows)? else { continue };
         rates.read(&mut rows, Instant::now());
-        sort(&mut rows, flags.sort, Turned::No);
-        if session.out.write(snapshot(session, &kinds, &rows))? == Wrote::Gone {
+        sort(&mut rows, flags.sort, SortDirection::No);
+        if session.out.write(snapshot(session, &kinds, &rows))? == WriteOutcome::OutputClosed {
             return Ok(());
         }
     }
 }
 
 /// Ignores a lost connection and a busy broker, which are temporary; returns other failures.
-fn passing<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
+fn ignore_transient<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(Failure::Ended { code: exit::NO_CONNECTION | exit::BUSY, .. }) => Ok(None),
@@ -186,12 +186,12 @@ fn passing<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
 }
 
 /// Redraws a table until a key or a signal ends the command.
-async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
+async fn live(flags: &TopFlags, session: &CommandConnection) -> Result<(), Failure> {
     let kinds = flags.kinds();
     let mut screen = Screen::enter()?;
     let mut rates = Rates::default();
     let mut rows: Vec<Row> = Vec::new();
-    let (mut by, mut turned) = (flags.sort, Turned::No);
+    let (mut by, mut turned) = (flags.sort, SortDirection::No);
     let mut ticks = tokio::time::interval(flags.interval.to_std());
     let mut is_connected = true;
     loop {
@@ -218,7 +218,7 @@ async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
                 seen = &mut reading => break seen,
             }
         };
-        if let Some(seen) = passing(seen)? {
+        if let Some(seen) = ignore_transient(seen)? {
             rows = seen;
             rates.read(&mut rows, Instant::now());
         }
@@ -227,12 +227,12 @@ async fn live(flags: &TopFlags, session: &Session) -> Result<(), Failure> {
 
 /// Whether the order of the sort column is reversed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turned {
+enum SortDirection {
     No,
     Yes,
 }
 
-impl Turned {
+impl SortDirection {
     const fn other(self) -> Self {
         match self {
             Self::No => Self::Yes,
@@ -242,7 +242,7 @@ impl Turned {
 }
 
 /// Sorts by name ascending or by number descending; equal rows by name.
-fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
+fn sort(rows: &mut [Row], by: Sort, turned: SortDirection) {
     rows.sort_by(|a, b| {
         let order = match by {
             Sort::Name => std::cmp::Ordering::Equal,
@@ -255,7 +255,7 @@ fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
         };
         order.then_with(|| a.path.cmp(&b.path))
     });
-    if turned == Turned::Yes {
+    if turned == SortDirection::Yes {
         rows.reverse();
     }
 }
@@ -290,7 +290,7 @@ fn importance(rows: &[Row], by: Sort) -> Vec<usize> {
     order
 }
 
-fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
+fn table(rows: &[Row], (by, turned): (Sort, SortDirection), colours: bool) -> Table {
     let heads =
         ["NAME", "KIND", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "IN/s", "OUT/s", "SIZE"];
     let mut heads = heads.map(str::to_owned);
@@ -304,7 +304,7 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
         Sort::Size => "SIZE",
     };
     // The arrow marks the sort column, because the first line may be too long to name it.
-    let goes_up = (by == Sort::Name) != (turned == Turned::Yes);
+    let goes_up = (by == Sort::Name) != (turned == SortDirection::Yes);
     if let Some(head) = heads.iter_mut().find(|head| *head == sorted) {
         head.push(if goes_up { '↑' } else { '↓' });
     }
@@ -334,16 +334,16 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
 
 fn draw(
     screen: &mut Screen,
-    session: &Session,
+    session: &CommandConnection,
     kinds: &[Kind],
     rows: &mut [Row],
-    (by, turned): (Sort, Turned),
+    (by, turned): (Sort, SortDirection),
     is_connected: bool,
 ) -> Result<(), Failure> {
     sort(rows, by, turned);
     let (columns, lines) = screen.size();
     let state = if is_connected { "" } else { "  connection lost, reconnecting" };
-    let order = if turned == Turned::Yes { ", turned" } else { "" };
+    let order = if turned == SortDirection::Yes { ", turned" } else { "" };
     let now = session.client.now().to_string();
     // The time is shown to the second.
     let now = now.get(..19).unwrap_or(&now).replace('T', " ");
@@ -377,7 +377,7 @@ fn draw(
 
 /// A reading as a line of JSON: a list for each shown kind. Counts that a kind does not have are
 /// left out; unknown rates are null.
-fn snapshot(session: &Session, kinds: &[Kind], rows: &[Row]) -> String {
+fn snapshot(session: &CommandConnection, kinds: &[Kind], rows: &[Row]) -> String {
     let mut told = serde_json::Map::new();
     told.insert("at".to_owned(), session.client.now().to_string().into());
     for kind in kinds {
@@ -419,7 +419,7 @@ mod tests {
             let row = Row::for_test(name, Some(7), Some(1));
             let rows = [row];
             let lines =
-                |width| table(&rows, (Sort::Active, Turned::No), false).lines(Some(width)).0;
+                |width| table(&rows, (Sort::Active, SortDirection::No), false).lines(Some(width)).0;
             for width in [80, 100] {
                 let lines = lines(width);
                 assert!(

@@ -4,8 +4,8 @@ use std::io;
 
 use peeklock::store::journal::verify::verify as scrub;
 
-use super::scrub::{self, Bar, Meanings, Output, ScrubFlags};
-use super::{Failure, say};
+use super::scrub::{self, AffectedRecords, Bar, Output, ScrubFlags};
+use super::{Failure, print};
 use crate::telemetry::colours;
 
 /// Exit code for a damaged journal.
@@ -20,9 +20,9 @@ pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {
     bar.end();
     let verified = verified.map_err(|error| scrub::failed(&error))?;
     let report = verified.report();
-    let meanings = Meanings::of(report, &|key| verified.value(key));
+    let meanings = AffectedRecords::of(report, &|key| verified.value(key));
     match flags.output {
-        Output::Json => say(&scrub::json(&shown, report, &meanings, None))?,
+        Output::Json => print(&scrub::json(&shown, report, &meanings, None))?,
         Output::Text => {
             let mut text = format!("{shown}: {}", scrub::totals(report));
             for part in [
@@ -46,8 +46,8 @@ pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {
                      saved, and asks\n"
                 ),
             });
-            say(&text)?;
+            print(&text)?;
         }
     }
-    if report.is_sound() { Ok(()) } else { Err(Failure::Told(DAMAGED)) }
+    if report.is_sound() { Ok(()) } else { Err(Failure::Reported(DAMAGED)) }
 }

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use peeklock::Access;
 use peeklock::core::admission::sockets;
-use peeklock::declaration::TOLD_BYTES_MAX;
+use peeklock::declaration::PLAN_RULE_BYTES_MAX;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::store::JournalConfig;
 
@@ -18,7 +18,7 @@ use super::Config;
 /// The one message over AMQP that is larger than others may be together, each way.
 const LARGE_BYTES: u64 = 2 * (84 << 20);
 /// A plan, and the form in which it is answered, of which each has what is told of rules that are there.
-const PLAN_BYTES: u64 = 2 * TOLD_BYTES_MAX as u64;
+const PLAN_BYTES: u64 = 2 * PLAN_RULE_BYTES_MAX as u64;
 /// What an entity takes on the metrics page.
 const PAGE_ENTITY_BYTES: u64 = 1_000;
 /// What is remembered of a transaction that was rolled back before its client has ended it.

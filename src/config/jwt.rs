@@ -92,7 +92,7 @@ impl JwtSection {
                 return Err(wrong("jwks_file", detail.to_owned()));
             }
         };
-        let judged = source.and_then(|source| source.judge().map(|()| source));
+        let judged = source.and_then(|source| source.check().map(|()| source));
         judged.map_err(|error| wrong(key, error.to_string()))
     }
 

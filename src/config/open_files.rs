@@ -4,7 +4,7 @@
 //! | What | Bounded by |
 //! |---|---|
 //! | connections, and sockets beside them | `connection_count_max` of each transport, [`sockets`] |
-//! | sockets on their way through the ports that serve everything: that of AMQP, and the gateway | [`GatewayConfig::sockets_on_their_way`], `tls.handshake_count_max` |
+//! | sockets on their way through the ports that serve everything: that of AMQP, and the gateway | [`GatewayConfig::pending_socket_count_max`], `tls.handshake_count_max` |
 //! | threads of forwarders | `limits.forwarder_thread_count_max` |
 //! | segments and what else the journal has | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
@@ -110,7 +110,8 @@ impl Config {
         let Openers { http, websocket, amqp, forwarders } = openers;
         let [http, websocket, amqp] = [http, websocket, amqp].map(|it| sockets(count(it)) as u64);
         let behind = http.saturating_add(websocket).saturating_add(amqp);
-        let on_their_way = GatewayConfig::sockets_on_their_way(count(behind), self.handshakes());
+        let on_their_way =
+            GatewayConfig::pending_socket_count_max(count(behind), self.handshakes());
         // HTTP has its sockets at these ports beside those of its own port; the others share theirs.
         let shared_ports =
             (on_their_way as u64).saturating_mul(self.shared_ports()).saturating_add(http);

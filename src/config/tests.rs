@@ -352,8 +352,8 @@ fn forwarders_are_configured_and_their_files_are_judged() {
     let config = loaded.config.webhook.config().unwrap();
     assert_eq!(config.secrets.len(), 1);
     let place = peeklock::forward_webhook::Place::new("a.example.com", 80, false).unwrap();
-    assert_eq!(config.reach.judge(&place), Ok(()));
-    assert!(defaults.reach.judge(&place).is_err());
+    assert_eq!(config.reach.check(&place), Ok(()));
+    assert!(defaults.reach.check(&place).is_err());
     assert_eq!(config.timeout, std::time::Duration::from_secs(2));
     assert!(loaded.rows().iter().all(|row| !row.value.contains("whsec_")), "it is not shown");
     std::fs::write(&secret, "hush\n").unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use config::{Map, Value};
 use peeklock::contract::port;
-use peeklock::tls::authority::{Authority, Made};
+use peeklock::tls::authority::{Authority, PreparedFiles};
 use peeklock::tls::{ClientCertificates, File, FileError, Tls, TlsConfig};
 
 use super::Layer;
@@ -83,15 +83,15 @@ impl TlsSection {
             let made = made.map_err(|error| ("tls.enabled".to_owned(), error.to_string()))?;
             let file = authority.authority_file();
             match made {
-                Made::Authority => tracing::info!(
+                PreparedFiles::Authority => tracing::info!(
                     file = %file.display(),
                     "development authority created; `peeklock tls trust` prints the steps by which \
                      clients trust it"
                 ),
-                Made::Certificate => {
+                PreparedFiles::Certificate => {
                     tracing::info!("the development authority issued a new certificate");
                 }
-                Made::Nothing => {}
+                PreparedFiles::Nothing => {}
             }
             authority.config()
         } else {

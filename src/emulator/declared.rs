@@ -4,8 +4,8 @@
 use peeklock::declaration::{Declaration, Existing, OtherRules};
 
 /// Turns a declaration into one with the emulator's meaning.
-pub fn meant(mut declaration: Declaration) -> Declaration {
-    declaration.existing = Existing::IsUpdated;
+pub fn with_emulator_meaning(mut declaration: Declaration) -> Declaration {
+    declaration.existing = Existing::Update;
     for queue in &mut declaration.queues {
         queue.cleared.forward_to = true;
         queue.cleared.forward_dead_lettered_messages_to = true;
@@ -15,7 +15,7 @@ pub fn meant(mut declaration: Declaration) -> Declaration {
         subscription.cleared.forward_to = true;
         subscription.cleared.forward_dead_lettered_messages_to = true;
         // Clients may have added rules.
-        subscription.other_rules = OtherRules::AreKept;
+        subscription.other_rules = OtherRules::Keep;
     }
     declaration
 }

@@ -66,14 +66,14 @@ pub struct Imported {
 /// Invalid value, and its place in the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {detail}")]
-pub struct Refused {
+pub struct InvalidFile {
     /// Place, such as `UserConfig.Namespaces[0].Queues[2].Properties.LockDuration`.
     pub place: String,
     /// Description of the error and of a valid value.
     pub detail: String,
 }
 
-type Read<T> = Result<T, Refused>;
+type Read<T> = Result<T, InvalidFile>;
 
 /// Reads a file.
 ///
@@ -82,7 +82,7 @@ type Read<T> = Result<T, Refused>;
 pub fn read(text: &str) -> Read<Imported> {
     let text = text.trim_start_matches('\u{feff}');
     let root: Json =
-        serde_json::from_str(&super::lenient::strict(text)).map_err(|error| Refused {
+        serde_json::from_str(&super::lenient::strict(text)).map_err(|error| InvalidFile {
             place: format!("line {}, column {}", error.line(), error.column()),
             detail: format!("the file is not JSON: {error}"),
         })?;
@@ -144,7 +144,7 @@ impl<'a> Place<'a> {
 
     fn refuse<T>(&self, detail: impl Into<String>) -> Read<T> {
         let place = if self.path.is_empty() { "the file" } else { &self.path };
-        Err(Refused { place: place.to_owned(), detail: detail.into() })
+        Err(InvalidFile { place: place.to_owned(), detail: detail.into() })
     }
 
     fn object(&self) -> Read<&'a Map<String, Json>> {
@@ -358,14 +358,14 @@ fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     if is("Sql") || is("SqlFilter") {
         match sql_of(&properties, "SqlFilter", notes)? {
             Some(sql) => table.insert("sql".to_owned(), sql.into()),
-            None => selects_all(&mut table, &properties, "SqlFilter", notes),
+            None => insert_true_filter(&mut table, &properties, "SqlFilter", notes),
         };
     } else if is("Correlation") || is("CorrelationFilter") {
         let filter = properties.member("CorrelationFilter")?;
         let filter = filter.map(|filter| read_correlation(&filter, notes)).transpose()?;
         match filter.filter(|filter| !filter.is_empty()) {
             Some(filter) => table.insert("correlation".to_owned(), filter.into()),
-            None => selects_all(&mut table, &properties, "CorrelationFilter", notes),
+            None => insert_true_filter(&mut table, &properties, "CorrelationFilter", notes),
         };
     } else if is("True") || is("TrueFilter") {
         table.insert("filter".to_owned(), true.into());
@@ -383,7 +383,7 @@ fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
 
 /// Makes a filter without a condition match every message: tools such as Aspire write such a filter
 /// for a rule that has only a name.
-fn selects_all(
+fn insert_true_filter(
     table: &mut Table,
     properties: &Place<'_>,
     filter: &str,

@@ -87,7 +87,7 @@ mod tests {
 
     /// Any text is handled; invalid JSON stays invalid.
     #[test]
-    fn whatever_comes_it_ends() {
+    fn any_text_is_handled() {
         for text in
             ["", "/", "//", "/*", "/* *", "\"", "\"\\", "\"\\\"", "/*/", ",", "[,]", "\u{e9}"]
         {

@@ -32,7 +32,7 @@ fn everything_of_the_format_is_taken() {
 /// ADM-61, ADM-62: unknown properties are noted and ignored; a window below the minimum is raised
 /// with a note.
 #[test]
-fn what_is_not_known_is_told() {
+fn unknown_properties_are_noted() {
     let text = queue(
         r#"{"Colour": "red", "duplicatedetectionhistorytimewindow": "PT5S", "RequiresSession": "True"}"#,
     );
@@ -136,7 +136,7 @@ fn the_built_in_file_is_the_first_part_of_the_sample() {
 
 /// ADM-63: invalid values are refused with their place in the file.
 #[test]
-fn what_cannot_be_meant_is_refused_with_its_place() {
+fn invalid_values_are_refused_with_their_place() {
     for (text, said) in [
         ("{", "line 1, column 1: the file is not JSON"),
         ("[]", "the file: must be an object"),

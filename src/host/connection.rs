@@ -29,7 +29,7 @@ pub struct Connection {
 }
 
 /// Transport that accepts connections at an address.
-pub(super) struct Accepts<A> {
+pub(super) struct FunctionTransport<A> {
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
     pub(super) attend: Arc<A>,
@@ -42,7 +42,7 @@ struct Running {
 }
 
 #[async_trait]
-impl<A, F> Transport for Accepts<A>
+impl<A, F> Transport for FunctionTransport<A>
 where
     A: Fn(Connection) -> F + Send + Sync + 'static,
     F: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,

@@ -10,25 +10,25 @@ use peeklock::error::Rejection;
 type Decide = Arc<dyn Fn(&str, &Outgoing) -> Verdict + Send + Sync>;
 
 /// Forwarder for the destinations of a scheme.
-pub(super) struct Decides {
+pub(super) struct FunctionForwarder {
     scheme: &'static str,
     schemes: &'static [&'static str],
     decide: Decide,
 }
 
-struct Way {
+struct FunctionRoute {
     destination: Box<str>,
     decide: Decide,
 }
 
-impl Decides {
+impl FunctionForwarder {
     pub(super) fn new(scheme: &'static str, decide: Decide) -> Self {
         // A leak without consequences: a host is created once and lives until the process ends.
         Self { scheme, schemes: Vec::leak(vec![scheme]), decide }
     }
 }
 
-impl Forwarder for Decides {
+impl Forwarder for FunctionForwarder {
     fn name(&self) -> &'static str {
         self.scheme
     }
@@ -43,12 +43,12 @@ impl Forwarder for Decides {
 
     fn route(&self, destination: &str, _: Source) -> Result<Box<dyn Route>, Rejection> {
         let decide = Arc::clone(&self.decide);
-        Ok(Box::new(Way { destination: destination.into(), decide }))
+        Ok(Box::new(FunctionRoute { destination: destination.into(), decide }))
     }
 }
 
 #[async_trait]
-impl Route for Way {
+impl Route for FunctionRoute {
     async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
         messages.iter().map(|message| (self.decide)(&self.destination, message)).collect()
     }

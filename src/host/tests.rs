@@ -53,7 +53,7 @@ async fn telling(
 
 /// SEC-17: the authorizer decides the rights of a connection, whose principal is anonymous.
 #[tokio::test]
-async fn a_connection_may_do_what_the_authorizer_says() {
+async fn the_authorizer_decides_rights_of_connections() {
     for (lets, expected) in [(true, "sent"), (false, "Unauthorized")] {
         let broker = Broker::builder().authorizer(Arc::new(Lets(lets))).start().await.unwrap();
         broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_connection_may_do_what_the_authorizer_says() {
 
 /// SEC-17: with anonymous access, a transport of the host must listen on loopback.
 #[tokio::test]
-async fn a_host_that_lets_everybody_in_listens_on_loopback() {
+async fn an_anonymous_host_listens_on_loopback() {
     let broker = Broker::builder().start().await.unwrap();
     let refused = telling(&broker, "0.0.0.0:0").await.err().unwrap();
     assert_eq!(refused.source.kind(), std::io::ErrorKind::PermissionDenied);
@@ -87,7 +87,7 @@ async fn the_parts_of_the_host_are_in_use() {
         .store(Arc::new(MemoryStore::new(1, u64::MAX)))
         .authorizer(Lets(true))
         .forward_by("log", |_, _| Verdict::Delivered);
-    let broker = server::broker_of(&loaded, &Policies::new(), &mut host).await.unwrap();
+    let broker = server::start_broker(&loaded, &Policies::new(), &mut host).await.unwrap();
     assert_eq!((broker.store().0, broker.allows_anonymous()), ("memory", true));
     // The log forwarder of the program refuses a destination that is not a log level.
     let forward_to = Some("log://no-level".into());

@@ -45,13 +45,13 @@ pub struct Banner<'a> {
     /// Directory of the file with the first key.
     pub data_dir: &'a str,
     /// Directory of the messages; none for a store of the host.
-    pub kept_in: Option<&'a str>,
+    pub store_dir: Option<&'a str>,
     /// TLS mode of the listeners.
     pub tls: BannerTls,
     /// Whether the queue of the first steps is still to be created.
     pub is_new: bool,
     /// Whether clients need a token.
-    pub wants_token: bool,
+    pub requires_token: bool,
     /// Whether to use colours.
     pub colours: bool,
 }
@@ -88,7 +88,7 @@ impl fmt::Display for Banner<'_> {
             }
         }
         if self.is_durable {
-            let place = self.kept_in.map(|folder| format!(" in {folder}")).unwrap_or_default();
+            let place = self.store_dir.map(|folder| format!(" in {folder}")).unwrap_or_default();
             writeln!(f, "  {:<10}{store}{place}, durable at acknowledgement", "store")?;
         } else {
             let loss = "messages are lost when this process ends";
@@ -145,7 +145,7 @@ impl Steps<'_> {
 
 impl fmt::Display for Steps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Banner { tls, is_new, wants_token, data_dir, .. } = self.banner;
+        let Banner { tls, is_new, requires_token: wants_token, data_dir, .. } = self.banner;
         let mut url = self.http;
         if url.ip().is_unspecified() {
             url.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
@@ -199,10 +199,10 @@ mod tests {
             store: if is_durable { "journal" } else { "memory" },
             is_durable,
             data_dir: "./data",
-            kept_in: Some("./data"),
+            store_dir: Some("./data"),
             tls: BannerTls::Off,
             is_new: true,
-            wants_token: false,
+            requires_token: false,
             colours,
         }
         .to_string()
@@ -214,16 +214,16 @@ mod tests {
             store: "memory",
             is_durable: false,
             data_dir: "./data",
-            kept_in: None,
+            store_dir: None,
             tls: BannerTls::Off,
             is_new: true,
-            wants_token: false,
+            requires_token: false,
             colours: false,
         }
     }
 
     #[test]
-    fn the_line_of_the_store_says_what_survives() {
+    fn the_store_line_reports_durability() {
         let durable = banner(true, false);
         assert!(durable.contains("store     journal in ./data, durable at acknowledgement"));
         assert!(
@@ -251,7 +251,7 @@ mod tests {
 
     /// SEC-25: if clients need a token, the first steps show how to get one.
     #[test]
-    fn the_first_steps_show_a_token_where_one_is_wanted() {
+    fn the_first_steps_show_a_required_token() {
         let listener = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };
         let banner = |wants_token| {
             let listeners = vec![Listener { name: listener.name, address: listener.address }];
@@ -263,10 +263,10 @@ mod tests {
                 store,
                 is_durable,
                 data_dir,
-                kept_in,
+                store_dir: kept_in,
                 tls,
                 is_new,
-                wants_token,
+                requires_token: wants_token,
                 colours,
             }
             .to_string()

@@ -6,7 +6,7 @@ use peeklock::error::BrokerError;
 
 use super::ServeError;
 use crate::config::{ConfigError, Loaded};
-use crate::emulator::declared::meant;
+use crate::emulator::declared::with_emulator_meaning;
 
 /// Creates missing entities. Existing ones that differ stay unchanged and are logged (DEC-14),
 /// because messages and clients may depend on properties that were changed later. In the emulator's
@@ -14,7 +14,7 @@ use crate::emulator::declared::meant;
 pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError> {
     let declaration = declared(loaded)?;
     let declared = broker.declare(&declaration).await;
-    let plan = declared.map_err(|error| misdeclared(loaded, error))?;
+    let plan = declared.map_err(|error| declaration_error(loaded, error))?;
     for step in plan.kept {
         tracing::warn!(
             entity = &*step.path,
@@ -28,7 +28,7 @@ pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError>
 
 /// Error of a declaration that cannot be carried out. If the declaration is at fault, it is a
 /// configuration error with the place in the file (ADM-63, DEC-08).
-fn misdeclared(loaded: &Loaded, error: BrokerError) -> ServeError {
+fn declaration_error(loaded: &Loaded, error: BrokerError) -> ServeError {
     let place = error.detail().split_once(": ");
     let place = place.filter(|(key, _)| key.starts_with("queues[") || key.starts_with("topics["));
     let Some((key, detail)) = place else { return ServeError::Declared(error) };
@@ -42,9 +42,9 @@ fn declared(loaded: &Loaded) -> Result<Declaration, ServeError> {
         ServeError::from(ConfigError::Invalid { key, detail, source_name: None })
     })?;
     if loaded.emulator.is_some() {
-        return Ok(meant(declaration));
+        return Ok(with_emulator_meaning(declaration));
     }
-    Ok(declaration.existing(Existing::IsKept))
+    Ok(declaration.existing(Existing::Keep))
 }
 
 /// Text with each differing property, its value and the configured value.
@@ -122,7 +122,7 @@ mod tests {
     /// ADM-63: all configured entities exist, independent of their order in the file; destinations
     /// may be declared later.
     #[tokio::test]
-    async fn what_is_declared_is_there() {
+    async fn declared_entities_are_created() {
         let broker = Broker::builder().arbiters(1).start().await.unwrap();
         for _ in 0..2 {
             declare(&broker, None).await;
@@ -143,7 +143,7 @@ mod tests {
 
     /// DEC-14: existing entities stay unchanged.
     #[tokio::test]
-    async fn what_exists_is_left_as_it_is() {
+    async fn existing_entities_stay_unchanged() {
         let broker = existing().await;
         declare(&broker, None).await;
         let orders = broker.describe_queue("orders").await.unwrap().description;
@@ -155,7 +155,7 @@ mod tests {
 
     /// DEC-14: the log names each property with its value and the configured value.
     #[test]
-    fn what_differs_is_told_with_both_values() {
+    fn differences_are_logged_with_both_values() {
         let change = |property: &str, before: Option<&str>, after: Option<&str>| Change {
             property: property.into(),
             before: before.map(Into::into),
@@ -179,7 +179,7 @@ mod tests {
     /// ADM-64, DEC-15: in the emulator's place, properties that differ are updated, entities and
     /// rules outside the file stay, and an absent destination is removed.
     #[tokio::test]
-    async fn what_exists_is_updated_in_the_emulators_place() {
+    async fn existing_entities_are_updated_for_the_emulator() {
         let broker = existing().await;
         let path = "events/Subscriptions/eu";
         let mine = RuleDescription::new("mine", Filter::False, Timestamp::NONE);

@@ -25,7 +25,7 @@ pub fn start(loaded: &Loaded) -> Result<Option<Otlp>, ServeError> {
 /// metrics.
 pub fn record(otlp: Option<&Otlp>) -> Result<PrometheusMetrics, InstallError> {
     match otlp.and_then(Otlp::recorder) {
-        Some(recorder) => metrics_prometheus::install_beside(recorder),
+        Some(recorder) => metrics_prometheus::install_with(recorder),
         None => metrics_prometheus::install(),
     }
 }

@@ -17,7 +17,7 @@ use peeklock::tls::Certificate;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::whereabouts::reachable;
+use super::address_files::reachable;
 use super::{Running, ServeError};
 use crate::config::Loaded;
 
@@ -26,7 +26,7 @@ pub const FILE: &str = "root.connection-string";
 /// Host name of the local machine.
 const LOCALHOST: &str = "localhost";
 /// Pause before a failed write is retried.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Keeps the file up to date until it is dropped.
 pub struct Keeper(AbortHandle);
@@ -65,7 +65,7 @@ pub fn keep(
     let policies = policies.clone();
     let current = move || policies.root_key();
     let write = move |path: &Path, key: &KeyText| write(path, &place, key);
-    let task = tokio::spawn(follow(path, known, changes, AGAIN, current, write));
+    let task = tokio::spawn(follow(path, known, changes, RETRY_PAUSE, current, write));
     Ok(Some(Keeper(task.abort_handle())))
 }
 
@@ -217,7 +217,7 @@ mod tests {
     /// SEC-25: a failed write of a key is retried without another change, with the newer key if it
     /// changes meanwhile. A written key is not written again.
     #[tokio::test]
-    async fn a_key_that_could_not_be_written_is_tried_again() {
+    async fn a_failed_key_write_is_retried() {
         // Key found by each look, and whether its write succeeds.
         let found = [("E", false), ("E", false), ("I", true), ("I", true), ("A", true)];
         let key = |letter: &str| KeyText::parse(&format!("{}=", letter.repeat(43))).unwrap();

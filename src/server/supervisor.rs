@@ -6,27 +6,27 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use peeklock::Broker;
-use peeklock::core::Stalled;
+use peeklock::core::StalledTurn;
 use tokio::task::AbortHandle;
 
 /// Additional time that is requested during a long operation.
-const MORE: Duration = Duration::from_secs(60);
+const EXTENSION: Duration = Duration::from_secs(60);
 /// Interval between requests for more time.
-const AGAIN: Duration = Duration::from_secs(15);
+const EXTENSION_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Requests more time until it is dropped, on its own thread because opening a store blocks.
-pub struct Patience {
+pub struct TimeExtension {
     /// Dropping the sender ends the thread.
     _end: Option<Sender<()>>,
 }
 
-impl Patience {
+impl TimeExtension {
     /// Reports the operation, and requests time for it.
     pub fn during(what: &'static str) -> Self {
         if !is_supervised() {
             return Self { _end: None };
         }
-        Self::asking(AGAIN, move || tell::status(what, MORE))
+        Self::asking(EXTENSION_INTERVAL, move || notify::status(what, EXTENSION))
     }
 
     /// Requests time immediately, and again after each `again`.
@@ -52,7 +52,7 @@ pub fn ready(broker: &Broker) -> Option<Watchdog> {
     if !is_supervised() {
         return None;
     }
-    tell::ready();
+    notify::ready();
     Watchdog::start(broker)
 }
 
@@ -60,7 +60,7 @@ pub fn ready(broker: &Broker) -> Option<Watchdog> {
 /// for clients.
 pub fn stopping() {
     if is_supervised() {
-        tell::stopping();
+        notify::stopping();
     }
 }
 
@@ -73,15 +73,15 @@ pub struct Watchdog(AbortHandle);
 impl Watchdog {
     fn start(broker: &Broker) -> Option<Self> {
         // Three reports within the timeout of the service manager.
-        let beat = tell::watchdog_time()? / 3;
+        let beat = notify::watchdog_time()? / 3;
         let broker = broker.clone();
-        Some(Self::beating(beat, move || broker.stalled(), tell::turning))
+        Some(Self::with_interval(beat, move || broker.stalled(), notify::turning))
     }
 
     /// Sends a report at each beat, unless an arbiter is stalled.
-    fn beating(
+    fn with_interval(
         beat: Duration,
-        stalled: impl Fn() -> Option<Stalled> + Send + 'static,
+        stalled: impl Fn() -> Option<StalledTurn> + Send + 'static,
         turning: impl Fn() + Send + 'static,
     ) -> Self {
         let task = tokio::spawn(async move {
@@ -92,7 +92,7 @@ impl Watchdog {
                     None => turning(),
                     Some(stalled) => {
                         let entity = stalled.path.as_deref().unwrap_or_default();
-                        let seconds = stalled.took.as_seconds_f64();
+                        let seconds = stalled.duration.as_seconds_f64();
                         tracing::error!(
                             entity,
                             seconds,
@@ -118,12 +118,12 @@ fn is_supervised() -> bool {
 }
 
 #[cfg(unix)]
-mod tell {
+mod notify {
     use std::time::Duration;
 
     use sd_notify::NotifyState;
 
-    fn tell(state: &[NotifyState<'_>]) {
+    fn send(state: &[NotifyState<'_>]) {
         if let Err(error) = sd_notify::notify(state) {
             tracing::debug!(%error, "cannot notify the service manager");
         }
@@ -131,19 +131,19 @@ mod tell {
 
     pub(super) fn status(what: &str, more: Duration) {
         let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
-        tell(&[NotifyState::Status(what), NotifyState::ExtendTimeoutUsec(more)]);
+        send(&[NotifyState::Status(what), NotifyState::ExtendTimeoutUsec(more)]);
     }
 
     pub(super) fn ready() {
-        tell(&[NotifyState::Status("serving"), NotifyState::Ready]);
+        send(&[NotifyState::Status("serving"), NotifyState::Ready]);
     }
 
     pub(super) fn stopping() {
-        tell(&[NotifyState::Stopping]);
+        send(&[NotifyState::Stopping]);
     }
 
     pub(super) fn turning() {
-        tell(&[NotifyState::Watchdog]);
+        send(&[NotifyState::Watchdog]);
     }
 
     pub(super) fn watchdog_time() -> Option<Duration> {
@@ -152,7 +152,7 @@ mod tell {
 }
 
 #[cfg(not(unix))]
-mod tell {
+mod notify {
     use std::time::Duration;
 
     pub(super) const fn status(_: &str, _: Duration) {}
@@ -175,12 +175,12 @@ mod tests {
 
     /// Time for a long operation is requested repeatedly until the operation ends.
     #[test]
-    fn time_is_asked_for_until_it_is_over() {
+    fn time_is_requested_until_the_guard_is_dropped() {
         let (sender, asked) = channel();
         let ask = move || {
             sender.send(()).ok();
         };
-        let patience = Patience::asking(Duration::from_millis(10), ask);
+        let patience = TimeExtension::asking(Duration::from_millis(10), ask);
         for _ in 0..3 {
             asked.recv().unwrap();
         }
@@ -199,13 +199,13 @@ mod tests {
         let stalled = move || {
             sender.send("asked").ok();
             let is_stalled = stalled.get(at.fetch_add(1, Ordering::Relaxed));
-            let took = TimeSpan::from_seconds(2);
-            is_stalled.copied().unwrap_or_default().then_some(Stalled { path: None, took })
+            let duration = TimeSpan::from_seconds(2);
+            is_stalled.copied().unwrap_or_default().then_some(StalledTurn { path: None, duration })
         };
         let turning = move || {
             told.send("told").ok();
         };
-        let watchdog = Watchdog::beating(Duration::from_millis(10), stalled, turning);
+        let watchdog = Watchdog::with_interval(Duration::from_millis(10), stalled, turning);
         for expected in
             ["asked", "told", "asked", "told", "asked", "asked", "asked", "asked", "told", "asked"]
         {

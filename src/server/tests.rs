@@ -42,7 +42,7 @@ impl RunningTransport for Idle {
 /// SEC-25: if the files for clients cannot be written, the transports that serve already and the
 /// broker are stopped.
 #[tokio::test]
-async fn a_start_that_fails_late_stops_what_has_begun() {
+async fn a_late_start_failure_stops_started_transports() {
     // A directory in the place of a file makes the write fail.
     for obstacle in [HTTP_URL_FILE, "root.connection-string.new"] {
         let folder = std::env::temp_dir().join(format!("peeklock-late-{}", std::process::id()));
@@ -72,7 +72,7 @@ async fn a_start_that_fails_late_stops_what_has_begun() {
 
 /// SEC-25: a data directory is created for its owner only; an existing one keeps its mode.
 #[test]
-fn a_data_directory_is_for_its_owner_alone() {
+fn a_new_data_directory_is_private() {
     let path = std::env::temp_dir().join(format!("peeklock-owner-{}", std::process::id()));
     let text = path.join("data").display().to_string();
     let mode = || std::fs::metadata(&text).unwrap().permissions().mode() & 0o777;
@@ -85,7 +85,7 @@ fn a_data_directory_is_for_its_owner_alone() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_names_the_flag_and_why() {
+fn a_listen_error_names_flag_and_cause() {
     for (transport, address, kind, why) in [
         ("http", "127.0.0.1:5300", io::ErrorKind::AddrInUse, "another process"),
         ("amqp", "10.9.8.7:5672", io::ErrorKind::AddrNotAvailable, "does not have"),

@@ -76,7 +76,7 @@ pub fn kept_bytes(messages: u64) -> u64 {
     limits.broker_description_bytes_max = DESCRIPTION_BYTES;
     limits.broker_message_count_max = usize::try_from(messages).unwrap();
     // Few messages are delivered at the same time, and all their connections are closed at the end.
-    limits.kept_bytes() - messages * DELIVERY_BYTES
+    limits.resident_bytes_max() - messages * DELIVERY_BYTES
 }
 
 pub struct Broker {

@@ -24,12 +24,12 @@ pub struct Account {
     /// Bytes taken from the pool: less than paid, where the whole pool is less.
     taken_bytes: u64,
     /// A wait for the pool.
-    waiting: Option<Waiting>,
+    waiting: Option<QueuedRequest>,
     large: Option<Large>,
 }
 
 /// A turn at the pool.
-struct Waiting {
+struct QueuedRequest {
     turn: Option<u64>,
     missing_bytes: u64,
     taken_bytes: u64,
@@ -141,7 +141,7 @@ impl Account {
 
     /// Ends a wait for the pool, and releases the bytes that it was granted.
     pub fn end_wait(&mut self) {
-        if let Some(Waiting { turn: Some(turn), taken_bytes, .. }) = self.waiting.take() {
+        if let Some(QueuedRequest { turn: Some(turn), taken_bytes, .. }) = self.waiting.take() {
             self.share.end_wait(turn, taken_bytes);
         }
         self.release(0);
@@ -171,7 +171,7 @@ impl Account {
         if missing == 0 {
             return true;
         }
-        let taken_bytes = self.within(missing);
+        let taken_bytes = self.takeable_bytes(missing);
         let is_taken = self.share.try_take(taken_bytes);
         if is_taken {
             self.paid_bytes += missing;
@@ -183,7 +183,7 @@ impl Account {
     /// Waits for bytes of the pool. The own bound wakes no task: the connection itself releases.
     pub fn poll_wait(&mut self, bytes: u64, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            if let Some(Waiting { turn, missing_bytes, taken_bytes }) = &mut self.waiting {
+            if let Some(QueuedRequest { turn, missing_bytes, taken_bytes }) = &mut self.waiting {
                 ready!(self.share.poll_wait(*taken_bytes, turn, context));
                 self.paid_bytes += *missing_bytes;
                 self.taken_bytes += *taken_bytes;
@@ -207,15 +207,15 @@ impl Account {
                 None => return Poll::Pending,
                 Some(0) => return Poll::Ready(()),
                 Some(missing_bytes) => {
-                    let taken_bytes = self.within(missing_bytes);
-                    self.waiting = Some(Waiting { turn: None, missing_bytes, taken_bytes });
+                    let taken_bytes = self.takeable_bytes(missing_bytes);
+                    self.waiting = Some(QueuedRequest { turn: None, missing_bytes, taken_bytes });
                 }
             }
         }
     }
 
     /// Records the instant from which the client is slow; `None` if nothing waits for the client.
-    pub fn judge(&self, slow_from: Option<Instant>) {
+    pub fn set_slow_from(&self, slow_from: Option<Instant>) {
         self.share.judge(slow_from);
     }
 
@@ -234,12 +234,12 @@ impl Account {
             missing => missing.max(STEP_BYTES),
         };
         let own = self.held_bytes.saturating_add(bytes / self.expansion_factor);
-        let is_beyond = own > self.bytes_max || missing > self.within(missing);
+        let is_beyond = own > self.bytes_max || missing > self.takeable_bytes(missing);
         (self.held_bytes == 0 || !is_beyond).then_some(missing)
     }
 
     /// Bytes to take of the pool: a request that is larger than the pool takes the whole pool.
-    fn within(&self, bytes: u64) -> u64 {
+    fn takeable_bytes(&self, bytes: u64) -> u64 {
         bytes.min(self.share.bytes_max().saturating_sub(self.taken_bytes))
     }
 }

@@ -68,7 +68,7 @@ impl ClientPace {
     fn judge(&mut self, slow_from: Option<Instant>, (account, budget): (&Account, &Budget)) {
         if self.judged != slow_from {
             self.judged = slow_from;
-            account.judge(slow_from);
+            account.set_slow_from(slow_from);
             budget.judge(slow_from);
         }
     }

@@ -66,7 +66,8 @@ pub use long_turns::{LongTurn, LongTurns};
 pub use openings::{Opening, Openings};
 pub use pace::{GRACE, Pace, Timer, arriving_step};
 pub use places::{
-    Idling, Member, Newcomer, Occupant, Place, Places, Standing, network, sockets, spare_sockets,
+    ConnectionPlace, Idling, Member, Newcomer, Occupant, Place, Places, network, sockets,
+    spare_sockets,
 };
 pub use pool::{Evicted, NotGranted, PacedShare, Pool, Room, Share};
 pub use turns::{HeldTurn, Large, Turns};

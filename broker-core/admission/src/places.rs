@@ -30,7 +30,7 @@ use crate::pace::GRACE;
 pub use self::crowd::{Member, network};
 pub use self::idle::Idling;
 pub use self::occupant::Occupant;
-pub use self::standing::Standing;
+pub use self::standing::ConnectionPlace;
 
 /// Sockets of a listener with this number of places; further ones wait in the system.
 #[must_use]

@@ -6,7 +6,7 @@ use super::family::Family;
 use super::idle::IdleDetection as _;
 use super::queue::Queue;
 use super::topic::Topic;
-use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
+use super::{CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{Command, Counts};
 use crate::effect::Answer;
@@ -84,11 +84,11 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.apply(ticket, sub_queue, command, ctx, step))
     }
 
-    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
-        either!(self, machine => machine.go_ahead(ahead, ctx))
+    fn prepare(&mut self, ahead: Preparation<'_>, ctx: &mut Ctx<'_>) -> bool {
+        either!(self, machine => machine.prepare(ahead, ctx))
     }
 
-    fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {
+    fn is_long(&self, ahead: Preparation<'_>, now: Timestamp, limits: &Limits) -> bool {
         either!(self, machine => machine.is_long(ahead, now, limits))
     }
 
@@ -152,12 +152,12 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.restored(now));
     }
 
-    fn take_in(&mut self, family: &mut Family, now: Timestamp) {
-        either!(self, machine => machine.take_in(family, now));
+    fn take_from_family(&mut self, family: &mut Family, now: Timestamp) {
+        either!(self, machine => machine.take_from_family(family, now));
     }
 
-    fn give_out(&self, family: &mut Family) {
-        either!(self, machine => machine.give_out(family));
+    fn report_to_family(&self, family: &mut Family) {
+        either!(self, machine => machine.report_to_family(family));
     }
 
     fn loaded(
@@ -173,20 +173,20 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.check_parts(parts, ctx))
     }
 
-    fn set_on_settled(&self, part: &Part) -> u64 {
-        either!(self, machine => machine.set_on_settled(part))
+    fn overlays_of_settled(&self, part: &Part) -> u64 {
+        either!(self, machine => machine.overlays_of_settled(part))
     }
 
-    fn kept(&self) -> Kept {
-        either!(self, machine => machine.kept())
+    fn memory_use(&self) -> MemoryUse {
+        either!(self, machine => machine.memory_use())
     }
 
     fn send_overhead(&self) -> u64 {
         either!(self, machine => machine.send_overhead())
     }
 
-    fn set_bytes(&self) -> u64 {
-        either!(self, machine => machine.set_bytes())
+    fn rule_bytes_max(&self) -> u64 {
+        either!(self, machine => machine.rule_bytes_max())
     }
 
     fn judged_bytes(&self) -> Option<u64> {

@@ -104,7 +104,7 @@ impl DuplicateHistory {
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
         let count_max = ctx.limits.duplicate_id_count_max;
-        let left = ctx.left.duplicate_ids;
+        let left = ctx.remaining.duplicate_ids;
         if self.len() + messages.len() <= count_max && messages.len() as u64 <= left {
             return Ok(());
         }

@@ -168,7 +168,7 @@ impl Family {
     }
 
     /// Adds a subscription that the store has.
-    pub fn enter(&mut self, id: EntityId) {
+    pub fn add_subscription(&mut self, id: EntityId) {
         self.subscriptions.entry(id).or_default();
     }
 
@@ -218,7 +218,7 @@ impl Family {
 
     /// Records that a subscription is being removed and its machine no longer runs. Further copies
     /// are stored, but not put into its box.
-    pub fn leave(&mut self, id: EntityId) {
+    pub fn begin_removal(&mut self, id: EntityId) {
         if let Some(entry) = self.subscriptions.get_mut(&id) {
             entry.is_leaving = true;
             entry.arrivals.clear();
@@ -227,7 +227,7 @@ impl Family {
 
     /// Applies a change of the topic in this stage, and calls `mark` for each member that gets a
     /// copy. Returns the bytes that a removed subscription held.
-    pub fn learn(
+    pub fn apply_change(
         &mut self,
         change: TopicChange,
         stage: StageNumber,
@@ -245,7 +245,7 @@ impl Family {
                 self.to_wake.extend(numbers);
             }
             TopicChange::SubscriptionCreated { id, at, .. } => {
-                self.enter(id);
+                self.add_subscription(id);
                 self.used_at = self.used_at.max(at);
             }
             TopicChange::SubscriptionRemoved { id } => {

@@ -126,7 +126,7 @@ pub(crate) trait Intake {
         if last != before {
             self.note(Change::Numbered { last }, Durability::Sync, ctx, step);
         }
-        Answer::after_commit(Outcome::NumbersSetAside { told, numbers })
+        Answer::after_commit(Outcome::NumbersReserved { returned: told, numbers })
     }
 
     /// Remembers the id of an accepted message if duplicates are detected; with its number if it is
@@ -234,13 +234,13 @@ pub(crate) fn refuse_too_many_delayed(
     messages: &[InboundMessage],
     ctx: &Ctx<'_>,
 ) -> Result<(), Rejection> {
-    if ctx.left.delayed >= messages.len() as u64 {
+    if ctx.remaining.delayed >= messages.len() as u64 {
         return Ok(());
     }
     let waits = |message: &&InboundMessage| {
         message.envelope.scheduled_enqueue_time.is_some_and(|at| at > ctx.now)
     };
-    if messages.iter().filter(waits).count() as u64 <= ctx.left.delayed {
+    if messages.iter().filter(waits).count() as u64 <= ctx.remaining.delayed {
         return Ok(());
     }
     Err(too_many_delayed(ctx))
@@ -264,7 +264,7 @@ pub(crate) fn too_many_sessions(ctx: &Ctx<'_>) -> Rejection {
 
 /// Refuses `count` more rules if they exceed the limit of the broker.
 pub(crate) fn refuse_too_many_rules(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-    if ctx.left.rules >= count as u64 {
+    if ctx.remaining.rules >= count as u64 {
         return Ok(());
     }
     Err(Rejection::quota_exceeded(format!(
@@ -316,7 +316,7 @@ pub(crate) fn refuse_without_room(ctx: &Ctx<'_>) -> Result<(), Rejection> {
 
 /// Refuses `count` more messages if they exceed the limit of the broker. Each copy counts.
 pub(crate) fn refuse_too_many_messages(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
-    if count as u64 <= ctx.left.messages {
+    if count as u64 <= ctx.remaining.messages {
         return Ok(());
     }
     Err(Rejection::quota_exceeded(format!(
@@ -328,7 +328,7 @@ pub(crate) fn refuse_too_many_messages(count: usize, ctx: &Ctx<'_>) -> Result<()
 
 /// Refuses a message from another broker if the broker has reached its limit of remembered ids.
 pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
-    if ctx.left.duplicate_ids > 0 {
+    if ctx.remaining.duplicate_ids > 0 {
         return Ok(());
     }
     Err(Rejection::quota_exceeded(format!(
@@ -365,7 +365,7 @@ pub(crate) fn refuse_descriptions(
     bytes_before: u64,
     ctx: &Ctx<'_>,
 ) -> Result<(), Rejection> {
-    if bytes.saturating_sub(bytes_before) <= ctx.left.described_bytes {
+    if bytes.saturating_sub(bytes_before) <= ctx.remaining.described_bytes {
         return Ok(());
     }
     Err(Rejection::too_many_descriptions(ctx.limits))

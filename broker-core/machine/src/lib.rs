@@ -69,7 +69,7 @@ pub struct Ctx<'a> {
     /// refused at its place in SND-19, and changes nothing (QUO-05).
     pub room: Reserved,
     /// Remaining capacity of the broker over all its machines.
-    pub left: Left,
+    pub remaining: RemainingCapacity,
     /// Limits of the namespace.
     pub limits: &'a Limits,
     /// Fresh random bits for lock tokens.
@@ -82,7 +82,7 @@ const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 
 /// Memory that a machine uses, or all machines of a broker together, in units with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Kept {
+pub struct MemoryUse {
     /// Messages, and each set of properties that was set on a message (SET-41).
     pub messages: u64,
     /// Sessions.
@@ -101,7 +101,7 @@ pub struct Kept {
 
 /// Remaining capacity of a broker over all its machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Left {
+pub struct RemainingCapacity {
     /// Messages.
     pub messages: u64,
     /// Sessions.
@@ -118,7 +118,7 @@ pub struct Left {
     pub judged_bytes: u64,
 }
 
-impl Left {
+impl RemainingCapacity {
     /// Unlimited capacity, for a machine outside a broker.
     pub const ALL: Self = Self {
         messages: u64::MAX,
@@ -133,7 +133,7 @@ impl Left {
 
 /// Work that a machine can prepare.
 #[derive(Clone, Copy)]
-pub enum Ahead<'c> {
+pub enum Preparation<'c> {
     /// A command that will be applied.
     Command {
         /// Ticket of the command.
@@ -195,7 +195,7 @@ pub struct Step {
     /// The strongest durability that a change of this step requires.
     pub durability: Option<Durability>,
     /// Number of deliveries that ended without a settlement, because a lock or a connection ended.
-    pub lapsed_count: u64,
+    pub unsettled_count: u64,
     /// Number of failures that a retry policy would have delayed if there had been room (RTY-32).
     pub undelayed_count: u64,
 }
@@ -235,13 +235,13 @@ pub trait Machine {
     /// Prepares a command or a loaded content for about a millisecond, without changing the state:
     /// a topic judges its rules. Returns whether the command can run now. Until then the driver
     /// calls only this method again, with the same argument.
-    fn go_ahead(&mut self, _ahead: Ahead<'_>, _ctx: &mut Ctx<'_>) -> bool {
+    fn prepare(&mut self, _ahead: Preparation<'_>, _ctx: &mut Ctx<'_>) -> bool {
         true
     }
 
-    /// Whether the rest of [`Machine::go_ahead`], or the command itself, exceeds a turn while other
+    /// Whether the rest of [`Machine::prepare`], or the command itself, exceeds a turn while other
     /// entities wait, so that it needs a long turn.
-    fn is_long(&self, _ahead: Ahead<'_>, _now: Timestamp, _limits: &Limits) -> bool {
+    fn is_long(&self, _ahead: Preparation<'_>, _now: Timestamp, _limits: &Limits) -> bool {
         false
     }
 
@@ -309,11 +309,11 @@ pub trait Machine {
 
     /// Takes the data of the other machines of its tree: copies from a topic, settings and use from
     /// subscriptions. Called before every list of commands, if the tree has other machines.
-    fn take_in(&mut self, _family: &mut Family, _now: Timestamp) {}
+    fn take_from_family(&mut self, _family: &mut Family, _now: Timestamp) {}
 
     /// Reports its data to the other machines of its tree. Called after every list of commands, if
     /// the tree has other machines.
-    fn give_out(&self, _family: &mut Family) {}
+    fn report_to_family(&self, _family: &mut Family) {}
 
     /// Receives the contents that it requested with [`Effect::Load`], in that order; a content is
     /// `None` if the store could not read it.
@@ -338,13 +338,13 @@ pub trait Machine {
 
     /// Number of overlays on the message that a part of a transaction settles here; they are work
     /// in addition to the part itself (TXN-08).
-    fn set_on_settled(&self, _part: &Part) -> u64 {
+    fn overlays_of_settled(&self, _part: &Part) -> u64 {
         0
     }
 
     /// Memory that it uses, in units with a limit.
-    fn kept(&self) -> Kept {
-        Kept::default()
+    fn memory_use(&self) -> MemoryUse {
+        MemoryUse::default()
     }
 
     /// Bytes that a published message may need in the store in addition to its content and one
@@ -353,7 +353,7 @@ pub trait Machine {
         0
     }
 
-    /// Bytes that the command judged last by [`Machine::go_ahead`] needs in the store in addition
+    /// Bytes that the command judged last by [`Machine::prepare`] needs in the store in addition
     /// to its contents, if known exactly.
     fn judged_bytes(&self) -> Option<u64> {
         None
@@ -361,7 +361,7 @@ pub trait Machine {
 
     /// Maximum bytes that rules can set on the copies of the command judged last, if
     /// [`Machine::judged_bytes`] is unknown.
-    fn set_bytes(&self) -> u64 {
+    fn rule_bytes_max(&self) -> u64 {
         0
     }
 
@@ -370,7 +370,7 @@ pub trait Machine {
     fn room_of(&self, stored: Stored) -> u64 {
         let overhead = self.judged_bytes().unwrap_or_else(|| {
             let records = self.send_overhead().saturating_mul(stored.published);
-            records.min(SEND_OVERHEAD_MAX).saturating_add(self.set_bytes())
+            records.min(SEND_OVERHEAD_MAX).saturating_add(self.rule_bytes_max())
         });
         stored.bytes.saturating_add(overhead)
     }

@@ -316,7 +316,7 @@ pub enum Command {
         /// Selects the sessions.
         which: SessionFilter,
         /// Lists only sessions after this id.
-        behind: Option<Box<str>>,
+        after: Option<Box<str>>,
         /// Number of sessions to skip at the start.
         skip: u64,
         /// Maximum number of sessions, capped by the limit for lists.
@@ -352,7 +352,7 @@ pub enum Command {
     },
     /// Checks whether an operation could be carried out now; changes nothing except reserved
     /// numbers of scheduled messages (TXN-07, SCH-13). Answer: [`Outcome::Done`] or
-    /// [`Outcome::NumbersSetAside`].
+    /// [`Outcome::NumbersReserved`].
     Check {
         /// The operation of a transaction.
         operation: Operation,

@@ -131,7 +131,7 @@ pub enum Departure {
     /// blocks it.
     NotTried,
     /// Its result is unknown; it is offered again, before later messages.
-    Kept,
+    Unknown,
 }
 
 impl From<Admission> for Departure {
@@ -146,7 +146,7 @@ impl From<Admission> for Departure {
 
 /// A list that a machine has frozen, for its shell.
 #[derive(Clone, Debug)]
-pub struct HandOver<M = HandedOver> {
+pub struct HandOver<M = HandedOverMessage> {
     /// Name of the list.
     pub list: ListNumber,
     /// Sub-queue that the messages leave.
@@ -163,7 +163,7 @@ pub struct HandOver<M = HandedOver> {
 
 /// A message of a frozen list.
 #[derive(Clone, Copy, Debug)]
-pub struct HandedOver {
+pub struct HandedOverMessage {
     /// Facts about the message.
     pub facts: MessageFacts,
     /// Number of transfers, without the coming one.

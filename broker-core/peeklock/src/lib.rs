@@ -203,7 +203,7 @@
 
 #[doc(inline)]
 pub use peeklock_client::{
-    Actors, Admin, BodyError, Client, Committed, Consumer, ConsumerOptions, Delivery, Failure,
+    Actors, Admin, BodyError, Client, CommitResult, Consumer, ConsumerOptions, Delivery, Failure,
     FromDelivery, Handler, Job, JobError, JobType, Jobs, LockKeeper, Received, Receiver, Refusal,
     RequestError, Requester, RequesterOptions, Responder, ResponseError, Sender,
     SessionConsumerOptions, SessionDelivery, SessionJob, SessionReceiver, StateError, TraceContext,
@@ -212,7 +212,7 @@ pub use peeklock_client::{
 };
 #[doc(inline)]
 pub use peeklock_core::{
-    Access, Broker, BrokerBuilder, KeysIn, StartError, clock, command, condition, contract,
+    Access, Broker, BrokerBuilder, ContainerKeys, StartError, clock, command, condition, contract,
     declaration, description, error, ids, limits, message, path, policies, rule, store, time,
     transaction,
 };

@@ -8,10 +8,12 @@ use super::Access;
 use crate::broker::Broker;
 use crate::condition::Condition;
 use crate::contract::action::Action;
-use crate::declaration::breather::Breather;
-use crate::declaration::planner::{Found, NewSubscription, Planned, Snapshot, Work, plan};
-use crate::declaration::rules::{RuleChanges, RuleDifference, RuleWork, Telling};
-use crate::declaration::{CarriedOut, Declaration, Digest, OtherRules, Plan, STEP_COUNT_MAX, Step};
+use crate::declaration::breather::Yielder;
+use crate::declaration::planner::{
+    ExistingEntity, NewSubscription, PlanWithWork, Snapshot, Work, plan,
+};
+use crate::declaration::rules::{RuleChanges, RuleDifference, RuleTextBudget, RuleWork};
+use crate::declaration::{Declaration, Digest, OtherRules, Plan, PlanResult, STEP_COUNT_MAX, Step};
 use crate::description::{Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate};
 use crate::error::{BrokerError, Rejection};
 use crate::management::Management;
@@ -42,7 +44,7 @@ impl Access {
         declaration: &Declaration,
         digest: Digest,
         steps_max: usize,
-    ) -> Result<CarriedOut, BrokerError> {
+    ) -> Result<PlanResult, BrokerError> {
         self.judge_declaration(declaration).await?;
         let mut turn = self.carrying_out_turn(declaration).await?;
         self.carry_out_in(&mut turn, declaration, digest, steps_max).await
@@ -51,10 +53,10 @@ impl Access {
     /// Carries out a plan if it has the given digest.
     pub(super) async fn carry_out_if(
         &self,
-        planned: Planned,
+        planned: PlanWithWork,
         digest: Digest,
         steps_max: usize,
-    ) -> Result<CarriedOut, BrokerError> {
+    ) -> Result<PlanResult, BrokerError> {
         if planned.plan.digest() != digest {
             let detail = "the namespace has changed since this plan was made, so the steps would \
                 differ; plan again";
@@ -71,7 +73,7 @@ impl Access {
     pub async fn declare(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
         let planned = self.planned(declaration).await?;
         let (plan, count) = (planned.plan.clone(), planned.plan.steps.len());
-        let CarriedOut { done, rest, failure } = self.carry_out_planned(planned, usize::MAX).await;
+        let PlanResult { done, rest, failure } = self.carry_out_planned(planned, usize::MAX).await;
         let Some(failure) = failure else { return Ok(plan) };
         let failed = rest.steps.first().map_or_else(String::new, Step::to_string);
         let detail = format!(
@@ -84,7 +86,7 @@ impl Access {
         Err(BrokerError::new(rejection, failure.tracking_id(), &entity, failure.timestamp()))
     }
 
-    async fn planned(&self, declaration: &Declaration) -> Result<Planned, BrokerError> {
+    async fn planned(&self, declaration: &Declaration) -> Result<PlanWithWork, BrokerError> {
         self.judge_declaration(declaration).await?;
         planned(&self.broker, declaration).await
     }
@@ -95,19 +97,19 @@ impl Access {
         &self,
         declaration: &Declaration,
     ) -> Result<(), BrokerError> {
-        let mut breather = Breather::default();
-        let named = named(&self.broker, declaration)?;
+        let mut breather = Yielder::default();
+        let named = declared_entities(&self.broker, declaration)?;
         // Unknown principals are refused before more work for the declaration; an invalid
         // declaration causes no further questions to the authorizer.
-        if let Some(Named { path, .. }) = named.first() {
+        if let Some(DeclaredEntity { path, .. }) = named.first() {
             self.allow(Action::Plan, path).await?;
         }
         let judged = declaration.judge_in_parts(self.broker.settings(), &mut breather).await;
         judged.map_err(|refused| self.broker.refuse(refused.into_rejection(), ""))?;
-        for Named { path, destinations, .. } in named {
+        for DeclaredEntity { path, destinations, .. } in named {
             let path = self.allow(Action::Plan, &path).await?;
             self.allow_forwarding_to(destinations).await?;
-            if self.broker.found(&path).await.is_err() {
+            if self.broker.find_created(&path).await.is_err() {
                 self.allow(Action::Create, &path).await?;
             }
             breather.part().await;
@@ -115,8 +117,8 @@ impl Access {
         Ok(())
     }
 
-    async fn carry_out_planned(&self, planned: Planned, steps_max: usize) -> CarriedOut {
-        let Planned { plan, work } = planned;
+    async fn carry_out_planned(&self, planned: PlanWithWork, steps_max: usize) -> PlanResult {
+        let PlanWithWork { plan, work } = planned;
         let (mut done, mut failure) = (0, None);
         for (step, work) in plan.steps.iter().zip(work).take(steps_max) {
             if let Err(error) = self.carry_out_step(&step.path, work).await {
@@ -126,7 +128,7 @@ impl Access {
             done += 1;
             tracing::info!(entity = &*step.path, kind = step.kind.name(), "made as declared");
         }
-        CarriedOut { done, rest: plan.after(done).await, failure }
+        PlanResult { done, rest: plan.after(done).await, failure }
     }
 
     async fn carry_out_step(&self, path: &str, work: Work) -> Result<(), BrokerError> {
@@ -140,15 +142,15 @@ impl Access {
             Work::CreateSubscription(new) => return self.create_declared(path, new).await,
             // Changes the properties named and keeps all others.
             Work::UpdateQueue(properties, cleared) => {
-                let patch = Patch { cleared, read_at: None };
+                let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateQueue(Box::new(properties), patch), Vec::new())
             }
             Work::UpdateTopic(properties, cleared) => {
-                let patch = Patch { cleared, read_at: None };
+                let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateTopic(Box::new(properties), patch), Vec::new())
             }
             Work::UpdateSubscription(properties, cleared, rules) => {
-                let patch = Patch { cleared, read_at: None };
+                let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateSubscription(Box::new(properties), patch), rules)
             }
         };
@@ -196,15 +198,15 @@ pub(super) fn step_count(steps_max: Option<usize>) -> usize {
 pub(super) async fn planned(
     broker: &Broker,
     declaration: &Declaration,
-) -> Result<Planned, BrokerError> {
-    let mut breather = Breather::default();
+) -> Result<PlanWithWork, BrokerError> {
+    let mut breather = Yielder::default();
     let snapshot = snapshot(broker, declaration, &mut breather).await?;
     let planned = plan(declaration, snapshot, broker.settings(), &mut breather).await;
     planned.map_err(|refused| broker.refuse(refused.into_rejection(), ""))
 }
 
 /// A declared entity.
-struct Named<'a> {
+struct DeclaredEntity<'a> {
     path: Cow<'a, str>,
     /// The declared destinations.
     destinations: [Option<&'a str>; 2],
@@ -214,16 +216,19 @@ struct Named<'a> {
 }
 
 /// Returns all declared entities.
-fn named<'a>(broker: &Broker, declaration: &'a Declaration) -> Result<Vec<Named<'a>>, BrokerError> {
+fn declared_entities<'a>(
+    broker: &Broker,
+    declaration: &'a Declaration,
+) -> Result<Vec<DeclaredEntity<'a>>, BrokerError> {
     let mut named = Vec::new();
     for queue in &declaration.queues {
         let QueueUpdate { forward_to, forward_dead_lettered_messages_to, .. } = &queue.properties;
         let destinations = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
-        named.push(Named { path: Cow::from(&*queue.path), destinations, rules: None });
+        named.push(DeclaredEntity { path: Cow::from(&*queue.path), destinations, rules: None });
     }
     for topic in &declaration.topics {
         let path = Cow::from(&*topic.path);
-        named.push(Named { path, destinations: [None, None], rules: None });
+        named.push(DeclaredEntity { path, destinations: [None, None], rules: None });
         let limits = &broker.settings().limits;
         let name = validate_entity_path(&topic.path, limits);
         let name = name.map_err(|rejection| broker.refuse(rejection, &topic.path))?;
@@ -235,7 +240,7 @@ fn named<'a>(broker: &Broker, declaration: &'a Declaration) -> Result<Vec<Named<
             let path = subscription_path(&name.path(), &subscription.name).into();
             let rules =
                 subscription.rules.as_deref().map(|rules| (rules, subscription.other_rules));
-            named.push(Named { path, destinations, rules });
+            named.push(DeclaredEntity { path, destinations, rules });
         }
     }
     Ok(named)
@@ -245,10 +250,10 @@ fn named<'a>(broker: &Broker, declaration: &'a Declaration) -> Result<Vec<Named<
 async fn snapshot(
     broker: &Broker,
     declaration: &Declaration,
-    breather: &mut Breather,
+    breather: &mut Yielder,
 ) -> Result<Snapshot, BrokerError> {
-    let (mut snapshot, mut telling) = (Snapshot::default(), Telling::default());
-    for one in named(broker, declaration)? {
+    let (mut snapshot, mut telling) = (Snapshot::default(), RuleTextBudget::default());
+    for one in declared_entities(broker, declaration)? {
         find(broker, &mut snapshot, &one, &mut telling, breather).await?;
         breather.part().await;
     }
@@ -259,9 +264,9 @@ async fn snapshot(
 async fn find(
     broker: &Broker,
     snapshot: &mut Snapshot,
-    Named { path, destinations, rules }: &Named<'_>,
-    telling: &mut Telling,
-    breather: &mut Breather,
+    DeclaredEntity { path, destinations, rules }: &DeclaredEntity<'_>,
+    telling: &mut RuleTextBudget,
+    breather: &mut Yielder,
 ) -> Result<(), BrokerError> {
     let path = super::canonical(path);
     let path = path.as_str();
@@ -270,18 +275,18 @@ async fn find(
             .await
             .map_err(|rejection| broker.refuse(rejection, path))?;
     }
-    let Some(found) = found(broker, path, *rules, telling, breather).await? else {
+    let Some(found) = existing_entity(broker, path, *rules, telling, breather).await? else {
         return Ok(());
     };
     let kept = match &found {
-        Found::Queue(queue) => {
+        ExistingEntity::Queue(queue) => {
             [&queue.forward_to, &queue.forward_dead_lettered_messages_to].map(Option::as_deref)
         }
-        Found::Subscription(subscription, _) => {
+        ExistingEntity::Subscription(subscription, _) => {
             [&subscription.forward_to, &subscription.forward_dead_lettered_messages_to]
                 .map(Option::as_deref)
         }
-        Found::Topic(_) => [None, None],
+        ExistingEntity::Topic(_) => [None, None],
     };
     for text in kept.into_iter().flatten() {
         // An existing destination is judged only if it is to be changed.
@@ -300,7 +305,7 @@ async fn find_destination_of(
     match Destination::parse(text)? {
         Destination::Entity(key) => {
             if broker.shared.directory.get(&key).is_none() {
-                broker.shared.directory.formed(&key).await;
+                broker.shared.directory.wait_for_creation(&key).await;
             }
             if broker.shared.directory.get(&key).is_some() {
                 snapshot.destinations.insert(key);
@@ -312,23 +317,25 @@ async fn find_destination_of(
 }
 
 /// Returns an entity as it currently is; none if it does not exist.
-async fn found(
+async fn existing_entity(
     broker: &Broker,
     path: &str,
     rules: Option<(&[RuleDescription], OtherRules)>,
-    telling: &mut Telling,
-    breather: &mut Breather,
-) -> Result<Option<Found>, BrokerError> {
-    let Ok(entity) = broker.found(path).await else { return Ok(None) };
+    telling: &mut RuleTextBudget,
+    breather: &mut Yielder,
+) -> Result<Option<ExistingEntity>, BrokerError> {
+    let Ok(entity) = broker.find_created(path).await else { return Ok(None) };
     let found = match entity.kind() {
-        EntityKind::Queue => {
-            broker.describe_queue(path).await.map(|described| Found::Queue(described.description))
-        }
-        EntityKind::Topic => {
-            broker.describe_topic(path).await.map(|described| Found::Topic(described.description))
-        }
+        EntityKind::Queue => broker
+            .describe_queue(path)
+            .await
+            .map(|described| ExistingEntity::Queue(described.description)),
+        EntityKind::Topic => broker
+            .describe_topic(path)
+            .await
+            .map(|described| ExistingEntity::Topic(described.description)),
         EntityKind::Subscription => {
-            found_subscription(broker, path, rules, telling, breather).await
+            existing_subscription(broker, path, rules, telling, breather).await
         }
     };
     match found {
@@ -339,17 +346,17 @@ async fn found(
     }
 }
 
-async fn found_subscription(
+async fn existing_subscription(
     broker: &Broker,
     path: &str,
     rules: Option<(&[RuleDescription], OtherRules)>,
-    telling: &mut Telling,
-    breather: &mut Breather,
-) -> Result<Found, BrokerError> {
+    telling: &mut RuleTextBudget,
+    breather: &mut Yielder,
+) -> Result<ExistingEntity, BrokerError> {
     let description = broker.describe_subscription(path).await?.description;
     let Some((declared, others)) = rules else {
         // Its rules are not declared, so they are not read.
-        return Ok(Found::Subscription(description, RuleChanges::default()));
+        return Ok(ExistingEntity::Subscription(description, RuleChanges::default()));
     };
     let mut difference = RuleDifference::new(declared, others, breather).await;
     let mut met = 0;
@@ -357,11 +364,11 @@ async fn found_subscription(
         let page = broker.page_of_rules(path, met, usize::MAX).await?;
         if page.is_empty() {
             let changes = difference.into_changes(breather).await;
-            return Ok(Found::Subscription(description, changes));
+            return Ok(ExistingEntity::Subscription(description, changes));
         }
         met += page.len();
         for rule in &page {
-            let told = difference.meet(rule, telling);
+            let told = difference.compare(rule, telling);
             told.map_err(|rejection| broker.refuse(rejection, path))?;
             breather.part().await;
         }

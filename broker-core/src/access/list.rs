@@ -22,11 +22,11 @@ const DESCRIPTION_BYTES: u64 = 1_024;
 /// Entities of a kind that a principal may read.
 pub(super) struct Listing {
     kind: EntityKind,
-    readable: Readable,
+    readable: ReadableEntities,
 }
 
 /// The entities that may be read.
-enum Readable {
+enum ReadableEntities {
     /// All entities whose keys start with this prefix.
     All(Box<str>),
     /// These entities, in their order, if they still exist.
@@ -36,14 +36,14 @@ enum Readable {
 impl Listing {
     /// Returns an empty listing, for requests that list nothing.
     pub(super) const fn empty() -> Self {
-        Self { kind: EntityKind::Queue, readable: Readable::These(Vec::new()) }
+        Self { kind: EntityKind::Queue, readable: ReadableEntities::These(Vec::new()) }
     }
 
     /// Returns the paths of up to `top` existing entities after the first `skip`.
     pub(super) fn paths(&self, broker: &Broker, skip: usize, top: usize) -> Vec<Arc<str>> {
         match &self.readable {
-            Readable::All(prefix) => broker.paths_of(self.kind, prefix, skip, top),
-            Readable::These(paths) => {
+            ReadableEntities::All(prefix) => broker.paths_of(self.kind, prefix, skip, top),
+            ReadableEntities::These(paths) => {
                 let there = paths.iter().filter(|path| is_there(broker, path));
                 there.skip(skip).take(top).cloned().collect()
             }
@@ -106,13 +106,13 @@ impl Access {
         let resource = super::canonical(topic);
         // The lookup does not affect the refusal, which is the same whether the topic exists or
         // not.
-        self.broker.formed(&resource).await;
+        self.broker.wait_for_creation(&resource).await;
         match self.broker.subscription_prefix(&resource) {
             Ok(prefix) => {
                 self.listing_of(EntityKind::Subscription, prefix.as_str(), &resource).await
             }
             Err(absent) => {
-                if let Some(door) = &self.door {
+                if let Some(door) = &self.check {
                     let held = self.held(door, &resource).await;
                     let checked = held.and_then(|held| self.reads_all(&held));
                     checked.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
@@ -137,8 +137,8 @@ impl Access {
         container: &str,
     ) -> Result<Listing, BrokerError> {
         let of = |readable| Listing { kind, readable };
-        let all = || of(Readable::All(prefix.into()));
-        let Some(door) = &self.door else { return Ok(all()) };
+        let all = || of(ReadableEntities::All(prefix.into()));
+        let Some(door) = &self.check else { return Ok(all()) };
         let held = self.held(door, container).await;
         let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
         let Err(refusal) = self.reads_all(&held) else { return Ok(all()) };
@@ -155,7 +155,7 @@ impl Access {
             return Err(self.broker.refuse(refusal, container));
         }
         paths.shrink_to_fit();
-        Ok(of(Readable::These(paths)))
+        Ok(of(ReadableEntities::These(paths)))
     }
 
     /// Refuses a grant that does not cover reading everything in a container.

@@ -11,7 +11,7 @@ use crate::management::{Managed, Management, Page, SampleMessage};
 use crate::path::{EntityAddress, subscription_path};
 
 /// A management request that its principal may make.
-pub(super) struct Judged {
+pub(super) struct AllowedRequest {
     pub(super) access: Access,
     /// The canonical path.
     pub(super) path: String,
@@ -40,7 +40,7 @@ impl Access {
         &self,
         path: &str,
         request: Management,
-    ) -> Result<Judged, BrokerError> {
+    ) -> Result<AllowedRequest, BrokerError> {
         let mut listing = Listing::empty();
         let path = match &request {
             Management::CreateQueue(properties) => {
@@ -77,7 +77,7 @@ impl Access {
             }
             request => self.allow(request.action(), path).await?,
         };
-        Ok(Judged { access: self.clone(), path, request, listing })
+        Ok(AllowedRequest { access: self.clone(), path, request, listing })
     }
 
     /// Maximum number of entries of a page of a list (ENT-30).
@@ -95,7 +95,7 @@ impl Access {
     }
 }
 
-impl Judged {
+impl AllowedRequest {
     /// Carries the request out.
     pub(super) async fn carry_out(self) -> Result<Managed, BrokerError> {
         let (access, broker, path) = (&self.access, &self.access.broker, &*self.path);
@@ -155,7 +155,7 @@ impl Judged {
             Management::Sessions(which, page) => {
                 let top = u32::try_from(access.top(page)).unwrap_or(u32::MAX);
                 let skip = page.skip as u64;
-                let list = Command::ListSessions { which, behind: None, skip, top };
+                let list = Command::ListSessions { which, after: None, skip, top };
                 match access.ask_entity(path, list).await? {
                     Outcome::Sessions(sessions) => Managed::Sessions(sessions),
                     other => return Err(access.unexpected(path, &other)),
@@ -176,11 +176,11 @@ impl Judged {
                 }
             }
             Management::Policies => {
-                broker.formed(path).await;
+                broker.wait_for_creation(path).await;
                 Managed::Policies(broker.policies(path)?)
             }
             Management::Policy(name) => {
-                broker.formed(path).await;
+                broker.wait_for_creation(path).await;
                 Managed::Policy(Box::new(broker.policy(path, &name)?))
             }
             Management::CreatePolicy(name, properties) => {
@@ -199,7 +199,7 @@ impl Judged {
                 Managed::Done
             }
             Management::PolicyKeys(name) => {
-                broker.formed(path).await;
+                broker.wait_for_creation(path).await;
                 Managed::PolicyKeys(Box::new(broker.policy_keys(path, &name).await?))
             }
             Management::RegenerateKey(name, which, key) => {
@@ -283,11 +283,12 @@ impl Access {
     /// with those presented for this destination. If either set of credentials
     /// suffices, a refusal of the other one delays nothing (SEC-26).
     async fn allow_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
-        let shown = self.door.as_ref().and_then(|door| door.shown_for.get(place)?.as_ref());
+        let shown =
+            self.check.as_ref().and_then(|door| door.destination_accesses.get(place)?.as_ref());
         let Some(shown) = shown else {
             return self.allow(Action::BeForwardedTo, path).await.map(|_| ());
         };
-        if self.is_allowed_at_once(Action::BeForwardedTo, path).await {
+        if self.is_allowed_without_delay(Action::BeForwardedTo, path).await {
             return Ok(());
         }
         shown.allow(Action::BeForwardedTo, path).await.map(|_| ())

@@ -36,8 +36,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-pub use self::policies::KeysIn;
-use self::remembered::Remembered;
+pub use self::policies::ContainerKeys;
+use self::remembered::GrantCache;
 pub use self::turn::InTurn;
 use crate::broker::{Broker, Entity};
 use crate::condition::Condition;
@@ -45,7 +45,7 @@ use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;
 use crate::contract::rights::Grant;
 use crate::error::{BrokerError, Denial, Rejection};
-use crate::grant::{Entitlement, Issuer, Onward, Pass, PassFuture};
+use crate::grant::{Entitlement, Issuer, Pass, PassFuture, ViaGrant};
 use crate::path::EntityAddress;
 
 /// Maximum length in bytes of a path that the authorizer is asked about. It exceeds every path of
@@ -94,27 +94,27 @@ const PATH_BYTES_MAX: usize = 16 << 10;
 pub struct Access {
     broker: Broker,
     /// None if everything is allowed.
-    door: Option<Arc<Door>>,
+    check: Option<Arc<AccessCheck>>,
 }
 
-struct Door {
-    state: Mutex<DoorState>,
-    reads: Reads,
+struct AccessCheck {
+    state: Mutex<AccessState>,
+    reads: ReadRule,
     /// Accesses of the credentials that were presented for the destinations of forwarding, in
     /// addition to the principal's own (FWD-05, HTP-18). Order: messages, dead-lettered messages.
-    shown_for: [Option<Access>; 2],
+    destination_accesses: [Option<Access>; 2],
 }
 
-struct DoorState {
+struct AccessState {
     principal: Arc<Principal>,
     /// Counts principals, so that a grant requested for an earlier principal is discarded.
     version: u64,
-    held: Remembered,
+    held: GrantCache,
 }
 
 /// The rights that permit reading descriptions and counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reads {
+enum ReadRule {
     /// Only Manage (SEC-05).
     ByManage,
     /// Listen also suffices (CON-73).
@@ -125,16 +125,16 @@ impl Broker {
     /// Returns the access of a principal. Its authorizer decides about the rights.
     #[must_use]
     pub fn access(&self, principal: Principal) -> Access {
-        let door = Door {
-            state: Mutex::new(DoorState {
+        let door = AccessCheck {
+            state: Mutex::new(AccessState {
                 principal: Arc::new(principal),
                 version: 0,
-                held: Remembered::default(),
+                held: GrantCache::default(),
             }),
-            reads: Reads::ByManage,
-            shown_for: [None, None],
+            reads: ReadRule::ByManage,
+            destination_accesses: [None, None],
         };
-        Access { broker: self.clone(), door: Some(Arc::new(door)) }
+        Access { broker: self.clone(), check: Some(Arc::new(door)) }
     }
 
     /// Returns an access with the rights of a policy, without a key and independent of the
@@ -151,7 +151,7 @@ impl Broker {
     /// broker (SEC-17).
     #[must_use]
     pub fn full_access(&self) -> Access {
-        Access { broker: self.clone(), door: None }
+        Access { broker: self.clone(), check: None }
     }
 }
 
@@ -160,25 +160,33 @@ impl Access {
     /// and counts: a client that only looks must not be able to destroy (SEC-05, CON-73). It takes
     /// over no grants.
     #[must_use]
-    pub fn reading_by_listen(&self) -> Self {
-        let Some(door) = &self.door else { return self.clone() };
+    pub fn with_listen_reads(&self) -> Self {
+        let Some(door) = &self.check else { return self.clone() };
         let principal = Arc::clone(&door.lock().principal);
-        let state = DoorState { principal, version: 0, held: Remembered::default() };
-        let shown_for = door.shown_for.clone();
-        let door = Door { state: Mutex::new(state), reads: Reads::ByListen, shown_for };
-        Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
+        let state = AccessState { principal, version: 0, held: GrantCache::default() };
+        let shown_for = door.destination_accesses.clone();
+        let door = AccessCheck {
+            state: Mutex::new(state),
+            reads: ReadRule::ByListen,
+            destination_accesses: shown_for,
+        };
+        Self { broker: self.broker.clone(), check: Some(Arc::new(door)) }
     }
 
     /// Returns this access with the credentials that were presented for the destinations an entity
     /// will forward to: first messages, second dead-lettered messages (HTP-18). For a destination
     /// without them, the principal of this access decides. It takes over no grants.
     #[must_use]
-    pub fn showing_for_destinations(&self, shown_for: [Option<Self>; 2]) -> Self {
-        let Some(door) = &self.door else { return self.clone() };
+    pub fn with_destination_credentials(&self, shown_for: [Option<Self>; 2]) -> Self {
+        let Some(door) = &self.check else { return self.clone() };
         let principal = Arc::clone(&door.lock().principal);
-        let state = DoorState { principal, version: 0, held: Remembered::default() };
-        let door = Door { state: Mutex::new(state), reads: door.reads, shown_for };
-        Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
+        let state = AccessState { principal, version: 0, held: GrantCache::default() };
+        let door = AccessCheck {
+            state: Mutex::new(state),
+            reads: door.reads,
+            destination_accesses: shown_for,
+        };
+        Self { broker: self.broker.clone(), check: Some(Arc::new(door)) }
     }
 
     /// The broker. Calls on it directly, instead of through this access, are not checked.
@@ -190,7 +198,7 @@ impl Access {
     /// The principal; none if everything is allowed.
     #[must_use]
     pub fn principal(&self) -> Option<Arc<Principal>> {
-        Some(Arc::clone(&self.door.as_ref()?.lock().principal))
+        Some(Arc::clone(&self.check.as_ref()?.lock().principal))
     }
 
     /// Refuses an action that is not granted. Returns the canonical address, so that the rights are
@@ -214,15 +222,15 @@ impl Access {
     /// like others (SEC-22). A valid token with too few rights, or no token, is not an attempt.
     pub async fn is_allowed(&self, action: Action, path: &str) -> bool {
         let resource = canonical(path);
-        let asked = self.ask_for(action, &resource).await;
-        asked.map_err(|rejection| self.tell_attempt(rejection, &resource)).is_ok()
+        let asked = self.check_action(action, &resource).await;
+        asked.map_err(|rejection| self.log_attempt(rejection, &resource)).is_ok()
     }
 
     /// Counts and logs an invalid token.
-    fn tell_attempt(&self, rejection: Rejection, resource: &str) {
+    fn log_attempt(&self, rejection: Rejection, resource: &str) {
         let cause = rejection.denial().map_or(Denial::OTHER, |denial| denial.cause);
         let is_bad = rejection.condition() == Condition::Unauthorized && cause != Denial::RIGHT;
-        if is_bad && self.principal().is_some_and(|principal| principal.shows_something()) {
+        if is_bad && self.principal().is_some_and(|principal| principal.has_credentials()) {
             drop(self.broker.refuse(rejection, resource));
         }
     }
@@ -230,8 +238,8 @@ impl Access {
     /// Whether an action is granted, for a principal whose other credentials are checked next. A
     /// refusal here is no failed attempt of the principal, so its answer is not delayed (SEC-26).
     /// The grant is not remembered.
-    async fn is_allowed_at_once(&self, action: Action, path: &str) -> bool {
-        let Some(door) = &self.door else { return true };
+    async fn is_allowed_without_delay(&self, action: Action, path: &str) -> bool {
+        let Some(door) = &self.check else { return true };
         let resource: Arc<str> = canonical(path).into();
         if resource.len() > PATH_BYTES_MAX {
             return false;
@@ -250,16 +258,16 @@ impl Access {
     ///
     /// # Errors
     /// `Unauthorized`.
-    pub async fn identify(&self) -> Result<(), BrokerError> {
-        let Some(door) = &self.door else { return Ok(()) };
+    pub async fn require_valid_credentials(&self) -> Result<(), BrokerError> {
+        let Some(door) = &self.check else { return Ok(()) };
         let asked = self.held(door, "").await;
         asked.map(|_| ()).map_err(|rejection| self.broker.refuse(rejection, ""))
     }
 
     /// Whether the credentials of the principal are valid, independent of its rights. Nothing is
     /// refused or counted: for clients that may still present better credentials.
-    pub async fn is_identified(&self) -> bool {
-        match &self.door {
+    pub async fn has_valid_credentials(&self) -> bool {
+        match &self.check {
             Some(door) => self.held(door, "").await.is_ok(),
             None => true,
         }
@@ -267,18 +275,18 @@ impl Access {
 
     /// Whether the credentials of the principal are valid, for clients that present no others. An
     /// invalid token is a failed attempt, as with [`Self::is_allowed`].
-    pub async fn is_identified_by_what_it_shows(&self) -> bool {
-        let Some(door) = &self.door else { return true };
+    pub async fn verify_credentials(&self) -> bool {
+        let Some(door) = &self.check else { return true };
         let asked = self.held(door, "").await;
-        asked.map_err(|rejection| self.tell_attempt(rejection, "")).is_ok()
+        asked.map_err(|rejection| self.log_attempt(rejection, "")).is_ok()
     }
 
     /// Whether any remembered grant is still in force. The authorizer is not asked (SEC-16).
     #[must_use]
     pub fn holds(&self) -> bool {
-        let Some(door) = &self.door else { return true };
+        let Some(door) = &self.check else { return true };
         let lasts = |held: &Arc<Entitlement>| {
-            held.lapse(|| self.broker.now()).is_none() && !held.is_refused()
+            held.end_reason(|| self.broker.now()).is_none() && !held.is_refused()
         };
         door.lock().held.iter().any(|(_, held)| lasts(held))
     }
@@ -293,7 +301,7 @@ impl Access {
     pub async fn entity(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
         let resource = canonical(path);
         let pass = self.pass(&resource, purpose).await?;
-        Ok(self.broker.formed_entity(&resource).await?.with_pass(pass))
+        Ok(self.broker.created_entity(&resource).await?.with_pass(pass))
     }
 
     /// As [`Access::entity`], for callers that cannot wait.
@@ -337,12 +345,12 @@ impl Access {
         via: &Entity,
     ) -> Result<(Entity, Arc<str>), BrokerError> {
         let pass = self.pass(&canonical(path), Action::BeSentTo).await?;
-        self.broker.formed(path).await;
+        self.broker.wait_for_creation(path).await;
         let found = self.broker.find_destination(path, via);
         let destination = found.map_err(|rejection| self.broker.refuse(rejection, path))?;
         let held = pass.map(|pass| Arc::clone(&pass.held));
-        let way = Onward::new(Arc::clone(&destination), held);
-        Ok((via.clone().with_onward(way), destination))
+        let way = ViaGrant::new(Arc::clone(&destination), held);
+        Ok((via.clone().with_via_grant(way), destination))
     }
 
     /// As [`Access::transfer_destination`], for callers that cannot wait.
@@ -361,7 +369,7 @@ impl Access {
     /// Forgets grants for entities without a handle; they are requested again when needed. For
     /// transports with many accesses for one connection.
     pub fn forget_unused(&self) {
-        if let Some(door) = &self.door {
+        if let Some(door) = &self.check {
             door.lock().held.forget_unused();
         }
     }
@@ -373,7 +381,7 @@ impl Access {
     /// `EntityNotFound`; `Unauthorized` for a principal whose credentials are refused.
     pub async fn entity_of_a_transaction(&self, path: &str) -> Result<Entity, Rejection> {
         let pass = self.pass_to_root(path).await?;
-        Ok(self.broker.found(path).await?.with_pass(pass))
+        Ok(self.broker.find_created(path).await?.with_pass(pass))
     }
 
     /// Returns a handle on an entity or sub-queue for the first of several purposes that is
@@ -389,9 +397,9 @@ impl Access {
         let resource = canonical(path);
         let mut refused = None;
         for purpose in purposes {
-            match self.ask_for(*purpose, &resource).await {
+            match self.check_action(*purpose, &resource).await {
                 Ok(pass) => {
-                    return Ok(self.broker.formed_entity(&resource).await?.with_pass(pass));
+                    return Ok(self.broker.created_entity(&resource).await?.with_pass(pass));
                 }
                 Err(rejection) => refused = refused.or(Some(rejection)),
             }
@@ -402,16 +410,16 @@ impl Access {
     }
 
     async fn pass(&self, resource: &str, action: Action) -> Result<Option<Arc<Pass>>, BrokerError> {
-        let asked = self.ask_for(action, resource).await;
+        let asked = self.check_action(action, resource).await;
         asked.map_err(|rejection| self.broker.refuse(rejection, resource))
     }
 
-    async fn ask_for(
+    async fn check_action(
         &self,
         action: Action,
         resource: &str,
     ) -> Result<Option<Arc<Pass>>, Rejection> {
-        let Some(door) = &self.door else { return Ok(None) };
+        let Some(door) = &self.check else { return Ok(None) };
         let held = self.held(door, resource).await?;
         held.check_purpose(action, || self.broker.now())?;
         Ok(Some(self.pass_with(held)))
@@ -423,7 +431,11 @@ impl Access {
 
     /// Returns the remembered grant on a resource if it is still in force, else asks the
     /// authorizer.
-    async fn held(&self, door: &Door, resource: &str) -> Result<Arc<Entitlement>, Rejection> {
+    async fn held(
+        &self,
+        door: &AccessCheck,
+        resource: &str,
+    ) -> Result<Arc<Entitlement>, Rejection> {
         if resource.len() > PATH_BYTES_MAX {
             // No entity has such a path, so this reason reveals nothing.
             let detail = format!(
@@ -434,7 +446,7 @@ impl Access {
         }
         let known = door.lock().held.get(resource);
         match known {
-            Some(held) if held.lapse(|| self.broker.now()).is_none() && !held.is_refused() => {
+            Some(held) if held.end_reason(|| self.broker.now()).is_none() && !held.is_refused() => {
                 Ok(held)
             }
             known => self.ask(door, resource, known.as_ref()).await,
@@ -444,7 +456,7 @@ impl Access {
     /// Asks the authorizer and remembers its answer.
     async fn ask(
         &self,
-        door: &Door,
+        door: &AccessCheck,
         resource: &str,
         known: Option<&Arc<Entitlement>>,
     ) -> Result<Arc<Entitlement>, Rejection> {
@@ -466,7 +478,7 @@ impl Access {
             state.held.insert(resource, &held);
             // Still under the lock: after it, a newer answer could arrive first and be overwritten
             // by this one.
-            held.take(&grant, actions, principal.peer);
+            held.replace_grant(&grant, actions, principal.peer);
             drop(state);
             held.enforce(|| self.broker.now());
             return Ok(held);
@@ -477,7 +489,7 @@ impl Access {
 impl Issuer for Access {
     fn pass_to_root<'a>(&'a self, path: &'a str) -> PassFuture<'a> {
         Box::pin(async move {
-            let Some(door) = &self.door else { return Ok(None) };
+            let Some(door) = &self.check else { return Ok(None) };
             let held = self.held(door, path).await?;
             Ok(Some(self.pass_with(held)))
         })
@@ -490,15 +502,15 @@ impl fmt::Debug for Access {
     }
 }
 
-impl Door {
-    fn lock(&self) -> MutexGuard<'_, DoorState> {
+impl AccessCheck {
+    fn lock(&self) -> MutexGuard<'_, AccessState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The actions that a grant allows through this door.
     fn actions(&self, grant: &Grant) -> Actions {
         let actions = grant.actions();
-        if self.reads == Reads::ByListen && actions.contains(Action::Overview) {
+        if self.reads == ReadRule::ByListen && actions.contains(Action::Overview) {
             return actions.with(Action::Describe);
         }
         actions

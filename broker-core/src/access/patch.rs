@@ -25,8 +25,8 @@ impl Access {
         patch: Patch,
     ) -> Result<U::Described, BrokerError> {
         let is_outrun = |error: &BrokerError| error.condition() == Condition::UpdateConflict;
-        Self::attempt_update(patch.read_at, is_outrun, move || async move {
-            let (mut properties, mut read_at) = (properties.clone(), patch.read_at);
+        Self::attempt_update(patch.expected_created_at, is_outrun, move || async move {
+            let (mut properties, mut read_at) = (properties.clone(), patch.expected_created_at);
             if patch.cleared != Cleared::ALL {
                 let described = self.broker.describe::<U>(path).await?;
                 let (current, updated_at) = U::current(&described);

@@ -11,18 +11,18 @@ use crate::policies::{PolicyKeys, PolicyUpdate};
 /// Policies with their keys in a container: an entity, or the namespace with all its entities. For
 /// answers that list many entities, so that rights are checked once.
 #[derive(Clone)]
-pub struct KeysIn {
+pub struct ContainerKeys {
     broker: Broker,
     container: String,
 }
 
-impl fmt::Debug for KeysIn {
+impl fmt::Debug for ContainerKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeysIn").field("container", &self.container).finish_non_exhaustive()
     }
 }
 
-impl KeysIn {
+impl ContainerKeys {
     /// Returns the policies of a queue or topic; none if it is not in the container or was deleted.
     pub async fn of(&self, owner: &str) -> Vec<PolicyKeys> {
         if !self.container.is_empty() && !self.container.eq_ignore_ascii_case(owner) {
@@ -39,10 +39,10 @@ impl KeysIn {
 impl Access {
     /// Returns the keys in a container if the principal may read them all: the right on the
     /// namespace covers its entities (SEC-12). Otherwise returns none, without a refusal.
-    pub async fn keys_in(&self, container: &str) -> Option<KeysIn> {
+    pub async fn keys_in(&self, container: &str) -> Option<ContainerKeys> {
         let container = super::canonical(container);
-        let asked = self.ask_for(Action::ReadKeys, &container).await;
-        asked.is_ok().then(|| KeysIn { broker: self.broker.clone(), container })
+        let asked = self.check_action(Action::ReadKeys, &container).await;
+        asked.is_ok().then(|| ContainerKeys { broker: self.broker.clone(), container })
     }
 
     /// Refuses policies that

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::broker::Broker;
-use crate::contract::authorizer::{AskedAt, Principal, TOKEN_BYTES_MAX};
+use crate::contract::authorizer::{Principal, RequestAddress, TOKEN_BYTES_MAX};
 use crate::contract::rights::Grant;
 use crate::error::Rejection;
 use crate::path::PathKey;
@@ -23,18 +23,18 @@ pub(super) async fn ask(
     if let Some((owner, name)) = &principal.policy {
         return broker.shared.policies.grant(owner, name, resource);
     }
-    let denied = |reason: Rejection| reason.of_peer(principal.peer);
-    if principal.shows_too_much {
+    let denied = |reason: Rejection| reason.with_peer(principal.peer);
+    if principal.is_token_too_long {
         let detail =
             format!("the presented credentials are longer than {} KiB", TOKEN_BYTES_MAX >> 10);
-        return Err(denied(Rejection::unauthorized(detail).because("too_long")));
+        return Err(denied(Rejection::unauthorized(detail).with_cause("too_long")));
     }
-    let asked = &*knowing_paths(broker, principal);
+    let asked = &*with_known_path(broker, principal);
     let authorizer = &*broker.shared.authorizer;
     let asking = async { authorizer.authorize(asked, resource).await };
-    let answer = caught(asking).await.unwrap_or_else(|Panicked| {
+    let answer = catch_panic(asking).await.unwrap_or_else(|Panicked| {
         let detail = "the rights could not be determined; try again";
-        Err(Rejection::unauthorized(detail).because("authorizer"))
+        Err(Rejection::unauthorized(detail).with_cause("authorizer"))
     });
     answer.map_err(denied)
 }
@@ -49,29 +49,29 @@ pub(super) async fn ask_all(
         let grant = |resource: &Arc<str>| broker.shared.policies.grant(owner, name, resource);
         return resources.iter().map(|it| grant(it).unwrap_or_else(|_| Grant::nothing())).collect();
     }
-    if principal.shows_too_much {
+    if principal.is_token_too_long {
         return vec![Grant::nothing(); resources.len()];
     }
-    let principal = &*knowing_paths(broker, principal);
+    let principal = &*with_known_path(broker, principal);
     let authorizer = &*broker.shared.authorizer;
     let asking = async { authorizer.authorize_all(principal, resources).await };
-    let mut grants = caught(asking).await.unwrap_or_else(|Panicked| Vec::new());
+    let mut grants = catch_panic(asking).await.unwrap_or_else(|Panicked| Vec::new());
     grants.resize(resources.len(), Grant::nothing());
     grants
 }
 
 /// Returns the principal, with a note whether the address of its request is also the path of
 /// another entity (SEC-13).
-fn knowing_paths<'a>(broker: &Broker, principal: &'a Principal) -> Cow<'a, Principal> {
+fn with_known_path<'a>(broker: &Broker, principal: &'a Principal) -> Cow<'a, Principal> {
     let asked = principal.address.as_ref().filter(|asked| is_path(broker, asked));
     asked.map_or(Cow::Borrowed(principal), |asked| {
-        let address = Some(AskedAt { is_path: true, ..asked.clone() });
+        let address = Some(RequestAddress { is_path: true, ..asked.clone() });
         Cow::Owned(Principal { address, ..principal.clone() })
     })
 }
 
-fn is_path(broker: &Broker, asked: &AskedAt) -> bool {
-    let AskedAt { address, resource, .. } = asked;
+fn is_path(broker: &Broker, asked: &RequestAddress) -> bool {
+    let RequestAddress { address, resource, .. } = asked;
     let is_below =
         address.get(..resource.len()).is_some_and(|it| it.eq_ignore_ascii_case(resource));
     let beyond = if is_below { resource.len() } else { 0 };
@@ -88,7 +88,7 @@ fn is_path(broker: &Broker, asked: &AskedAt) -> bool {
 
 struct Panicked;
 
-async fn caught<T>(asking: impl Future<Output = T>) -> Result<T, Panicked> {
+async fn catch_panic<T>(asking: impl Future<Output = T>) -> Result<T, Panicked> {
     let mut asking = pin!(asking);
     poll_fn(|context| {
         // State that the authorizer leaves inconsistent is its own; the broker shares none with it.

@@ -12,12 +12,12 @@ const ENTRY_BYTES: usize = 256;
 
 /// Grants by the path of their entity.
 #[derive(Default)]
-pub(super) struct Remembered {
+pub(super) struct GrantCache {
     held: HashMap<Box<str>, Arc<Entitlement>>,
     bytes: usize,
 }
 
-impl Remembered {
+impl GrantCache {
     pub(super) fn get(&self, resource: &str) -> Option<Arc<Entitlement>> {
         self.held.get(resource).cloned()
     }
@@ -40,7 +40,7 @@ impl Remembered {
 
     /// Forgets all grants without a handle, including the namespace: the principal has new
     /// credentials, which are not yet checked.
-    pub(super) fn forget_unused_of_before(&mut self) {
+    pub(super) fn forget_all_unused(&mut self) {
         self.forget(|_| false);
     }
 

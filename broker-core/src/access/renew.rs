@@ -14,14 +14,14 @@ use crate::grant::Entitlement;
 /// Further ones wait.
 const ASKED_AT_ONCE_MAX: usize = 256;
 
-type Asking<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type PendingQuestion<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl Access {
     /// Replaces the principal after it presented new credentials, such as a newer token. Existing
     /// handles follow: operations that are still granted go on, others end (SEC-15). Returns when
     /// the authorizer has answered for every entity with a handle.
     pub async fn renew(&self, principal: Principal) {
-        let Some(door) = &self.door else { return };
+        let Some(door) = &self.check else { return };
         let used = {
             let mut state = door.lock();
             if *state.principal == principal {
@@ -30,21 +30,21 @@ impl Access {
             state.principal = Arc::new(principal);
             state.version += 1;
             // Grants without a handle are requested again when needed.
-            state.held.forget_unused_of_before();
+            state.held.forget_all_unused();
             state
                 .held
                 .iter()
                 .map(|(resource, held)| (Box::from(resource), Arc::clone(held)))
                 .collect::<Vec<(Box<str>, Arc<Entitlement>)>>()
         };
-        let ask = |(resource, held): (Box<str>, Arc<Entitlement>)| -> Asking<'_> {
+        let ask = |(resource, held): (Box<str>, Arc<Entitlement>)| -> PendingQuestion<'_> {
             Box::pin(async move {
                 if let Err(reason) = self.ask(door, &resource, Some(&held)).await {
                     held.refuse(reason);
                 }
             })
         };
-        together(used.into_iter().map(ask).collect()).await;
+        poll_all(used.into_iter().map(ask).collect()).await;
     }
 }
 
@@ -52,9 +52,9 @@ impl Access {
 /// is delayed separately (SEC-26): one after the other, links at the last entity would go on for
 /// minutes under rights that their client no longer has. A refusal for one entity implies nothing
 /// for others, which have policies of their own.
-async fn together(asking: Vec<Asking<'_>>) {
+async fn poll_all(asking: Vec<PendingQuestion<'_>>) {
     let mut left = asking.into_iter();
-    let mut begun: Vec<Asking<'_>> = Vec::new();
+    let mut begun: Vec<PendingQuestion<'_>> = Vec::new();
     poll_fn(|context| {
         loop {
             begun.retain_mut(|one| one.as_mut().poll(context).is_pending());

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use super::manage::Judged;
+use super::manage::AllowedRequest;
 use super::{Access, declare};
 use crate::admission::{HeldTurn, Large, Turns};
 use crate::broker::Broker;
-use crate::declaration::breather::Breather;
-use crate::declaration::{CarriedOut, Declaration, Digest};
+use crate::declaration::breather::Yielder;
+use crate::declaration::{Declaration, Digest, PlanResult};
 use crate::error::BrokerError;
 use crate::management::{Managed, Management};
 use crate::time::Timestamp;
@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 /// The rights were judged before the turn was waited for: a refusal may take its time (SEC-26), and so may the answer of an
 /// authorizer, and neither has a turn meanwhile, nor counts in the time in which the answer is made.
 pub struct InTurn {
-    judged: Judged,
+    judged: AllowedRequest,
     turn: Turn,
 }
 
@@ -60,7 +60,7 @@ impl Access {
         &self,
         declaration: &Declaration,
     ) -> Result<Turn, BrokerError> {
-        let bytes = declaration.carried_out_bytes_max(&mut Breather::default()).await;
+        let bytes = declaration.carried_out_bytes_max(&mut Yielder::default()).await;
         self.turn(Large::CarryingOut { bytes }).await
     }
 
@@ -82,10 +82,10 @@ impl Access {
         declaration: &Declaration,
         digest: Digest,
         steps_max: usize,
-    ) -> Result<CarriedOut, BrokerError> {
+    ) -> Result<PlanResult, BrokerError> {
         let planning = self.turn(Large::List).await?;
         let planned = planning.make(declare::planned(&self.broker, declaration)).await?;
-        turn.held.release_beyond(planned.bytes(&mut Breather::default()).await);
+        turn.held.release_beyond(planned.bytes(&mut Yielder::default()).await);
         // Others plan while this is carried out, which may take long.
         drop(planning);
         self.carry_out_if(planned, digest, steps_max).await
@@ -121,7 +121,9 @@ impl InTurn {
                 let done = access.carry_out_in(&mut turn, &declaration, digest, steps_max);
                 Managed::CarriedOut(Box::new(Box::pin(done).await?))
             }
-            request => turn.make(Box::pin(Judged { request, ..judged }.carry_out())).await?,
+            request => {
+                turn.make(Box::pin(AllowedRequest { request, ..judged }.carry_out())).await?
+            }
         };
         Ok((managed, turn.held))
     }

@@ -6,7 +6,7 @@ const PARTS_MAX: u64 = 10_000;
 
 /// Drops a value with about `parts` parts: in place up to [`PARTS_MAX`], otherwise on a blocking
 /// thread.
-pub(super) fn drop_apart<T: Send + 'static>(what: T, parts: u64) {
+pub(super) fn drop_in_background<T: Send + 'static>(what: T, parts: u64) {
     if parts > PARTS_MAX {
         // The result is not awaited.
         drop(actix_rt::task::spawn_blocking(move || drop(what)));
@@ -31,12 +31,12 @@ mod tests {
     /// A value with many parts is dropped on another thread, a smaller one on the thread of the
     /// caller.
     #[test]
-    fn what_is_large_is_dropped_elsewhere() {
+    fn large_value_is_dropped_on_another_thread() {
         actix_rt::System::new().block_on(async {
             let (tell, told) = channel();
-            drop_apart(Tells(tell.clone()), PARTS_MAX);
+            drop_in_background(Tells(tell.clone()), PARTS_MAX);
             assert_eq!(told.recv().unwrap(), thread::current().id());
-            drop_apart(Tells(tell), PARTS_MAX + 1);
+            drop_in_background(Tells(tell), PARTS_MAX + 1);
             assert_ne!(told.recv().unwrap(), thread::current().id());
         });
     }

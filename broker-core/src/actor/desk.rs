@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::family::MemberNumber;
 use crate::ids::EntityId;
-use crate::request::{Asker, release_all};
+use crate::request::{RequesterId, release_all};
 use crate::shell::tree::{StageCompletion, Tree};
 use crate::store::StoreError;
 use crate::telemetry::Telemetry;
@@ -49,16 +49,16 @@ pub(super) struct Desk {
     warned_of_undelayed_at: Cell<Option<Timestamp>>,
     pub(super) pulse: Arc<Pulse>,
     /// Long turns of this arbiter.
-    pub(super) long_turns: Rc<LongTurns<Asker>>,
+    pub(super) long_turns: Rc<LongTurns<RequesterId>>,
 }
 
 /// Tray and stage of a submission, with its result.
-type Done = (u64, StageNumber, Result<(), StoreError>);
+type CompletedStage = (u64, StageNumber, Result<(), StoreError>);
 
 /// Results that stores report, from any thread.
 #[derive(Default)]
 struct Completions {
-    done: Mutex<Vec<Done>>,
+    done: Mutex<Vec<CompletedStage>>,
     arrived: Notify,
 }
 
@@ -208,7 +208,7 @@ impl Desk {
             match result {
                 Ok(()) => {
                     let numbers = tray.tree.borrow().members_of(stage);
-                    let held = tray.tree.borrow_mut().completed(stage);
+                    let held = tray.tree.borrow_mut().complete(stage);
                     let members = tray.members.borrow();
                     for actor in numbers.iter().filter_map(|number| members.get(number)) {
                         actor.do_send(TreeNews::Committed(stage));
@@ -220,7 +220,7 @@ impl Desk {
                     // Actors are notified first: a client that learns of the failure and retries
                     // must not reach the failed machine.
                     tray.end(&error.to_string());
-                    tray.tree.borrow_mut().ended(stage);
+                    tray.tree.borrow_mut().note_lost(stage);
                 }
             }
             self.report_if_ended(at, &tray);

@@ -12,7 +12,7 @@ use super::inlet::Inlet;
 use crate::description::EntityKind;
 use crate::ids::EntityId;
 use crate::path::PathKey;
-use crate::telemetry::Observed;
+use crate::telemetry::LiveGauges;
 
 /// All entities of a broker by path. Only the namespace adds and removes entries.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub struct Directory {
     entries: DashMap<PathKey, Entry>,
     /// Paths whose creation is being stored. The sender is dropped when the outcome is known, which
     /// ends the waits on it.
-    forming: DashMap<PathKey, watch::Sender<()>>,
+    creations: DashMap<PathKey, watch::Sender<()>>,
     queues: RwLock<Order>,
     topics: RwLock<Order>,
     subscriptions: RwLock<Order>,
@@ -38,7 +38,7 @@ pub struct Entry {
     /// Inlet of the entity.
     pub inlet: Arc<Inlet>,
     /// Its gauges.
-    pub observed: Arc<Observed>,
+    pub observed: Arc<LiveGauges>,
 }
 
 impl Directory {
@@ -50,8 +50,8 @@ impl Directory {
 
     /// Waits for the outcome of a creation at a path, if one is being stored. Requests in progress
     /// bound the number of waiting callers, and the creation bounds their time.
-    pub async fn formed(&self, key: &PathKey) {
-        let forming = self.forming.get(key).map(|sender| sender.subscribe());
+    pub async fn wait_for_creation(&self, key: &PathKey) {
+        let forming = self.creations.get(key).map(|sender| sender.subscribe());
         if let Some(mut outcome) = forming {
             // No value is ever sent: dropping the sender reports the outcome.
             outcome.changed().await.ok();
@@ -59,18 +59,18 @@ impl Directory {
     }
 
     /// Notes that a creation at this path is being stored.
-    pub(super) fn begin_forming(&self, key: &PathKey) {
-        self.forming.entry(key.clone()).or_insert_with(|| watch::channel(()).0);
+    pub(super) fn begin_creation(&self, key: &PathKey) {
+        self.creations.entry(key.clone()).or_insert_with(|| watch::channel(()).0);
     }
 
     /// Ends the waits for a creation at this path. A created entity must be inserted before.
-    pub(super) fn end_forming(&self, key: &PathKey) {
-        self.forming.remove(key);
+    pub(super) fn end_creation(&self, key: &PathKey) {
+        self.creations.remove(key);
     }
 
     /// Ends the waits for all creations, because the broker is stopped.
-    pub(super) fn end_all_forming(&self) {
-        self.forming.clear();
+    pub(super) fn end_all_creations(&self) {
+        self.creations.clear();
     }
 
     /// Returns all entities in the order of their keys (ENT-30).

@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use actix::{Actor, Addr, Recipient, WeakAddr};
 
-use super::apart::drop_apart;
+use super::apart::drop_in_background;
 use super::desk::Desk;
 use super::entity::EntityActor;
-use super::inlet::{Inlet, Late, next};
-use super::messages::{ContentsLoaded, Counts, End, IdleElapsed, Look, Round};
+use super::inlet::{Inlet, StaleKind, next};
+use super::messages::{ContentsLoaded, End, IdleElapsed, Round, RoundQuestion, RoundScope};
 use super::session::{HeldSession, SessionActor};
 use super::transfer::Courier;
 use super::wakeups::Knock;
@@ -33,12 +33,12 @@ use crate::entity::any::AnyMachine;
 use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId};
-use crate::request::{Asker, Release, Request, Way, release_all};
-use crate::shell::load::Wanted;
+use crate::request::{Release, Request, RequesterId, Way, release_all};
+use crate::shell::load::LoadRequest;
 use crate::shell::session::SessionHost;
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Share, Shell, Turn};
-use crate::telemetry::Observed;
+use crate::telemetry::LiveGauges;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Maximum number of commands in a turn for the requests that precede the end of a hold.
@@ -47,7 +47,7 @@ const LAST_COMMANDS: usize = 256;
 type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
 
 /// A held session and its actor.
-struct Driven {
+struct DrivenSession {
     session: Rc<HeldSession>,
     actor: Addr<SessionActor>,
 }
@@ -62,12 +62,12 @@ pub(super) struct Drive {
     /// Number of the machine in its tree.
     pub(super) number: MemberNumber,
     pub(super) inlet: Arc<Inlet>,
-    observed: Arc<Observed>,
+    observed: Arc<LiveGauges>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
     pub(super) tray: u64,
     namespace: Recipient<IdleElapsed>,
-    pub(super) patience: Patience,
+    pub(super) queue_timeout: QueueTimeout,
     /// Moves messages to other entities.
     courier: Courier,
     /// The actor of the entity, which owns this drive. The reference is weak so that the actor can
@@ -76,40 +76,40 @@ pub(super) struct Drive {
     /// Instant at which that actor next takes a turn by itself.
     wakes_at: Cell<Option<Timestamp>>,
     /// The held sessions by their holders.
-    sessions: RefCell<BTreeMap<ReceiverId, Driven>>,
+    sessions: RefCell<BTreeMap<ReceiverId, DrivenSession>>,
     /// Round that waits until nothing is held.
-    kept: RefCell<Option<Arc<Round>>>,
+    held_round: RefCell<Option<Arc<Round>>>,
 }
 
 /// Parts from which a drive is built.
-pub(super) struct Parts {
+pub(super) struct DriveParts {
     pub(super) id: EntityId,
     pub(super) shell: Shell<AnyMachine>,
     pub(super) inlet: Arc<Inlet>,
-    pub(super) observed: Arc<Observed>,
+    pub(super) observed: Arc<LiveGauges>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
     pub(super) tray: u64,
     pub(super) namespace: Recipient<IdleElapsed>,
     pub(super) courier: Courier,
-    pub(super) patience: Patience,
+    pub(super) patience: QueueTimeout,
 }
 
 /// Maximum time that sends, and lists from other entities, wait for their turn while others need
 /// the room that they hold.
-pub(super) struct Patience {
+pub(super) struct QueueTimeout {
     pub(super) room: Budget,
     pub(super) loads: Loads,
     pub(super) wait_max: TimeSpan,
 }
 
-impl Patience {
+impl QueueTimeout {
     /// Returns the latest arrival time of requests of this kind that must be refused; none if room
     /// is not short.
-    pub(super) fn late(&self, what: Late, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn arrival_deadline(&self, what: StaleKind, now: Timestamp) -> Option<Timestamp> {
         let is_short = match what {
-            Late::Sends => self.room.is_short(),
-            Late::Lists => self.loads.is_short(),
+            StaleKind::Sends => self.room.is_short(),
+            StaleKind::Lists => self.loads.is_short(),
         };
         is_short.then(|| now.minus(self.wait_max))
     }
@@ -127,8 +127,8 @@ impl Patience {
 }
 
 impl Drive {
-    pub(super) fn new(parts: Parts) -> Rc<Self> {
-        let Parts {
+    pub(super) fn new(parts: DriveParts) -> Rc<Self> {
+        let DriveParts {
             id,
             mut shell,
             inlet,
@@ -146,7 +146,7 @@ impl Drive {
         let (tree, number) = (Rc::clone(shell.tree()), shell.number());
         let shell = Rc::new(RefCell::new(shell));
         let participant = Rc::downgrade(&shell);
-        tree.borrow_mut().enlist(id, participant);
+        tree.borrow_mut().register_participant(id, participant);
         let drive = Rc::new(Self {
             id,
             shell: RefCell::new(Some(Rc::clone(&shell))),
@@ -158,12 +158,12 @@ impl Drive {
             desk,
             tray,
             namespace,
-            patience,
+            queue_timeout: patience,
             courier,
             entity: OnceCell::new(),
             wakes_at: Cell::new(None),
             sessions: RefCell::default(),
-            kept: RefCell::default(),
+            held_round: RefCell::default(),
         });
         let host = Host(Rc::downgrade(&drive));
         shell.borrow_mut().host_sessions(Box::new(host));
@@ -203,13 +203,13 @@ impl Drive {
     }
 
     /// The client whose request needs the long turn, if it is known.
-    pub(super) fn asker_of_long_turn(&self) -> Option<Asker> {
+    pub(super) fn requester_of_long_turn(&self) -> Option<RequesterId> {
         self.shell()?.borrow().asker_of_long_turn()
     }
 
     /// Whether the machine evaluates rules in slices and needs another turn after all others.
     pub(super) fn is_judging(&self) -> bool {
-        self.shell().is_some_and(|shell| shell.borrow().is_judging())
+        self.shell().is_some_and(|shell| shell.borrow().is_evaluating_rules())
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -277,8 +277,8 @@ impl Drive {
                 self.fail(&format!("panic: {text}"));
             }
         }
-        if self.kept.borrow().is_some() && !self.has_held() {
-            self.kept.take();
+        if self.held_round.borrow().is_some() && !self.holds_something() {
+            self.held_round.take();
         }
     }
 
@@ -301,13 +301,13 @@ impl Drive {
             driven.actor.do_send(End);
         }
         release_all(&mut releases);
-        self.kept.take();
+        self.held_round.take();
         self.desk.fail(self.tray, why);
     }
 
     /// Ends the tree if an append failed whose notification is still on its way; commands then wait
     /// for the rebuilt machine. Returns whether there is a machine to drive.
-    pub(super) fn can_go_on(&self) -> bool {
+    pub(super) fn check_tree(&self) -> bool {
         if self.is_running() && self.tree.borrow().is_lost() {
             self.fail("an append failed");
         }
@@ -322,7 +322,7 @@ impl Drive {
         if let Some(shell) = shell {
             drop_machine(shell);
         }
-        self.kept.take();
+        self.held_round.take();
         for driven in self.sessions.take().into_values() {
             self.end_session(&driven);
         }
@@ -333,8 +333,8 @@ impl Drive {
     /// The machine gets all contents that could be read.
     fn load(&self, entity: Addr<EntityActor>) {
         let wanted = self.shell().and_then(|shell| shell.borrow_mut().take_load());
-        let Some(Wanted { contents, bytes, room }) = wanted else { return };
-        let (at_work, loads) = (self.courier.at_work(), self.courier.loads());
+        let Some(LoadRequest { contents, bytes, room }) = wanted else { return };
+        let (at_work, loads) = (self.courier.pending_work(), self.courier.loads());
         actix_rt::spawn(async move {
             let room = match room {
                 Some(room) => room,
@@ -364,7 +364,7 @@ impl Drive {
     }
 
     /// Wakes the actor of the entity if it has work before its next turn.
-    pub(super) fn see_to_entity(&self) {
+    pub(super) fn wake_entity(&self) {
         let now = self.clock.now();
         // The desk already has staged changes that are due.
         let flush = self.tree.borrow().flush_deadline().filter(|at| *at > now);
@@ -384,7 +384,7 @@ impl Drive {
 impl Drive {
     /// Whether no work is left that proceeds without the passage of time: no waiting command, no
     /// due work of the machine, no batch of its tree on the way to the store.
-    pub(super) fn is_quiet(&self, now: Timestamp, counts: Counts) -> bool {
+    pub(super) fn is_quiet(&self, now: Timestamp, counts: RoundScope) -> bool {
         let tree = self.tree.borrow();
         let is_due = self.own_deadline().is_some_and(|at| at <= now);
         self.is_running()
@@ -392,27 +392,27 @@ impl Drive {
             && !is_due
             && !self.is_judging()
             && !tree.wants_submit(now)
-            && (counts == Counts::AllButStore || !tree.is_submitting())
+            && (counts == RoundScope::AllButStore || !tree.is_submitting())
     }
 
     /// Whether a client holds a lock here or waits for a command to be carried out. The end of
     /// either is always part of a turn.
-    pub(super) fn has_held(&self) -> bool {
+    pub(super) fn holds_something(&self) -> bool {
         self.shell().is_some_and(|shell| {
             let shell = shell.borrow();
-            shell.machine().has_locks() || shell.has_parked() || shell.is_judging()
+            shell.machine().has_locks() || shell.has_parked() || shell.is_evaluating_rules()
         }) || (self.is_running() && !self.inlet.is_empty())
     }
 
     /// Keeps a round until nothing is held.
     pub(super) fn keep(&self, round: Arc<Round>) {
-        self.kept.replace(Some(round));
+        self.held_round.replace(Some(round));
     }
 
     /// Asks the actors of the held sessions too.
-    pub(super) fn look(&self, round: &Arc<Round>) {
+    pub(super) fn ask_sessions(&self, round: &Arc<Round>) {
         for driven in self.sessions.borrow().values() {
-            driven.actor.do_send(Look(Arc::clone(round)));
+            driven.actor.do_send(RoundQuestion(Arc::clone(round)));
         }
     }
 }
@@ -447,8 +447,8 @@ impl Drive {
 
     /// Whether a holder has requests that are not carried out yet. They precede the end of its
     /// hold.
-    pub(super) fn has_asked(&self, holder: ReceiverId) -> bool {
-        self.session(holder).is_some_and(|session| session.has_some())
+    pub(super) fn has_requests_of(&self, holder: ReceiverId) -> bool {
+        self.session(holder).is_some_and(|session| session.has_requests())
     }
 
     /// Takes a turn for a session whose hold ends, with its earlier requests, and accepts no more
@@ -468,8 +468,8 @@ impl Drive {
     }
 
     /// Moves the waiting requests of a session to the inlet of the entity, and ends its actor.
-    fn end_session(&self, driven: &Driven) {
-        driven.session.empty_into(&self.inlet);
+    fn end_session(&self, driven: &DrivenSession) {
+        driven.session.move_requests_into(&self.inlet);
         driven.actor.do_send(End);
     }
 
@@ -478,7 +478,7 @@ impl Drive {
     }
 
     /// Wakes the actors of sessions.
-    pub(super) fn see_to_sessions(&self, holders: &BTreeSet<ReceiverId>) {
+    pub(super) fn wake_sessions(&self, holders: &BTreeSet<ReceiverId>) {
         let sessions = self.sessions.borrow();
         for driven in holders.iter().filter_map(|holder| sessions.get(holder)) {
             driven.actor.do_send(Knock);
@@ -491,9 +491,9 @@ fn drop_machine(shell: SharedShell) {
     // The only strong reference, since turns do not overlap and the tree has a weak one.
     let Some(shell) = Rc::into_inner(shell) else { return };
     let machine = shell.into_inner().into_machine();
-    let kept = machine.kept();
+    let kept = machine.memory_use();
     let parts = [machine.counts().total(), kept.sessions, kept.duplicate_ids, kept.rules];
-    drop_apart(machine, parts.into_iter().sum());
+    drop_in_background(machine, parts.into_iter().sum());
 }
 
 /// Starts and ends session actors when the machine grants and ends holds.
@@ -505,7 +505,7 @@ impl SessionHost for Host {
         let inlet = Arc::new(Inlet::of_session(holder));
         let session = Rc::new(HeldSession::new(holder, Arc::clone(&inlet), &drive.observed));
         let actor = SessionActor::new(Rc::clone(&drive), Rc::clone(&session)).start();
-        drive.sessions.borrow_mut().insert(holder, Driven { session, actor });
+        drive.sessions.borrow_mut().insert(holder, DrivenSession { session, actor });
         Some(Way::new(inlet))
     }
 
@@ -517,8 +517,8 @@ impl SessionHost for Host {
         }
     }
 
-    fn go_on(&mut self, holder: ReceiverId) {
+    fn resume(&mut self, holder: ReceiverId) {
         let Some(drive) = self.0.upgrade() else { return };
-        drive.see_to_sessions(&BTreeSet::from([holder]));
+        drive.wake_sessions(&BTreeSet::from([holder]));
     }
 }

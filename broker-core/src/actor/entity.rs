@@ -11,12 +11,12 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 
 use super::desk::Desk;
 use super::drive::Drive;
-use super::inlet::{self, Group, Late};
+use super::inlet::{self, Group, StaleKind};
 use super::messages::{
-    BeginLongTurn, ContentsLoaded, Counts, EndWaits, ListEnded, Look, Retire, RetireWhen,
-    RoomAgain, Round, TreeNews,
+    BeginLongTurn, ContentsLoaded, EndWaits, ListEnded, Retire, RetireWhen, RoomAgain, Round,
+    RoundQuestion, RoundScope, TreeNews,
 };
-use super::wakeups::{self, Knock, Wakeups, Woken};
+use super::wakeups::{self, Knock, TurnActor, Wakeups};
 use crate::command::Command;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
@@ -81,7 +81,7 @@ impl EntityActor {
             if !std::mem::replace(&mut self.awaits_long_turn, true) {
                 let who = context.address();
                 let begin = move |turn| who.do_send(BeginLongTurn(turn));
-                drive.desk.long_turns.wait(drive.asker_of_long_turn(), begin);
+                drive.desk.long_turns.wait(drive.requester_of_long_turn(), begin);
             }
             // Staged changes do not wait for the long turn.
             let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
@@ -116,11 +116,11 @@ impl EntityActor {
     /// Takes commands from the inlet, then yields to other ready work on this arbiter. The end of a
     /// hold, and all requests after it, wait for earlier requests of the holder on its own way.
     fn take_commands(&mut self, context: &mut Context<Self>) {
-        if !self.drive.can_go_on() {
+        if !self.drive.check_tree() {
             self.give_back();
             return;
         }
-        self.refuse_late();
+        self.refuse_stale();
         if self.awaits_long_turn {
             return;
         }
@@ -149,7 +149,7 @@ impl EntityActor {
                 Some(Command::InSession { receiver, .. }) => {
                     holders.insert(*receiver);
                 }
-                Some(Command::Detach { receiver, .. }) if drive.has_asked(*receiver) => {
+                Some(Command::Detach { receiver, .. }) if drive.has_requests_of(*receiver) => {
                     ends = Some(*receiver);
                     return None;
                 }
@@ -165,15 +165,15 @@ impl EntityActor {
         }
         self.arm(context);
         self.give_back();
-        self.wakeups.took(count, started);
-        drive.see_to_sessions(&holders);
+        self.wakeups.adapt_turn_size(count, started);
+        drive.wake_sessions(&holders);
         if more || !self.groups.is_empty() || !self.ended.is_empty() {
             wakeups::knock_later(self, context);
         }
     }
 
     /// Takes a turn without commands, unless it waits for a long one.
-    fn look(&mut self, context: &mut Context<Self>) {
+    fn empty_turn(&mut self, context: &mut Context<Self>) {
         let drive = &self.drive;
         if !self.awaits_long_turn {
             self.turn(context, |shell, now, out| shell.run([], now, out));
@@ -184,14 +184,16 @@ impl EntityActor {
 
     /// Refuses requests that have waited too long for an unfinished publish or for long turns, if
     /// others need their room.
-    fn refuse_late(&mut self) {
+    fn refuse_stale(&mut self) {
         let drive = &self.drive;
-        for what in [Late::Sends, Late::Lists] {
-            let Some(at) = drive.patience.late(what, drive.clock.now()) else { continue };
-            let mut late = inlet::take_late(&mut self.groups, what, at);
-            late.extend(drive.inlet.take_late(what, at));
+        for what in [StaleKind::Sends, StaleKind::Lists] {
+            let Some(at) = drive.queue_timeout.arrival_deadline(what, drive.clock.now()) else {
+                continue;
+            };
+            let mut late = inlet::take_stale(&mut self.groups, what, at);
+            late.extend(drive.inlet.take_stale(what, at));
             if !late.is_empty() {
-                drive.patience.refuse(late);
+                drive.queue_timeout.refuse(late);
             }
         }
     }
@@ -217,7 +219,7 @@ impl EntityActor {
             // A publish that is being judged counts as arrived.
             if !shell.is_some_and(|shell| {
                 let shell = shell.borrow();
-                !shell.is_judging() && shell.machine().is_idle(now)
+                !shell.is_evaluating_rules() && shell.machine().is_idle(now)
             }) {
                 return false;
             }
@@ -230,22 +232,22 @@ impl EntityActor {
     }
 
     /// Whether no work is left that proceeds without the passage of time.
-    pub(super) fn is_quiet(&self, counts: Counts) -> bool {
+    pub(super) fn is_quiet(&self, counts: RoundScope) -> bool {
         let now = self.drive.clock.now();
         self.groups.is_empty() && self.wakeups.is_quiet(now) && self.drive.is_quiet(now, counts)
     }
 
     /// Keeps a round while something is held here.
     pub(super) fn keep_while_held(&self, round: Arc<Round>) {
-        if !self.groups.is_empty() || self.drive.has_held() {
-            round.says(false);
+        if !self.groups.is_empty() || self.drive.holds_something() {
+            round.record(false);
             self.drive.keep(round);
         }
     }
 
     /// Asks the actors of its sessions.
-    pub(super) fn look_further(&self, round: &Arc<Round>) {
-        self.drive.look(round);
+    pub(super) fn ask_sessions(&self, round: &Arc<Round>) {
+        self.drive.ask_sessions(round);
     }
 
     /// Ends a retired actor, and calls back, when its last stage is durable or lost with its tree.
@@ -265,13 +267,13 @@ impl EntityActor {
     }
 }
 
-impl Woken for EntityActor {
+impl TurnActor for EntityActor {
     fn wakeups(&mut self) -> &mut Wakeups {
         &mut self.wakeups
     }
 
     fn alarm(&mut self, context: &mut Context<Self>) {
-        self.look(context);
+        self.empty_turn(context);
     }
 }
 
@@ -291,7 +293,7 @@ impl Handler<Knock> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, _: Knock, context: &mut Self::Context) {
-        self.wakeups.knocked();
+        self.wakeups.note_knock();
         self.take_commands(context);
     }
 }
@@ -301,11 +303,11 @@ impl Handler<BeginLongTurn> for EntityActor {
 
     fn handle(&mut self, BeginLongTurn(_turn): BeginLongTurn, context: &mut Self::Context) {
         self.awaits_long_turn = false;
-        if !self.drive.can_go_on() {
+        if !self.drive.check_tree() {
             self.give_back();
             return;
         }
-        self.refuse_late();
+        self.refuse_stale();
         let drive = Rc::clone(&self.drive);
         drive.long_turn(|| self.turn_of_commands(context));
     }
@@ -352,23 +354,23 @@ impl Handler<ListEnded> for EntityActor {
             ticket: Ticket(0),
             sub_queue: SubQueue::Main,
             command: Command::TransferOut { list, departures },
-            reply: Reply::nobody(),
+            reply: Reply::without_receiver(),
         };
         self.ended.push_back(request);
         self.take_commands(context);
     }
 }
 
-impl Handler<Look> for EntityActor {
+impl Handler<RoundQuestion> for EntityActor {
     type Result = ();
 
-    fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
-        if round.counts == Counts::Held {
+    fn handle(&mut self, RoundQuestion(round): RoundQuestion, _: &mut Context<Self>) {
+        if round.counts == RoundScope::Held {
             self.keep_while_held(round);
             return;
         }
-        round.says(self.is_quiet(round.counts));
-        self.look_further(&round);
+        round.record(self.is_quiet(round.counts));
+        self.ask_sessions(&round);
     }
 }
 
@@ -376,7 +378,7 @@ impl Handler<RoomAgain> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, _: RoomAgain, context: &mut Self::Context) {
-        self.look(context);
+        self.empty_turn(context);
     }
 }
 
@@ -424,10 +426,10 @@ impl Handler<Retire> for EntityActor {
 /// if the topic no longer can.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct Adopt(pub(super) Box<dyn FnOnce(Option<Home>) + Send>);
+pub(super) struct Adopt(pub(super) Box<dyn FnOnce(Option<SharedTree>) + Send>);
 
 /// A tree that actors share, and its tray.
-pub(super) struct Home {
+pub(super) struct SharedTree {
     pub(super) tree: Rc<RefCell<Tree>>,
     pub(super) desk: Rc<Desk>,
     pub(super) tray: u64,
@@ -439,7 +441,7 @@ impl Handler<Adopt> for EntityActor {
     fn handle(&mut self, Adopt(start): Adopt, _: &mut Self::Context) {
         let drive = &self.drive;
         let home = drive.is_running() && !drive.tree.borrow().is_lost();
-        start(home.then(|| Home {
+        start(home.then(|| SharedTree {
             tree: Rc::clone(&drive.tree),
             desk: Rc::clone(&drive.desk),
             tray: drive.tray,

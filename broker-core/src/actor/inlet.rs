@@ -27,10 +27,10 @@ pub(super) struct Group {
 }
 
 impl Group {
-    fn may_be(&self, what: Late) -> bool {
+    fn has_kind(&self, what: StaleKind) -> bool {
         let first = self.requests.as_slice().first();
         let is_list = first.is_some_and(|request| request.reply.passage().is_some());
-        is_list == (what == Late::Lists)
+        is_list == (what == StaleKind::Lists)
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
 
 /// Kinds of requests that are refused when they wait too long; each kind uses other room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Late {
+pub(super) enum StaleKind {
     /// Sends of clients.
     Sends,
     /// Lists from other entities; each is a group of its own.
@@ -61,11 +61,15 @@ pub(super) enum Late {
 
 /// Takes requests of a kind out that were submitted at or before `at` and have not begun. Others
 /// keep their order.
-pub(super) fn take_late(groups: &mut VecDeque<Group>, what: Late, at: Timestamp) -> Vec<Request> {
+pub(super) fn take_stale(
+    groups: &mut VecDeque<Group>,
+    what: StaleKind,
+    at: Timestamp,
+) -> Vec<Request> {
     let mut late = Vec::new();
-    for group in groups.iter_mut().filter(|group| group.at <= at && group.may_be(what)) {
+    for group in groups.iter_mut().filter(|group| group.at <= at && group.has_kind(what)) {
         let requests = mem::take(&mut group.requests);
-        if what == Late::Lists {
+        if what == StaleKind::Lists {
             late.extend(requests);
             continue;
         }
@@ -159,8 +163,8 @@ impl Inlet {
     }
 
     /// Takes requests of a kind out that were submitted at or before `at`, to be refused.
-    pub(super) fn take_late(&self, what: Late, at: Timestamp) -> Vec<Request> {
-        take_late(&mut self.lock().groups, what, at)
+    pub(super) fn take_stale(&self, what: StaleKind, at: Timestamp) -> Vec<Request> {
+        take_stale(&mut self.lock().groups, what, at)
     }
 
     /// Whether no request waits.
@@ -230,7 +234,7 @@ impl Inlet {
 
     /// Accepts no more. Moves `taken` and all waiting requests to the inlet of the entity, in order
     /// and before any later request.
-    pub(super) fn empty_into(&self, taken: VecDeque<Group>, entity: &Self) {
+    pub(super) fn move_into(&self, taken: VecDeque<Group>, entity: &Self) {
         let mut refused = Vec::new();
         let mut state = self.lock();
         state.actor = None;

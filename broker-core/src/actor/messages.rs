@@ -96,14 +96,14 @@ pub(super) struct End;
 /// A question to all actors. The answer is sent when the last reference is dropped, which is when
 /// all have answered.
 pub(crate) struct Round {
-    pub(crate) counts: Counts,
+    pub(crate) counts: RoundScope,
     is_quiet: AtomicBool,
-    asked: Mutex<Option<oneshot::Sender<bool>>>,
+    result: Mutex<Option<oneshot::Sender<bool>>>,
 }
 
 /// Work that counts in a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counts {
+pub(crate) enum RoundScope {
     All,
     /// All except batches on their way to the store.
     AllButStore,
@@ -115,26 +115,26 @@ pub(crate) enum Counts {
 /// One question of a round.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Look(pub(crate) Arc<Round>);
+pub(crate) struct RoundQuestion(pub(crate) Arc<Round>);
 
 impl Round {
     /// Returns a round, and the receiver of its result: whether all were quiet.
-    pub(crate) fn begin(counts: Counts) -> (Arc<Self>, oneshot::Receiver<bool>) {
+    pub(crate) fn begin(counts: RoundScope) -> (Arc<Self>, oneshot::Receiver<bool>) {
         let (asked, told) = oneshot::channel();
         let round =
-            Self { counts, is_quiet: AtomicBool::new(true), asked: Mutex::new(Some(asked)) };
+            Self { counts, is_quiet: AtomicBool::new(true), result: Mutex::new(Some(asked)) };
         (Arc::new(round), told)
     }
 
     /// Records whether an actor has no work.
-    pub(crate) fn says(&self, is_quiet: bool) {
+    pub(crate) fn record(&self, is_quiet: bool) {
         self.is_quiet.fetch_and(is_quiet, Ordering::AcqRel);
     }
 }
 
 impl Drop for Round {
     fn drop(&mut self) {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let asked = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(asked) = asked {
             // The receiver may be gone.
             asked.send(self.is_quiet.load(Ordering::Acquire)).ok();

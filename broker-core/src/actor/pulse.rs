@@ -26,19 +26,19 @@ pub struct Pulse {
 pub struct Pulses(Mutex<Vec<Arc<Pulse>>>);
 
 /// Ends a turn when it is dropped.
-pub struct Beat<'p>(&'p Pulse);
+pub struct RunningTurn<'p>(&'p Pulse);
 
 impl Pulse {
     /// Begins a turn of an entity. A turn within another one ends the measurement of the outer one.
-    pub fn begin(&self, entity: EntityId, now: Timestamp) -> Beat<'_> {
+    pub fn begin(&self, entity: EntityId, now: Timestamp) -> RunningTurn<'_> {
         self.entity.store(entity.0, Ordering::Relaxed);
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.since.store(now.ticks(), Ordering::Release);
-        Beat(self)
+        RunningTurn(self)
     }
 }
 
-impl Drop for Beat<'_> {
+impl Drop for RunningTurn<'_> {
     fn drop(&mut self) {
         self.0.since.store(0, Ordering::Release);
     }
@@ -78,7 +78,7 @@ mod tests {
     /// An arbiter whose turn takes a second is reported with its entity; one that finishes turns is
     /// not.
     #[test]
-    fn a_long_turn_is_told_with_its_entity() {
+    fn long_turn_is_reported_with_its_entity() {
         let pulses = Pulses::default();
         let (quick, slow) = (pulses.add(), pulses.add());
         let at = |ms: i64| Timestamp::from_unix_ms(1_800_000_000_000 + ms);

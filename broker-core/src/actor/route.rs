@@ -23,11 +23,11 @@ use crate::error::Rejection;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Result of a call.
-pub(super) type Called = Result<Vec<Verdict>, Trouble>;
+pub(super) type CallResult = Result<Vec<Verdict>, CallFailure>;
 
 /// Reason for a call without verdicts.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum CallFailure {
     /// The forwarder could not create the route; the error concerns every message.
     NoRoute(Rejection),
     /// The call panicked.
@@ -38,11 +38,11 @@ pub(super) enum Trouble {
 
 struct Job {
     messages: Arc<Vec<Outgoing>>,
-    answer: oneshot::Sender<Called>,
+    answer: oneshot::Sender<CallResult>,
 }
 
 /// Permission for a call: a thread for it is running or may be started.
-pub(super) struct Leave(Option<OwnedSemaphorePermit>);
+pub(super) struct CallPermit(Option<OwnedSemaphorePermit>);
 
 /// Route from one sub-queue to one destination. At most one call is in progress.
 #[derive(Default)]
@@ -56,18 +56,18 @@ struct Thread {
 
 impl RouteSlot {
     /// Returns permission for the next call; none if no thread is available.
-    pub(super) fn leave(
+    pub(super) fn permit(
         &self,
         destination: &Arc<str>,
         thread: impl Fn() -> Option<OwnedSemaphorePermit>,
-    ) -> Option<Leave> {
+    ) -> Option<CallPermit> {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         running.take_if(|running| running.destination != *destination || running.jobs.is_closed());
         if running.is_some() {
-            return Some(Leave(None));
+            return Some(CallPermit(None));
         }
         drop(running);
-        Some(Leave(Some(thread()?)))
+        Some(CallPermit(Some(thread()?)))
     }
 
     /// Calls the forwarder; starts a thread if there is none. Dropping the future, as the time
@@ -78,9 +78,9 @@ impl RouteSlot {
         forwarder: &Arc<dyn Forwarder>,
         source: Source,
         destination: &Arc<str>,
-        (leave, thread): (Leave, impl Fn() -> Option<OwnedSemaphorePermit>),
+        (leave, thread): (CallPermit, impl Fn() -> Option<OwnedSemaphorePermit>),
         messages: Arc<Vec<Outgoing>>,
-    ) -> Called {
+    ) -> CallResult {
         let (answer, answered) = oneshot::channel();
         let mut job = Job { messages, answer };
         // Taken out during the call, so that an abandoned call does not keep its thread.
@@ -92,15 +92,19 @@ impl RouteSlot {
                 Err(refused) => job = refused.into_inner(),
             }
         }
-        let Some(permit) = leave.0.or_else(thread) else { return Err(Trouble::NoThread) };
+        let Some(permit) = leave.0.or_else(thread) else { return Err(CallFailure::NoThread) };
         let fresh = start(forwarder, source, destination, permit)?;
-        fresh.jobs.try_send(job).map_err(|_| Trouble::NoThread)?;
+        fresh.jobs.try_send(job).map_err(|_| CallFailure::NoThread)?;
         running = Some(fresh);
         self.wait(running, answered).await
     }
 
-    async fn wait(&self, running: Option<Thread>, answered: oneshot::Receiver<Called>) -> Called {
-        let called = answered.await.unwrap_or(Err(Trouble::Panicked));
+    async fn wait(
+        &self,
+        running: Option<Thread>,
+        answered: oneshot::Receiver<CallResult>,
+    ) -> CallResult {
+        let called = answered.await.unwrap_or(Err(CallFailure::Panicked));
         if called.is_ok() {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = running;
         }
@@ -117,7 +121,7 @@ fn start(
     source: Source,
     destination: &Arc<str>,
     permit: OwnedSemaphorePermit,
-) -> Result<Thread, Trouble> {
+) -> Result<Thread, CallFailure> {
     let (jobs, queue) = mpsc::channel(1);
     let (forwarder, to) = (Arc::clone(forwarder), Arc::clone(destination));
     std::thread::Builder::new()
@@ -126,7 +130,7 @@ fn start(
             serve(&*forwarder, source, &to, queue);
             drop(permit);
         })
-        .map_err(|_| Trouble::NoThread)?;
+        .map_err(|_| CallFailure::NoThread)?;
     Ok(Thread { destination: Arc::clone(destination), jobs })
 }
 
@@ -145,7 +149,9 @@ fn serve(
         let called = catch_unwind(AssertUnwindSafe(|| {
             let mut made = match route.take() {
                 Some(made) => made,
-                None => forwarder.route(destination, source.clone()).map_err(Trouble::NoRoute)?,
+                None => {
+                    forwarder.route(destination, source.clone()).map_err(CallFailure::NoRoute)?
+                }
             };
             let verdicts = runtime.block_on(async {
                 tokio::select! {
@@ -161,7 +167,7 @@ fn serve(
             Ok(Ok(Some(verdicts))) => Ok(verdicts),
             Ok(Ok(None)) => break,
             Ok(Err(trouble)) => Err(trouble),
-            Err(_) => Err(Trouble::Panicked),
+            Err(_) => Err(CallFailure::Panicked),
         };
         let goes_on = answer_is.is_ok();
         if answer.send(answer_is).is_err() || !goes_on {

@@ -22,10 +22,10 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 
 use super::drive::Drive;
 use super::inlet::{Group, Inlet};
-use super::messages::{End, Look};
-use super::wakeups::{self, Knock, Wakeups, Woken};
+use super::messages::{End, RoundQuestion};
+use super::wakeups::{self, Knock, TurnActor, Wakeups};
 use crate::ids::ReceiverId;
-use crate::telemetry::{Observed, SessionRunning};
+use crate::telemetry::{LiveGauges, SessionActorCount};
 
 /// A held session, shared by its actor and the actor of its entity.
 pub(super) struct HeldSession {
@@ -33,23 +33,23 @@ pub(super) struct HeldSession {
     pub(super) inlet: Arc<Inlet>,
     /// Requests taken from the inlet that wait until the state of the session is stored.
     pub(super) groups: RefCell<VecDeque<Group>>,
-    _running: SessionRunning,
+    _running: SessionActorCount,
 }
 
 impl HeldSession {
-    pub(super) fn new(holder: ReceiverId, inlet: Arc<Inlet>, observed: &Arc<Observed>) -> Self {
-        let _running = SessionRunning::count(observed);
+    pub(super) fn new(holder: ReceiverId, inlet: Arc<Inlet>, observed: &Arc<LiveGauges>) -> Self {
+        let _running = SessionActorCount::count(observed);
         Self { holder, inlet, groups: RefCell::default(), _running }
     }
 
     /// Whether requests wait.
-    pub(super) fn has_some(&self) -> bool {
+    pub(super) fn has_requests(&self) -> bool {
         !self.groups.borrow().is_empty() || !self.inlet.is_empty()
     }
 
     /// Accepts no more. Moves waiting requests to the inlet of the entity, in order.
-    pub(super) fn empty_into(&self, entity: &Inlet) {
-        self.inlet.empty_into(self.groups.take(), entity);
+    pub(super) fn move_requests_into(&self, entity: &Inlet) {
+        self.inlet.move_into(self.groups.take(), entity);
     }
 }
 
@@ -68,16 +68,16 @@ impl SessionActor {
 
     /// Takes the holder's requests from the inlet, then yields to other ready work on this arbiter.
     fn take_commands(&mut self, context: &mut Context<Self>) {
-        if !self.drive.can_go_on() {
+        if !self.drive.check_tree() {
             return;
         }
         let started = Instant::now();
         let (count, more) = self.drive.session_turn(&self.session, self.wakeups.turn_size());
-        self.wakeups.took(count, started);
+        self.wakeups.adapt_turn_size(count, started);
         if more {
             wakeups::knock_later(self, context);
         }
-        self.drive.see_to_entity();
+        self.drive.wake_entity();
         self.arm(context);
     }
 
@@ -86,7 +86,7 @@ impl SessionActor {
         let now = self.drive.clock.now();
         let is_due =
             self.drive.deadline_of(self.session.holder).is_some_and(|deadline| deadline <= now);
-        !self.session.has_some() && self.wakeups.is_quiet(now) && !is_due
+        !self.session.has_requests() && self.wakeups.is_quiet(now) && !is_due
     }
 
     /// Arms the timer for the earliest deadline of the session.
@@ -101,7 +101,7 @@ impl SessionActor {
     }
 }
 
-impl Woken for SessionActor {
+impl TurnActor for SessionActor {
     fn wakeups(&mut self) -> &mut Wakeups {
         &mut self.wakeups
     }
@@ -124,7 +124,7 @@ impl Handler<Knock> for SessionActor {
     type Result = ();
 
     fn handle(&mut self, _: Knock, context: &mut Self::Context) {
-        self.wakeups.knocked();
+        self.wakeups.note_knock();
         self.take_commands(context);
     }
 }
@@ -134,15 +134,15 @@ impl Handler<End> for SessionActor {
 
     fn handle(&mut self, _: End, context: &mut Self::Context) {
         // Moves requests only after a failure; otherwise the end of the hold has moved them.
-        self.session.empty_into(&self.drive.inlet);
+        self.session.move_requests_into(&self.drive.inlet);
         context.stop();
     }
 }
 
-impl Handler<Look> for SessionActor {
+impl Handler<RoundQuestion> for SessionActor {
     type Result = ();
 
-    fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
-        round.says(self.is_quiet());
+    fn handle(&mut self, RoundQuestion(round): RoundQuestion, _: &mut Context<Self>) {
+        round.record(self.is_quiet());
     }
 }

@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 
 use super::inlet::Inlet;
 use super::messages::ListEnded;
-use super::route::{Leave, RouteSlot, Trouble};
-use crate::activity::AtWork;
+use super::route::{CallFailure, CallPermit, RouteSlot};
+use crate::activity::PendingWork;
 use crate::admission::{LoadRoom, LoadedFor, Loads};
 use crate::command::Command;
 use crate::contract::{Forwarder, Outgoing, Source, Verdict};
@@ -54,7 +54,7 @@ impl Courier {
     }
 
     /// Marks work for the entity outside its mailbox.
-    pub(super) fn at_work(&self) -> Option<AtWork> {
+    pub(super) fn pending_work(&self) -> Option<PendingWork> {
         self.shared.activity.begin()
     }
 
@@ -72,7 +72,7 @@ impl Courier {
             passages: Arc::clone(&self.passages),
             route,
         };
-        let at_work = self.at_work();
+        let at_work = self.pending_work();
         actix_rt::spawn(async move {
             let number = list.list;
             let departures = errand.run(list).await;
@@ -84,16 +84,16 @@ impl Courier {
 
 /// Consecutive messages for one entity.
 struct Group {
-    named: Named,
+    named: GroupKey,
     path: Box<str>,
     keys: Vec<Key>,
     messages: Vec<Arrival>,
 }
 
 /// The key of the entity at a path, or the path if it names none.
-type Named = Result<PathKey, Box<str>>;
+type GroupKey = Result<PathKey, Box<str>>;
 
-fn named(path: &str) -> Named {
+fn group_key(path: &str) -> GroupKey {
     match Destination::parse(path) {
         Ok(Destination::Entity(key)) => Ok(key),
         Ok(Destination::Foreign(_)) | Err(_) => Err(path.into()),
@@ -134,7 +134,7 @@ impl Errand {
         let room = match loads.try_take(bytes, wanted) {
             Some(room) => room,
             None => {
-                errand::let_go(list, &*self.shared.store);
+                errand::release_contents(list, &*self.shared.store);
                 loads.wait(bytes, wanted).await
             }
         };
@@ -181,7 +181,7 @@ impl Errand {
         let passage = self.passages.open(Box::new(move |how| {
             ended.send(how).ok();
         }));
-        let reply = Reply::of_passage(passage);
+        let reply = Reply::for_passage(passage);
         let ticket = Ticket(self.shared.tickets.fetch_add(1, Ordering::Relaxed));
         let command = Command::TransferIn { messages, when_full };
         let request = Request { ticket, sub_queue: SubQueue::Main, command, reply };
@@ -226,7 +226,7 @@ impl Errand {
         let name = forwarder.name();
         // Room is taken only after a thread is available.
         let threads = || self.shared.forwarders.thread();
-        let Some(leave) = self.route.leave(&list.destination, threads) else {
+        let Some(leave) = self.route.permit(&list.destination, threads) else {
             tracing::warn!(forwarder = name, source = %list.source, "cannot start a thread for a \
                 forwarder");
             return Vec::new();
@@ -234,14 +234,14 @@ impl Errand {
         let Some((arrivals, room)) = self.load(&mut list, LoadedFor::Forwarder).await else {
             return Vec::new();
         };
-        self.have_judged(forwarder, leave, &list, (arrivals, room)).await
+        self.call_forwarder(forwarder, leave, &list, (arrivals, room)).await
     }
 
     /// Calls a forwarder within its time limit.
-    async fn have_judged(
+    async fn call_forwarder(
         &self,
         forwarder: &Arc<dyn Forwarder>,
-        leave: Leave,
+        leave: CallPermit,
         list: &HandOver<PinnedMessage>,
         (arrivals, mut room): (Vec<Arrival>, LoadRoom),
     ) -> Vec<Departure> {
@@ -281,17 +281,17 @@ impl Errand {
                 room.release_forwarder_part();
                 self.carry_out(list, arrivals, verdicts).await
             }
-            Err(Trouble::NoRoute(rejection)) => {
+            Err(CallFailure::NoRoute(rejection)) => {
                 let why = rejection.detail();
                 tracing::warn!(forwarder = name, source = %list.source, why, "the forwarder has no \
                     route");
                 vec![failed(why.to_owned()); list.messages.len()]
             }
-            Err(Trouble::Panicked) => {
+            Err(CallFailure::Panicked) => {
                 tracing::warn!(forwarder = name, source = %list.source, "forwarder panicked");
                 vec![failed("the forwarder panicked".to_owned())]
             }
-            Err(Trouble::NoThread) => {
+            Err(CallFailure::NoThread) => {
                 tracing::warn!(forwarder = name, source = %list.source, "cannot start a thread for \
                     a forwarder");
                 Vec::new()
@@ -311,7 +311,7 @@ impl Errand {
         let mut group: Option<Group> = None;
         for (arrival, verdict) in arrivals.into_iter().zip(verdicts) {
             if let Verdict::To(path) = verdict {
-                let named = named(&path);
+                let named = group_key(&path);
                 match &mut group {
                     Some(group) if group.named == named => {
                         group.keys.push(arrival.origin.key);
@@ -337,7 +337,7 @@ impl Errand {
         &self,
         group: &mut Option<Group>,
         when_full: WhenFull,
-        not_taking: &mut Vec<Named>,
+        not_taking: &mut Vec<GroupKey>,
         departures: &mut Vec<Departure>,
     ) {
         let Some(Group { named, path, keys, messages }) = group.take() else { return };
@@ -361,7 +361,7 @@ fn failed(why: String) -> Departure {
 
 fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
     // The source of an earlier dead-lettering, unless the message now leaves a dead-letter queue.
-    let carried = Overlay::source_of(arrival.overlays.iter()).map(Arc::from);
+    let carried = Overlay::dead_letter_source_of(arrival.overlays.iter()).map(Arc::from);
     Outgoing {
         facts: message.message.facts,
         content: arrival.message.content.clone(),
@@ -369,7 +369,7 @@ fn outgoing(message: &PinnedMessage, arrival: &Arrival) -> Outgoing {
         hops: arrival.hops,
         copies_spent: arrival.copies_spent,
         dead_letter_source: arrival.dead_letter_source.clone().or(carried),
-        never_duplicate: arrival.message.envelope.never_duplicate(),
+        never_duplicate: arrival.message.envelope.is_never_duplicate(),
     }
 }
 
@@ -384,6 +384,6 @@ fn departure(verdict: Verdict) -> Departure {
         Verdict::Failed { why, retry_after } => {
             Departure::Failed { why, retry_after: retry_after.map(TimeSpan::from_std) }
         }
-        Verdict::To(_) => Departure::Kept,
+        Verdict::To(_) => Departure::Unknown,
     }
 }

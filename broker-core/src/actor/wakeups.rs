@@ -22,7 +22,7 @@ const TURN_TIME: Duration = Duration::from_millis(1);
 pub struct Knock;
 
 /// An actor that takes turns.
-pub(super) trait Woken: Actor<Context = Context<Self>> + Handler<Knock> {
+pub(super) trait TurnActor: Actor<Context = Context<Self>> + Handler<Knock> {
     fn wakeups(&mut self) -> &mut Wakeups;
 
     /// Called when the timer fires.
@@ -49,7 +49,7 @@ impl Wakeups {
     }
 
     /// Adapts the turn size to the duration of a turn with `count` commands.
-    pub(super) fn took(&mut self, count: usize, started: Instant) {
+    pub(super) fn adapt_turn_size(&mut self, count: usize, started: Instant) {
         if started.elapsed() > TURN_TIME {
             self.turn_size = (self.turn_size / 2).max(TURN_COMMANDS_MIN);
         } else if count == self.turn_size {
@@ -58,7 +58,7 @@ impl Wakeups {
     }
 
     /// Notes that a knock has arrived.
-    pub(super) fn knocked(&self) {
+    pub(super) fn note_knock(&self) {
         self.knocking.set(false);
     }
 
@@ -74,7 +74,7 @@ impl Wakeups {
 }
 
 /// Takes another turn after all ready work on this arbiter.
-pub(super) fn knock_later<A: Woken>(actor: &mut A, context: &Context<A>) {
+pub(super) fn knock_later<A: TurnActor>(actor: &mut A, context: &Context<A>) {
     if actor.wakeups().knocking.replace(true) {
         return;
     }
@@ -86,7 +86,7 @@ pub(super) fn knock_later<A: Woken>(actor: &mut A, context: &Context<A>) {
 }
 
 /// Arms the timer, unless it is armed for an earlier instant.
-pub(super) fn arm<A: Woken>(actor: &mut A, at: Timestamp, context: &mut Context<A>) {
+pub(super) fn arm<A: TurnActor>(actor: &mut A, at: Timestamp, context: &mut Context<A>) {
     if let Some((armed, handle)) = actor.wakeups().armed {
         if armed <= at {
             return;
@@ -103,7 +103,7 @@ pub(super) fn arm<A: Woken>(actor: &mut A, at: Timestamp, context: &mut Context<
 }
 
 /// Disarms the timer. An actor without references ends when it waits for nothing.
-pub(super) fn disarm<A: Woken>(actor: &mut A, context: &mut Context<A>) {
+pub(super) fn disarm<A: TurnActor>(actor: &mut A, context: &mut Context<A>) {
     if let Some((_, handle)) = actor.wakeups().armed.take() {
         context.cancel_future(handle);
     }

@@ -2,7 +2,7 @@
 //! rights.
 
 use super::Broker;
-use crate::declaration::{CarriedOut, Declaration, Digest, Plan};
+use crate::declaration::{Declaration, Digest, Plan, PlanResult};
 use crate::error::BrokerError;
 
 impl Broker {
@@ -26,7 +26,7 @@ impl Broker {
         declaration: &Declaration,
         digest: Digest,
         steps_max: usize,
-    ) -> Result<CarriedOut, BrokerError> {
+    ) -> Result<PlanResult, BrokerError> {
         self.full_access().carry_out(declaration, digest, steps_max).await
     }
 

@@ -12,12 +12,12 @@ use crate::command::{Command, Cost, Outcome};
 use crate::contract::action::Action;
 use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
-use crate::grant::{GrantedEntity, Onward, Pass, Tracked};
+use crate::grant::{GrantedEntity, Pass, TrackedCommand, ViaGrant};
 use crate::ids::{EntityId, ReceiverId};
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
 use crate::request::{Outlet, Release, Reply, Request, Watch, Way, release_all};
 use crate::time::Timestamp;
-use crate::traced::Witness;
+use crate::traced::TraceRecorder;
 
 /// Handle on one entity or sub-queue. Cheap to clone; usable from any thread. It is for transports;
 /// embedding programs use the handles of `peeklock-client`.
@@ -47,7 +47,7 @@ pub struct Entity {
     /// The grant and the access that gave it; none if everything is allowed.
     pass: Option<Arc<Pass>>,
     /// The destination of messages that are sent through this handle (VIA-02).
-    onward: Option<Onward>,
+    via_grant: Option<ViaGrant>,
 }
 
 struct EntityHandle {
@@ -95,7 +95,7 @@ impl Entity {
             sub_queue,
             inlet: Mutex::new(entry.inlet),
         };
-        Self { handle: Arc::new(handle), way: None, pass: None, onward: None }
+        Self { handle: Arc::new(handle), way: None, pass: None, via_grant: None }
     }
 
     pub(super) fn key(&self) -> &PathKey {
@@ -108,12 +108,12 @@ impl Entity {
     }
 
     /// Returns this handle with a destination to which messages may be sent through it.
-    pub(crate) fn with_onward(self, onward: Onward) -> Self {
-        Self { onward: Some(onward), ..self }
+    pub(crate) fn with_via_grant(self, onward: ViaGrant) -> Self {
+        Self { via_grant: Some(onward), ..self }
     }
 
-    pub(crate) const fn onward(&self) -> Option<&Onward> {
-        self.onward.as_ref()
+    pub(crate) const fn via_grant(&self) -> Option<&ViaGrant> {
+        self.via_grant.as_ref()
     }
 
     pub(crate) const fn pass(&self) -> Option<&Arc<Pass>> {
@@ -123,8 +123,8 @@ impl Entity {
     /// Returns this handle without checks of rights: for work that the broker or a transport does
     /// on its own account, such as returning an undelivered message.
     #[must_use]
-    pub fn as_the_broker(&self) -> Self {
-        Self { pass: None, onward: None, ..self.clone() }
+    pub fn as_broker(&self) -> Self {
+        Self { pass: None, via_grant: None, ..self.clone() }
     }
 
     /// Returns the queue or topic at the root of the tree: the topic of a subscription, the parent
@@ -133,7 +133,7 @@ impl Entity {
     pub(crate) async fn root(&self) -> Result<Self, Rejection> {
         let path = match EntityAddress::parse(&self.handle.path)?.entity {
             EntityName::Root(_) if self.handle.sub_queue == SubQueue::Main => {
-                return Ok(self.by_way_of(None));
+                return Ok(self.with_way(None));
             }
             EntityName::Root(path) => path,
             EntityName::Subscription { topic, .. } => topic,
@@ -142,14 +142,14 @@ impl Entity {
             Some(pass) => pass.issuer.pass_to_root(&path).await?,
             None => None,
         };
-        Ok(self.handle.broker.found(&path).await?.with_pass(pass))
+        Ok(self.handle.broker.find_created(&path).await?.with_pass(pass))
     }
 
     /// Returns this handle for the holder of a session. `way` came with the session: requests on it
     /// are carried out in order, however busy the entity is with others. After the hold, the entity
     /// answers them.
     #[must_use]
-    pub fn by_way_of(&self, way: Option<Way>) -> Self {
+    pub fn with_way(&self, way: Option<Way>) -> Self {
         Self { way, ..self.clone() }
     }
 
@@ -280,7 +280,7 @@ impl Entity {
 
     /// Hands requests to the entity, in order, and returns at once. Requests to a closed entity are
     /// answered with the reason. Requests without a grant get `Unauthorized`; commands that only
-    /// the broker may give ([`Command::is_the_brokers_own`]) get `InvalidOperation`.
+    /// the broker may give ([`Command::is_internal`]) get `InvalidOperation`.
     pub fn submit(&self, mut group: Vec<Request>) {
         self.trace(&mut group);
         self.refuse_forbidden(&mut group);
@@ -302,7 +302,7 @@ impl Entity {
         if let Some(pass) = &self.pass {
             pass.held.watch(purpose, receiver, (outlet, &is_told), now);
         }
-        if let Some(onward) = &self.onward {
+        if let Some(onward) = &self.via_grant {
             onward.watch(receiver, (outlet, &is_told), now);
         }
         self.inlet().watch(receiver, outlet)
@@ -315,7 +315,7 @@ impl Entity {
     /// Starts the traces of the commands if there is a tracer.
     fn trace(&self, group: &mut [Request]) {
         let Some(tracer) = &self.handle.broker.shared.tracer else { return };
-        let witness = Witness::new(tracer, &self.handle.path);
+        let witness = TraceRecorder::new(tracer, &self.handle.path);
         for request in group {
             request.reply.trace(witness.begin(&request.command));
         }
@@ -326,10 +326,10 @@ impl Entity {
         let held = self.pass.as_ref().map(|pass| &pass.held);
         let now = || self.handle.broker.now();
         let judged = held.map(|held| (held, held.judge(now)));
-        let goes_on = |command: &Command| Onward::check(self.onward.as_ref(), command, now);
+        let goes_on = |command: &Command| ViaGrant::check(self.via_grant.as_ref(), command, now);
         let is_refused = |command: &Command| match &judged {
             Some((_, judgement)) => !judgement.allows(command) || goes_on(command).is_err(),
-            None => command.is_the_brokers_own(),
+            None => command.is_internal(),
         };
         if !group.iter().any(|request| is_refused(&request.command)) {
             return;
@@ -353,9 +353,9 @@ impl Entity {
     }
 
     /// Registers links and waiting calls of the group, so that they end with the grant.
-    fn track(&self, group: &mut [Request]) -> Vec<Arc<Tracked>> {
+    fn track(&self, group: &mut [Request]) -> Vec<Arc<TrackedCommand>> {
         let Some(pass) = &self.pass else { return Vec::new() };
-        if let Some(onward) = &self.onward {
+        if let Some(onward) = &self.via_grant {
             for request in &*group {
                 if let Command::Detach { receiver, .. } = &request.command {
                     onward.forget(*receiver);
@@ -370,7 +370,7 @@ impl Entity {
     fn granted(&self) -> Arc<dyn GrantedEntity> {
         match self.way {
             None => Arc::clone(&self.handle) as Arc<dyn GrantedEntity>,
-            Some(_) => Arc::new(self.as_the_broker()),
+            Some(_) => Arc::new(self.as_broker()),
         }
     }
 
@@ -422,7 +422,7 @@ impl GrantedEntity for EntityHandle {
     }
 
     fn submit_own(self: Arc<Self>, command: Command, reply: Reply) {
-        let entity = Entity { handle: self, way: None, pass: None, onward: None };
+        let entity = Entity { handle: self, way: None, pass: None, via_grant: None };
         entity.submit_one(command, reply);
     }
 }
@@ -433,6 +433,6 @@ impl GrantedEntity for Entity {
     }
 
     fn submit_own(self: Arc<Self>, command: Command, reply: Reply) {
-        self.as_the_broker().submit_one(command, reply);
+        self.as_broker().submit_one(command, reply);
     }
 }

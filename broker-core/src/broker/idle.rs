@@ -1,8 +1,8 @@
 //! Waits until a broker has no work left, for tests.
 
 use super::Broker;
-use crate::activity::AtWork;
-use crate::actor::messages::{Counts, Look, Round};
+use crate::activity::PendingWork;
+use crate::actor::messages::{Round, RoundQuestion, RoundScope};
 
 /// Number of consecutive quiet rounds. A courier that waits for the store counts as at work, so the
 /// activity counter is not checked here: other work of a courier ends within a round.
@@ -14,15 +14,15 @@ impl Broker {
     /// handler of a consumer has a message. Waiting receives are not work. Neither are messages
     /// that wait for a receiver, an instant or room.
     ///
-    /// For tests, with a broker built with [`crate::BrokerBuilder::watched`]; in other brokers the
+    /// For tests, with a broker built with [`crate::BrokerBuilder::count_work`]; in other brokers the
     /// work of consumers and couriers is unknown. Counts consumers of this process, not those
     /// connected over a network.
     pub async fn idle(&self) {
         let activity = &self.shared.activity;
         let mut quiet_before = None;
         loop {
-            activity.none_at_work().await;
-            let quiet = self.quiet_round(Counts::All).await.filter(|_| activity.is_none_at_work());
+            activity.wait_until_idle().await;
+            let quiet = self.quiet_round(RoundScope::All).await.filter(|_| activity.is_idle());
             // A turn that began before the turns were counted may have sent mail after a question
             // passed. It is over now, and the next round follows that mail.
             if quiet.is_some() && quiet == quiet_before {
@@ -35,20 +35,20 @@ impl Broker {
 
     /// As [`Broker::idle`], but does not wait for the store or for callers that wait for it: for a
     /// test whose store holds data back.
-    pub async fn idle_but_for_store(&self) {
+    pub async fn idle_except_store(&self) {
         let mut quiet_rounds = 0;
         while quiet_rounds < QUIET_ROUNDS {
-            let quiet = self.quiet_round(Counts::AllButStore).await;
+            let quiet = self.quiet_round(RoundScope::AllButStore).await;
             quiet_rounds = if quiet.is_some() { quiet_rounds + 1 } else { 0 };
             tokio::task::yield_now().await;
         }
     }
 
     /// Asks all actors whether they have work. Returns the number of turns until now if none has.
-    async fn quiet_round(&self, counts: Counts) -> Option<u64> {
+    async fn quiet_round(&self, counts: RoundScope) -> Option<u64> {
         let turns = self.shared.pulses.turns();
         let (round, told) = Round::begin(counts);
-        self.namespace.do_send(Look(round));
+        self.namespace.do_send(RoundQuestion(round));
         // A namespace that has ended has no work.
         let is_quiet = told.await.unwrap_or(true);
         // An actor asked early may have received mail from one asked later: that counts as a turn.
@@ -58,7 +58,7 @@ impl Broker {
     /// Marks this broker as busy until the returned value is dropped; none if the broker is not
     /// watched.
     #[must_use]
-    pub fn at_work(&self) -> Option<AtWork> {
-        self.shared.activity.begin_of_client()
+    pub fn pending_work(&self) -> Option<PendingWork> {
+        self.shared.activity.begin_client_work()
     }
 }

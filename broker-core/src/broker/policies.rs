@@ -118,7 +118,7 @@ impl Broker {
         // A request for a missing policy reads no key, so it must not end anonymous access.
         self.find_policy(owner, name)?;
         if !self.shared.policies.ended_anonymous_access() {
-            self.change_policies(owner, PolicyChange::Tell { name: name.into() }).await?;
+            self.change_policies(owner, PolicyChange::ReadKey { name: name.into() }).await?;
         }
         Ok(self.find_policy(owner, name)?.keys())
     }
@@ -137,7 +137,7 @@ impl Broker {
     }
 
     async fn change_policies(&self, owner: &str, change: PolicyChange) -> Result<(), BrokerError> {
-        self.formed(owner).await;
+        self.wait_for_creation(owner).await;
         let key = self.owner_of_policies(owner)?;
         self.ask_namespace((1, 0), |answer| ChangePolicies { owner: key, change, answer })
             .await

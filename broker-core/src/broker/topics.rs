@@ -145,7 +145,7 @@ impl Broker {
 
     /// Returns the common prefix of the keys of a topic's subscriptions.
     pub(crate) fn subscription_prefix(&self, topic: &str) -> Result<PathKey, BrokerError> {
-        let entity = self.managed_as(self.entity(topic)?, topic, EntityKind::Topic)?;
+        let entity = self.require_kind(self.entity(topic)?, topic, EntityKind::Topic)?;
         Ok(PathKey::fold(&format!("{}/Subscriptions/", entity.path())))
     }
 
@@ -276,7 +276,7 @@ impl Broker {
     /// Returns the topic of a subscription, and the id of the subscription at its topic.
     async fn topic_of(&self, path: &str) -> Result<(Entity, EntityId), BrokerError> {
         let refuse = |rejection| self.refuse(rejection, path);
-        let kind = self.formed_entity(path).await?.kind();
+        let kind = self.created_entity(path).await?.kind();
         if kind != EntityKind::Subscription {
             let detail = format!(
                 "`{path}` is a {kind}, but rules belong to subscriptions; give the path of a \
@@ -284,7 +284,7 @@ impl Broker {
             );
             return Err(refuse(Rejection::invalid_operation(detail)));
         }
-        let subscription = self.manageable(path, EntityKind::Subscription).await?;
+        let subscription = self.manageable_entity(path, EntityKind::Subscription).await?;
         let (topic, _) = subscription_of(subscription.path()).map_err(refuse)?;
         Ok((self.entity(&topic)?, subscription.id()))
     }

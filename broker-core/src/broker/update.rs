@@ -79,7 +79,7 @@ impl Broker {
         &self,
         path: &str,
     ) -> Result<U::Described, BrokerError> {
-        let entity = self.manageable(path, U::KIND).await?;
+        let entity = self.manageable_entity(path, U::KIND).await?;
         let room = entity.management_room(&Command::Describe).await?;
         described::<U>(&entity, &room).await
     }
@@ -90,7 +90,7 @@ impl Broker {
         room: &Arc<Permit>,
         path: &str,
     ) -> Result<U::Described, BrokerError> {
-        described::<U>(&self.manageable(path, U::KIND).await?, room).await
+        described::<U>(&self.manageable_entity(path, U::KIND).await?, room).await
     }
 
     /// Replaces the named properties, if `access` may forward to the new destinations (FWD-05).
@@ -102,7 +102,7 @@ impl Broker {
         properties: U,
         read_at: Option<Timestamp>,
     ) -> Result<U::Described, BrokerError> {
-        let entity = self.manageable(path, U::KIND).await?;
+        let entity = self.manageable_entity(path, U::KIND).await?;
         let refuse = |rejection| self.refuse(rejection, path);
         loop {
             let described = self.describe::<U>(path).await?;
@@ -112,7 +112,7 @@ impl Broker {
                 .apply_to(current, &self.shared.settings.limits)
                 .map_err(refuse)?;
             let (before, after) = (U::destinations(current), U::destinations(&description));
-            let newly = newly(before, after);
+            let newly = new_destinations(before, after);
             access.allow_forwarding_to(newly).await?;
             // Only new destinations are checked: a deleted old one must not prevent other changes
             // of the entity.
@@ -140,7 +140,10 @@ async fn described<U: Update>(
 }
 
 /// Returns the destinations of an update that differ from the previous ones.
-fn newly<'a>(before: [Option<&str>; 2], after: [Option<&'a str>; 2]) -> [Option<&'a str>; 2] {
+fn new_destinations<'a>(
+    before: [Option<&str>; 2],
+    after: [Option<&'a str>; 2],
+) -> [Option<&'a str>; 2] {
     let [messages, dead_letters] = before;
     let [new_messages, new_dead_letters] = after;
     [

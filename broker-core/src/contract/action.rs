@@ -81,7 +81,7 @@ pub enum Action {
 
 /// Requirement of an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Needs {
+pub enum Requirement {
     /// No right.
     Nothing,
     /// One of these rights, and at least this ceiling.
@@ -134,14 +134,14 @@ impl Action {
 
     /// Returns the requirement of each action (SEC-05, CON-72).
     #[must_use]
-    pub const fn needs(self) -> Needs {
+    pub const fn needs(self) -> Requirement {
         use Ceiling::{Admin, Operator, Viewer};
         const SEND: Rights = Rights::of(Right::Send);
         const LISTEN: Rights = Rights::of(Right::Listen);
         const MANAGE: Rights = Rights::of(Right::Manage);
         match self {
             Self::Send | Self::SendVia | Self::BeSentTo | Self::CancelScheduled => {
-                Needs::OneOf(SEND, Operator)
+                Requirement::OneOf(SEND, Operator)
             }
             Self::Receive
             | Self::ReceiveDeferred
@@ -149,12 +149,14 @@ impl Action {
             | Self::RenewLock
             | Self::AcceptSession
             | Self::HoldSession
-            | Self::DeleteBatch => Needs::OneOf(LISTEN, Operator),
-            Self::ChangeOwnRules => Needs::OneOf(LISTEN.and(Right::Manage), Operator),
-            Self::Peek | Self::ListSessions => Needs::OneOf(LISTEN, Viewer),
-            Self::Overview | Self::ReadRules => Needs::OneOf(LISTEN.and(Right::Manage), Viewer),
+            | Self::DeleteBatch => Requirement::OneOf(LISTEN, Operator),
+            Self::ChangeOwnRules => Requirement::OneOf(LISTEN.and(Right::Manage), Operator),
+            Self::Peek | Self::ListSessions => Requirement::OneOf(LISTEN, Viewer),
+            Self::Overview | Self::ReadRules => {
+                Requirement::OneOf(LISTEN.and(Right::Manage), Viewer)
+            }
             Self::Describe | Self::Plan | Self::List | Self::ReadMetrics => {
-                Needs::OneOf(MANAGE, Viewer)
+                Requirement::OneOf(MANAGE, Viewer)
             }
             Self::Forward
             | Self::DeleteUnlocked
@@ -166,9 +168,9 @@ impl Action {
             | Self::ChangeRules
             | Self::ReadPolicies
             | Self::ReadKeys
-            | Self::ChangePolicies => Needs::OneOf(MANAGE, Admin),
-            Self::End | Self::Commit => Needs::Nothing,
-            Self::Internal => Needs::BrokerItself,
+            | Self::ChangePolicies => Requirement::OneOf(MANAGE, Admin),
+            Self::End | Self::Commit => Requirement::Nothing,
+            Self::Internal => Requirement::BrokerItself,
         }
     }
 
@@ -263,9 +265,9 @@ impl Actions {
     /// Returns the actions that rights allow below a ceiling.
     pub(crate) fn granted(rights: Rights, ceiling: Ceiling) -> Self {
         let allowed = Action::ALL.into_iter().filter(|action| match action.needs() {
-            Needs::Nothing => true,
-            Needs::OneOf(one_of, least) => one_of.meets(rights) && ceiling >= least,
-            Needs::BrokerItself => false,
+            Requirement::Nothing => true,
+            Requirement::OneOf(one_of, least) => one_of.intersects(rights) && ceiling >= least,
+            Requirement::BrokerItself => false,
         });
         Self(allowed.fold(0, |bits, action| bits | 1 << (action as u8)))
     }

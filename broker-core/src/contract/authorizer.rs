@@ -34,19 +34,19 @@ pub struct Principal {
     /// (SEC-17).
     pub by_proxy: bool,
     /// Address of the request, if it is longer than the path of the resource (ADM-10).
-    pub address: Option<AskedAt>,
+    pub address: Option<RequestAddress>,
     /// Owner and name of the policy that the embedding program assigned (SEC-17). Transports cannot
     /// set it.
     pub(crate) policy: Option<(Box<str>, Box<str>)>,
     /// Set if the presented token was too long and was dropped.
-    pub(crate) shows_too_much: bool,
+    pub(crate) is_token_too_long: bool,
 }
 
 /// Address with which a client requests a resource. A token for that address permits the requested
 /// action on the resource and nothing else.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct AskedAt {
+pub struct RequestAddress {
     /// The address, for example `$Resources/queues` or `events/subscriptions/audit/rules/eu`.
     pub address: Box<str>,
     /// The resource at that address: the path of an entity, or empty for the namespace.
@@ -82,7 +82,16 @@ impl Principal {
     pub const fn anonymous() -> Self {
         let (token, key, peer, tls) = (None, None, None, None);
         let (by_proxy, shows_too_much) = (false, false);
-        Self { token, key, peer, tls, by_proxy, address: None, policy: None, shows_too_much }
+        Self {
+            token,
+            key,
+            peer,
+            tls,
+            by_proxy,
+            address: None,
+            policy: None,
+            is_token_too_long: shows_too_much,
+        }
     }
 
     /// Adds the presented token. A client whose token exceeds [`TOKEN_BYTES_MAX`] bytes is granted
@@ -90,8 +99,8 @@ impl Principal {
     #[must_use]
     pub fn with_token(mut self, token: impl Into<Arc<str>>) -> Self {
         let token = token.into();
-        self.shows_too_much = token.len() > TOKEN_BYTES_MAX;
-        self.token = (!self.shows_too_much).then_some(token);
+        self.is_token_too_long = token.len() > TOKEN_BYTES_MAX;
+        self.token = (!self.is_token_too_long).then_some(token);
         self
     }
 
@@ -106,26 +115,26 @@ impl Principal {
     }
 
     /// Whether the client presented a token or a key of any length.
-    pub(crate) const fn shows_something(&self) -> bool {
-        self.token.is_some() || self.key.is_some() || self.shows_too_much
+    pub(crate) const fn has_credentials(&self) -> bool {
+        self.token.is_some() || self.key.is_some() || self.is_token_too_long
     }
 
     /// Adds the address of the request and the resource that it stands for. For transports with a
     /// principal for each request; a principal of a connection has no such address.
     #[must_use]
-    pub fn asking_at(
+    pub fn with_request_address(
         mut self,
         address: impl Into<Box<str>>,
         resource: impl Into<Box<str>>,
     ) -> Self {
         let (address, resource) = (address.into(), resource.into());
-        self.address = Some(AskedAt { address, resource, is_path: false });
+        self.address = Some(RequestAddress { address, resource, is_path: false });
         self
     }
 
     /// Returns the address with which the client requests this resource.
     #[must_use]
-    pub fn address_of(&self, resource: &str) -> Option<&AskedAt> {
+    pub fn address_of(&self, resource: &str) -> Option<&RequestAddress> {
         let asked = self.address.as_ref()?;
         asked.resource.eq_ignore_ascii_case(resource).then_some(asked)
     }
@@ -255,8 +264,8 @@ pub trait Authorizer: Send + Sync {
     ///
     /// # Errors
     /// `Unauthorized` with a text about the fault of the presented credentials, without any secret
-    /// (SEC-14), even where a secret was presented as a name. [`Rejection::because`] sets the cause
-    /// under which the refusal is counted, and [`Rejection::by_policy`] the policy that the log
+    /// (SEC-14), even where a secret was presented as a name. [`Rejection::with_cause`] sets the cause
+    /// under which the refusal is counted, and [`Rejection::with_policy`] the policy that the log
     /// names (SEC-22). A known principal without rights gets [`Grant::nothing`].
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection>;
 

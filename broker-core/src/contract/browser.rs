@@ -20,7 +20,7 @@ const CLOUD_ENDS: [&str; 4] = [
 
 /// Hosts and origins that a listener accepts.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct HeaderRules<'a> {
     /// The transport whose configuration section has the names below.
     pub transport: &'static str,
     /// `allowed_hosts`: names in addition to IP literals and `localhost`.
@@ -31,7 +31,7 @@ pub struct Known<'a> {
 
 /// The header of a refused request. Its text is for the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Foreign {
+pub enum RefusedHeader {
     /// An unknown `Host`, or none, or several.
     #[error(
         "the Host of the request is not an IP address, `localhost` or listed in the setting \
@@ -55,7 +55,7 @@ pub enum Foreign {
     Origin(&'static str),
 }
 
-impl Known<'_> {
+impl HeaderRules<'_> {
     /// Refuses an unknown `Origin` always, and an unknown `Host` while anonymous access is on or a
     /// publicly known key is in use (SEC-24). `host` is the single Host of the request; an origin
     /// is none if it is not text.
@@ -67,20 +67,20 @@ impl Known<'_> {
         broker: &Broker,
         host: Option<&str>,
         mut origins: impl Iterator<Item = Option<&'a str>>,
-    ) -> Result<(), Foreign> {
+    ) -> Result<(), RefusedHeader> {
         if broker.allows_anonymous() && !host.is_some_and(|host| is_known_host(host, self.hosts)) {
-            return Err(Foreign::Host(self.transport));
+            return Err(RefusedHeader::Host(self.transport));
         }
-        if broker.shared.policies.have_development_key()
+        if broker.shared.policies.has_development_key()
             && !host.is_some_and(|host| is_known_host(host, self.hosts) || is_private_host(host))
         {
-            return Err(Foreign::DevelopmentHost(self.transport));
+            return Err(RefusedHeader::DevelopmentHost(self.transport));
         }
         let is_known = |origin| is_known_origin(origin, host, self.origins);
         if origins.all(|origin| origin.is_some_and(is_known)) {
             return Ok(());
         }
-        Err(Foreign::Origin(self.transport))
+        Err(RefusedHeader::Origin(self.transport))
     }
 }
 

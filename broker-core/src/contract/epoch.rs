@@ -22,12 +22,12 @@ pub struct Mark {
 struct Counter {
     count: AtomicU64,
     /// One bell for each broker that has grants under this epoch.
-    bells: Mutex<Vec<Weak<Bell>>>,
+    bells: Mutex<Vec<Weak<EpochNotifier>>>,
 }
 
 /// Notifies a broker that an epoch was raised.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct EpochNotifier {
     /// Number of raises of all its epochs; if it is unchanged, no epoch was raised.
     count: AtomicU64,
     rung: Notify,
@@ -59,7 +59,7 @@ impl Epoch {
         self.0.count.fetch_add(1, Ordering::AcqRel);
         let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for bell in bells.iter().filter_map(Weak::upgrade) {
-            bell.ring();
+            bell.notify_raised();
         }
     }
 }
@@ -73,7 +73,7 @@ impl Mark {
 
     /// Registers a bell that rings when the epoch is raised. The caller must check afterwards
     /// whether the mark is still current.
-    pub(crate) fn ring(&self, bell: &Arc<Bell>) {
+    pub(crate) fn register_notifier(&self, bell: &Arc<EpochNotifier>) {
         let mut bells = self.of.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
         if !bells.iter().any(|other| other.as_ptr() == Arc::as_ptr(bell)) {
             bells.retain(|other| other.strong_count() > 0);
@@ -90,14 +90,14 @@ impl PartialEq for Mark {
 
 impl Eq for Mark {}
 
-impl Bell {
-    pub(crate) fn ring(&self) {
+impl EpochNotifier {
+    pub(crate) fn notify_raised(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         self.rung.notify_one();
     }
 
     /// Wakes the waiting task although no epoch was raised.
-    pub(crate) fn knock(&self) {
+    pub(crate) fn wake(&self) {
         self.rung.notify_one();
     }
 
@@ -105,7 +105,7 @@ impl Bell {
         self.count.load(Ordering::Acquire)
     }
 
-    pub(crate) async fn rung(&self) {
+    pub(crate) async fn notified(&self) {
         self.rung.notified().await;
     }
 }

@@ -24,11 +24,11 @@ const ADDRESSES_MAX: usize = 4_096;
 /// Failed attempts by address.
 #[derive(Default)]
 pub struct Failures {
-    known: Mutex<Known>,
+    known: Mutex<FailureCounts>,
 }
 
 #[derive(Default)]
-struct Known {
+struct FailureCounts {
     by_address: HashMap<IpAddr, Level>,
     others: Level,
     /// Time of the last search for forgotten entries.
@@ -67,7 +67,7 @@ impl Level {
     }
 }
 
-impl Known {
+impl FailureCounts {
     /// Removes addresses without remembered failures. Searches at most once in [`FORGET_EACH`]: an
     /// attacker with many addresses would otherwise slow down all others.
     fn forget(&mut self, now: Timestamp) {
@@ -87,7 +87,7 @@ impl Known {
 impl Failures {
     /// Counts a failed attempt of a principal, and waits until its answer may be sent. A principal
     /// of this process has no address and does not wait.
-    pub async fn hold_back(&self, principal: &Principal, clock: &dyn Clock) {
+    pub async fn delay_answer(&self, principal: &Principal, clock: &dyn Clock) {
         let Some(peer) = principal.peer else { return };
         let until = self.note(peer.ip(), clock.now());
         clock.sleep_until(until).await;
@@ -127,7 +127,7 @@ mod tests {
 
     /// SEC-26: an address that fails often waits longer, up to a second, and is forgiven in time.
     #[test]
-    fn who_fails_often_waits_up_to_a_second() {
+    fn frequent_failures_wait_up_to_a_second() {
         let failures = Failures::default();
         let now = Timestamp::from_unix_ms(1_000_000);
         assert_eq!(ms(&failures, "10.0.0.1", now), 50);
@@ -145,7 +145,7 @@ mod tests {
 
     /// SEC-26: the many IPv6 addresses of a subscriber count as one.
     #[test]
-    fn addresses_of_one_network_are_one() {
+    fn addresses_of_a_network_share_a_count() {
         let failures = Failures::default();
         let now = Timestamp::from_unix_ms(1_000_000);
         assert_eq!(ms(&failures, "2001:db8::1", now), 50);
@@ -155,7 +155,7 @@ mod tests {
 
     /// SEC-26: the number of addresses has a bound; the others share one counter.
     #[test]
-    fn no_more_addresses_are_remembered_than_allowed() {
+    fn remembered_addresses_are_bounded() {
         let failures = Failures::default();
         let now = Timestamp::from_unix_ms(1_000_000);
         for number in 0..5_000_u32 {

@@ -13,9 +13,9 @@ pub mod rights;
 pub mod tracer;
 pub mod transport;
 
-pub use action::{Action, Needs};
+pub use action::{Action, Requirement};
 pub use authorizer::{
-    AllowAll, AskedAt, Authorizer, PresentedKey, Principal, TOKEN_BYTES_MAX, TlsIdentity,
+    AllowAll, Authorizer, PresentedKey, Principal, RequestAddress, TOKEN_BYTES_MAX, TlsIdentity,
     bearer_token,
 };
 pub use epoch::{Epoch, Mark};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::action::{Action, Actions, Needs};
+use super::action::{Action, Actions, Requirement};
 use super::epoch::Mark;
 use crate::error::{Denial, Rejection};
 use crate::time::Timestamp;
@@ -48,7 +48,7 @@ pub struct Grant {
     /// Epoch of the decision; raising it ends the grant.
     pub epoch: Option<Mark>,
     /// Name of the policy behind the grant, if there is one; refusals for a missing right name it.
-    pub by: Option<Arc<str>>,
+    pub policy: Option<Arc<str>>,
 }
 
 impl Right {
@@ -100,7 +100,7 @@ impl Rights {
 
     /// Whether the two sets have a right in common.
     #[must_use]
-    pub const fn meets(self, others: Self) -> bool {
+    pub const fn intersects(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 
@@ -137,7 +137,7 @@ impl Grant {
     /// Grants rights without an end.
     #[must_use]
     pub const fn of(rights: Rights) -> Self {
-        Self { rights, ceiling: Ceiling::Admin, until: None, epoch: None, by: None }
+        Self { rights, ceiling: Ceiling::Admin, until: None, epoch: None, policy: None }
     }
 
     /// Grants every right without an end.
@@ -154,14 +154,14 @@ impl Grant {
 
     /// Limits the grant to a ceiling.
     #[must_use]
-    pub const fn below(mut self, ceiling: Ceiling) -> Self {
+    pub const fn with_ceiling(mut self, ceiling: Ceiling) -> Self {
         self.ceiling = ceiling;
         self
     }
 
     /// Ends the grant at an instant.
     #[must_use]
-    pub const fn until(mut self, until: Timestamp) -> Self {
+    pub const fn with_end(mut self, until: Timestamp) -> Self {
         self.until = Some(until);
         self
     }
@@ -169,15 +169,15 @@ impl Grant {
     /// Ends the grant when an epoch is raised. Take the mark before you read the state on which the
     /// grant depends.
     #[must_use]
-    pub fn within(mut self, epoch: Mark) -> Self {
+    pub fn with_epoch(mut self, epoch: Mark) -> Self {
         self.epoch = Some(epoch);
         self
     }
 
     /// Names the policy behind the grant.
     #[must_use]
-    pub fn by(mut self, policy: &Arc<str>) -> Self {
-        self.by = Some(Arc::clone(policy));
+    pub fn with_policy(mut self, policy: &Arc<str>) -> Self {
+        self.policy = Some(Arc::clone(policy));
         self
     }
 
@@ -194,9 +194,9 @@ impl Grant {
 
 /// Returns the refusal of an action that is not granted. It is the same whether the entity exists
 /// or not (SEC-08).
-pub(crate) fn missing(action: Action, policy: Option<&str>) -> Rejection {
-    let rejection = Rejection::unauthorized(missing_text(action, policy)).because(Denial::RIGHT);
-    let Needs::OneOf(one_of, _) = action.needs() else { return rejection };
+pub(crate) fn missing_right(action: Action, policy: Option<&str>) -> Rejection {
+    let rejection = Rejection::unauthorized(missing_text(action, policy)).with_cause(Denial::RIGHT);
+    let Requirement::OneOf(one_of, _) = action.needs() else { return rejection };
     match Right::ALL.into_iter().find(|right| one_of.contains(*right)) {
         Some(claim) => rejection.in_cloud_words(&format!(
             "Unauthorized access. '{}' claim(s) are required to perform this operation.",
@@ -208,16 +208,18 @@ pub(crate) fn missing(action: Action, policy: Option<&str>) -> Rejection {
 
 fn missing_text(action: Action, policy: Option<&str>) -> String {
     match (action.needs(), policy) {
-        (Needs::OneOf(one_of, _), Some(policy)) => {
+        (Requirement::OneOf(one_of, _), Some(policy)) => {
             format!(
                 "this requires the right {}, which policy `{policy}` does not grant here",
                 one_of.names()
             )
         }
-        (Needs::OneOf(one_of, _), None) => {
+        (Requirement::OneOf(one_of, _), None) => {
             format!("this requires the right {}, which was not granted", one_of.names())
         }
-        (Needs::Nothing, _) => "this requires at least one right, and none was granted".to_owned(),
-        (Needs::BrokerItself, _) => "no client may do this".to_owned(),
+        (Requirement::Nothing, _) => {
+            "this requires at least one right, and none was granted".to_owned()
+        }
+        (Requirement::BrokerItself, _) => "no client may do this".to_owned(),
     }
 }

@@ -146,7 +146,7 @@ impl TracedMessage {
     pub(crate) fn received(facts: &MessageFacts, content: &ContentRef) -> Self {
         let bytes = match content {
             ContentRef::Loaded(bytes) => Some(bytes.clone()),
-            ContentRef::Stored(stored) => stored.at_hand().and_then(Result::ok),
+            ContentRef::Stored(stored) => stored.cached().and_then(Result::ok),
         };
         let content = bytes.and_then(|bytes| Content::parse(bytes).ok());
         Self {

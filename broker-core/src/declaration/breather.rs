@@ -9,11 +9,11 @@ const PART_STEPS: usize = 64;
 
 /// Counts the steps since the last yield.
 #[derive(Debug, Default)]
-pub(crate) struct Breather {
+pub(crate) struct Yielder {
     steps: usize,
 }
 
-impl Breather {
+impl Yielder {
     /// Counts a part: one entity or rule was judged, compared or described.
     pub(crate) async fn part(&mut self) {
         self.add(PART_STEPS).await;

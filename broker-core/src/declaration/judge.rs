@@ -5,7 +5,7 @@ use std::fmt;
 use std::iter::Enumerate;
 use std::slice::Iter;
 
-use super::breather::Breather;
+use super::breather::Yielder;
 use super::{Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic};
 use crate::description::Settings;
 use crate::error::{Quoted, Rejection};
@@ -19,14 +19,14 @@ pub const RULE_COUNT_MAX: usize = 20_000;
 
 /// Reason for refusing a declaration, and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Misdeclared {
+pub struct DeclarationError {
     /// Place, for example `topics[1].subscriptions[0].rules[2]`; empty for the whole declaration.
     pub place: String,
     /// Fault at that place.
     pub rejection: Rejection,
 }
 
-impl Misdeclared {
+impl DeclarationError {
     pub(super) fn at(place: impl Into<String>) -> impl FnOnce(Rejection) -> Self {
         let place = place.into();
         |rejection| Self { place, rejection }
@@ -45,7 +45,7 @@ impl Misdeclared {
     }
 }
 
-impl fmt::Display for Misdeclared {
+impl fmt::Display for DeclarationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.clone().into_rejection().detail())
     }
@@ -68,7 +68,7 @@ impl Declaration {
     ///
     /// # Errors
     /// The first fault, with the error of the operation that would create the entity or rule.
-    pub fn judge(&self, settings: &Settings) -> Result<(), Misdeclared> {
+    pub fn judge(&self, settings: &Settings) -> Result<(), DeclarationError> {
         Judge::begin(self, settings)?.collect()
     }
 
@@ -79,8 +79,8 @@ impl Declaration {
     pub(crate) async fn judge_in_parts(
         &self,
         settings: &Settings,
-        breather: &mut Breather,
-    ) -> Result<(), Misdeclared> {
+        breather: &mut Yielder,
+    ) -> Result<(), DeclarationError> {
         for judged in Judge::begin(self, settings)? {
             judged?;
             breather.part().await;
@@ -93,7 +93,7 @@ impl Declaration {
     ///
     /// # Errors
     /// `QuotaExceeded` for more than [`ENTITY_COUNT_MAX`] entities or [`RULE_COUNT_MAX`] rules.
-    pub fn judge_counts(&self) -> Result<(), Misdeclared> {
+    pub fn judge_counts(&self) -> Result<(), DeclarationError> {
         let subscriptions = || self.topics.iter().flat_map(|topic| &topic.subscriptions);
         let entities = self.queues.len() + self.topics.len() + subscriptions().count();
         let rules = subscriptions().filter_map(|it| it.rules.as_ref()).map(Vec::len).sum();
@@ -106,7 +106,7 @@ impl Declaration {
                 let detail = format!(
                     "the declaration has {count} {kind}, more than {most}; declare them in several"
                 );
-                return Err(Misdeclared::at("")(Rejection::quota_exceeded(detail)));
+                return Err(DeclarationError::at("")(Rejection::quota_exceeded(detail)));
             }
         }
         Ok(())
@@ -134,7 +134,10 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// Refuses too many entities or rules at once.
-    fn begin(declaration: &'a Declaration, settings: &'a Settings) -> Result<Self, Misdeclared> {
+    fn begin(
+        declaration: &'a Declaration,
+        settings: &'a Settings,
+    ) -> Result<Self, DeclarationError> {
         declaration.judge_counts()?;
         let (roots, most) =
             (declaration.queues.len() + declaration.topics.len(), settings.limits.entity_count_max);
@@ -143,7 +146,7 @@ impl<'a> Judge<'a> {
                 "{roots} queues and topics are more than limits.entity_count_max = {most}; declare \
                  fewer"
             );
-            return Err(Misdeclared::at("queues")(Rejection::quota_exceeded(detail)));
+            return Err(DeclarationError::at("queues")(Rejection::quota_exceeded(detail)));
         }
         Ok(Self {
             settings,
@@ -159,15 +162,15 @@ impl<'a> Judge<'a> {
         })
     }
 
-    fn queue(&mut self, index: usize, queue: &DeclaredQueue) -> Result<(), Misdeclared> {
+    fn queue(&mut self, index: usize, queue: &DeclaredQueue) -> Result<(), DeclarationError> {
         let judged = validate_entity_path(&queue.path, &self.settings.limits).and_then(|name| {
             queue.properties.clone().create(name.path(), self.settings)?;
             only_once(&mut self.paths, name.key(), "path", &queue.path)
         });
-        judged.map_err(Misdeclared::at(place_of_queue(index)))
+        judged.map_err(DeclarationError::at(place_of_queue(index)))
     }
 
-    fn topic(&mut self, index: usize, topic: &'a DeclaredTopic) -> Result<(), Misdeclared> {
+    fn topic(&mut self, index: usize, topic: &'a DeclaredTopic) -> Result<(), DeclarationError> {
         self.topic = (index, &topic.path);
         self.subscriptions = topic.subscriptions.iter().enumerate();
         self.names.clear();
@@ -175,14 +178,14 @@ impl<'a> Judge<'a> {
             topic.properties.clone().create(name.path(), self.settings)?;
             only_once(&mut self.paths, name.key(), "path", &topic.path)
         });
-        judged.map_err(Misdeclared::at(place_of_topic(index)))
+        judged.map_err(DeclarationError::at(place_of_topic(index)))
     }
 
     fn subscription(
         &mut self,
         index: usize,
         subscription: &'a DeclaredSubscription,
-    ) -> Result<(), Misdeclared> {
+    ) -> Result<(), DeclarationError> {
         let DeclaredSubscription { name, properties, rules, .. } = subscription;
         self.subscription = index;
         self.rules = rules.as_deref().unwrap_or_default().iter().enumerate();
@@ -192,22 +195,22 @@ impl<'a> Judge<'a> {
             properties.clone().create(topic, &**name, self.settings)?;
             only_once(&mut self.names, PathKey::fold(name), "subscription", name)
         });
-        judged.map_err(Misdeclared::at(place_of_subscription(place, index)))
+        judged.map_err(DeclarationError::at(place_of_subscription(place, index)))
     }
 
-    fn rule(&mut self, index: usize, rule: &RuleDescription) -> Result<(), Misdeclared> {
+    fn rule(&mut self, index: usize, rule: &RuleDescription) -> Result<(), DeclarationError> {
         let judged = Rule::create(rule.clone(), &self.settings.limits).and_then(|_| {
             only_once(&mut self.rule_names, PathKey::fold(&rule.name), "rule", &rule.name)
         });
         judged.map_err(|rejection| {
             let place = place_of_subscription(self.topic.0, self.subscription);
-            Misdeclared { place: format!("{place}.rules[{index}]"), rejection }
+            DeclarationError { place: format!("{place}.rules[{index}]"), rejection }
         })
     }
 }
 
 impl Iterator for Judge<'_> {
-    type Item = Result<(), Misdeclared>;
+    type Item = Result<(), DeclarationError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some((index, rule)) = self.rules.next() {

@@ -24,7 +24,7 @@ mod tests;
 mod told;
 mod weight;
 
-pub use judge::{ENTITY_COUNT_MAX, Misdeclared, RULE_COUNT_MAX};
+pub use judge::{DeclarationError, ENTITY_COUNT_MAX, RULE_COUNT_MAX};
 pub use plan::{Change, Digest, Plan, Step, StepKind};
 
 use crate::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
@@ -37,7 +37,7 @@ pub const STEP_COUNT_MAX: usize = 100;
 
 /// Maximum bytes in a plan of existing rules that change or are removed, since their number is not
 /// bounded by the declaration. Each rule counts with its overhead.
-pub const TOLD_BYTES_MAX: usize = 8 << 20;
+pub const PLAN_RULE_BYTES_MAX: usize = 8 << 20;
 
 /// Desired queues, topics, subscriptions and rules (DEC-01).
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -55,9 +55,9 @@ pub struct Declaration {
 pub enum Existing {
     /// The entity is updated.
     #[default]
-    IsUpdated,
+    Update,
     /// The entity stays unchanged, and the plan lists the differences ([`Plan::kept`]).
-    IsKept,
+    Keep,
 }
 
 /// A desired queue.
@@ -105,14 +105,14 @@ pub struct DeclaredSubscription {
 pub enum OtherRules {
     /// They are removed.
     #[default]
-    AreRemoved,
+    Remove,
     /// They are kept, except `$Default` (ADM-64).
-    AreKept,
+    Keep,
 }
 
 /// Result of carrying steps out (DEC-10, DEC-11).
 #[derive(Debug)]
-pub struct CarriedOut {
+pub struct PlanResult {
     /// Number of completed steps from the start.
     pub done: usize,
     /// Remaining steps, with the digest to carry them out.

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::breather::Breather;
+use super::breather::Yielder;
 
 /// A position in the order.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Placed {
+pub(super) struct OrderedEntity {
     /// Index of the entity.
     pub(super) index: usize,
     /// Its needs that come later; not empty only for an entity on a circle.
@@ -16,7 +16,7 @@ pub(super) struct Placed {
 
 /// Orders entities by their needs. As few as possible come before one of their needs: one of each
 /// circle.
-pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Breather) -> Vec<Placed> {
+pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<OrderedEntity> {
     let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
     let mut open: Vec<BTreeSet<usize>> = Vec::with_capacity(needs.len());
     for (index, of) in needs.iter().enumerate() {
@@ -36,12 +36,12 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Breather) -> Vec<
     while let Some(first) = waiting.first().copied() {
         let index = match ready.pop_first() {
             Some(index) => index,
-            None => on_a_circle(first, &open, breather).await,
+            None => find_circle(first, &open, breather).await,
         };
         breather.step().await;
         waiting.remove(&index);
         let later = open.get_mut(index).map(std::mem::take).unwrap_or_default();
-        placed.push(Placed { index, later: later.into_iter().collect() });
+        placed.push(OrderedEntity { index, later: later.into_iter().collect() });
         for dependent in needed_by.get(index).into_iter().flatten() {
             let Some(of) = open.get_mut(*dependent) else { continue };
             of.remove(&index);
@@ -54,7 +54,7 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Breather) -> Vec<
 }
 
 /// Follows needs until an index repeats. If no entity is ready, a circle exists.
-async fn on_a_circle(first: usize, open: &[BTreeSet<usize>], breather: &mut Breather) -> usize {
+async fn find_circle(first: usize, open: &[BTreeSet<usize>], breather: &mut Yielder) -> usize {
     let (mut at, mut seen) = (first, BTreeSet::new());
     while seen.insert(at) {
         at = open.get(at).and_then(BTreeSet::first).copied().unwrap_or(first);
@@ -69,8 +69,8 @@ mod tests {
     use super::super::breather::alone;
     use super::*;
 
-    fn ordered(needs: &[Vec<usize>]) -> (Vec<Placed>, usize) {
-        alone(async { order(needs, &mut Breather::default()).await })
+    fn ordered(needs: &[Vec<usize>]) -> (Vec<OrderedEntity>, usize) {
+        alone(async { order(needs, &mut Yielder::default()).await })
     }
 
     fn check(needs: &[&[usize]], expected: &[(usize, &[usize])]) {
@@ -84,7 +84,7 @@ mod tests {
     /// DEC-07: needs come first, for any given order. Of a circle, one entity comes before its
     /// need, and entities that need the circle come after it.
     #[test]
-    fn what_is_needed_comes_first() {
+    fn needs_come_first() {
         check(&[], &[]);
         check(&[&[], &[]], &[(0, &[]), (1, &[])]);
         check(&[&[1], &[2], &[]], &[(2, &[]), (1, &[]), (0, &[])]);

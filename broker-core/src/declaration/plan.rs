@@ -6,7 +6,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
-use super::breather::Breather;
+use super::breather::Yielder;
 use crate::description::EntityKind;
 use crate::error::Quoted;
 
@@ -15,7 +15,7 @@ use crate::error::Quoted;
 pub struct Plan {
     /// Steps in an order in which each can be done (DEC-07).
     pub steps: Vec<Step>,
-    /// Steps that are omitted because existing entities are kept ([`super::Existing::IsKept`]).
+    /// Steps that are omitted because existing entities are kept ([`super::Existing::Keep`]).
     pub kept: Vec<Step>,
     /// Number of declared entities that need no step.
     pub unchanged_count: usize,
@@ -65,7 +65,7 @@ impl Plan {
         steps: Vec<Step>,
         kept: Vec<Step>,
         unchanged_count: usize,
-        breather: &mut Breather,
+        breather: &mut Yielder,
     ) -> Self {
         let digest = Digest::of(&steps, breather).await;
         Self { steps, kept, unchanged_count, digest }
@@ -73,7 +73,7 @@ impl Plan {
 
     /// Creates a plan from the answer of another broker, with the digest that it uses.
     #[must_use]
-    pub const fn of_another(
+    pub const fn from_remote(
         steps: Vec<Step>,
         kept: Vec<Step>,
         unchanged_count: usize,
@@ -110,14 +110,14 @@ impl Plan {
             steps.iter().filter(|step| !still.contains(&*step.path)).count()
         };
         let unchanged_count = unchanged_count + finished;
-        Self::new(left, kept, unchanged_count, &mut Breather::default()).await
+        Self::new(left, kept, unchanged_count, &mut Yielder::default()).await
     }
 }
 
 /// Hashes text without storing it: a step may contain all rules of a subscription.
-struct Hashed(SipHasher13);
+struct TextHasher(SipHasher13);
 
-impl fmt::Write for Hashed {
+impl fmt::Write for TextHasher {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.write(text.as_bytes());
         Ok(())
@@ -145,8 +145,8 @@ impl StepKind {
 }
 
 impl Digest {
-    async fn of(steps: &[Step], breather: &mut Breather) -> Self {
-        let mut text = Hashed(SipHasher13::new());
+    async fn of(steps: &[Step], breather: &mut Yielder) -> Self {
+        let mut text = TextHasher(SipHasher13::new());
         for Step { kind, entity, path, changes } in steps {
             // The text consists of variant names and quoted text. Hashing cannot fail.
             write!(text, "{kind:?} {entity:?} {path:?}: ").unwrap_or_default();

@@ -1,16 +1,16 @@
 //! Computes the work that makes a namespace as declared (DEC-06 to DEC-08). Pure: a [`Snapshot`] is
-//! the input, a [`Planned`] the output. It waits for nothing, but yields to other tasks of the
+//! the input, a [`PlanWithWork`] the output. It waits for nothing, but yields to other tasks of the
 //! thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::breather::Breather;
+use super::breather::Yielder;
 use super::judge::{place_of_queue, place_of_subscription, place_of_topic};
-use super::order::{Placed, order};
+use super::order::{OrderedEntity, order};
 use super::plan::{Change, Plan, Step, StepKind};
 use super::rules::{RuleChanges, RuleWork, property};
 use super::told::{self, change, changes};
-use super::{Declaration, DeclaredSubscription, Existing, Misdeclared};
+use super::{Declaration, DeclarationError, DeclaredSubscription, Existing};
 use crate::broker::Update;
 use crate::description::{
     Cleared, Description, Destination, EntityKind, FieldKind, FieldValue, QueueDescription,
@@ -31,14 +31,14 @@ const NONE: &str = "none";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// The declared entities that exist.
-    pub(crate) entities: BTreeMap<PathKey, Found>,
+    pub(crate) entities: BTreeMap<PathKey, ExistingEntity>,
     /// The existing queues and topics among forwarding destinations.
     pub(crate) destinations: BTreeSet<PathKey>,
 }
 
 /// An existing entity; a subscription with the differences of its rules.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum ExistingEntity {
     Queue(QueueDescription),
     Topic(TopicDescription),
     Subscription(SubscriptionDescription, RuleChanges),
@@ -46,7 +46,7 @@ pub(crate) enum Found {
 
 /// A plan, with the work of each step.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlanWithWork {
     pub(crate) plan: Plan,
     pub(crate) work: Vec<Work>,
 }
@@ -75,16 +75,16 @@ pub(crate) struct NewSubscription {
 type Task = (Step, Work);
 
 /// A missing queue or subscription.
-struct Missing {
+struct MissingEntity {
     /// Position among all declared entities.
     place: usize,
     path: Box<str>,
-    new: New,
+    new: NewEntity,
     /// Its destinations that are also missing: messages, dead letters.
     needs: [Option<PathKey>; 2],
 }
 
-enum New {
+enum NewEntity {
     Queue(QueueUpdate),
     Subscription(NewSubscription),
 }
@@ -99,7 +99,7 @@ struct Planner<'a> {
     /// Number of declared entities planned until now.
     place: usize,
     topics: Vec<Task>,
-    missing: Vec<Missing>,
+    missing: Vec<MissingEntity>,
     /// By position, so that a plan made after some steps are done has the same order.
     updates: BTreeMap<usize, Task>,
     kept: Vec<Step>,
@@ -114,8 +114,8 @@ pub(crate) async fn plan(
     declaration: &Declaration,
     snapshot: Snapshot,
     settings: &Settings,
-    breather: &mut Breather,
-) -> Result<Planned, Misdeclared> {
+    breather: &mut Yielder,
+) -> Result<PlanWithWork, DeclarationError> {
     let mut planner = Planner {
         snapshot,
         settings,
@@ -130,22 +130,22 @@ pub(crate) async fn plan(
     };
     for (index, topic) in declaration.topics.iter().enumerate() {
         let planned = planner.topic(&topic.path, &topic.properties, topic.cleared);
-        planned.map_err(Misdeclared::at(place_of_topic(index)))?;
+        planned.map_err(DeclarationError::at(place_of_topic(index)))?;
         breather.part().await;
     }
     for (index, queue) in declaration.queues.iter().enumerate() {
         let planned = planner.queue(&queue.path, &queue.properties, queue.cleared);
-        planned.map_err(Misdeclared::at(place_of_queue(index)))?;
+        planned.map_err(DeclarationError::at(place_of_queue(index)))?;
         breather.part().await;
     }
     for (index, topic) in declaration.topics.iter().enumerate() {
         for (below, subscription) in topic.subscriptions.iter().enumerate() {
             let planned = planner.subscription(&topic.path, subscription, breather).await;
-            planned.map_err(Misdeclared::at(place_of_subscription(index, below)))?;
+            planned.map_err(DeclarationError::at(place_of_subscription(index, below)))?;
             breather.part().await;
         }
     }
-    planner.finish(breather).await.map_err(Misdeclared::at(""))
+    planner.finish(breather).await.map_err(DeclarationError::at(""))
 }
 
 /// Returns the declared queues and topics, which can be forwarding destinations.
@@ -176,13 +176,13 @@ impl Planner<'_> {
                 self.topics.push((step, Work::CreateTopic(properties.clone())));
                 Ok(())
             }
-            Some(Found::Topic(current)) => {
+            Some(ExistingEntity::Topic(current)) => {
                 let changes = self.update(&current.path, properties, cleared, &current)?;
                 let work = || Work::UpdateTopic(properties.clone(), cleared);
                 self.updated(EntityKind::Topic, &current.path, changes, work);
                 Ok(())
             }
-            Some(found) => Err(another_kind(EntityKind::Topic, path, &found)),
+            Some(found) => Err(wrong_kind_error(EntityKind::Topic, path, &found)),
         }
     }
 
@@ -200,17 +200,22 @@ impl Planner<'_> {
                 let path = name.path();
                 let created = properties.clone().create(&*path, self.settings)?;
                 let needs = self.needs(EntityKind::Queue, &path, destinations(&created))?;
-                let new = New::Queue(properties.clone());
-                self.missing.push(Missing { place: self.place, path: path.into(), new, needs });
+                let new = NewEntity::Queue(properties.clone());
+                self.missing.push(MissingEntity {
+                    place: self.place,
+                    path: path.into(),
+                    new,
+                    needs,
+                });
                 Ok(())
             }
-            Some(Found::Queue(current)) => {
+            Some(ExistingEntity::Queue(current)) => {
                 let changes = self.update(&current.path, properties, cleared, &current)?;
                 let work = || Work::UpdateQueue(properties.clone(), cleared);
                 self.updated(EntityKind::Queue, &current.path, changes, work);
                 Ok(())
             }
-            Some(found) => Err(another_kind(EntityKind::Queue, path, &found)),
+            Some(found) => Err(wrong_kind_error(EntityKind::Queue, path, &found)),
         }
     }
 
@@ -218,7 +223,7 @@ impl Planner<'_> {
         &mut self,
         topic: &str,
         declared: &DeclaredSubscription,
-        breather: &mut Breather,
+        breather: &mut Yielder,
     ) -> Result<(), Rejection> {
         self.place += 1;
         let topic = validate_entity_path(topic, &self.settings.limits)?.path().to_string();
@@ -227,18 +232,23 @@ impl Planner<'_> {
         let found = self.snapshot.entities.remove(&PathKey::fold(&path));
         match found {
             None => {
-                let rules = copied(rules.as_deref(), breather).await;
+                let rules = copy_rules(rules.as_deref(), breather).await;
                 let (topic, name, properties) = (topic.into(), name.clone(), properties.clone());
                 let new = NewSubscription { topic, name, properties, rules };
                 let created = new.described(self.settings)?;
                 let to = [&created.forward_to, &created.forward_dead_lettered_messages_to];
                 let needs =
                     self.needs(EntityKind::Subscription, &path, to.map(Option::as_deref))?;
-                let new = New::Subscription(new);
-                self.missing.push(Missing { place: self.place, path: path.into(), new, needs });
+                let new = NewEntity::Subscription(new);
+                self.missing.push(MissingEntity {
+                    place: self.place,
+                    path: path.into(),
+                    new,
+                    needs,
+                });
                 Ok(())
             }
-            Some(Found::Subscription(current, of_rules)) => {
+            Some(ExistingEntity::Subscription(current, of_rules)) => {
                 let path = current.path();
                 let mut changes = self.update(&path, properties, *cleared, &current)?;
                 changes.extend(of_rules.changes);
@@ -247,7 +257,7 @@ impl Planner<'_> {
                 self.updated(EntityKind::Subscription, &path, changes, work);
                 Ok(())
             }
-            Some(found) => Err(another_kind(EntityKind::Subscription, &path, &found)),
+            Some(found) => Err(wrong_kind_error(EntityKind::Subscription, &path, &found)),
         }
     }
 
@@ -263,11 +273,11 @@ impl Planner<'_> {
         properties.keep(cleared, current);
         let after = properties.clone().over(current);
         let changes = changes(current, &after);
-        if changes.is_empty() || self.existing == Existing::IsKept {
+        if changes.is_empty() || self.existing == Existing::Keep {
             return Ok(changes);
         }
         if let Some(fixed) = changes.iter().find(|change| FIXED.contains(&&*change.property)) {
-            return Err(is_fixed(U::KIND, path, fixed));
+            return Err(fixed_property_error(U::KIND, path, fixed));
         }
         properties.apply_to(current, &self.settings.limits)?;
         self.needs(U::KIND, path, U::destinations(&after))?;
@@ -287,10 +297,10 @@ impl Planner<'_> {
         }
         let step = Step { kind: StepKind::Update, entity, path: path.into(), changes };
         match self.existing {
-            Existing::IsUpdated => {
+            Existing::Update => {
                 self.updates.insert(self.place, (step, work()));
             }
-            Existing::IsKept => self.kept.push(step),
+            Existing::Keep => self.kept.push(step),
         }
     }
 
@@ -326,7 +336,7 @@ impl Planner<'_> {
     }
 
     /// Returns all steps in order.
-    async fn finish(self, breather: &mut Breather) -> Result<Planned, Rejection> {
+    async fn finish(self, breather: &mut Yielder) -> Result<PlanWithWork, Rejection> {
         let Self { settings, topics, missing, mut updates, kept, unchanged_count, .. } = self;
         let mut steps = topics;
         // Topics come before all missing entities, and need none.
@@ -336,36 +346,36 @@ impl Planner<'_> {
             .map(|(index, one)| (PathKey::fold(&one.path), index))
             .collect();
         let ordered = order(&needs_of(&missing, &places), breather).await;
-        let mut missing: Vec<Option<Missing>> = missing.into_iter().map(Some).collect();
-        for Placed { index, later } in ordered {
+        let mut missing: Vec<Option<MissingEntity>> = missing.into_iter().map(Some).collect();
+        for OrderedEntity { index, later } in ordered {
             let Some(one) = missing.get_mut(index).and_then(Option::take) else { continue };
             let comes_later = one.needs.clone().map(|need| {
                 need.and_then(|key| places.get(&key)).is_some_and(|place| later.contains(place))
             });
             let place = one.place;
-            let (now, then) = one.in_two(comes_later, settings, breather).await?;
+            let (now, then) = one.into_steps(comes_later, settings, breather).await?;
             steps.push(now);
             updates.extend(then.map(|update| (place, update)));
             breather.part().await;
         }
         steps.extend(updates.into_values());
         let (steps, work) = steps.into_iter().unzip();
-        Ok(Planned { plan: Plan::new(steps, kept, unchanged_count, breather).await, work })
+        Ok(PlanWithWork { plan: Plan::new(steps, kept, unchanged_count, breather).await, work })
     }
 }
 
 /// Returns for each missing entity the places of its needs.
-fn needs_of(missing: &[Missing], places: &BTreeMap<PathKey, usize>) -> Vec<Vec<usize>> {
-    let needs = |one: &Missing| {
+fn needs_of(missing: &[MissingEntity], places: &BTreeMap<PathKey, usize>) -> Vec<Vec<usize>> {
+    let needs = |one: &MissingEntity| {
         one.needs.iter().flatten().filter_map(|key| places.get(key).copied()).collect()
     };
     missing.iter().map(needs).collect()
 }
 
 /// Copies declared rules for the work that creates them.
-async fn copied(
+async fn copy_rules(
     rules: Option<&[RuleDescription]>,
-    breather: &mut Breather,
+    breather: &mut Yielder,
 ) -> Option<Vec<RuleDescription>> {
     let rules = rules?;
     let mut copies = Vec::with_capacity(rules.len());
@@ -376,22 +386,22 @@ async fn copied(
     Some(copies)
 }
 
-impl Missing {
+impl MissingEntity {
     /// Returns the step that creates the entity, and a step for destinations that come later, if
     /// there are any.
-    async fn in_two(
+    async fn into_steps(
         self,
         comes_later: [bool; 2],
         settings: &Settings,
-        breather: &mut Breather,
+        breather: &mut Yielder,
     ) -> Result<(Task, Option<Task>), Rejection> {
         let Self { path, new, .. } = self;
         match new {
-            New::Queue(whole) => {
+            NewEntity::Queue(whole) => {
                 let described =
                     |properties: &QueueUpdate| properties.clone().create(&*path, settings);
                 let (mut now, mut then) = (whole.clone(), QueueUpdate::default());
-                put_off(&mut now, &mut then, comes_later);
+                move_later_destinations(&mut now, &mut then, comes_later);
                 let (begun, finished) = (described(&now)?, described(&whole)?);
                 let created = changes(&settings.new_queue(&*path), &begun);
                 let updated = changes(&begun, &finished);
@@ -399,10 +409,10 @@ impl Missing {
                 let update = Work::UpdateQueue(then, Cleared::default());
                 Ok((create, later(EntityKind::Queue, &path, updated, update)))
             }
-            New::Subscription(mut now) => {
+            NewEntity::Subscription(mut now) => {
                 let (finished, mut then) =
                     (now.described(settings)?, SubscriptionUpdate::default());
-                put_off(&mut now.properties, &mut then, comes_later);
+                move_later_destinations(&mut now.properties, &mut then, comes_later);
                 let begun = now.described(settings)?;
                 let default = settings.new_subscription(&*now.topic, &*now.name);
                 let mut created = changes(&default, &begun);
@@ -410,7 +420,7 @@ impl Missing {
                     Some([]) => created.push(change("rules", None, Some(NONE.into()))),
                     rules => {
                         for rule in rules.unwrap_or_default() {
-                            let told = Some(told::rule(rule));
+                            let told = Some(told::rule_text(rule));
                             created.push(change(property(&rule.name), None, told));
                             breather.part().await;
                         }
@@ -433,7 +443,7 @@ impl NewSubscription {
 }
 
 /// Moves destinations from `now` to `then`.
-fn put_off<U: Update>(now: &mut U, then: &mut U, comes_later: [bool; 2]) {
+fn move_later_destinations<U: Update>(now: &mut U, then: &mut U, comes_later: [bool; 2]) {
     let fields = U::Description::FIELDS.iter();
     let destinations = fields.filter(|field| field.kind == FieldKind::Destination);
     for (field, is_later) in destinations.zip(comes_later) {
@@ -462,7 +472,7 @@ fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
 }
 
 /// Refuses a change of a property that is fixed at creation (DEC-05).
-fn is_fixed(kind: EntityKind, path: &str, fixed: &Change) -> Rejection {
+fn fixed_property_error(kind: EntityKind, path: &str, fixed: &Change) -> Rejection {
     let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or(NONE).to_owned();
     Rejection::argument(format!(
         "{} of {kind} {} is {} and cannot become {}: it is fixed at creation; declare the existing \
@@ -475,11 +485,11 @@ fn is_fixed(kind: EntityKind, path: &str, fixed: &Change) -> Rejection {
 }
 
 /// Refuses a declaration with the path of an entity of another kind (DEC-05).
-fn another_kind(wanted: EntityKind, path: &str, found: &Found) -> Rejection {
+fn wrong_kind_error(wanted: EntityKind, path: &str, found: &ExistingEntity) -> Rejection {
     let found = match found {
-        Found::Queue(_) => EntityKind::Queue,
-        Found::Topic(_) => EntityKind::Topic,
-        Found::Subscription(..) => EntityKind::Subscription,
+        ExistingEntity::Queue(_) => EntityKind::Queue,
+        ExistingEntity::Topic(_) => EntityKind::Topic,
+        ExistingEntity::Subscription(..) => EntityKind::Subscription,
     };
     Rejection::new(
         crate::condition::Condition::EntityAlreadyExists,

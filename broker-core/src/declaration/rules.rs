@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use super::breather::Breather;
+use super::breather::Yielder;
 use super::plan::Change;
 use super::told::{self, change};
-use super::{OtherRules, TOLD_BYTES_MAX};
+use super::{OtherRules, PLAN_RULE_BYTES_MAX};
 use crate::error::Rejection;
 use crate::rule::{DEFAULT_RULE, RuleDescription};
 
 /// Bytes of a changed or removed rule in the plan and in its answer, without name and text. With
 /// this value, as many rules as can be declared at once can be removed at once.
-const TOLD_RULE_BYTES: usize = 320;
+const RULE_OVERHEAD_BYTES: usize = 320;
 
 /// Work on one rule in the update of a subscription.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,12 +32,12 @@ pub(crate) struct RuleChanges {
 /// Remaining bytes that a plan may use for existing rules that change or are removed, since the
 /// declaration does not bound them.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct RuleTextBudget {
     left_bytes: usize,
 }
 
 /// State of a declared rule.
-enum Known {
+enum DeclaredRuleState {
     Missing,
     Same,
     /// The rule exists with this different text.
@@ -51,24 +51,24 @@ pub(crate) struct RuleDifference<'a> {
     others: OtherRules,
     /// Place of each declared rule, by its key.
     places: BTreeMap<Box<str>, usize>,
-    known: Vec<Known>,
+    known: Vec<DeclaredRuleState>,
     /// Rules to remove, by key: name and text.
     gone: BTreeMap<Box<str>, (Box<str>, Box<str>)>,
 }
 
-impl Default for Telling {
+impl Default for RuleTextBudget {
     fn default() -> Self {
-        Self { left_bytes: TOLD_BYTES_MAX }
+        Self { left_bytes: PLAN_RULE_BYTES_MAX }
     }
 }
 
-impl Telling {
+impl RuleTextBudget {
     fn take(&mut self, name: &str, told: &str) -> Result<(), Rejection> {
-        let bytes = told.len().saturating_add(name.len() + TOLD_RULE_BYTES);
+        let bytes = told.len().saturating_add(name.len() + RULE_OVERHEAD_BYTES);
         let Some(left_bytes) = self.left_bytes.checked_sub(bytes) else {
             return Err(Rejection::quota_exceeded(format!(
-                "rules that would change or be removed have more than {TOLD_BYTES_MAX} bytes, the \
-                 limit of a plan ({TOLD_RULE_BYTES} bytes per rule in addition to its name and \
+                "rules that would change or be removed have more than {PLAN_RULE_BYTES_MAX} bytes, the \
+                 limit of a plan ({RULE_OVERHEAD_BYTES} bytes per rule in addition to its name and \
                  text); declare fewer subscriptions at once, or delete rules first"
             )));
         };
@@ -82,12 +82,12 @@ impl<'a> RuleDifference<'a> {
     pub(crate) async fn new(
         declared: &'a [RuleDescription],
         others: OtherRules,
-        breather: &mut Breather,
+        breather: &mut Yielder,
     ) -> Self {
         let (mut places, mut known) = (BTreeMap::new(), Vec::new());
         for (place, rule) in declared.iter().enumerate() {
             places.insert(rule.key(), place);
-            known.push(Known::Missing);
+            known.push(DeclaredRuleState::Missing);
             breather.step().await;
         }
         Self { declared, others, places, known, gone: BTreeMap::new() }
@@ -98,17 +98,17 @@ impl<'a> RuleDifference<'a> {
     ///
     /// # Errors
     /// `QuotaExceeded` if the plan would exceed its bytes.
-    pub(crate) fn meet(
+    pub(crate) fn compare(
         &mut self,
         rule: &RuleDescription,
-        telling: &mut Telling,
+        telling: &mut RuleTextBudget,
     ) -> Result<(), Rejection> {
         let key = rule.key();
         let Some(place) = self.places.get(&key).copied() else {
-            let is_kept = self.others == OtherRules::AreKept
+            let is_kept = self.others == OtherRules::Keep
                 && (self.declared.is_empty() || !rule.name.eq_ignore_ascii_case(DEFAULT_RULE));
             if !is_kept && !self.gone.contains_key(&key) {
-                let told = told::rule(rule);
+                let told = told::rule_text(rule);
                 telling.take(&rule.name, &told)?;
                 self.gone.insert(key, (rule.name.clone(), told));
             }
@@ -118,13 +118,13 @@ impl<'a> RuleDifference<'a> {
         else {
             return Ok(());
         };
-        if matches!(known, Known::Missing) {
-            let told = told::rule(rule);
-            *known = if told == told::rule(wanted) {
-                Known::Same
+        if matches!(known, DeclaredRuleState::Missing) {
+            let told = told::rule_text(rule);
+            *known = if told == told::rule_text(wanted) {
+                DeclaredRuleState::Same
             } else {
                 telling.take(&rule.name, &told)?;
-                Known::Other(told)
+                DeclaredRuleState::Other(told)
             };
         }
         Ok(())
@@ -132,16 +132,16 @@ impl<'a> RuleDifference<'a> {
 
     /// Returns the changes after all existing rules were read. New rules come before others are
     /// removed, so that a message selected by both is not missed.
-    pub(crate) async fn into_changes(self, breather: &mut Breather) -> RuleChanges {
+    pub(crate) async fn into_changes(self, breather: &mut Yielder) -> RuleChanges {
         let mut made = RuleChanges::default();
         for (rule, known) in self.declared.iter().zip(self.known) {
             let (work, before) = match known {
-                Known::Same => continue,
-                Known::Missing => (RuleWork::Create(rule.clone()), None),
-                Known::Other(before) => (RuleWork::Update(rule.clone()), Some(before)),
+                DeclaredRuleState::Same => continue,
+                DeclaredRuleState::Missing => (RuleWork::Create(rule.clone()), None),
+                DeclaredRuleState::Other(before) => (RuleWork::Update(rule.clone()), Some(before)),
             };
             made.work.push(work);
-            made.changes.push(change(property(&rule.name), before, Some(told::rule(rule))));
+            made.changes.push(change(property(&rule.name), before, Some(told::rule_text(rule))));
             breather.part().await;
         }
         for (name, told) in self.gone.into_values() {

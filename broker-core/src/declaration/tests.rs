@@ -1,8 +1,8 @@
 //! Tests of plans. `tests/declarations.rs` proves that carrying one out satisfies the declaration.
 
-use super::breather::{Breather, alone};
-use super::planner::{Found, Planned, Snapshot, Work, plan};
-use super::rules::{RuleChanges, RuleDifference, Telling};
+use super::breather::{Yielder, alone};
+use super::planner::{ExistingEntity, PlanWithWork, Snapshot, Work, plan};
+use super::rules::{RuleChanges, RuleDifference, RuleTextBudget};
 use super::*;
 use crate::condition::Condition;
 use crate::description::Settings;
@@ -15,15 +15,15 @@ fn settings() -> Settings {
 }
 
 /// Returns a namespace with these entities.
-fn having(found: Vec<Found>) -> Snapshot {
+fn having(found: Vec<ExistingEntity>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for found in found {
         let path = match &found {
-            Found::Queue(queue) => queue.path.to_string(),
-            Found::Topic(topic) => topic.path.to_string(),
-            Found::Subscription(subscription, _) => subscription.path(),
+            ExistingEntity::Queue(queue) => queue.path.to_string(),
+            ExistingEntity::Topic(topic) => topic.path.to_string(),
+            ExistingEntity::Subscription(subscription, _) => subscription.path(),
         };
-        if !matches!(found, Found::Subscription(..)) {
+        if !matches!(found, ExistingEntity::Subscription(..)) {
             snapshot.destinations.insert(PathKey::fold(&path));
         }
         snapshot.entities.insert(PathKey::fold(&path), found);
@@ -39,8 +39,8 @@ fn forwarding(path: &str, to: &str) -> DeclaredQueue {
     queue(path, QueueUpdate { forward_to: Some(to.into()), ..QueueUpdate::default() })
 }
 
-fn existing_queue(path: &str, properties: QueueUpdate) -> Found {
-    Found::Queue(properties.create(path, &settings()).unwrap())
+fn existing_queue(path: &str, properties: QueueUpdate) -> ExistingEntity {
+    ExistingEntity::Queue(properties.create(path, &settings()).unwrap())
 }
 
 fn rule(name: &str, filter: Filter) -> RuleDescription {
@@ -64,15 +64,15 @@ fn made(
     declaration: &Declaration,
     snapshot: &Snapshot,
     settings: &Settings,
-) -> (Result<Planned, Misdeclared>, usize) {
+) -> (Result<PlanWithWork, DeclarationError>, usize) {
     alone(async {
-        let mut breather = Breather::default();
+        let mut breather = Yielder::default();
         declaration.judge_in_parts(settings, &mut breather).await?;
         plan(declaration, snapshot.clone(), settings, &mut breather).await
     })
 }
 
-fn planned(declaration: &Declaration, snapshot: &Snapshot) -> Planned {
+fn planned(declaration: &Declaration, snapshot: &Snapshot) -> PlanWithWork {
     made(declaration, snapshot, &settings()).0.unwrap()
 }
 
@@ -92,11 +92,11 @@ fn difference(
     declared: &[RuleDescription],
 ) -> (Result<RuleChanges, crate::error::Rejection>, usize) {
     alone(async {
-        let (mut breather, mut telling) = (Breather::default(), Telling::default());
-        let others = OtherRules::AreRemoved;
+        let (mut breather, mut telling) = (Yielder::default(), RuleTextBudget::default());
+        let others = OtherRules::Remove;
         let mut difference = RuleDifference::new(declared, others, &mut breather).await;
         for rule in there {
-            difference.meet(rule, &mut telling)?;
+            difference.compare(rule, &mut telling)?;
             breather.part().await;
         }
         Ok(difference.into_changes(&mut breather).await)
@@ -151,8 +151,8 @@ fn a_subscription_has_exactly_the_rules_that_it_declares() {
             rule("other", Filter::sql("b = 1")),
         ];
         let changes = declared.map(|declared| difference(&rules, declared).0.unwrap());
-        let subscription = Found::Subscription(subscription, changes.unwrap_or_default());
-        having(vec![Found::Topic(topic), subscription])
+        let subscription = ExistingEntity::Subscription(subscription, changes.unwrap_or_default());
+        having(vec![ExistingEntity::Topic(topic), subscription])
     };
     let declared = |subscription: DeclaredSubscription| {
         let topic = DeclaredTopic::new("events").with_subscription(subscription);
@@ -182,7 +182,7 @@ fn a_subscription_has_exactly_the_rules_that_it_declares() {
 
 /// DEC-04: each fault is reported with its place, before the broker is queried.
 #[test]
-fn what_cannot_be_is_refused_with_its_place() {
+fn impossible_declaration_is_refused_with_its_place() {
     let two = |a: &str, b: &str| {
         Declaration::new().with_queue(DeclaredQueue::new(a)).with_queue(DeclaredQueue::new(b))
     };
@@ -225,10 +225,10 @@ fn what_cannot_be_is_refused_with_its_place() {
 
 /// DEC-05: the error has both values, the reason, and a remedy.
 #[test]
-fn what_cannot_change_is_refused_with_both_values() {
+fn fixed_property_change_is_refused_with_both_values() {
     let snapshot = having(vec![
         existing_queue("orders", QueueUpdate::default()),
-        Found::Topic(settings().new_topic("events")),
+        ExistingEntity::Topic(settings().new_topic("events")),
     ]);
     let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
     let (condition, detail) =
@@ -249,7 +249,7 @@ fn what_cannot_change_is_refused_with_both_values() {
          or delete the topic"
     );
     // If existing entities are kept, an impossible difference is reported like others.
-    let kept = Declaration::new().with_queue(queue("orders", sessions)).existing(Existing::IsKept);
+    let kept = Declaration::new().with_queue(queue("orders", sessions)).existing(Existing::Keep);
     let plan = planned(&kept, &snapshot).plan;
     assert!(plan.is_empty());
     assert_eq!(&*plan.kept[0].changes[0].property, "requires_session");
@@ -258,7 +258,7 @@ fn what_cannot_change_is_refused_with_both_values() {
 /// DEC-07: topics come first, then destinations before entities that forward to them, then updates;
 /// circles are closed at the end.
 #[test]
-fn steps_are_in_an_order_in_which_they_can_be_done() {
+fn steps_are_in_feasible_order() {
     let all = SubscriptionUpdate { forward_to: Some("a".into()), ..SubscriptionUpdate::default() };
     let topic = DeclaredTopic::new("t").with_subscription(DeclaredSubscription::new("s").with(all));
     let idle = QueueUpdate {
@@ -294,7 +294,7 @@ fn steps_are_in_an_order_in_which_they_can_be_done() {
 
 /// DEC-08: a destination that neither exists nor is declared is refused.
 #[test]
-fn a_destination_that_will_not_be_there_is_refused() {
+fn missing_destination_is_refused() {
     let snapshot = having(vec![existing_queue("there", QueueUpdate::default())]);
     for (to, is_there) in [("there", true), ("other", true), ("absent", false)] {
         let declaration = Declaration::new()
@@ -345,7 +345,7 @@ fn plans_of_other_steps_have_other_digests() {
 /// rules, with a yield between them: queues, subscriptions, and rules that are added, changed and
 /// removed.
 #[test]
-fn others_go_first_between_the_parts_of_a_plan() {
+fn planning_yields_between_parts() {
     const MANY: usize = 1_000;
     const PART: usize = 64;
     let settings = settings();
@@ -360,11 +360,11 @@ fn others_go_first_between_the_parts_of_a_plan() {
     let new = topic(DeclaredSubscription::new("s").with_rules(rules("a = 1")));
     for declaration in [&queues, &new] {
         let (judged, breaths) =
-            alone(async { declaration.judge_in_parts(&settings, &mut Breather::default()).await });
+            alone(async { declaration.judge_in_parts(&settings, &mut Yielder::default()).await });
         judged.unwrap();
         assert!(breaths >= MANY / PART, "judged with {breaths}");
         let (planned, breaths) = alone(async {
-            plan(declaration, Snapshot::default(), &settings, &mut Breather::default()).await
+            plan(declaration, Snapshot::default(), &settings, &mut Yielder::default()).await
         });
         // Each is planned, described and hashed.
         assert!(breaths >= 3 * (MANY / PART), "planned with {breaths}");
@@ -375,12 +375,12 @@ fn others_go_first_between_the_parts_of_a_plan() {
         let (changes, breaths) = difference(&rules("a = 1"), &declared);
         assert!(breaths >= MANY / PART, "compared with {breaths}");
         let found = having(vec![
-            Found::Topic(settings.new_topic("t")),
-            Found::Subscription(settings.new_subscription("t", "s"), changes.unwrap()),
+            ExistingEntity::Topic(settings.new_topic("t")),
+            ExistingEntity::Subscription(settings.new_subscription("t", "s"), changes.unwrap()),
         ]);
         let declaration = topic(DeclaredSubscription::new("s").with_rules(declared));
         let (planned, breaths) =
-            alone(async { plan(&declaration, found, &settings, &mut Breather::default()).await });
+            alone(async { plan(&declaration, found, &settings, &mut Yielder::default()).await });
         assert_eq!(planned.unwrap().plan.steps[0].changes.len(), MANY);
         assert!(breaths >= MANY / PART, "planned with {breaths}");
     }
@@ -389,7 +389,7 @@ fn others_go_first_between_the_parts_of_a_plan() {
 /// DEC-06, DESIGN D6: existing rules that change or are removed count up to a bound; unchanged
 /// rules do not count, and a rule read twice counts once.
 #[test]
-fn rules_that_are_there_are_told_up_to_a_bound() {
+fn existing_rules_in_a_plan_are_bounded() {
     let text = "x".repeat(1 << 20);
     let large =
         |name: &str, value: &str| rule(name, Filter::sql(format!("a = '{value}{text}'").as_str()));
@@ -416,12 +416,12 @@ fn rules_that_are_there_are_told_up_to_a_bound() {
 /// DESIGN D6: the memory of a plan stays within the estimate made before it: for new and changed
 /// entities, for added, changed and removed rules, with any escaped characters.
 #[test]
-fn a_plan_takes_no_more_than_was_counted_on() {
+fn plan_memory_stays_within_estimate() {
     let weighed = |declaration: &Declaration, snapshot: &Snapshot| {
         let most =
-            alone(async { declaration.carried_out_bytes_max(&mut Breather::default()).await }).0;
+            alone(async { declaration.carried_out_bytes_max(&mut Yielder::default()).await }).0;
         let planned = planned(declaration, snapshot);
-        let bytes = alone(async { planned.bytes(&mut Breather::default()).await }).0;
+        let bytes = alone(async { planned.bytes(&mut Yielder::default()).await }).0;
         assert!(bytes <= most, "{bytes} of {most}");
         bytes
     };
@@ -452,8 +452,8 @@ fn a_plan_takes_no_more_than_was_counted_on() {
     ] {
         let changes = difference(&there, &declared).0.unwrap();
         let found = having(vec![
-            Found::Topic(settings().new_topic("t")),
-            Found::Subscription(settings().new_subscription("t", "s"), changes),
+            ExistingEntity::Topic(settings().new_topic("t")),
+            ExistingEntity::Subscription(settings().new_subscription("t", "s"), changes),
         ]);
         let bytes = weighed(&shall_have(declared), &found);
         assert!(bytes > 100 << 10, "{bytes}");

@@ -14,7 +14,7 @@ pub(super) fn changes<D: Description>(before: &D, after: &D) -> Vec<Change> {
     let extensions = ("extensions", text(before.extensions()), text(after.extensions()));
     let fields = D::FIELDS
         .iter()
-        .map(|field| (field.name, told(field.get(before)), told(field.get(after))))
+        .map(|field| (field.name, value_text(field.get(before)), value_text(field.get(after))))
         .chain([extensions])
         .filter(|(_, before, after)| before != after);
     fields.map(|(name, before, after)| change(name, before, after)).collect()
@@ -28,7 +28,7 @@ pub(super) fn change(
     Change { property: property.into(), before, after }
 }
 
-fn told(value: FieldValue) -> Option<Box<str>> {
+fn value_text(value: FieldValue) -> Option<Box<str>> {
     match value {
         FieldValue::Span(TimeSpan::MAX) => Some("unlimited".into()),
         FieldValue::Retry(policy) => retry(policy),
@@ -52,7 +52,7 @@ fn retry(policy: Option<RetryPolicy>) -> Option<Box<str>> {
 
 /// Describes filter and action of a rule. Two rules with the same text differ at most in their
 /// names.
-pub(super) fn rule(rule: &RuleDescription) -> Box<str> {
+pub(super) fn rule_text(rule: &RuleDescription) -> Box<str> {
     let mut text = match &rule.filter {
         Filter::True => "true".to_owned(),
         Filter::False => "false".to_owned(),

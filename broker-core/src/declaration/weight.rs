@@ -1,11 +1,11 @@
 //! Memory for carrying out a declaration (DESIGN D6): an upper bound before it is planned, and the
 //! actual bytes afterwards.
 
-use super::breather::Breather;
+use super::breather::Yielder;
 use super::plan::{Change, Step};
-use super::planner::{NewSubscription, Planned, Work};
+use super::planner::{NewSubscription, PlanWithWork, Work};
 use super::rules::RuleWork;
-use super::{Declaration, TOLD_BYTES_MAX};
+use super::{Declaration, PLAN_RULE_BYTES_MAX};
 use crate::rule::RuleDescription;
 
 /// Maximum bytes of an entity in the steps, their work and their answer: all properties, with long
@@ -21,7 +21,7 @@ const TEXT_BYTES: usize = 32;
 
 impl Declaration {
     /// Returns an upper bound of the bytes for carrying the declaration out.
-    pub(crate) async fn carried_out_bytes_max(&self, breather: &mut Breather) -> u64 {
+    pub(crate) async fn carried_out_bytes_max(&self, breather: &mut Yielder) -> u64 {
         let roots = self.queues.len() + self.topics.len();
         let mut bytes = LEAST_BYTES + ENTITY_BYTES * roots as u64;
         let mut tells_of_rules = false;
@@ -37,15 +37,15 @@ impl Declaration {
             }
         }
         if tells_of_rules {
-            bytes += 2 * TOLD_BYTES_MAX as u64;
+            bytes += 2 * PLAN_RULE_BYTES_MAX as u64;
         }
         bytes
     }
 }
 
-impl Planned {
+impl PlanWithWork {
     /// Returns the bytes for carrying the plan out, including its answer.
-    pub(crate) async fn bytes(&self, breather: &mut Breather) -> u64 {
+    pub(crate) async fn bytes(&self, breather: &mut Yielder) -> u64 {
         let mut bytes = LEAST_BYTES;
         for Step { path, changes, .. } in self.plan.steps.iter().chain(&self.plan.kept) {
             bytes += 2 * (size_of::<Step>() + text_bytes(path)) as u64;

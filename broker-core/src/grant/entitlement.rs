@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::lapse::Lapses;
+use super::lapse::ExpiringGrants;
 use crate::command::{Command, LinkEnd, Opens, Outcome};
 use crate::condition::Condition;
-use crate::contract::action::{Action, Actions, Needs};
+use crate::contract::action::{Action, Actions, Requirement};
 use crate::contract::epoch::Mark;
 use crate::contract::rights::{self, Grant};
 use crate::error::Rejection;
@@ -32,9 +32,9 @@ pub(crate) trait GrantedEntity: Send + Sync {
 /// Rights of a connection on one entity. Handles share it, so that a newer token replaces the
 /// older one under open links (SEC-15).
 pub struct Entitlement {
-    /// Key of this grant in [`Lapses`].
+    /// Key of this grant in [`ExpiringGrants`].
     pub(super) key: u64,
-    lapses: Arc<Lapses>,
+    lapses: Arc<ExpiringGrants>,
     /// Checked without a lock: the actions, the end in ticks, and the count of raised epochs at the
     /// last successful check.
     actions: AtomicU64,
@@ -56,7 +56,7 @@ struct State {
     peer: Option<SocketAddr>,
     links: HashMap<ReceiverId, OpenLink>,
     waits: HashMap<Ticket, Arc<dyn GrantedEntity>>,
-    /// Whether [`Lapses`] watches its end.
+    /// Whether [`ExpiringGrants`] watches its end.
     is_registered: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Judgement {
 }
 
 /// A command that opens a link or waits.
-pub(crate) struct Tracked {
+pub(crate) struct TrackedCommand {
     held: Arc<Entitlement>,
     ticket: Ticket,
     receiver: Option<ReceiverId>,
@@ -92,7 +92,7 @@ pub(crate) struct Tracked {
 }
 
 impl Entitlement {
-    pub(crate) fn new(lapses: &Arc<Lapses>) -> Self {
+    pub(crate) fn new(lapses: &Arc<ExpiringGrants>) -> Self {
         Self {
             key: lapses.next_key(),
             lapses: Arc::clone(lapses),
@@ -110,14 +110,14 @@ impl Entitlement {
 
     /// Replaces the grant by a newer one. [`Entitlement::enforce`] then ends open links and calls
     /// that it does not cover.
-    pub(crate) fn take(&self, grant: &Grant, widened: Actions, peer: Option<SocketAddr>) {
+    pub(crate) fn replace_grant(&self, grant: &Grant, widened: Actions, peer: Option<SocketAddr>) {
         if let Some(epoch) = &grant.epoch {
-            epoch.ring(&self.lapses.bell);
+            epoch.register_notifier(&self.lapses.notifier);
         }
-        let seen = self.lapses.bell.count();
+        let seen = self.lapses.notifier.count();
         let mut state = self.lock();
         state.epoch.clone_from(&grant.epoch);
-        state.policy.clone_from(&grant.by);
+        state.policy.clone_from(&grant.policy);
         state.peer = peer;
         state.refusal = None;
         // Links unknown to their entity continue and can be notified again.
@@ -150,7 +150,7 @@ impl Entitlement {
             self.lapses.register(self);
         }
         if has_open {
-            self.close_what_is_not_granted(now);
+            self.close_ungranted(now);
         }
     }
 
@@ -171,19 +171,19 @@ impl Entitlement {
 
     /// Reason why the grant is over, if it is. Costs two or three loads if no epoch was raised and
     /// it has no end.
-    pub(crate) fn lapse(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
+    pub(crate) fn end_reason(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
         if self.end().is_some_and(|until| now() >= until) {
             let reason = Rejection::unauthorized(
                 "the presented credentials have expired; connect with a new token",
             );
-            return Some(self.lock().denied(reason.because("expired")));
+            return Some(self.lock().with_origin(reason.with_cause("expired")));
         }
         self.withdrawal()
     }
 
     /// Reason why the grant was withdrawn by a raised epoch, if it was.
     pub(super) fn withdrawal(&self) -> Option<Rejection> {
-        let count = self.lapses.bell.count();
+        let count = self.lapses.notifier.count();
         if self.seen.load(Ordering::Acquire) == count {
             return None;
         }
@@ -191,7 +191,9 @@ impl Entitlement {
         if state.epoch.as_ref().is_some_and(|epoch| !epoch.is_current()) {
             let detail = "the key or policy of the presented credentials has changed; connect with \
                 a new token";
-            return Some(state.denied(Rejection::unauthorized(detail).because("withdrawn")));
+            return Some(
+                state.with_origin(Rejection::unauthorized(detail).with_cause("withdrawn")),
+            );
         }
         self.seen.store(count, Ordering::Release);
         None
@@ -204,7 +206,7 @@ impl Entitlement {
 
     /// Returns the rights that commands have now.
     pub(crate) fn judge(&self, now: impl FnOnce() -> Timestamp) -> Judgement {
-        match self.lapse(now) {
+        match self.end_reason(now) {
             None => {
                 let actions = Actions::from_bits(self.actions.load(Ordering::Acquire));
                 Judgement { actions, reason: None }
@@ -243,16 +245,16 @@ impl Entitlement {
     }
 
     fn refusal(&self, judgement: Judgement, action: Action) -> Rejection {
-        if matches!(action.needs(), Needs::BrokerItself) {
+        if matches!(action.needs(), Requirement::BrokerItself) {
             let detail = "only the broker itself gives this command, to its own entities";
             return Rejection::invalid_operation(detail);
         }
         let state = self.lock();
-        let missing = || rights::missing(action, state.policy.as_deref());
+        let missing = || rights::missing_right(action, state.policy.as_deref());
         judgement
             .reason
             .or_else(|| state.refusal.clone())
-            .unwrap_or_else(|| state.denied(missing()))
+            .unwrap_or_else(|| state.with_origin(missing()))
     }
 
     /// Returns the reason for refusing a command; for a commit, the reason for one of its
@@ -276,7 +278,7 @@ impl Entitlement {
         self: &Arc<Self>,
         entity: impl FnOnce() -> Arc<dyn GrantedEntity>,
         request: &mut Request,
-    ) -> Option<Arc<Tracked>> {
+    ) -> Option<Arc<TrackedCommand>> {
         if let Command::Detach { receiver, .. } = &request.command {
             self.forget(*receiver);
             return None;
@@ -286,7 +288,7 @@ impl Entitlement {
         if receiver.is_none() && !waits {
             return None;
         }
-        let tracked = Arc::new(Tracked {
+        let tracked = Arc::new(TrackedCommand {
             held: Arc::clone(self),
             ticket: request.ticket,
             receiver,
@@ -317,12 +319,12 @@ impl Entitlement {
     ) {
         let (outlet, has_failed) = (Arc::downgrade(outlet), Arc::clone(is_told));
         let mut state = self.lock();
-        state.keep(receiver, OpenLink { purpose, entity: None, outlet, has_failed });
-        self.look_after(state, now);
+        state.add_link(receiver, OpenLink { purpose, entity: None, outlet, has_failed });
+        self.watch_end(state, now);
     }
 
     /// Watches the end of a link or call that was just opened.
-    fn look_after(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: impl Fn() -> Timestamp) {
+    fn watch_end(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: impl Fn() -> Timestamp) {
         let registers = self.is_limited.load(Ordering::Relaxed) && !state.is_registered;
         state.is_registered |= registers;
         drop(state);
@@ -330,25 +332,25 @@ impl Entitlement {
             self.lapses.register(self);
         }
         // The grant may have ended since the command was checked.
-        self.close_what_is_not_granted(now);
+        self.close_ungranted(now);
     }
 
-    fn close_what_is_not_granted(&self, now: impl Fn() -> Timestamp) {
+    fn close_ungranted(&self, now: impl Fn() -> Timestamp) {
         let Judgement { actions, reason } = self.judge(now);
-        self.close_beyond(actions, |action| {
+        self.close_ungranted_by(actions, |action| {
             self.refusal(Judgement { actions, reason: reason.clone() }, action)
         });
     }
 
     /// Ends all links and calls under this grant.
     pub(super) fn close(&self, reason: &Rejection) {
-        self.close_beyond(Grant::nothing().actions(), |_| reason.clone());
+        self.close_ungranted_by(Grant::nothing().actions(), |_| reason.clone());
     }
 
     /// Ends links and calls that are not granted. Waiting calls are answered with the reason. Links
     /// are closed with it after the entity has made its last delivery. Links unknown to the entity
     /// are notified, and continue under later grants.
-    fn close_beyond(&self, granted: Actions, reason: impl Fn(Action) -> Rejection) {
+    fn close_ungranted_by(&self, granted: Actions, reason: impl Fn(Action) -> Rejection) {
         let mut state = self.lock();
         let mut waits = HashMap::new();
         if !granted.contains(Action::Receive) {
@@ -371,7 +373,7 @@ impl Entitlement {
             self.lapses.forget(self.key);
         }
         for (call, entity) in waits {
-            entity.submit_own(Command::CancelReceive { call }, Reply::nobody());
+            entity.submit_own(Command::CancelReceive { call }, Reply::without_receiver());
         }
         for (receiver, purpose, entity, outlet, has_failed) in closed {
             // Calling `reason` takes the lock that was released above.
@@ -401,15 +403,15 @@ impl Drop for Entitlement {
 
 impl State {
     /// Adds the peer and policy of the grant to a reason.
-    fn denied(&self, reason: Rejection) -> Rejection {
-        let reason = reason.of_peer(self.peer);
+    fn with_origin(&self, reason: Rejection) -> Rejection {
+        let reason = reason.with_peer(self.peer);
         match &self.policy {
-            Some(policy) => reason.by_policy(policy),
+            Some(policy) => reason.with_policy(policy),
             None => reason,
         }
     }
 
-    fn keep(&mut self, receiver: ReceiverId, link: OpenLink) {
+    fn add_link(&mut self, receiver: ReceiverId, link: OpenLink) {
         if self.links.len() == self.links.capacity() {
             // Removes links that their entity closed and whose connection has ended.
             self.links.retain(|_, link| link.outlet.strong_count() > 0);
@@ -430,7 +432,7 @@ impl Judgement {
     }
 }
 
-impl Tracked {
+impl TrackedCommand {
     /// Marks the link or wait of a submitted command as open, unless it was already answered.
     pub(crate) fn opened(self: Arc<Self>) {
         let held = &self.held;
@@ -444,12 +446,12 @@ impl Tracked {
                 outlet: Weak::clone(outlet),
                 has_failed: Arc::clone(&self.has_failed),
             };
-            state.keep(receiver, link);
+            state.add_link(receiver, link);
         }
         if self.waits && !self.is_answered.load(Ordering::Acquire) {
             state.waits.insert(self.ticket, self.entity.clone());
         }
-        held.look_after(state, || self.entity.now());
+        held.watch_end(state, || self.entity.now());
     }
 
     /// Ends the wait of a command. A failed command has opened no link.
@@ -466,7 +468,7 @@ impl Tracked {
     }
 }
 
-impl AnswerObserver for Tracked {
+impl AnswerObserver for TrackedCommand {
     /// Ends the wait. If a call was withdrawn because its grant is over, replaces its answer by
     /// that reason.
     fn answered(&self, result: Result<Outcome, Rejection>) -> Result<Outcome, Rejection> {

@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::entitlement::Entitlement;
 use crate::clock::Clock;
-use crate::contract::epoch::Bell;
+use crate::contract::epoch::EpochNotifier;
 use crate::time::Timestamp;
 
 /// Grants of a broker that can end while links or calls are open under them. Bounded by the number
 /// of open ones.
 #[derive(Default)]
-pub struct Lapses {
-    pub(crate) bell: Arc<Bell>,
+pub struct ExpiringGrants {
+    pub(crate) notifier: Arc<EpochNotifier>,
     keys: AtomicU64,
-    registered: Mutex<Registered>,
+    registered: Mutex<RegisteredGrants>,
 }
 
 #[derive(Default)]
-struct Registered {
+struct RegisteredGrants {
     all: HashMap<u64, (Option<Timestamp>, Weak<Entitlement>)>,
     by_end: BTreeSet<(Timestamp, u64)>,
 }
 
-impl Registered {
+impl RegisteredGrants {
     fn remove(&mut self, key: u64) {
         if let Some((Some(until), _)) = self.all.remove(&key) {
             self.by_end.remove(&(until, key));
@@ -33,12 +33,12 @@ impl Registered {
     }
 }
 
-impl Lapses {
+impl ExpiringGrants {
     pub(super) fn next_key(&self) -> u64 {
         self.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Registered> {
+    fn lock(&self) -> MutexGuard<'_, RegisteredGrants> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,7 +55,7 @@ impl Lapses {
         let is_first = registered.by_end.first().is_some_and(|(_, key)| *key == held.key);
         drop(registered);
         if is_first {
-            self.bell.knock();
+            self.notifier.wake();
         }
         // Its epoch may have been raised before the registration was visible.
         if let Some(reason) = held.withdrawal() {
@@ -71,24 +71,24 @@ impl Lapses {
     pub(crate) async fn run(&self, clock: &dyn Clock) {
         let mut seen = 0;
         loop {
-            let count = self.bell.count();
+            let count = self.notifier.count();
             if count != seen {
                 seen = count;
-                self.end_what_was_withdrawn();
+                self.end_withdrawn();
             }
-            let next = self.end_what_has_expired(clock.now());
+            let next = self.end_expired(clock.now());
             match next {
                 Some(until) => tokio::select! {
-                    () = self.bell.rung() => {}
+                    () = self.notifier.notified() => {}
                     () = clock.sleep_until(until) => {}
                 },
-                None => self.bell.rung().await,
+                None => self.notifier.notified().await,
             }
         }
     }
 
     /// Ends grants whose epoch was raised.
-    fn end_what_was_withdrawn(&self) {
+    fn end_withdrawn(&self) {
         // Checked without the lock, which dropping the last reference to a grant takes.
         let all: Vec<Arc<Entitlement>> =
             self.lock().all.values().filter_map(|(_, held)| held.upgrade()).collect();
@@ -100,7 +100,7 @@ impl Lapses {
     }
 
     /// Ends grants that have expired by `now`; returns the earliest end of the others.
-    fn end_what_has_expired(&self, now: Timestamp) -> Option<Timestamp> {
+    fn end_expired(&self, now: Timestamp) -> Option<Timestamp> {
         loop {
             let mut registered = self.lock();
             let (until, key) = *registered.by_end.first()?;
@@ -111,7 +111,7 @@ impl Lapses {
             registered.remove(key);
             drop(registered);
             if let Some(held) = held
-                && let Some(reason) = held.lapse(|| now)
+                && let Some(reason) = held.end_reason(|| now)
             {
                 held.close(&reason);
             }

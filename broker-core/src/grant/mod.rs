@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use crate::error::Rejection;
 
-pub(crate) use self::entitlement::{Entitlement, GrantedEntity, Tracked};
-pub(crate) use self::lapse::Lapses;
-pub(crate) use self::onward::Onward;
+pub(crate) use self::entitlement::{Entitlement, GrantedEntity, TrackedCommand};
+pub(crate) use self::lapse::ExpiringGrants;
+pub(crate) use self::onward::ViaGrant;
 
 /// Permission of a handle on an entity: its grant, and the access that gave it.
 pub(crate) struct Pass {

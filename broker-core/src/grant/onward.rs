@@ -18,13 +18,13 @@ use crate::time::Timestamp;
 
 /// The single destination of messages that are sent through a handle.
 #[derive(Clone)]
-pub(crate) struct Onward {
+pub(crate) struct ViaGrant {
     destination: Arc<str>,
     /// None if everything is granted.
     held: Option<Arc<Entitlement>>,
 }
 
-impl Onward {
+impl ViaGrant {
     pub(crate) const fn new(destination: Arc<str>, held: Option<Arc<Entitlement>>) -> Self {
         Self { destination, held }
     }
@@ -97,7 +97,7 @@ impl Onward {
         }
     }
 
-    /// As [`Onward::check`], for an operation of a transaction.
+    /// As [`ViaGrant::check`], for an operation of a transaction.
     pub(crate) fn check_operation(
         way: Option<&Self>,
         operation: &Operation,
@@ -123,7 +123,7 @@ impl Onward {
     ) -> Result<(), Rejection> {
         let Some(way) = way.filter(|way| &*way.destination == destination) else {
             // The handle has no grant for this destination.
-            return Err(rights::missing(Action::BeSentTo, None));
+            return Err(rights::missing_right(Action::BeSentTo, None));
         };
         way.held.as_ref().map_or(Ok(()), |held| held.check(Action::BeSentTo, now))
     }

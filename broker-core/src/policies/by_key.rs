@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::names::Names;
-use super::policy::{KeyText, Life, Policy, WhichKey};
+use super::names::KeysByName;
+use super::policy::{GrantEpoch, KeyText, Policy, WhichKey};
 use crate::contract::Grant;
 use crate::path::PathKey;
 
@@ -20,19 +20,19 @@ pub(super) struct KeyDigest([u8; 32]);
 
 /// All policies in force.
 #[derive(Default)]
-pub(super) struct ByKey {
-    known: HashMap<KeyDigest, Known>,
-    names: Names,
+pub(super) struct KeyIndex {
+    known: HashMap<KeyDigest, KeyEntry>,
+    names: KeysByName,
 }
 
 /// A name with a key. Several entities may have policies with the same name and key.
-pub(super) struct Known {
-    by_owner: HashMap<PathKey, Held>,
+pub(super) struct KeyEntry {
+    by_owner: HashMap<PathKey, OwnedKey>,
     /// Ends when no entity has this name and key any more.
-    life: Life,
+    life: GrantEpoch,
 }
 
-type Held = (Arc<Policy>, WhichKey);
+type OwnedKey = (Arc<Policy>, WhichKey);
 
 impl KeyDigest {
     /// Smallest digest.
@@ -48,35 +48,35 @@ impl KeyDigest {
     }
 }
 
-impl Known {
+impl KeyEntry {
     fn begin() -> Self {
-        Self { by_owner: HashMap::new(), life: Life::begin() }
+        Self { by_owner: HashMap::new(), life: GrantEpoch::begin() }
     }
 
     /// Returns the policy of an entity, if it has one with this name and key.
-    pub(super) fn of(&self, owner: &PathKey) -> Option<&Held> {
+    pub(super) fn of(&self, owner: &PathKey) -> Option<&OwnedKey> {
         self.by_owner.get(owner)
     }
 
     /// Returns the grant at a resource where no such policy applies: it has no rights, but
     /// identifies the client while any entity has this name and key.
     pub(super) fn recognize(&self) -> Grant {
-        let grant = Grant::nothing().within(self.life.mark());
+        let grant = Grant::nothing().with_epoch(self.life.mark());
         match self.by_owner.values().next() {
-            Some((policy, _)) => grant.by(policy.name()),
+            Some((policy, _)) => grant.with_policy(policy.name()),
             None => grant,
         }
     }
 }
 
-impl ByKey {
+impl KeyIndex {
     /// Replaces the policies of an entity. Returns the lives of keys that no policy has any more.
     pub(super) fn replace(
         &mut self,
         owner: &PathKey,
         older: &[Arc<Policy>],
         newer: &[Arc<Policy>],
-    ) -> Vec<Life> {
+    ) -> Vec<GrantEpoch> {
         let mut left = Vec::new();
         for policy in older {
             for which in WhichKey::ALL {
@@ -105,20 +105,20 @@ impl ByKey {
         // Primary last, so that it wins if both keys are the same.
         for which in WhichKey::ALL.into_iter().rev() {
             let digest = KeyDigest::of_policy(policy, which);
-            let known = self.known.entry(digest).or_insert_with(Known::begin);
+            let known = self.known.entry(digest).or_insert_with(KeyEntry::begin);
             known.by_owner.insert(owner.clone(), (Arc::clone(policy), which));
             self.names.insert(policy, which, digest);
         }
     }
 
     /// Returns the policies with this name and key.
-    pub(super) fn get(&self, digest: &KeyDigest) -> Option<&Known> {
+    pub(super) fn get(&self, digest: &KeyDigest) -> Option<&KeyEntry> {
         self.known.get(digest)
     }
 
     /// Whether a policy has that name.
     pub(super) fn have_name(&self, name: &str) -> bool {
-        self.names.have(name)
+        self.names.has(name)
     }
 
     /// Returns up to `count_max` keys of policies with that name, each once.
@@ -142,13 +142,13 @@ mod tests {
     /// AMQP-08, SEC-09: a policy is found by its name with each of its keys, at each entity that
     /// has it, and leaves no entry when it is removed.
     #[test]
-    fn a_policy_is_found_by_its_keys_as_long_as_it_is_there() {
+    fn policy_is_found_by_its_keys_until_removed() {
         let (first, second) = (PathKey::fold("first"), PathKey::fold("second"));
         let (shared, own) = (policy("Send", ["a", "b"]), policy("send", ["a", "a"]));
-        let mut all = ByKey::default();
+        let mut all = KeyIndex::default();
         all.replace(&first, &[], &[Arc::clone(&shared)]);
         all.replace(&second, &[], &[Arc::clone(&own)]);
-        let found = |all: &ByKey, name: &str, key: &str, owner: &PathKey| {
+        let found = |all: &KeyIndex, name: &str, key: &str, owner: &PathKey| {
             Some(all.get(&KeyDigest::of(name, key))?.of(owner)?.1)
         };
         let (primary, secondary) = (Some(WhichKey::Primary), Some(WhichKey::Secondary));
@@ -171,7 +171,7 @@ mod tests {
     fn a_key_of_several_entities_ends_with_the_last() {
         let [first, second] = ["first", "second"].map(PathKey::fold);
         let team = || policy("team", ["a", "b"]);
-        let mut all = ByKey::default();
+        let mut all = KeyIndex::default();
         let (one, other) = (team(), team());
         assert!(all.replace(&first, &[], &[Arc::clone(&one)]).is_empty());
         assert!(all.replace(&second, &[], &[Arc::clone(&other)]).is_empty());
@@ -184,7 +184,7 @@ mod tests {
         let over = all.replace(&first, &more, &[policy("team", ["e", "b"])]);
         assert_eq!(over.len(), 3, "one key of the team stays");
         assert!(all.have_name("team") && !all.have_name("more"));
-        over.iter().for_each(Life::end);
+        over.iter().for_each(GrantEpoch::end);
         assert!(!mark.is_current());
     }
 }

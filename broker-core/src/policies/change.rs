@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::policy::{KeyText, Policy, PolicyUpdate, WhichKey, validate_name, validate_rights};
-use super::{ROOT_POLICY, later};
+use super::{ROOT_POLICY, next_instant};
 use crate::contract::Rights;
 use crate::error::Rejection;
 use crate::time::Timestamp;
@@ -21,7 +21,7 @@ pub(crate) enum PolicyChange {
     /// Replaces one key.
     Regenerate { name: Box<str>, which: WhichKey, key: Option<KeyText> },
     /// Changes nothing, but marks that a key was read, which ends anonymous access (SEC-17).
-    Tell { name: Box<str> },
+    ReadKey { name: Box<str> },
     /// Replaces all policies; an existing name is changed as with `Update`.
     Replace { policies: Vec<(Box<str>, PolicyUpdate)> },
 }
@@ -61,7 +61,7 @@ impl PolicyChange {
                 let policy = owner.find(&mut newer, name)?;
                 *policy = Arc::new(regenerate(policy, *which, key.clone(), now)?);
             }
-            Self::Tell { name } => {
+            Self::ReadKey { name } => {
                 owner.find(&mut newer, name)?;
             }
             Self::Replace { policies: said } => {
@@ -146,7 +146,7 @@ fn update(
              with fewer rights"
         )));
     }
-    let now = later(known.updated_at(), now);
+    let now = next_instant(known.updated_at(), now);
     let named = [(WhichKey::Primary, primary_key), (WhichKey::Secondary, secondary_key)];
     let mut newer = match rights.filter(|rights| *rights != known.rights()) {
         Some(rights) => {
@@ -172,7 +172,7 @@ fn regenerate(
     now: Timestamp,
 ) -> Result<Policy, Rejection> {
     let key = key.map_or_else(KeyText::fresh, Ok)?;
-    let newer = known.with_key(which, key, later(known.updated_at(), now));
+    let newer = known.with_key(which, key, next_instant(known.updated_at(), now));
     validate_keys(&WhichKey::ALL.map(|which| newer.key(which).clone()))?;
     Ok(newer)
 }

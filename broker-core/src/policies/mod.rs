@@ -21,8 +21,8 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
-use self::by_key::{ByKey, KeyDigest};
-use self::policy::Life;
+use self::by_key::{KeyDigest, KeyIndex};
+use self::policy::GrantEpoch;
 pub use self::policy::{
     KeyText, NAME_CHARS_MAX, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey,
 };
@@ -37,11 +37,11 @@ pub const ROOT_POLICY: &str = "RootManageSharedAccessKey";
 
 /// All policies of a broker that are in force. Cheap to clone; clones share their content.
 #[derive(Clone, Default)]
-pub struct Policies(Arc<Ring>);
+pub struct Policies(Arc<SharedPolicies>);
 
-struct Ring {
-    held: RwLock<Held>,
-    anonymous: Anonymous,
+struct SharedPolicies {
+    held: RwLock<PolicyTables>,
+    anonymous: AnonymousAccess,
     clock: OnceLock<Arc<dyn Clock>>,
     /// Policy of the namespace with a publicly known key; not stored (SEC-24).
     development: OnceLock<(KeyDigest, Arc<Policy>)>,
@@ -51,17 +51,17 @@ struct Ring {
 
 /// Policies in force.
 #[derive(Default)]
-struct Held {
+struct PolicyTables {
     /// By entity; the namespace has an empty key.
     by_owner: HashMap<PathKey, OfOwner>,
-    by_key: ByKey,
+    by_key: KeyIndex,
 }
 
 type OfOwner = Arc<[Arc<Policy>]>;
 
 /// Validity of a presented key, or of the key of a signature.
 #[derive(Clone, Debug)]
-pub enum KeyFound {
+pub enum KeyMatch {
     /// Valid at the resource, with the policy and the key.
     Here(Arc<Policy>, WhichKey),
     /// Valid only for another resource. The grant has no rights, but identifies the client while
@@ -72,19 +72,19 @@ pub enum KeyFound {
 }
 
 /// State of anonymous access, which ends when keys are first used (SEC-17).
-struct Anonymous {
+struct AnonymousAccess {
     is_over: AtomicBool,
     epoch: Epoch,
     mark: Mark,
 }
 
-impl Default for Ring {
+impl Default for SharedPolicies {
     fn default() -> Self {
         let epoch = Epoch::new();
         let mark = epoch.mark();
         Self {
             held: RwLock::default(),
-            anonymous: Anonymous { is_over: AtomicBool::new(false), epoch, mark },
+            anonymous: AnonymousAccess { is_over: AtomicBool::new(false), epoch, mark },
             clock: OnceLock::new(),
             development: OnceLock::new(),
             changed: watch::Sender::new(0),
@@ -124,7 +124,7 @@ impl Policies {
     /// Whether any policy of this broker has that name. A name presented by a client may be logged
     /// only if this returns true; otherwise it may be a misplaced secret (SEC-22).
     #[must_use]
-    pub fn have_name(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         let development = self.0.development.get();
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
         held.by_key.have_name(name) || development.is_some_and(|(_, policy)| policy.is_named(name))
@@ -142,7 +142,7 @@ impl Policies {
 
     /// Whether a publicly known key is in use (SEC-24).
     #[must_use]
-    pub fn have_development_key(&self) -> bool {
+    pub fn has_development_key(&self) -> bool {
         self.0.development.get().is_some()
     }
 
@@ -159,7 +159,7 @@ impl Policies {
     /// at a resource. Of the policies that [apply](Self::at) there, the nearest one counts. The
     /// duration is independent of the existing policies and names (SEC-08).
     #[must_use]
-    pub fn find_key(&self, resource: &str, name: &str, key: &str) -> KeyFound {
+    pub fn find_key(&self, resource: &str, name: &str, key: &str) -> KeyMatch {
         let digest = KeyDigest::of(name, key);
         let owners = [owner_of(resource), Some(namespace_key())];
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
@@ -167,10 +167,10 @@ impl Policies {
         let here = found.and_then(|found| owners.iter().flatten().find_map(|it| found.of(it)));
         let development = self.0.development.get().filter(|(known, _)| *known == digest);
         match (here, development, found) {
-            (Some((policy, which)), ..) => KeyFound::Here(Arc::clone(policy), *which),
-            (None, Some((_, policy)), _) => KeyFound::Here(Arc::clone(policy), WhichKey::Primary),
-            (None, None, Some(found)) => KeyFound::Elsewhere(found.recognize()),
-            (None, None, None) => KeyFound::Nowhere,
+            (Some((policy, which)), ..) => KeyMatch::Here(Arc::clone(policy), *which),
+            (None, Some((_, policy)), _) => KeyMatch::Here(Arc::clone(policy), WhichKey::Primary),
+            (None, None, Some(found)) => KeyMatch::Elsewhere(found.recognize()),
+            (None, None, None) => KeyMatch::Nowhere,
         }
     }
 
@@ -187,11 +187,11 @@ impl Policies {
         let Some(policy) = self.of(&owner).iter().find(|policy| policy.is_named(name)).cloned()
         else {
             let detail = "there is no policy, or no longer one, that grants rights to this handle";
-            let reason = Rejection::unauthorized(detail).because("withdrawn");
-            return Err(if self.have_name(name) { reason.by_policy(name) } else { reason });
+            let reason = Rejection::unauthorized(detail).with_cause("withdrawn");
+            return Err(if self.has_name(name) { reason.with_policy(name) } else { reason });
         };
         let covers = owner == namespace_key() || owner_of(resource).is_some_and(|it| it == owner);
-        Ok(if covers { policy.grant() } else { Grant::nothing().by(policy.name()) })
+        Ok(if covers { policy.grant() } else { Grant::nothing().with_policy(policy.name()) })
     }
 
     /// Returns all policies of an entity in the order of their names.
@@ -210,8 +210,8 @@ impl Policies {
     /// (SEC-17); none afterwards.
     #[must_use]
     pub fn grant_anonymous(&self) -> Option<Grant> {
-        let Anonymous { mark, .. } = &self.0.anonymous;
-        (!self.ended_anonymous_access()).then(|| Grant::everything().within(mark.clone()))
+        let AnonymousAccess { mark, .. } = &self.0.anonymous;
+        (!self.ended_anonymous_access()).then(|| Grant::everything().with_epoch(mark.clone()))
     }
 
     /// The clock of the broker; none before it has started.
@@ -240,7 +240,7 @@ impl Policies {
     }
 
     /// Whether a broker uses these policies.
-    pub(crate) fn is_taken(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.0.clock.get().is_some()
     }
 
@@ -263,14 +263,14 @@ impl Policies {
             let heir = newer.iter().find(|newer| newer.is_named(policy.name()));
             policy.end(heir.map(|heir| &**heir));
         }
-        over.iter().for_each(Life::end);
+        over.iter().for_each(GrantEpoch::end);
         self.0.changed.send_modify(|count| *count += 1);
     }
 
     /// Ends anonymous access: refuses clients without a token from now on, and ends their open
     /// links and calls.
     pub(crate) fn end_anonymous_access(&self) {
-        let Anonymous { is_over, epoch, .. } = &self.0.anonymous;
+        let AnonymousAccess { is_over, epoch, .. } = &self.0.anonymous;
         if !is_over.swap(true, Ordering::AcqRel) {
             epoch.raise();
         }
@@ -295,6 +295,6 @@ fn owner_of(resource: &str) -> Option<PathKey> {
 }
 
 /// Returns `now`, or the next instant after `earlier` if that is later.
-pub(crate) const fn later(earlier: Timestamp, now: Timestamp) -> Timestamp {
+pub(crate) const fn next_instant(earlier: Timestamp, now: Timestamp) -> Timestamp {
     if now.ticks() > earlier.ticks() { now } else { Timestamp::from_ticks(earlier.ticks() + 1) }
 }

@@ -9,9 +9,9 @@ use super::policy::{KeyText, Policy, WhichKey};
 
 /// Each key once, by the folded name of its policies, then in the order of its digest.
 #[derive(Default)]
-pub(super) struct Names(BTreeMap<(Box<str>, KeyDigest), KeyText>);
+pub(super) struct KeysByName(BTreeMap<(Box<str>, KeyDigest), KeyText>);
 
-impl Names {
+impl KeysByName {
     pub(super) fn insert(&mut self, policy: &Policy, which: WhichKey, digest: KeyDigest) {
         self.0.insert((folded(policy.name()), digest), policy.key(which).clone());
     }
@@ -21,7 +21,7 @@ impl Names {
         self.0.remove(&(folded(policy.name()), digest));
     }
 
-    pub(super) fn have(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.of(name).next().is_some()
     }
 
@@ -47,13 +47,13 @@ mod tests {
     use crate::contract::Rights;
     use crate::time::Timestamp;
 
-    fn insert(names: &mut Names, policy: &Policy) {
+    fn insert(names: &mut KeysByName, policy: &Policy) {
         for which in WhichKey::ALL {
             names.insert(policy, which, KeyDigest::of_policy(policy, which));
         }
     }
 
-    fn remove(names: &mut Names, policy: &Policy, which: WhichKey) {
+    fn remove(names: &mut KeysByName, policy: &Policy, which: WhichKey) {
         names.remove(policy, KeyDigest::of_policy(policy, which));
     }
 
@@ -65,15 +65,15 @@ mod tests {
     /// SEC-22: a name is known while a policy has it, and leaves no entry when the last one is
     /// removed.
     #[test]
-    fn a_name_is_known_as_long_as_a_policy_has_it() {
+    fn name_is_known_while_a_policy_has_it() {
         let (one, other) = (policy("Team", ["a", "b"]), policy("team", ["a", "c"]));
-        let mut names = Names::default();
-        assert!(!names.have("team"));
+        let mut names = KeysByName::default();
+        assert!(!names.has("team"));
         insert(&mut names, &one);
         insert(&mut names, &other);
         remove(&mut names, &one, WhichKey::Secondary);
-        assert!(names.have("TEAM") && !names.have("tea") && !names.have("teams"));
-        assert!(!names.have(""));
+        assert!(names.has("TEAM") && !names.has("tea") && !names.has("teams"));
+        assert!(!names.has(""));
         for which in WhichKey::ALL {
             remove(&mut names, &other, which);
             remove(&mut names, &other, which);
@@ -85,7 +85,7 @@ mod tests {
     /// name.
     #[test]
     fn keys_are_found_by_their_name() {
-        let mut names = Names::default();
+        let mut names = KeysByName::default();
         for (name, keys) in
             [("Team", ["a", "b"]), ("team", ["a", "c"]), ("tea", ["d", "e"]), ("teams", ["f", "g"])]
         {

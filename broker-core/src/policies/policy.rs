@@ -39,7 +39,7 @@ pub struct Policy {
     rights: Rights,
     keys: [Key; 2],
     /// Ends with the policy, or when its rights change.
-    life: Life,
+    life: GrantEpoch,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
@@ -47,12 +47,12 @@ pub struct Policy {
 #[derive(Clone, Debug)]
 struct Key {
     text: KeyText,
-    life: Life,
+    life: GrantEpoch,
 }
 
 /// An epoch with its initial value, on which grants depend.
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct GrantEpoch {
     epoch: Epoch,
     mark: Mark,
 }
@@ -178,7 +178,7 @@ impl WhichKey {
     }
 }
 
-impl Life {
+impl GrantEpoch {
     pub(super) fn begin() -> Self {
         let epoch = Epoch::new();
         let mark = epoch.mark();
@@ -203,8 +203,8 @@ impl Policy {
         created_at: Timestamp,
         updated_at: Timestamp,
     ) -> Self {
-        let keys = keys.map(|text| Key { text, life: Life::begin() });
-        let life = Life::begin();
+        let keys = keys.map(|text| Key { text, life: GrantEpoch::begin() });
+        let life = GrantEpoch::begin();
         Self { name: name.into(), rights, keys, life, created_at, updated_at }
     }
 
@@ -255,19 +255,19 @@ impl Policy {
     /// (SEC-09).
     #[must_use]
     pub fn grant_by(&self, which: WhichKey) -> Grant {
-        Grant::of(self.rights).within(self.held(which).life.mark()).by(&self.name)
+        Grant::of(self.rights).with_epoch(self.held(which).life.mark()).with_policy(&self.name)
     }
 
     /// Returns the grant for a client that signed with one of its keys, but for another resource:
     /// it has no rights, and identifies the client while the key is valid.
     #[must_use]
     pub fn recognize_by(&self, which: WhichKey) -> Grant {
-        Grant::nothing().within(self.held(which).life.mark()).by(&self.name)
+        Grant::nothing().with_epoch(self.held(which).life.mark()).with_policy(&self.name)
     }
 
     /// Returns the grant of the policy without a key.
     pub(super) fn grant(&self) -> Grant {
-        Grant::of(self.rights).within(self.life.mark()).by(&self.name)
+        Grant::of(self.rights).with_epoch(self.life.mark()).with_policy(&self.name)
     }
 
     /// Whether it has this name, in any case.
@@ -309,7 +309,7 @@ impl Policy {
             WhichKey::Primary => primary,
             WhichKey::Secondary => secondary,
         };
-        *place = Key { text, life: Life::begin() };
+        *place = Key { text, life: GrantEpoch::begin() };
         newer
     }
 

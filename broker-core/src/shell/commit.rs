@@ -20,7 +20,7 @@ use super::{Failure, Shell, Turn};
 use crate::command::{Command, MachineOutcome, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::entity::family::MemberNumber;
-use crate::entity::{Ahead, Machine, Moves};
+use crate::entity::{Machine, Moves, Preparation};
 use crate::error::Rejection;
 use crate::ids::{EntityId, Ticket};
 use crate::path::SubQueue;
@@ -57,14 +57,14 @@ pub trait Participant {
     ) -> Result<Vec<PartOutcome>, Failure>;
 
     /// Number of property changes on the message that a part settles.
-    fn set_on_settled(&self, part: &Part) -> u64;
+    fn overlays_of_settled(&self, part: &Part) -> u64;
 
     /// Number of the machine in its tree.
     fn number(&self) -> MemberNumber;
 }
 
 /// Whether a command has parts for a machine other than its addressee.
-pub(super) fn is_over_several(command: &Command) -> bool {
+pub(super) fn covers_several_machines(command: &Command) -> bool {
     matches!(command, Command::Commit { parts } if parts.iter().any(|part| part.member.is_some()))
 }
 
@@ -89,7 +89,7 @@ impl<M: Machine> Participant for Shell<M> {
     ) -> Result<Result<(), Rejection>, Failure> {
         self.catch_up(now)?;
         let mut own = Turn::default();
-        self.let_time_pass(now, out, &mut own)?;
+        self.advance_time(now, out, &mut own)?;
         let checked = self.step(out, &mut own, now, Reserved::Granted, |machine, ctx, _| {
             machine.check_parts(parts, ctx)
         });
@@ -114,8 +114,8 @@ impl<M: Machine> Participant for Shell<M> {
         })
     }
 
-    fn set_on_settled(&self, part: &Part) -> u64 {
-        self.machine.set_on_settled(part)
+    fn overlays_of_settled(&self, part: &Part) -> u64 {
+        self.machine.overlays_of_settled(part)
     }
 
     fn number(&self) -> MemberNumber {
@@ -126,13 +126,13 @@ impl<M: Machine> Participant for Shell<M> {
 impl<M: Machine> Shell<M> {
     /// Whether work needs a long turn. For a transaction, property changes on messages of another
     /// machine count too.
-    pub(super) fn is_long(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
+    pub(super) fn is_long(&self, ahead: Preparation<'_>, now: Timestamp) -> bool {
         if self.machine.is_long(ahead, now, &self.limits) {
             return true;
         }
-        let Ahead::Command { command, .. } = ahead else { return false };
+        let Preparation::Command { command, .. } = ahead else { return false };
         let Command::Commit { parts } = command else { return false };
-        let set = self.set_on_others(parts);
+        let set = self.overlays_on_other_machine(parts);
         let steps = || self.machine.steps_of(command, now, &self.limits).saturating_add(set);
         set > 0 && steps() > Moves::Few.max() as u64
     }
@@ -141,18 +141,22 @@ impl<M: Machine> Shell<M> {
     /// carried out (QUO-11). Its sends have bounds of their own.
     pub(super) fn refuse_many_steps(&self, parts: &[Part]) -> Result<(), Rejection> {
         let own = |part: &Part| match (&part.operation, part.member) {
-            (Operation::Settle { .. }, None) => 1 + self.machine.set_on_settled(part),
+            (Operation::Settle { .. }, None) => 1 + self.machine.overlays_of_settled(part),
             (Operation::Settle { .. }, Some(_))
             | (Operation::RenewLock { .. } | Operation::SetSessionState { .. }, _) => 1,
             (Operation::CancelScheduled { sequences }, _) => {
-                sequences.len() as u64 + self.machine.set_on_settled(part)
+                sequences.len() as u64 + self.machine.overlays_of_settled(part)
             }
             (
                 Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. },
                 _,
             ) => 0,
         };
-        let steps = parts.iter().map(own).sum::<u64>().saturating_add(self.set_on_others(parts));
+        let steps = parts
+            .iter()
+            .map(own)
+            .sum::<u64>()
+            .saturating_add(self.overlays_on_other_machine(parts));
         let steps_max = self.limits.transaction_step_count_max;
         if steps <= steps_max as u64 {
             return Ok(());
@@ -166,18 +170,18 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Number of property changes on the messages of another machine that a transaction settles.
-    fn set_on_others(&self, parts: &[Part]) -> u64 {
+    fn overlays_on_other_machine(&self, parts: &[Part]) -> u64 {
         let Some(member) = parts.iter().find_map(|part| part.member) else { return 0 };
         let participant = self.tree.borrow().participant(member);
         let Some(participant) = participant else { return 0 };
         let Ok(participant) = participant.try_borrow() else { return 0 };
         let others = parts.iter().filter(|part| part.member.is_some());
-        others.map(|part| participant.set_on_settled(part)).sum()
+        others.map(|part| participant.overlays_of_settled(part)).sum()
     }
 
     /// Commits a transaction with parts for another machine, and answers it. Returns whether it
     /// changed anything.
-    pub(super) fn commit_over_several(
+    pub(super) fn commit_across_machines(
         &mut self,
         request: Request,
         now: Timestamp,
@@ -192,7 +196,7 @@ impl<M: Machine> Shell<M> {
         let result = self.commit_parts(ticket, parts, (now, room), out, turn);
         self.tree.borrow_mut().end_unit();
         let result = result?.map(Outcome::Committed);
-        self.let_out(reply.answer(result), Gate::Commit, out);
+        self.release(reply.answer(result), Gate::Commit, out);
         Ok(turn.changes > changes_before)
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Failure, Shell, Turn};
 use crate::admission::{LoadRoom, LoadedFor, loaded_bytes};
 use crate::content_ref::ContentRef;
-use crate::entity::{Ahead, Machine};
+use crate::entity::{Machine, Preparation};
 use crate::ids::SequenceNumber;
 use crate::request::Release;
 use crate::store::Reserved;
@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 /// requests no more until it has this one.
 pub(super) enum Load {
     /// The driver has yet to load them.
-    Wanted(Wanted),
+    Wanted(LoadRequest),
     /// The driver is loading them.
     Loading,
     /// They are loaded.
@@ -25,7 +25,7 @@ pub(super) enum Load {
 }
 
 /// Contents that the driver must load.
-pub struct Wanted {
+pub struct LoadRequest {
     /// The contents. Without `room`, they keep no bytes in memory that are also on a medium.
     pub contents: Contents,
     /// Bytes of room that they need.
@@ -46,7 +46,7 @@ impl Load {
 impl<M: Machine> Shell<M> {
     /// Returns contents that the driver must load. The driver passes the result to
     /// [`Shell::loaded`], including contents that could not be read.
-    pub fn take_load(&mut self) -> Option<Wanted> {
+    pub fn take_load(&mut self) -> Option<LoadRequest> {
         match self.load.take() {
             Some(Load::Wanted(wanted)) => {
                 self.load = Some(Load::Loading);
@@ -83,7 +83,7 @@ impl<M: Machine> Shell<M> {
         let room = self.loads.try_take(bytes, LoadedFor::Entity);
         match room {
             Some(_) => self.store.pin(&self.keys, &mut found),
-            None => self.store.pin_apart(&self.keys, &mut found),
+            None => self.store.pin_unloaded(&self.keys, &mut found),
         }
         let mut contents = Vec::with_capacity(sequences.len());
         for (sequence, content) in sequences.iter().zip(found) {
@@ -97,7 +97,7 @@ impl<M: Machine> Shell<M> {
             .collect();
         self.load = Some(match (at_hand, room) {
             (Some(loaded), Some(room)) => Load::Loaded(loaded, room),
-            (_, room) => Load::Wanted(Wanted { contents, bytes, room }),
+            (_, room) => Load::Wanted(LoadRequest { contents, bytes, room }),
         });
         Ok(())
     }
@@ -118,8 +118,8 @@ impl<M: Machine> Shell<M> {
         // Each message is a separate atomic unit, so that a stage can be cut between them.
         let mut contents = contents.into_iter();
         while let Some((sequence, content)) = contents.next() {
-            let ahead = content.as_ref().map(|content| Ahead::Loaded { sequence, content });
-            if ahead.is_some_and(|ahead| !self.go_ahead(ahead, now)) {
+            let ahead = content.as_ref().map(|content| Preparation::Loaded { sequence, content });
+            if ahead.is_some_and(|ahead| !self.prepare(ahead, now)) {
                 let rest = std::iter::once((sequence, content)).chain(contents).collect();
                 self.load = Some(Load::Loaded(rest, room));
                 return Ok(());

@@ -20,12 +20,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::admission::{Budget, Loads};
-use crate::census::{Census, Counted};
+use crate::census::{Census, MachineCount};
 use crate::change::Change;
 use crate::command::{Command, MachineOutcome};
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
-use crate::entity::{Ahead, Ctx, Left, Machine, Moves, StageNumber, Step};
+use crate::entity::{Ctx, Machine, Moves, Preparation, RemainingCapacity, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
@@ -35,7 +35,7 @@ use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
 
 use self::load::Load;
-use self::room::Parked;
+use self::room::ParkedSends;
 use self::session::SessionHost;
 use self::tree::Tree;
 
@@ -71,7 +71,7 @@ pub struct Shell<M> {
     /// Commands that are answered later.
     waiting: HashMap<Ticket, Reply>,
     links: HashMap<ReceiverId, Link>,
-    parked: Parked,
+    parked: ParkedSends,
     /// Driver of the held sessions, if they have drivers of their own.
     host: Option<Box<dyn SessionHost>>,
     /// Contents that the machine requested, and the room for them.
@@ -85,14 +85,14 @@ pub struct Shell<M> {
     /// meanwhile.
     is_judging: bool,
     /// The command of that evaluation, unless it is parked.
-    judged: Option<Request>,
+    request_in_evaluation: Option<Request>,
     /// Whether the last evaluation for the first parked command did not finish.
-    judges_parked: bool,
+    evaluates_parked: bool,
     /// Counters of the memory that the machine keeps, if the broker counts it.
-    counted: Option<Counted>,
+    counted: Option<MachineCount>,
     share: Share,
     /// Steps of rule evaluation in this turn.
-    judged_steps: u64,
+    evaluation_steps: u64,
 }
 
 impl<M: Machine> Shell<M> {
@@ -119,7 +119,7 @@ impl<M: Machine> Shell<M> {
             tokens,
             waiting: HashMap::new(),
             links: HashMap::new(),
-            parked: Parked::new(parking, waker),
+            parked: ParkedSends::new(parking, waker),
             host: None,
             load: None,
             loads: Loads::new(u64::MAX),
@@ -127,32 +127,32 @@ impl<M: Machine> Shell<M> {
             keys: Vec::new(),
             outgoing: Vec::new(),
             is_judging: false,
-            judged: None,
-            judges_parked: false,
+            request_in_evaluation: None,
+            evaluates_parked: false,
             counted: None,
             share: Share::default(),
-            judged_steps: 0,
+            evaluation_steps: 0,
         }
     }
 
     /// Counts and bounds the memory of the machine together with all others in the broker.
     #[must_use]
-    pub fn counted(mut self, census: Arc<Census>) -> Self {
-        let mut counted = Counted::new(census);
-        counted.note(self.machine.kept());
+    pub fn with_census(mut self, census: Arc<Census>) -> Self {
+        let mut counted = MachineCount::new(census);
+        counted.note(self.machine.memory_use());
         self.counted = Some(counted);
         self
     }
 
     /// Takes room for requested contents from the broker's shared room.
     #[must_use]
-    pub fn loading_within(mut self, loads: Loads) -> Self {
+    pub fn with_loads(mut self, loads: Loads) -> Self {
         self.loads = loads;
         self
     }
 
-    fn left(&self) -> Left {
-        self.counted.as_ref().map_or(Left::ALL, |counted| counted.left(&self.limits))
+    fn left(&self) -> RemainingCapacity {
+        self.counted.as_ref().map_or(RemainingCapacity::ALL, |counted| counted.left(&self.limits))
     }
 
     /// The driven machine.
@@ -193,9 +193,9 @@ impl<M: Machine> Shell<M> {
     ) -> Result<Turn, Failure> {
         let mut turn = Turn::default();
         self.catch_up(now)?;
-        self.let_time_pass(now, out, &mut turn)?;
-        self.is_judging |= self.share == Share::Turn && self.judged.is_some();
-        if let Some(request) = self.judged.take_if(|_| !self.is_judging) {
+        self.advance_time(now, out, &mut turn)?;
+        self.is_judging |= self.share == Share::Turn && self.request_in_evaluation.is_some();
+        if let Some(request) = self.request_in_evaluation.take_if(|_| !self.is_judging) {
             self.take(request, now, out, &mut turn)?;
         }
         // Loaded contents waited for the evaluation; nothing else would resume them.
@@ -216,7 +216,7 @@ impl<M: Machine> Shell<M> {
 
     /// Lets the machine evaluate rules ahead of a command. Returns whether the command can be
     /// carried out now.
-    fn go_ahead(&mut self, ahead: Ahead<'_>, now: Timestamp) -> bool {
+    fn prepare(&mut self, ahead: Preparation<'_>, now: Timestamp) -> bool {
         if self.share == Share::Turn && self.is_long(ahead, now) {
             self.is_judging = true;
             return false;
@@ -228,13 +228,13 @@ impl<M: Machine> Shell<M> {
             stage: tree.stage_number(),
             stored_bytes: tree.stored_bytes(),
             room: Reserved::Granted,
-            left,
+            remaining: left,
             limits: &self.limits,
             tokens: &mut *self.tokens,
         };
-        let can_go_on = self.machine.go_ahead(ahead, &mut ctx);
+        let can_go_on = self.machine.prepare(ahead, &mut ctx);
         drop(tree);
-        self.judged_steps += self.machine.take_judged();
+        self.evaluation_steps += self.machine.take_judged();
         self.is_judging = !can_go_on;
         can_go_on
     }
@@ -263,7 +263,7 @@ impl<M: Machine> Shell<M> {
         }
         let durable = tree.durable_stage();
         if let Some(family) = tree.family() {
-            self.machine.take_in(family, now);
+            self.machine.take_from_family(family, now);
         }
         drop(tree);
         self.machine.committed(durable);
@@ -295,7 +295,7 @@ impl<M: Machine> Shell<M> {
         for (_, reply) in self.waiting.drain() {
             out.extend(reply.answer(Err(reason.clone())));
         }
-        for request in self.judged.take().into_iter().chain(self.parked.drain()) {
+        for request in self.request_in_evaluation.take().into_iter().chain(self.parked.drain()) {
             out.extend(request.reply.answer(Err(reason.clone())));
         }
         for (receiver, link) in self.links.drain() {
@@ -321,7 +321,7 @@ impl<M: Machine> Shell<M> {
         Ok(turn)
     }
 
-    fn let_time_pass(
+    fn advance_time(
         &mut self,
         now: Timestamp,
         out: &mut Vec<Release>,
@@ -338,7 +338,8 @@ impl<M: Machine> Shell<M> {
         .ok();
         // The machine keeps the result of only one evaluation. Evaluating due messages now would
         // discard the progress of a command that has begun, each time that one is due.
-        let is_command_begun = self.judged.is_some() || (self.is_judging && self.judges_parked);
+        let is_command_begun =
+            self.request_in_evaluation.is_some() || (self.is_judging && self.evaluates_parked);
         self.is_judging = false;
         if !is_command_begun {
             self.hand_over_loaded(now, out, turn)?;
@@ -362,12 +363,12 @@ impl<M: Machine> Shell<M> {
         if let Command::Commit { parts } = &request.command
             && let Err(rejection) = self.refuse_many_steps(parts)
         {
-            self.let_out(request.reply.answer(Err(rejection)), Gate::Commit, out);
+            self.release(request.reply.answer(Err(rejection)), Gate::Commit, out);
             return Ok(());
         }
-        let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
-        if !self.go_ahead(ahead, now) {
-            self.judged = Some(request);
+        let ahead = Preparation::Command { ticket: request.ticket, command: &request.command };
+        if !self.prepare(ahead, now) {
+            self.request_in_evaluation = Some(request);
             return Ok(());
         }
         self.carry_out(request, now, out, turn)
@@ -399,8 +400,8 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<bool, Failure> {
-        if commit::is_over_several(&request.command) {
-            return self.commit_over_several(request, now, room, out, turn);
+        if commit::covers_several_machines(&request.command) {
+            return self.commit_across_machines(request, now, room, out, turn);
         }
         let Request { ticket, sub_queue, command, mut reply } = request;
         let attached = command.opens().link;
@@ -415,7 +416,7 @@ impl<M: Machine> Shell<M> {
         })?;
         let changed = turn.changes > changes_before;
         match (result, answer) {
-            (Err(rejection), _) => self.let_out(reply.answer(Err(rejection)), Gate::Commit, out),
+            (Err(rejection), _) => self.release(reply.answer(Err(rejection)), Gate::Commit, out),
             (Ok(()), Some(Answer::Now(outcome, gate))) => {
                 if let Some(receiver) = attached {
                     self.links.extend(reply.link().map(|link| (receiver, link)));
@@ -424,10 +425,10 @@ impl<M: Machine> Shell<M> {
                     turn.steps += shown.iter().map(|facts| facts.steps() as u64).sum::<u64>();
                 }
                 let outcome = self.resolve(outcome)?;
-                self.let_out(reply.answer(Ok(outcome)), gate, out);
+                self.release(reply.answer(Ok(outcome)), gate, out);
             }
             (Ok(()), Some(Answer::Later) | None) => {
-                reply.wait();
+                reply.release_permit();
                 self.waiting.insert(ticket, reply);
             }
         }
@@ -447,16 +448,16 @@ impl<M: Machine> Shell<M> {
         })?
         .ok();
         if let Some(counted) = &mut self.counted {
-            counted.note(self.machine.kept());
+            counted.note(self.machine.memory_use());
         }
-        turn.steps += turn::judged_steps(std::mem::take(&mut self.judged_steps));
+        turn.steps += turn::turn_steps(std::mem::take(&mut self.evaluation_steps));
         turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
             tree.require(durability, now);
         }
         if let Some(family) = tree.family() {
-            self.machine.give_out(family);
+            self.machine.report_to_family(family);
         }
         Ok(())
     }
@@ -479,7 +480,7 @@ impl<M: Machine> Shell<M> {
                 stage: tree.stage_number(),
                 stored_bytes: tree.stored_bytes(),
                 room,
-                left,
+                remaining: left,
                 limits: &self.limits,
                 tokens: &mut *self.tokens,
             };
@@ -498,7 +499,7 @@ impl<M: Machine> Shell<M> {
                 self.machine.records(&change, tree.batch());
                 turn.count(&change);
                 if let Change::OfTopic(change) = change {
-                    step.bytes_freed += tree.learn(change);
+                    step.bytes_freed += tree.apply_topic_change(change);
                 }
             }
             tree.account(step.bytes_added, step.bytes_freed);
@@ -508,12 +509,12 @@ impl<M: Machine> Shell<M> {
             }
             (step.bytes_added, step.bytes_freed) = (0, 0);
         }
-        turn.counts.lapsed += std::mem::take(&mut step.lapsed_count);
+        turn.counts.lapsed += std::mem::take(&mut step.unsettled_count);
         turn.counts.undelayed += std::mem::take(&mut step.undelayed_count);
         let mut effects = std::mem::take(&mut step.effects);
         self.step = step;
         for effect in effects.drain(..) {
-            self.let_effect_out(effect, out, turn)?;
+            self.release_effect(effect, out, turn)?;
         }
         self.step.effects = effects;
         // A stage is cut between units, so that a batch has whole units only. It includes the
@@ -529,7 +530,7 @@ impl<M: Machine> Shell<M> {
         Ok(result)
     }
 
-    fn let_effect_out(
+    fn release_effect(
         &mut self,
         effect: Effect,
         out: &mut Vec<Release>,
@@ -550,17 +551,17 @@ impl<M: Machine> Shell<M> {
                     }
                     Err(rejection) => Err(rejection),
                 };
-                self.let_out(reply.answer(result), gate, out);
+                self.release(reply.answer(result), gate, out);
             }
             Effect::Deliver { receiver, facts, gate } => {
                 let Some(link) = self.links.get(&receiver).cloned() else { return Ok(()) };
                 turn.count_delivery(&facts);
                 let Some(message) = self.pin(vec![facts])?.pop() else { return Ok(()) };
-                self.let_out(Some(link.delivery(receiver, message)), gate, out);
+                self.release(Some(link.delivery(receiver, message)), gate, out);
             }
             Effect::Detached { receiver, reason } => {
                 if let Some(link) = self.links.remove(&receiver) {
-                    self.let_out(Some(link.detached(receiver, reason)), Gate::Commit, out);
+                    self.release(Some(link.detached(receiver, reason)), Gate::Commit, out);
                 }
             }
             Effect::SessionEnded { receiver } => {
@@ -583,7 +584,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Releases a reply or delivery now, or with the stage on which it depends.
-    fn let_out(&self, release: Option<Release>, gate: Gate, out: &mut Vec<Release>) {
+    fn release(&self, release: Option<Release>, gate: Gate, out: &mut Vec<Release>) {
         let Some(release) = release else { return };
         match gate {
             Gate::Open => out.push(release),

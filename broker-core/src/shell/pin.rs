@@ -5,7 +5,7 @@ use super::{Failure, Shell};
 use crate::command::{MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
 use crate::content_ref::ContentRef;
 use crate::entity::Machine;
-use crate::transfer::{HandOver, HandedOver, Origin, PinnedMessage};
+use crate::transfer::{HandOver, HandedOverMessage, Origin, PinnedMessage};
 
 impl<M: Machine> Shell<M> {
     /// Attaches pinned contents to the messages of an outcome.
@@ -16,8 +16,8 @@ impl<M: Machine> Shell<M> {
             MachineOutcome::Done => Outcome::Done,
             MachineOutcome::Accepted(sequence) => Outcome::Accepted(sequence),
             MachineOutcome::AcceptedBatch(sequences) => Outcome::AcceptedBatch(sequences),
-            MachineOutcome::NumbersSetAside { told, numbers } => {
-                Outcome::NumbersSetAside { told, numbers }
+            MachineOutcome::NumbersReserved { returned: told, numbers } => {
+                Outcome::NumbersReserved { returned: told, numbers }
             }
             MachineOutcome::Renewed(until) => Outcome::Renewed(until),
             MachineOutcome::Granted { unused } => Outcome::Granted { unused },
@@ -64,7 +64,8 @@ impl<M: Machine> Shell<M> {
             .into_iter()
             .zip(messages)
             .map(|(message, handed)| {
-                let HandedOver { hops, copies_spent, never_duplicate, time_to_live, .. } = handed;
+                let HandedOverMessage { hops, copies_spent, never_duplicate, time_to_live, .. } =
+                    handed;
                 let MessageFacts { sequence, overlay_count, .. } = message.facts;
                 let origin = Origin {
                     key: self.machine.content_key(sequence),

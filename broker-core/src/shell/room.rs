@@ -21,7 +21,7 @@ use crate::admission::{Budget, Permit};
 use crate::command::Stored;
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
-use crate::entity::{Ahead, Machine};
+use crate::entity::{Machine, Preparation};
 use crate::error::Rejection;
 use crate::ids::ReceiverId;
 use crate::request::{Release, Request};
@@ -35,7 +35,7 @@ const TAKEN_UP_PER_TURN: usize = 256;
 const ASK_AGAIN_AFTER: TimeSpan = TimeSpan::from_ms(100);
 
 /// Sends of a shell that wait for room.
-pub(super) struct Parked {
+pub(super) struct ParkedSends {
     sends: VecDeque<ParkedSend>,
     /// Number of sends that set the state of a session, by its holder.
     states: BTreeMap<ReceiverId, usize>,
@@ -56,7 +56,7 @@ struct ParkedSend {
     _place: Permit,
 }
 
-impl Parked {
+impl ParkedSends {
     pub(super) fn new(budget: Budget, waker: Box<dyn Fn() -> Waker>) -> Self {
         Self {
             sends: VecDeque::new(),
@@ -121,7 +121,7 @@ impl Parked {
         if self.is_noted.swap(true, Ordering::AcqRel) {
             return Box::new(|| {});
         }
-        let noted = Noted(Arc::clone(&self.is_noted));
+        let noted = WakerGuard(Arc::clone(&self.is_noted));
         let wake = (self.waker)();
         Box::new(move || {
             drop(noted);
@@ -131,9 +131,9 @@ impl Parked {
 }
 
 /// Clears the flag when the store calls the waker or drops it.
-struct Noted(Arc<AtomicBool>);
+struct WakerGuard(Arc<AtomicBool>);
 
-impl Drop for Noted {
+impl Drop for WakerGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -181,7 +181,7 @@ impl<M: Machine> Shell<M> {
         let guard = request.reply.passage().and_then(Passage::claim);
         let is_changed = match guard {
             Some(guard) => {
-                self.tree.borrow_mut().keep(guard);
+                self.tree.borrow_mut().add_guard(guard);
                 let is_changed = self.apply(request, now, Reserved::Granted, out, turn)?;
                 if !is_changed {
                     self.tree.borrow_mut().give_back_guard();
@@ -215,7 +215,7 @@ impl<M: Machine> Shell<M> {
             if room == Reserved::Busy && deadline > now {
                 return Ok(());
             }
-            if !self.go_ahead_with_first(now) {
+            if !self.prepare_first_parked(now) {
                 // Returns granted room until the evaluation is done.
                 if room == Reserved::Granted {
                     self.tree.borrow_mut().give_back_reservation(bytes);
@@ -225,7 +225,7 @@ impl<M: Machine> Shell<M> {
             let Some((request, holder)) = self.parked.pop() else { return Ok(()) };
             if let (Some(holder), Some(host)) = (holder, &mut self.host) {
                 // The session takes its turn after this one.
-                host.go_on(holder);
+                host.resume(holder);
             }
             if room != Reserved::Busy {
                 self.admit(request, bytes, room, now, out, turn)?;
@@ -248,12 +248,12 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Lets the machine evaluate rules for the first parked send.
-    fn go_ahead_with_first(&mut self, now: Timestamp) -> bool {
+    fn prepare_first_parked(&mut self, now: Timestamp) -> bool {
         let Some(first) = self.parked.sends.pop_front() else { return true };
         let request = &first.request;
-        let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
-        let can_go_on = self.go_ahead(ahead, now);
-        self.judges_parked = !can_go_on;
+        let ahead = Preparation::Command { ticket: request.ticket, command: &request.command };
+        let can_go_on = self.prepare(ahead, now);
+        self.evaluates_parked = !can_go_on;
         self.parked.sends.push_front(first);
         can_go_on
     }
@@ -351,7 +351,7 @@ impl<M: Machine> Shell<M> {
             (Ok(()), Some(Answer::Now(outcome, _))) => Ok(self.resolve(outcome)?),
             (Ok(()), Some(Answer::Later) | None) => return Ok(Some(request)),
         };
-        self.let_out(request.reply.answer(result), Gate::Commit, out);
+        self.release(request.reply.answer(result), Gate::Commit, out);
         Ok(None)
     }
 }
@@ -374,7 +374,7 @@ mod tests {
                 counter.fetch_add(1, Ordering::Relaxed);
             }) as Waker
         });
-        let parked = Parked::new(Budget::new(0), waker);
+        let parked = ParkedSends::new(Budget::new(0), waker);
         let wakers: Vec<Waker> = (0..3).map(|_| parked.note()).collect();
         for waker in wakers {
             waker();

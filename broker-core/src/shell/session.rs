@@ -20,7 +20,7 @@ pub trait SessionHost {
 
     /// Called when the state that a holder set is stored or refused, so that its later requests can
     /// run.
-    fn go_on(&mut self, holder: ReceiverId);
+    fn resume(&mut self, holder: ReceiverId);
 }
 
 impl<M: Machine> Shell<M> {
@@ -52,7 +52,7 @@ impl<M: Machine> Shell<M> {
             return Ok(turn);
         }
         self.catch_up(now)?;
-        self.let_time_pass(now, out, &mut turn)?;
+        self.advance_time(now, out, &mut turn)?;
         while !self.waits_for_state_of(holder)
             && self.is_turn_open(&turn)
             && let Some(request) = requests.next()

@@ -39,7 +39,7 @@ pub struct Tree {
     /// Stages that are cut but not submitted.
     cut: VecDeque<Stage>,
     /// Stages that are submitted but not durable, in order.
-    submitted: VecDeque<Submitted>,
+    submitted: VecDeque<SubmittedStage>,
     /// Epoch under which the last submitted stage was submitted.
     fence: Option<Fence>,
     /// Whether a stage is lost; later stages must not be stored.
@@ -68,7 +68,7 @@ struct Stage {
     members: Members,
 }
 
-struct Submitted {
+struct SubmittedStage {
     number: StageNumber,
     held: Vec<Release>,
     freed_bytes: u64,
@@ -114,7 +114,11 @@ impl Tree {
     }
 
     /// Registers the driver of a machine.
-    pub fn enlist(&mut self, id: EntityId, participant: Weak<RefCell<dyn Participant>>) {
+    pub fn register_participant(
+        &mut self,
+        id: EntityId,
+        participant: Weak<RefCell<dyn Participant>>,
+    ) {
         self.participants.insert(id, participant);
     }
 
@@ -165,7 +169,7 @@ impl Tree {
     pub fn leave_family(&mut self, id: EntityId) {
         self.participants.remove(&id);
         if let Some(family) = &mut self.family {
-            family.leave(id);
+            family.begin_removal(id);
         }
     }
 
@@ -175,10 +179,10 @@ impl Tree {
     }
 
     /// Passes a change of the topic to its family. Returns the number of bytes that it removes.
-    pub(super) fn learn(&mut self, change: TopicChange) -> u64 {
+    pub(super) fn apply_topic_change(&mut self, change: TopicChange) -> u64 {
         let Some(family) = &mut self.family else { return 0 };
         let members = &mut self.stage.members;
-        family.learn(change, self.stage.number, |number| members.push(number))
+        family.apply_change(change, self.stage.number, |number| members.push(number))
     }
 
     /// Notes that a machine has changes in this stage, so that it is notified.
@@ -277,7 +281,7 @@ impl Tree {
 
     /// Adds a guard to the stage. Called before the command is applied, so that the guard is in the
     /// stage with the changes.
-    pub(super) fn keep(&mut self, guard: Guard) {
+    pub(super) fn add_guard(&mut self, guard: Guard) {
         self.stage.guards.push(guard);
     }
 
@@ -353,10 +357,10 @@ impl Tree {
         while let Some(stage) = self.cut.pop_front() {
             let Stage { number, batch, held, freed_bytes, guards, members, .. } = stage;
             let earlier = if self.submitted.is_empty() { None } else { self.fence };
-            self.submitted.push_back(Submitted { number, held, freed_bytes, members });
+            self.submitted.push_back(SubmittedStage { number, held, freed_bytes, members });
             let completion = completion();
             let completion = Box::new(move |result| completion(number, result));
-            self.fence = Some(self.writer.submit_behind(earlier, batch, guards, completion));
+            self.fence = Some(self.writer.submit_after(earlier, batch, guards, completion));
         }
     }
 
@@ -386,7 +390,7 @@ impl Tree {
 
     /// Notes that a stage and all earlier ones are durable. Returns the releases that they held
     /// back, for after the machines are notified.
-    pub fn completed(&mut self, stage: StageNumber) -> Vec<Release> {
+    pub fn complete(&mut self, stage: StageNumber) -> Vec<Release> {
         self.durable = self.durable.max(stage);
         let mut released = Vec::new();
         while self.submitted.front().is_some_and(|first| first.number <= stage) {
@@ -419,7 +423,7 @@ impl Tree {
     /// Notes that a submitted stage is lost. From now on nothing is submitted: later stages depend
     /// on the lost one, and another tree may have taken the shard over again, after which the
     /// writer would store them.
-    pub fn ended(&mut self, stage: StageNumber) {
+    pub fn note_lost(&mut self, stage: StageNumber) {
         self.lost = true;
         self.submitted.retain(|submitted| submitted.number != stage);
     }

@@ -4,19 +4,19 @@ use super::{Share, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
 use crate::entity::Machine;
-use crate::request::Asker;
+use crate::request::RequesterId;
 use crate::telemetry::TurnCounts;
 
 /// Number of steps at which an ordinary turn takes no further command.
 const TURN_STEPS_MAX: u64 = 1_024;
 
-/// Rule evaluation counts one step of a turn per 2^`JUDGED_SHIFT` of its own steps, so that one
+/// Rule evaluation counts one step of a turn per 2^`EVALUATION_SHIFT` of its own steps, so that one
 /// slice is one turn.
-const JUDGED_SHIFT: u32 = 10;
+const EVALUATION_SHIFT: u32 = 10;
 
 /// Converts steps of rule evaluation to steps of a turn.
-pub(super) const fn judged_steps(steps: u64) -> u64 {
-    steps >> JUDGED_SHIFT
+pub(super) const fn turn_steps(steps: u64) -> u64 {
+    steps >> EVALUATION_SHIFT
 }
 
 /// Results of a turn.
@@ -111,27 +111,27 @@ impl<M: Machine> Shell<M> {
     /// Whether the next work needs a long turn: rule evaluation, or moving many due messages. The
     /// machine takes no command before.
     pub fn wants_long_turn(&self) -> bool {
-        self.is_judging() || self.machine.is_behind()
+        self.is_evaluating_rules() || self.machine.is_behind()
     }
 
     /// The client whose command needs the long turn; none for due messages.
-    pub fn asker_of_long_turn(&self) -> Option<Asker> {
+    pub fn asker_of_long_turn(&self) -> Option<RequesterId> {
         if self.machine.is_behind() {
             return None;
         }
-        self.judged.as_ref()?.reply.asker()
+        self.request_in_evaluation.as_ref()?.reply.requester()
     }
 
     /// Whether the machine evaluates rules for a command in slices. It then needs another turn
     /// after all ready work, and takes no commands in a turn.
-    pub const fn is_judging(&self) -> bool {
+    pub const fn is_evaluating_rules(&self) -> bool {
         // Turns of sessions in between reset `is_judging` but keep the command.
-        self.is_judging || self.judged.is_some()
+        self.is_judging || self.request_in_evaluation.is_some()
     }
 
     /// Whether a turn with this weight may take another command.
     pub(super) fn is_turn_open(&self, turn: &Turn) -> bool {
-        let steps = turn.weight() + judged_steps(self.judged_steps);
+        let steps = turn.weight() + turn_steps(self.evaluation_steps);
         match self.share {
             Share::All => true,
             Share::Turn => steps < TURN_STEPS_MAX && !self.machine.is_behind(),

@@ -31,12 +31,12 @@ pub struct ShardWriter {
 struct State {
     fence: Fence,
     next: BatchId,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingBatch>,
     /// Reason why the writer has stopped.
     halt: Option<Halt>,
     /// Guards of failed batches: a batch of unknown outcome may still be stored until the shard is
     /// acquired again.
-    limbo: Vec<Guard>,
+    failed_guards: Vec<Guard>,
 }
 
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl State {
     }
 }
 
-struct Pending {
+struct PendingBatch {
     id: BatchId,
     batch: Arc<Batch>,
     completion: Completion,
@@ -79,7 +79,8 @@ impl ShardWriter {
         on_unknown: Box<dyn Fn(Arc<Self>) + Send + Sync>,
     ) -> Result<Arc<Self>, StoreError> {
         let (fence, next) = store.acquire(shard)?;
-        let state = State { fence, next, pending: VecDeque::new(), halt: None, limbo: Vec::new() };
+        let state =
+            State { fence, next, pending: VecDeque::new(), halt: None, failed_guards: Vec::new() };
         Ok(Arc::new_cyclic(|itself| Self {
             shard,
             store,
@@ -99,13 +100,13 @@ impl ShardWriter {
     /// Appends a batch. `completion` is called once with the outcome, after the completions of all
     /// earlier batches.
     pub fn submit(&self, batch: Batch, completion: Completion) {
-        self.submit_behind(None, batch, Vec::new(), completion);
+        self.submit_after(None, batch, Vec::new(), completion);
     }
 
     /// Appends a batch that depends on an earlier one: it fails if the epoch is no longer
     /// `earlier`. Another tree may have taken the shard over again before the caller learns that
     /// its earlier batch is lost. Returns the epoch on which the next batch may depend.
-    pub(super) fn submit_behind(
+    pub(super) fn submit_after(
         &self,
         earlier: Option<Fence>,
         batch: Batch,
@@ -133,7 +134,7 @@ impl ShardWriter {
         state.next = BatchId(id.0 + 1);
         let batch = Arc::new(batch);
         let waits = state.halt.is_some();
-        state.pending.push_back(Pending {
+        state.pending.push_back(PendingBatch {
             id,
             batch: Arc::clone(&batch),
             completion,
@@ -203,7 +204,7 @@ impl ShardWriter {
         }
         for (one, result) in &mut ended {
             if result.is_err() {
-                state.limbo.append(&mut one.guards);
+                state.failed_guards.append(&mut one.guards);
             }
         }
         drop(state);
@@ -270,7 +271,7 @@ impl ShardWriter {
         let acquired = self.store.acquire(self.shard);
         let mut state = lock(&self.state);
         // A store that refuses the shard stores no late batches either.
-        let limbo = std::mem::take(&mut state.limbo);
+        let limbo = std::mem::take(&mut state.failed_guards);
         let result = acquired.map(|(fence, next)| {
             state.fence = fence;
             state.next = next;

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use peeklock_model::transaction::{Operation, Part};
 
 use super::TransactionId;
-use super::open::{Granted, Open, Scope};
-use super::purse::{Asker, End, Holder};
-use super::standing::Standing;
+use super::open::{OpenTransaction, PartGrants, Scope};
+use super::purse::{EvictionTime, RoomRequest, TransactionOwner};
+use super::standing::BudgetRegistration;
 use crate::admission::Permit;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, InboundMessage};
 use crate::condition::Condition;
 use crate::error::Rejection;
-use crate::grant::Onward;
+use crate::grant::ViaGrant;
 use crate::ids::LockToken;
 use crate::limits::Tier;
 use crate::request::Outcome;
@@ -38,9 +38,9 @@ struct Book {
 }
 
 struct State {
-    open: BTreeMap<TransactionId, Begun>,
+    open: BTreeMap<TransactionId, TransactionEntry>,
     /// Their order of eviction, and their registration at the shared budget.
-    standing: Standing,
+    standing: BudgetRegistration,
     /// Transactions that were rolled back because they timed out, in that order; at most as many as
     /// may be open.
     timed_out: VecDeque<TransactionId>,
@@ -49,8 +49,8 @@ struct State {
 }
 
 /// An open transaction with handles on the entities that it covers.
-struct Begun {
-    open: Open,
+struct TransactionEntry {
+    open: OpenTransaction,
     reach: Reach,
     /// The queue or topic that it must cover, if its client has fixed it.
     anchor: Option<Entity>,
@@ -74,19 +74,19 @@ pub enum Reach {
 }
 
 /// The command that checks an operation before it becomes part of a transaction.
-pub struct Question {
+pub struct PartCheck {
     /// Entity that must get the command.
     pub entity: Entity,
     /// Command to submit.
     pub command: Command,
     /// Receiver of the entity's answer.
-    pub issued: Issued,
+    pub issued: PendingPart,
 }
 
-/// A part that is being checked. Dropping it without [`Issued::confirm`] removes it from the
+/// A part that is being checked. Dropping it without [`PendingPart::confirm`] removes it from the
 /// transaction.
 #[must_use = "unconfirmed operations are left out"]
-pub struct Issued {
+pub struct PendingPart {
     book: Arc<Book>,
     id: TransactionId,
     place: u64,
@@ -94,7 +94,7 @@ pub struct Issued {
 }
 
 /// A transaction that is being committed.
-pub struct Ending {
+pub struct PendingCommit {
     /// Entity that must get the commit.
     pub entity: Entity,
     /// Command to submit.
@@ -108,7 +108,7 @@ impl Transactions {
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
         Self(Arc::new_cyclic(|book: &Weak<Book>| {
-            let standing = Standing::enter(&broker.shared.transactions, book.clone());
+            let standing = BudgetRegistration::enter(&broker.shared.transactions, book.clone());
             let state = Mutex::new(State::new(standing));
             Book { broker: broker.clone(), state }
         }))
@@ -144,8 +144,8 @@ impl Transactions {
                 break id;
             }
         };
-        let begun = Begun {
-            open: Open::default(),
+        let begun = TransactionEntry {
+            open: OpenTransaction::default(),
             reach,
             anchor: None,
             root: None,
@@ -185,7 +185,7 @@ impl Transactions {
 
     /// Adds an operation to a transaction, provided that its entity would carry it out. The caller
     /// must submit the returned command to the returned entity, and pass the answer to the
-    /// [`Issued`].
+    /// [`PendingPart`].
     ///
     /// # Errors
     /// `TransactionUnknown`, `TransactionTimedOut` (TXN-06); `InvalidOperation` for an operation
@@ -198,7 +198,7 @@ impl Transactions {
         id: TransactionId,
         entity: &Entity,
         command: Command,
-    ) -> Result<Question, Rejection> {
+    ) -> Result<PartCheck, Rejection> {
         let operation = Operation::of(command)?;
         let root = entity.root().await?;
         let bytes = operation.bytes() + PART_OVERHEAD_BYTES;
@@ -232,12 +232,13 @@ impl Transactions {
         let command = Command::Check { operation: operation.clone() };
         let numbers = Vec::new();
         let part = Part { member: None, sub_queue: entity.sub_queue(), operation, numbers };
-        let granted = Granted { pass: entity.pass().cloned(), onward: entity.onward().cloned() };
+        let granted =
+            PartGrants { pass: entity.pass().cloned(), onward: entity.via_grant().cloned() };
         let timeout_at = now.plus(limits.transaction_duration_max);
         let was = begun.end();
         let place = begun.open.add(scope, part, granted, (bytes, room), timeout_at);
         if scope.subscription.is_some() {
-            begun.subscription = Some(entity.by_way_of(None));
+            begun.subscription = Some(entity.with_way(None));
         }
         begun.root = Some(root);
         let is = begun.end();
@@ -245,13 +246,17 @@ impl Transactions {
         state.note(id, (Some(was), Some(is)));
         drop(state);
         let book = Arc::clone(&self.0);
-        Ok(Question { entity, command, issued: Issued { book, id, place, is_confirmed: false } })
+        Ok(PartCheck {
+            entity,
+            command,
+            issued: PendingPart { book, id, place, is_confirmed: false },
+        })
     }
 
     /// Whether answers for operations of a transaction are missing. It can be committed only
     /// without missing answers.
     #[must_use]
-    pub fn is_unanswered(&self, id: TransactionId) -> bool {
+    pub fn has_unanswered(&self, id: TransactionId) -> bool {
         self.0.lock().open.get(&id).is_some_and(|begun| begun.open.is_unanswered())
     }
 
@@ -267,7 +272,7 @@ impl Transactions {
     /// # Errors
     /// `TransactionUnknown`, `TransactionTimedOut`; `InvalidOperation` while an answer is missing;
     /// `Unauthorized`, with everything rolled back, if an operation is no longer granted (TXN-07).
-    pub fn commit(&self, id: TransactionId) -> Result<Option<Ending>, Rejection> {
+    pub fn commit(&self, id: TransactionId) -> Result<Option<PendingCommit>, Rejection> {
         let broker = &self.0.broker;
         let count_max = broker.settings().limits.transaction_open_count_max;
         let mut state = self.0.lock();
@@ -281,12 +286,12 @@ impl Transactions {
         let Some(begun) = state.remove(id) else { return Err(unknown(id)) };
         drop(state);
         begun.open.check_rights(broker.now())?;
-        let Begun { open, root, subscription, .. } = begun;
+        let TransactionEntry { open, root, subscription, .. } = begun;
         let entity = if open.is_for_root() { root } else { subscription };
         let (parts, room) = open.into_parts();
-        Ok(entity.filter(|_| !parts.is_empty()).map(|entity| Ending {
+        Ok(entity.filter(|_| !parts.is_empty()).map(|entity| PendingCommit {
             // The rights of each part were checked above, at its own entity.
-            entity: entity.as_the_broker(),
+            entity: entity.as_broker(),
             command: Command::Commit { parts },
             room,
         }))
@@ -348,7 +353,7 @@ impl Book {
     }
 }
 
-impl Holder for Book {
+impl TransactionOwner for Book {
     fn roll_back_over(&self, id: TransactionId, now: Timestamp) {
         let mut state = self.lock();
         if state.open.get(&id).is_some_and(|begun| begun.end().is_over(now)) {
@@ -367,7 +372,7 @@ impl Holder for Book {
 }
 
 impl State {
-    const fn new(standing: Standing) -> Self {
+    const fn new(standing: BudgetRegistration) -> Self {
         Self { open: BTreeMap::new(), standing, timed_out: VecDeque::new(), bytes: 0 }
     }
 
@@ -377,12 +382,12 @@ impl State {
     }
 
     /// Returns the request for room of an operation of this transaction, or of a new transaction.
-    fn asker(&self, transaction: Option<TransactionId>) -> Asker {
+    fn asker(&self, transaction: Option<TransactionId>) -> RoomRequest {
         self.standing.asker(transaction, self.held_bytes())
     }
 
     /// Records a change of a transaction's end or of the held bytes.
-    fn note(&mut self, id: TransactionId, ends: (Option<End>, Option<End>)) {
+    fn note(&mut self, id: TransactionId, ends: (Option<EvictionTime>, Option<EvictionTime>)) {
         let held_bytes = self.held_bytes();
         self.standing.note(held_bytes, id, ends);
     }
@@ -414,7 +419,7 @@ impl State {
         id: TransactionId,
         now: Timestamp,
         count_max: usize,
-    ) -> Result<&mut Begun, Rejection> {
+    ) -> Result<&mut TransactionEntry, Rejection> {
         if self.open.get(&id).is_some_and(|begun| begun.open.is_over(now)) {
             self.time_out(id, count_max);
         }
@@ -430,7 +435,7 @@ impl State {
         self.open.get_mut(&id).ok_or_else(|| unknown(id))
     }
 
-    fn remove(&mut self, id: TransactionId) -> Option<Begun> {
+    fn remove(&mut self, id: TransactionId) -> Option<TransactionEntry> {
         let removed = self.open.remove(&id)?;
         self.bytes -= removed.open.bytes();
         self.note(id, (Some(removed.end()), None));
@@ -453,10 +458,10 @@ impl State {
     }
 }
 
-impl Begun {
+impl TransactionEntry {
     /// Time until which it keeps its room for certain.
-    fn end(&self) -> End {
-        self.open.deadline().map_or(End::Empty(self.empty_until), End::Timeout)
+    fn end(&self) -> EvictionTime {
+        self.open.deadline().map_or(EvictionTime::Empty(self.empty_until), EvictionTime::Timeout)
     }
 
     /// Returns the entity that carries out an operation. In a transaction across entities, a
@@ -498,17 +503,17 @@ fn by_way_of(
 ) -> Result<(Entity, Operation), Rejection> {
     let destination = via.broker().find_destination(entity.path(), via)?;
     let held = entity.pass().map(|pass| Arc::clone(&pass.held));
-    let way = via.clone().with_onward(Onward::new(Arc::clone(&destination), held));
+    let way = via.clone().with_via_grant(ViaGrant::new(Arc::clone(&destination), held));
     Ok((way, Operation::SendVia { destination, messages }))
 }
 
-impl Issued {
+impl PendingPart {
     /// Keeps the operation in the transaction, after the entity has agreed and reserved numbers for
     /// its messages.
     pub fn confirm(mut self, outcome: &Outcome) {
         self.is_confirmed = true;
         let numbers = match outcome {
-            Outcome::NumbersSetAside { numbers, .. } => numbers.clone(),
+            Outcome::NumbersReserved { numbers, .. } => numbers.clone(),
             _ => Vec::new(),
         };
         if let Some(begun) = self.book.lock().open.get_mut(&self.id) {
@@ -517,7 +522,7 @@ impl Issued {
     }
 }
 
-impl Drop for Issued {
+impl Drop for PendingPart {
     fn drop(&mut self) {
         if self.is_confirmed {
             return;

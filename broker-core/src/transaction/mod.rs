@@ -21,9 +21,9 @@ mod standing;
 
 use std::fmt;
 
-pub use self::book::{Ending, Issued, Question, Reach, Transactions};
+pub use self::book::{PartCheck, PendingCommit, PendingPart, Reach, Transactions};
 pub use self::open::SPANS_SEVERAL;
-pub(crate) use self::purse::Purse;
+pub(crate) use self::purse::TransactionBudget;
 pub use peeklock_model::transaction::{Operation, Part, PartOutcome, in_transaction};
 
 /// Name of a transaction: a random number of 53 bits, which every language can represent.

@@ -8,7 +8,7 @@ use peeklock_model::transaction::{Operation, Part};
 use crate::admission::Permit;
 use crate::contract::Action;
 use crate::error::Rejection;
-use crate::grant::{Onward, Pass};
+use crate::grant::{Pass, ViaGrant};
 use crate::ids::{EntityId, LockToken, SequenceNumber};
 use crate::limits::Limits;
 use crate::time::Timestamp;
@@ -20,13 +20,13 @@ pub const SPANS_SEVERAL: &str =
 
 /// Operations that are issued but not committed.
 #[derive(Default)]
-pub(super) struct Open {
+pub(super) struct OpenTransaction {
     /// Covered entities, once it has a part (TXN-08).
     covers: Option<Scope>,
     /// Time at which it times out; set by its first operation (TXN-06).
     deadline: Option<Timestamp>,
     /// Parts by place; places ascend in the order of issue.
-    parts: BTreeMap<u64, Kept>,
+    parts: BTreeMap<u64, HeldPart>,
     last_place: u64,
     /// Number of parts that the entity has not answered.
     unanswered: usize,
@@ -45,18 +45,18 @@ pub(super) struct Scope {
 }
 
 /// One part with its room.
-struct Kept {
+struct HeldPart {
     scope: Scope,
     part: Part,
-    granted: Granted,
+    granted: PartGrants,
     bytes: u64,
     room: Permit,
 }
 
 /// Grants for a part: on its entity, and on the destination of messages that are sent through it.
-pub(super) struct Granted {
+pub(super) struct PartGrants {
     pub(super) pass: Option<Arc<Pass>>,
-    pub(super) onward: Option<Onward>,
+    pub(super) onward: Option<ViaGrant>,
 }
 
 impl Scope {
@@ -70,7 +70,7 @@ impl Scope {
     }
 }
 
-impl Open {
+impl OpenTransaction {
     /// Time at which it times out; none before its first operation.
     pub(super) const fn deadline(&self) -> Option<Timestamp> {
         self.deadline
@@ -139,7 +139,7 @@ impl Open {
         &mut self,
         scope: Scope,
         part: Part,
-        granted: Granted,
+        granted: PartGrants,
         (bytes, room): (u64, Permit),
         timeout_at: Timestamp,
     ) -> u64 {
@@ -151,7 +151,7 @@ impl Open {
         }
         self.last_place += 1;
         self.unanswered += 1;
-        self.parts.insert(self.last_place, Kept { scope, part, granted, bytes, room });
+        self.parts.insert(self.last_place, HeldPart { scope, part, granted, bytes, room });
         self.last_place
     }
 
@@ -165,7 +165,7 @@ impl Open {
 
     /// Removes a part that the entity would not carry out; returns the bytes that it held.
     pub(super) fn leave_out(&mut self, place: u64) -> u64 {
-        let Some(Kept { part, bytes, .. }) = self.parts.remove(&place) else { return 0 };
+        let Some(HeldPart { part, bytes, .. }) = self.parts.remove(&place) else { return 0 };
         self.unanswered = self.unanswered.saturating_sub(1);
         self.message_count -= part.operation.messages().len();
         if let Operation::Settle { token, .. } = part.operation {
@@ -184,10 +184,10 @@ impl Open {
     /// Checks the right to each operation again, by current grants. If a grant has ended and no
     /// newer token has renewed it, the transaction is rolled back (TXN-07).
     pub(super) fn check_rights(&self, now: Timestamp) -> Result<(), Rejection> {
-        for Kept { part, granted: Granted { pass, onward }, .. } in self.parts.values() {
+        for HeldPart { part, granted: PartGrants { pass, onward }, .. } in self.parts.values() {
             if let Some(pass) = pass {
                 pass.held.check(Action::of_operation(&part.operation), || now)?;
-                Onward::check_operation(onward.as_ref(), &part.operation, || now)?;
+                ViaGrant::check_operation(onward.as_ref(), &part.operation, || now)?;
             }
         }
         Ok(())
@@ -207,7 +207,7 @@ impl Open {
     /// of them, and the others name their subscription.
     pub(super) fn into_parts(self) -> (Vec<Part>, Vec<Permit>) {
         let by_root = self.is_for_root();
-        let name = |kept: Kept| {
+        let name = |kept: HeldPart| {
             let member = kept.scope.subscription.filter(|_| by_root);
             (Part { member, ..kept.part }, kept.room)
         };

@@ -13,7 +13,7 @@ use crate::error::Rejection;
 use crate::time::Timestamp;
 
 /// Budget of all open transactions, and a ledger of its users.
-pub(crate) struct Purse {
+pub(crate) struct TransactionBudget {
     budget: Budget,
     ledger: Mutex<Ledger>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Purse {
 /// Time until which a transaction keeps its room for certain. Transactions are evicted in this
 /// order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum End {
+pub(super) enum EvictionTime {
     /// It times out at this instant (TXN-06).
     Timeout(Timestamp),
     /// It has no operation and so does not time out: some clients declare the next transaction as
@@ -31,7 +31,7 @@ pub(super) enum End {
 }
 
 /// Owner of open transactions, which can release their room.
-pub(super) trait Holder: Send + Sync {
+pub(super) trait TransactionOwner: Send + Sync {
     /// Rolls a transaction back if it has timed out, or has been empty for the maximum duration.
     fn roll_back_over(&self, id: TransactionId, now: Timestamp);
 
@@ -46,7 +46,7 @@ pub(super) struct BookId(u64);
 
 /// A request for room.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asker {
+pub(super) struct RoomRequest {
     pub(super) book: BookId,
     /// The transaction that needs it; none for a new one.
     pub(super) transaction: Option<TransactionId>,
@@ -57,18 +57,18 @@ pub(super) struct Asker {
 /// Held bytes by book, and the order of ends.
 #[derive(Default)]
 struct Ledger {
-    books: BTreeMap<BookId, Entry>,
+    books: BTreeMap<BookId, LedgerEntry>,
     last: u64,
     by_held: BTreeSet<(u64, BookId)>,
-    by_end: BTreeSet<(End, BookId, TransactionId)>,
+    by_end: BTreeSet<(EvictionTime, BookId, TransactionId)>,
 }
 
-struct Entry {
-    book: Weak<dyn Holder>,
+struct LedgerEntry {
+    book: Weak<dyn TransactionOwner>,
     held_bytes: u64,
 }
 
-impl End {
+impl EvictionTime {
     /// Lower bound of all ends without an operation.
     pub(super) const FIRST_EMPTY: Self = Self::Empty(Timestamp::NONE);
 
@@ -84,7 +84,7 @@ impl End {
     }
 }
 
-impl Purse {
+impl TransactionBudget {
     /// Creates a purse with a budget separate from the budget of incoming commands.
     pub(crate) fn new(budget: Budget) -> Self {
         Self { budget, ledger: Mutex::default() }
@@ -95,7 +95,7 @@ impl Purse {
     /// total of this book. Must be called without holding the lock of a book.
     pub(super) fn take(
         &self,
-        asker: Asker,
+        asker: RoomRequest,
         bytes: u64,
         now: Timestamp,
     ) -> Result<Permit, Rejection> {
@@ -121,11 +121,11 @@ impl Purse {
     }
 
     /// Adds an empty book.
-    pub(super) fn enter(&self, book: Weak<dyn Holder>) -> BookId {
+    pub(super) fn enter(&self, book: Weak<dyn TransactionOwner>) -> BookId {
         let mut ledger = self.ledger();
         ledger.last += 1;
         let id = BookId(ledger.last);
-        ledger.books.insert(id, Entry { book, held_bytes: 0 });
+        ledger.books.insert(id, LedgerEntry { book, held_bytes: 0 });
         id
     }
 
@@ -135,7 +135,7 @@ impl Purse {
         book: BookId,
         held_bytes: u64,
         id: TransactionId,
-        (was, is): (Option<End>, Option<End>),
+        (was, is): (Option<EvictionTime>, Option<EvictionTime>),
     ) {
         let mut ledger = self.ledger();
         if was != is {
@@ -150,7 +150,7 @@ impl Purse {
     }
 
     /// Removes a book with the ends of its transactions.
-    pub(super) fn leave(&self, book: BookId, ends: &BTreeSet<(End, TransactionId)>) {
+    pub(super) fn leave(&self, book: BookId, ends: &BTreeSet<(EvictionTime, TransactionId)>) {
         let mut ledger = self.ledger();
         for (end, id) in ends {
             ledger.by_end.remove(&(*end, book, *id));
@@ -181,9 +181,9 @@ impl Ledger {
     /// duration, except the transaction of the request itself.
     fn first_over(
         &mut self,
-        asker: Asker,
+        asker: RoomRequest,
         now: Timestamp,
-    ) -> Option<(Arc<dyn Holder>, TransactionId)> {
+    ) -> Option<(Arc<dyn TransactionOwner>, TransactionId)> {
         while let Some(first) = self.find_over(asker, now) {
             let (_, book, id) = first;
             if let Some(book) = self.book(book) {
@@ -195,18 +195,22 @@ impl Ledger {
         None
     }
 
-    fn find_over(&self, asker: Asker, now: Timestamp) -> Option<(End, BookId, TransactionId)> {
+    fn find_over(
+        &self,
+        asker: RoomRequest,
+        now: Timestamp,
+    ) -> Option<(EvictionTime, BookId, TransactionId)> {
         let timed_out = self.by_end.first().filter(|(end, ..)| end.is_timeout());
-        let asks = |(_, book, id): &&(End, BookId, TransactionId)| {
+        let asks = |(_, book, id): &&(EvictionTime, BookId, TransactionId)| {
             *book == asker.book && Some(*id) == asker.transaction
         };
-        let from = (End::FIRST_EMPTY, BookId(0), TransactionId(0));
+        let from = (EvictionTime::FIRST_EMPTY, BookId(0), TransactionId(0));
         let empty = self.by_end.range(from..).find(|entry| !asks(entry));
         [timed_out, empty].into_iter().flatten().find(|(end, ..)| end.is_over(now)).copied()
     }
 
     /// Returns the book that holds the most, if that is more than twice `bytes`.
-    fn most(&mut self, bytes: u64) -> Option<Arc<dyn Holder>> {
+    fn most(&mut self, bytes: u64) -> Option<Arc<dyn TransactionOwner>> {
         while let Some(&(held, id)) = self.by_held.last()
             && held / 2 > bytes
         {
@@ -218,7 +222,7 @@ impl Ledger {
         None
     }
 
-    fn book(&self, id: BookId) -> Option<Arc<dyn Holder>> {
+    fn book(&self, id: BookId) -> Option<Arc<dyn TransactionOwner>> {
         self.books.get(&id).and_then(|entry| entry.book.upgrade())
     }
 }

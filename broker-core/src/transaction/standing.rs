@@ -5,26 +5,30 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use super::TransactionId;
-use super::purse::{Asker, BookId, End, Holder, Purse};
+use super::purse::{BookId, EvictionTime, RoomRequest, TransactionBudget, TransactionOwner};
 use crate::time::Timestamp;
 
 /// Transactions of a book in their order of eviction. Dropping it removes the book from the purse.
-pub(super) struct Standing {
-    purse: Arc<Purse>,
+pub(super) struct BudgetRegistration {
+    purse: Arc<TransactionBudget>,
     id: BookId,
-    ends: BTreeSet<(End, TransactionId)>,
+    ends: BTreeSet<(EvictionTime, TransactionId)>,
 }
 
-impl Standing {
+impl BudgetRegistration {
     /// Registers an empty book.
-    pub(super) fn enter(purse: &Arc<Purse>, book: Weak<dyn Holder>) -> Self {
+    pub(super) fn enter(purse: &Arc<TransactionBudget>, book: Weak<dyn TransactionOwner>) -> Self {
         let id = purse.enter(book);
         Self { purse: Arc::clone(purse), id, ends: BTreeSet::new() }
     }
 
     /// Returns a request for room by this book.
-    pub(super) const fn asker(&self, transaction: Option<TransactionId>, held_bytes: u64) -> Asker {
-        Asker { book: self.id, transaction, held_bytes }
+    pub(super) const fn asker(
+        &self,
+        transaction: Option<TransactionId>,
+        held_bytes: u64,
+    ) -> RoomRequest {
+        RoomRequest { book: self.id, transaction, held_bytes }
     }
 
     /// Records the held bytes of the book, and the previous and current end of a transaction: none
@@ -33,7 +37,7 @@ impl Standing {
         &mut self,
         held_bytes: u64,
         id: TransactionId,
-        (was, is): (Option<End>, Option<End>),
+        (was, is): (Option<EvictionTime>, Option<EvictionTime>),
     ) {
         if was != is {
             if let Some(was) = was {
@@ -59,12 +63,12 @@ impl Standing {
 
     /// A transaction that has been empty for the maximum duration.
     pub(super) fn long_empty(&self, now: Timestamp) -> Option<TransactionId> {
-        let mut empty = self.ends.range((End::FIRST_EMPTY, TransactionId(0))..);
+        let mut empty = self.ends.range((EvictionTime::FIRST_EMPTY, TransactionId(0))..);
         empty.next().filter(|(end, _)| end.is_over(now)).map(|(_, id)| *id)
     }
 }
 
-impl Drop for Standing {
+impl Drop for BudgetRegistration {
     fn drop(&mut self) {
         self.purse.leave(self.id, &self.ends);
     }

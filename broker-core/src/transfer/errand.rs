@@ -26,13 +26,13 @@ pub fn room_of(list: &HandOver<PinnedMessage>) -> u64 {
 
 /// Replaces contents in memory that are also on a medium by references: a list that waits for room
 /// must hold no contents.
-pub fn let_go(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
+pub fn release_contents(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
     let (mut keys, mut contents) = (Vec::new(), Vec::new());
     for PinnedMessage { message, origin, .. } in &mut list.messages {
         keys.clear();
         keys.push(origin.key);
         keys.extend_from_slice(&origin.overlays);
-        store.pin_apart(&keys, &mut contents);
+        store.pin_unloaded(&keys, &mut contents);
         // A message with a missing record keeps its pinned contents.
         if contents.iter().all(Option::is_some) {
             let mut again = contents.drain(..).flatten();
@@ -115,7 +115,7 @@ pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Depar
         .map(|content| match (content, &absent) {
             (None, _) => Departure::Taken,
             (Some(_), Some(absent)) => Departure::NotAdmitted(absent.clone()),
-            (Some(_), None) => Departure::Kept,
+            (Some(_), None) => Departure::Unknown,
         })
         .collect()
 }

@@ -35,34 +35,34 @@ struct State {
 pub type PassageEnd = Option<Result<Vec<Admission>, Rejection>>;
 
 /// Callback for the end of a list. Called once, on any thread; must not block.
-pub type Ended = Box<dyn FnOnce(PassageEnd) + Send>;
+pub type EndCallback = Box<dyn FnOnce(PassageEnd) + Send>;
 
 /// Right to take one list over. It travels with the list.
 #[derive(Clone)]
 pub struct Passage {
     passages: Arc<Passages>,
-    crossing: Arc<Crossing>,
+    crossing: Arc<AnswerSlot>,
 }
 
 /// Held from the moment a destination takes a list over until its batch is stored or has
 /// permanently failed.
 pub struct Guard {
     passages: Arc<Passages>,
-    _crossing: Arc<Crossing>,
+    _crossing: Arc<AnswerSlot>,
 }
 
 /// Slot of the answer. Calls back when its last reference is dropped: the request, the answer that
 /// waits for its commit, and the guard.
-struct Crossing {
+struct AnswerSlot {
     answer: Mutex<PassageEnd>,
-    ended: Mutex<Option<Ended>>,
+    ended: Mutex<Option<EndCallback>>,
 }
 
 impl Passages {
     /// Opens the passage of a list.
     #[must_use]
-    pub fn open(self: &Arc<Self>, ended: Ended) -> Passage {
-        let crossing = Crossing { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
+    pub fn open(self: &Arc<Self>, ended: EndCallback) -> Passage {
+        let crossing = AnswerSlot { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
         Passage { passages: Arc::clone(self), crossing: Arc::new(crossing) }
     }
 
@@ -118,7 +118,7 @@ impl Drop for Guard {
     }
 }
 
-impl Outlet for Crossing {
+impl Outlet for AnswerSlot {
     fn release(&self, group: Vec<Released>) {
         for item in group {
             if let Released::Answer { result, .. } = item {
@@ -132,7 +132,7 @@ impl Outlet for Crossing {
     }
 }
 
-impl Drop for Crossing {
+impl Drop for AnswerSlot {
     fn drop(&mut self) {
         let answer = lock(&self.answer).take();
         let ended = lock(&self.ended).take();

@@ -20,7 +20,7 @@ pub trait StoredContent: Send + Sync {
 
     /// The bytes, or the error of reading them, if either is known without waiting. `None` if the
     /// content must be loaded.
-    fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
+    fn cached(&self) -> Option<Result<Bytes, StoreError>> {
         None
     }
 

@@ -170,7 +170,7 @@ pub trait Store: Send + Sync {
     /// Like [`Store::pin`], for a caller that must wait before it may load the contents. A
     /// reference to content on a medium then holds no memory, even if the content is cached. A
     /// store in memory pins as usual.
-    fn pin_apart(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+    fn pin_unloaded(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
         self.pin(keys, contents);
     }
 

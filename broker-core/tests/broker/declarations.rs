@@ -486,7 +486,7 @@ async fn a_failure_reports_done_and_remaining_steps() {
     stop(broker).await;
 }
 
-/// DEC-14: with `Existing::IsKept`, existing entities are kept and reported with both values, and
+/// DEC-14: with `Existing::Keep`, existing entities are kept and reported with both values, and
 /// missing ones are created.
 #[tokio::test]
 async fn existing_entities_are_kept_on_request() {
@@ -496,7 +496,7 @@ async fn existing_entities_are_kept_on_request() {
     let declaration = Declaration::new()
         .with_queue(DeclaredQueue::new("new"))
         .with_queue(DeclaredQueue::new("orders").with(set))
-        .existing(Existing::IsKept);
+        .existing(Existing::Keep);
     let plan = broker.declare(&declaration).await.unwrap();
     assert_eq!((plan.steps.len(), plan.kept.len()), (1, 1));
     let change = &plan.kept[0].changes[0];

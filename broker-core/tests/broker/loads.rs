@@ -314,7 +314,7 @@ impl Stage {
 
     /// Waits until nothing happens without an answer of the store.
     async fn quiet(&self) {
-        self.broker.idle_but_for_store().await;
+        self.broker.idle_except_store().await;
     }
 
     async fn there_are(&self, path: &str) -> u64 {

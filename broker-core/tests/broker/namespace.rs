@@ -119,14 +119,14 @@ async fn each_entity_has_a_management_node() {
         ("events/$management", "events", SubQueue::Main),
         ("events/subscriptions/audit/$management", "events/Subscriptions/audit", SubQueue::Main),
     ] {
-        let entity = broker.managed_at(path).unwrap();
+        let entity = broker.entity_of_management_node(path).unwrap();
         assert_eq!((entity.path(), entity.sub_queue()), (managed, sub_queue), "{path}");
         // The node is no entity.
         let error = broker.entity(path).err().unwrap();
         assert_eq!(error.condition(), Condition::EntityNotFound, "{path}");
     }
     for path in ["nowhere/$management", "events/$deadletterqueue/$management", "orders", "$cbs"] {
-        let error = broker.managed_at(path).err().unwrap();
+        let error = broker.entity_of_management_node(path).err().unwrap();
         assert_eq!(error.condition(), Condition::EntityNotFound, "{path}");
     }
     let error = broker.create_queue("orders/$management", QueueUpdate::default()).await;

@@ -262,7 +262,7 @@ async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
     let overlays = &stored(&broker).await[0].overlays;
     let map = overlays[0].load().await.unwrap();
     let overlay = Overlay::from_bytes(map);
-    assert_eq!(Overlay::source_of([overlay].iter()), Some("elsewhere"));
+    assert_eq!(Overlay::dead_letter_source_of([overlay].iter()), Some("elsewhere"));
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
@@ -298,7 +298,10 @@ async fn a_topic_publishes_a_forwarded_message_once() {
             copies.iter().map(|copy| copy.facts.enqueued_sequence.0 - 100).collect();
         assert_eq!(firsts, [7, 5, 8], "{name}");
         let map = copies[1].overlays[0].load().await.unwrap();
-        assert_eq!(Overlay::source_of([Overlay::from_bytes(map)].iter()), Some("elsewhere"));
+        assert_eq!(
+            Overlay::dead_letter_source_of([Overlay::from_bytes(map)].iter()),
+            Some("elsewhere")
+        );
         // A subscription itself accepts nothing.
         let messages = numbered(&broker, [9]);
         let command = Command::TransferFromPeer { source: source(1), messages };

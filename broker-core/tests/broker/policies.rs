@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use peeklock_core::change::codec::policies_key;
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
+use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Requirement, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::management::{Managed, Management, Page};
@@ -448,8 +448,8 @@ async fn a_wrapped_handle_has_the_rights_of_the_table() {
             broker.create_policy(owner, right.name(), of(rights)).await.unwrap();
             let access = broker.access_of_policy(owner, right.name());
             for action in Action::ALL {
-                let Needs::OneOf(one_of, _) = action.needs() else { continue };
-                let allowed = owner != "sibling" && one_of.meets(rights);
+                let Requirement::OneOf(one_of, _) = action.needs() else { continue };
+                let allowed = owner != "sibling" && one_of.intersects(rights);
                 let refused = condition(&access.allow(action, "q").await);
                 let expected = (!allowed).then_some(Condition::Unauthorized);
                 assert_eq!(refused, expected, "{action:?} with {right:?} of {owner:?}");

@@ -150,7 +150,7 @@ fn separately_pinned_content_holds_no_memory_of_the_journal() {
     outcome.recv().unwrap().unwrap();
     let mut contents = Vec::new();
     journal.pin(&[key], &mut contents);
-    journal.pin_apart(&[key], &mut contents);
+    journal.pin_unloaded(&[key], &mut contents);
     let loaded = contents.iter().map(|content| content.as_ref().map(|one| one.loaded().is_some()));
     assert_eq!(loaded.collect::<Vec<_>>(), [Some(true), Some(false)]);
 }

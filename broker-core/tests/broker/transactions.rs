@@ -10,7 +10,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Message, Overlay, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::transaction::{Question, Reach, TransactionId, Transactions};
+use peeklock_core::transaction::{PartCheck, Reach, TransactionId, Transactions};
 use peeklock_core::{Broker, Entity};
 
 struct World {
@@ -52,7 +52,7 @@ impl World {
         bytes: usize,
     ) -> Result<(), Rejection> {
         let question = transactions.issue(id, &self.queue, self.send(bytes)).await?;
-        let Question { entity, command, issued } = question;
+        let PartCheck { entity, command, issued } = question;
         let outcome = entity.call(command).await.unwrap();
         issued.confirm(&outcome);
         Ok(())
@@ -152,16 +152,16 @@ async fn a_transaction_with_unanswered_operations_is_not_committed() {
     let world = World::new().await;
     let transactions = Transactions::new(&world.broker);
     let id = transactions.begin(Reach::OneEntity).unwrap();
-    let Question { command: check, issued, .. } =
+    let PartCheck { command: check, issued, .. } =
         transactions.issue(id, &world.queue, world.send(1)).await.unwrap();
-    assert!(transactions.is_unanswered(id));
+    assert!(transactions.has_unanswered(id));
     assert_eq!(commit(&transactions, id).await, Err(Condition::InvalidOperation));
     let outcome = world.queue.call(check).await.unwrap();
     issued.confirm(&outcome);
-    let Question { issued: never_asked, .. } =
+    let PartCheck { issued: never_asked, .. } =
         transactions.issue(id, &world.queue, world.send(1)).await.unwrap();
     drop(never_asked);
-    assert!(!transactions.is_unanswered(id));
+    assert!(!transactions.has_unanswered(id));
     assert_eq!(commit(&transactions, id).await, Ok(1));
     assert_eq!(world.active().await, 1);
 }
@@ -176,7 +176,7 @@ async fn an_operation_left_out_does_not_affect_its_transaction() {
     let id = transactions.begin(Reach::OneEntity).unwrap();
     let token = LockToken::new(SequenceNumber(1), 1);
     let complete = || Command::Settle { token, settlement: Settlement::Complete };
-    let Question { command: check, issued, .. } =
+    let PartCheck { command: check, issued, .. } =
         transactions.issue(id, &other, complete()).await.unwrap();
     let lost = other.call(check).await.unwrap_err();
     assert_eq!(lost.condition(), Condition::MessageLockLost);
@@ -238,7 +238,7 @@ async fn transactions_of_a_connection_have_bounded_memory() {
     transactions.forget(small);
     let unused = transactions.begin(Reach::OneEntity).unwrap();
     for _ in 0..3 {
-        let Question { issued, .. } =
+        let PartCheck { issued, .. } =
             transactions.issue(unused, &world.queue, world.send(20_000)).await.unwrap();
         drop(issued);
     }
@@ -399,7 +399,7 @@ async fn a_transaction_has_a_bounded_number_of_operations() {
         let token = message.facts.lock.unwrap().token;
         let complete = Command::Settle { token, settlement: Settlement::Complete };
         match transactions.issue(id, &world.queue, complete).await {
-            Ok(Question { command: check, issued, .. }) => {
+            Ok(PartCheck { command: check, issued, .. }) => {
                 let outcome = world.queue.call(check).await.unwrap();
                 issued.confirm(&outcome);
             }
@@ -430,7 +430,7 @@ async fn lock(entity: &Entity, count_max: u32) -> Vec<LockToken> {
 /// Adds a command to a transaction.
 async fn add(transactions: &Transactions, id: TransactionId, entity: &Entity, command: Command) {
     let question = transactions.issue(id, entity, command).await.unwrap();
-    let Question { entity, command, issued } = question;
+    let PartCheck { entity, command, issued } = question;
     let outcome = entity.call(command).await.unwrap();
     issued.confirm(&outcome);
 }

@@ -150,7 +150,7 @@ impl World<Topic> {
         let subscription = Rc::new(RefCell::new(shell));
         let participant: Weak<RefCell<dyn Participant>> =
             Rc::downgrade(&(Rc::clone(&subscription) as Rc<RefCell<dyn Participant>>));
-        self.tree.borrow_mut().enlist(id, participant);
+        self.tree.borrow_mut().register_participant(id, participant);
         self.ask_subscription(&subscription, Vec::new());
         subscription
     }
@@ -183,7 +183,7 @@ impl<M: Machine> World<M> {
     fn request(&mut self, command: Command) -> Request {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        Request { ticket, sub_queue: SubQueue::Main, command, reply: Reply::nobody() }
+        Request { ticket, sub_queue: SubQueue::Main, command, reply: Reply::without_receiver() }
     }
 
     /// Runs turns of a share, each durable before the next. Returns the size of each turn, and the
@@ -209,7 +209,7 @@ impl<M: Machine> World<M> {
         let completion = || Box::new(|_, result: Result<(), _>| result.unwrap()) as StageCompletion;
         self.tree.borrow_mut().submit(self.now, &completion);
         let stage = self.tree.borrow().stage_number();
-        self.tree.borrow_mut().completed(StageNumber(stage.0 - 1));
+        self.tree.borrow_mut().complete(StageNumber(stage.0 - 1));
     }
 
     fn ask(&mut self, commands: Vec<Command>) -> Turn {

@@ -17,7 +17,7 @@ use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
-use peeklock_core::telemetry::Observed;
+use peeklock_core::telemetry::LiveGauges;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
 
@@ -30,7 +30,7 @@ pub struct Stand {
     pub clock: Arc<ManualClock>,
     pub broker: Broker,
     pub queue: Entity,
-    pub observed: Arc<Observed>,
+    pub observed: Arc<LiveGauges>,
 }
 
 /// A held session.
@@ -114,7 +114,7 @@ impl Stand {
         match accepted {
             Outcome::SessionAccepted { receiver, way, .. } => {
                 assert!(way.is_some(), "who accepts a session is given the way in to it");
-                Held { entity: self.queue.by_way_of(way), receiver }
+                Held { entity: self.queue.with_way(way), receiver }
             }
             other => panic!("{other:?}"),
         }

@@ -107,7 +107,7 @@ fn run(script: u64, plan: Option<Plan>, traced: bool) -> Run {
         };
         if script.is_multiple_of(2) {
             // The next group is assembled while this one is written.
-            journal.fly_from(1);
+            journal.set_background_records_min(1);
         }
         let found = match State::read(&*journal) {
             Ok(found) => found,
@@ -156,10 +156,10 @@ fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) 
         let batch = load.batch(random, &spaces);
         run.book.submit(journal, shard, &[], batch);
         if step % 3 == 0 {
-            journal.turn_committer();
+            journal.run_committer();
         }
         if step % 2 == 0 {
-            journal.turn_keeper();
+            journal.run_keeper();
         }
         if step % 17 == 0 {
             journal.mark();
@@ -171,7 +171,7 @@ fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) 
         }
     }
     for _ in 0..200 {
-        let (kept, committed) = (journal.turn_keeper(), journal.turn_committer());
+        let (kept, committed) = (journal.run_keeper(), journal.run_committer());
         if !committed && !kept {
             break;
         }
@@ -206,8 +206,8 @@ fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Rando
         run.book.submit(journal, shard, &[], batch);
     }
     for _ in 0..10 {
-        journal.turn_committer();
-        journal.turn_keeper();
+        journal.run_committer();
+        journal.run_keeper();
     }
     run.book.take_answers();
     assert!(run.book.is_all_answered(), "after a failure everybody is answered");

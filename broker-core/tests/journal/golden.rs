@@ -160,7 +160,7 @@ fn references(state: &State) -> Vec<Op> {
 
 fn turn(journal: &Journal, book: &mut Book) {
     for _ in 0..1_000 {
-        let (kept, committed) = (journal.turn_keeper(), journal.turn_committer());
+        let (kept, committed) = (journal.run_keeper(), journal.run_committer());
         if !kept && !committed {
             break;
         }
@@ -280,6 +280,6 @@ fn write_golden_journals() {
     };
     disk.fail(Call::Write, 1, Fault::Partly);
     book.submit(&*journal, 0, &[], (vec![op], true));
-    journal.turn_committer();
+    journal.run_committer();
     write("torn", &disk, &state);
 }

@@ -52,7 +52,7 @@ impl Owner {
     /// Submits a batch to a manually driven journal, and commits it.
     fn store(&mut self, make: impl FnOnce(&mut Batch)) {
         let answer = self.submit(make);
-        while self.journal.turn_committer() {}
+        while self.journal.run_committer() {}
         assert!(answer.try_recv().unwrap());
     }
 
@@ -68,7 +68,7 @@ fn a_burst_is_written_in_groups() {
     for fly_from in [1, 1_000] {
         let disk = SimulatedDisk::new(1);
         let journal = manual_journal(Arc::new(disk.clone()), config(64 << 20), 3).unwrap();
-        journal.fly_from(fly_from);
+        journal.set_background_records_min(fly_from);
         let mut owner = Owner::of(Arc::clone(&journal));
         let content = Bytes::from(vec![b'x'; 200_000]);
         let answers: Vec<_> = (0..100)
@@ -79,7 +79,7 @@ fn a_burst_is_written_in_groups() {
             .collect();
         let synced = disk.call_count_of(Call::Sync);
         // The last two may be in flight after the first turn.
-        while journal.turn_committer() {}
+        while journal.run_committer() {}
         let groups = disk.call_count_of(Call::Sync) - synced;
         assert!((4..=8).contains(&groups), "20 MB in {groups} groups");
         for answer in answers {
@@ -102,8 +102,8 @@ fn an_obsolete_move_holds_nothing() {
         }
         // The keeper has begun, and the committer has written some of its records.
         for _ in 0..written {
-            while journal.turn_keeper() {}
-            journal.turn_committer();
+            while journal.run_keeper() {}
+            journal.run_committer();
         }
         owner.store(|batch| batch.delete(&key(1)));
         for _ in 0..20 {
@@ -112,11 +112,11 @@ fn an_obsolete_move_holds_nothing() {
         owner.store(|batch| batch.delete(&key(2)));
         let mut steps = 0;
         for _ in 0..500 {
-            while journal.turn_keeper() {
+            while journal.run_keeper() {
                 steps += 1;
                 assert!(steps < 5_000, "the keeper never comes to rest ({written} written)");
             }
-            journal.turn_committer();
+            journal.run_committer();
         }
         let is_segment = |name: &String| name.starts_with("segment-") && name.ends_with(".log");
         let left = disk.files().keys().filter(|name| is_segment(name)).count();

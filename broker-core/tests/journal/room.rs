@@ -96,7 +96,7 @@ impl Full {
 
     fn turn(&mut self) {
         for _ in 0..TURNS_MAX {
-            let (kept, committed) = (self.journal.turn_keeper(), self.journal.turn_committer());
+            let (kept, committed) = (self.journal.run_keeper(), self.journal.run_committer());
             if !committed && !kept {
                 self.book.take_answers();
                 return;

@@ -71,10 +71,10 @@ fn work(journal: &Journal, book: &mut Book, random: &mut Random, rounds: u64) {
 }
 
 fn turn(journal: &Journal, book: &mut Book, keeper_turns: u32) {
-    journal.turn_committer();
+    journal.run_committer();
     for _ in 0..keeper_turns {
-        journal.turn_keeper();
-        journal.turn_committer();
+        journal.run_keeper();
+        journal.run_committer();
     }
     book.take_answers();
 }

@@ -178,7 +178,7 @@ impl World {
     fn try_open(&mut self, seed: u64) -> Result<(), StoreError> {
         let journal = manual_journal(Arc::new(self.disk.clone()), self.config.clone(), seed)?;
         if self.random.one_in(2) {
-            journal.fly_from([1, 2, 8][self.random.index(3)]);
+            journal.set_background_records_min([1, 2, 8][self.random.index(3)]);
         }
         let mut owners = Vec::new();
         for shard in 0..journal.shard_count() {
@@ -221,13 +221,13 @@ impl World {
             400..=649 => {
                 let journal = self.journal();
                 self.note(|| "turn the committer".to_owned());
-                journal.turn_committer();
+                journal.run_committer();
             }
             650..=849 => {
                 let journal = self.journal();
                 self.note(|| "turn the keeper".to_owned());
                 for _ in 0..self.random.between(1, 6) {
-                    journal.turn_keeper();
+                    journal.run_keeper();
                 }
             }
             850..=864 => {
@@ -353,8 +353,8 @@ impl World {
         let journal = self.journal();
         self.note(|| "the power was cut".to_owned());
         for _ in 0..self.random.between(1, 4) {
-            journal.turn_committer();
-            journal.turn_keeper();
+            journal.run_committer();
+            journal.run_keeper();
         }
         self.book.take_answers();
         self.crash();
@@ -369,7 +369,7 @@ impl World {
         self.disk.heal();
         self.submit();
         for _ in 0..10 {
-            journal.turn_committer();
+            journal.run_committer();
         }
         self.book.take_answers();
         assert!(self.book.is_all_answered(), "after a failure everybody is answered");
@@ -488,8 +488,8 @@ impl World {
         self.note(|| "turn until idle".to_owned());
         for _ in 0..TURNS_MAX {
             // Requests of the keeper are available to the committer.
-            let kept = journal.turn_keeper();
-            let committed = journal.turn_committer();
+            let kept = journal.run_keeper();
+            let committed = journal.run_committer();
             self.book.take_answers();
             if !committed && !kept {
                 return;

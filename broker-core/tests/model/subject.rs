@@ -13,7 +13,7 @@ use peeklock_core::command::{Command, MachineOutcome, MessageFacts};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect, Gate};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Left, Machine, StageNumber, Step};
+use peeklock_core::entity::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
 use peeklock_core::limits::Limits;
@@ -162,7 +162,7 @@ impl Subject {
             stage: self.stage,
             stored_bytes: self.stored_bytes,
             room: if self.full { Reserved::Full } else { Reserved::Granted },
-            left: Left::ALL,
+            remaining: RemainingCapacity::ALL,
             limits: &self.limits,
             tokens: &mut tokens,
         };
@@ -427,7 +427,7 @@ fn ask(
         stage: StageNumber(u64::MAX),
         stored_bytes: 0,
         room: Reserved::Granted,
-        left: Left::ALL,
+        remaining: RemainingCapacity::ALL,
         limits,
         tokens: &mut tokens,
     };
@@ -444,7 +444,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
     let must_wait = match outcome {
         MachineOutcome::Accepted(_)
         | MachineOutcome::AcceptedBatch(_)
-        | MachineOutcome::NumbersSetAside { .. }
+        | MachineOutcome::NumbersReserved { .. }
         | MachineOutcome::Peeked(_)
         | MachineOutcome::Deleted(_)
         | MachineOutcome::Committed(_)

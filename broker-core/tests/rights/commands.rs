@@ -82,7 +82,7 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
         ),
         (
             "list sessions",
-            Command::ListSessions { which: SessionFilter::All, behind: None, skip: 0, top: 1 },
+            Command::ListSessions { which: SessionFilter::All, after: None, skip: 0, top: 1 },
         ),
         ("delete batch", Command::DeleteBatch { count_max, enqueued_before: None }),
         ("delete unlocked", Command::DeleteBatchUnlocked { count_max, enqueued_before: None }),

@@ -60,7 +60,7 @@ async fn a_valid_destination_credential_counts_immediately() {
         for place in 0..2 {
             let mut shown = [None, None];
             shown[place] = Some(access(besides));
-            let access = access(own).showing_for_destinations(shown);
+            let access = access(own).with_destination_credentials(shown);
             let found = at_once(access.find_destination(place, "q")).await;
             assert_eq!(matches!(found, Poll::Ready(Ok(()))), is_good, "{own} {besides}");
             assert_eq!(found.is_pending(), !is_good, "{own} {besides}");

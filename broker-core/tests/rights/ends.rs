@@ -91,7 +91,7 @@ async fn the_end_of_a_grant_ends_links_credit_and_waiting_calls() {
     in_time(async {
         let world = World::new().await;
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
-        let access = world.granted("a", Grant::everything().until(until));
+        let access = world.granted("a", Grant::everything().with_end(until));
         let entity = access.entity("q", Action::Receive).await.unwrap();
         let (outlet, mut mail) = Line::open();
         let receiver = open(&entity, &outlet, &mut mail).await;
@@ -137,7 +137,7 @@ async fn raising_an_epoch_ends_its_grants() {
         let (one, other) = (Epoch::new(), Epoch::new());
         let mut lines = Vec::new();
         for (token, epoch) in [("one", &one), ("other", &other)] {
-            let access = world.granted(token, Grant::everything().within(epoch.mark()));
+            let access = world.granted(token, Grant::everything().with_epoch(epoch.mark()));
             let entity = access.entity("q", Action::Receive).await.unwrap();
             let (outlet, mut mail) = Line::open();
             let receiver = open(&entity, &outlet, &mut mail).await;
@@ -157,7 +157,7 @@ async fn raising_an_epoch_ends_its_grants() {
         let refused = condition(&lines[0].0.entity("q", Action::Receive).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
         // A new decision of the authorizer is valid in the new epoch.
-        world.authorizer.grant("one", "*", Grant::everything().within(one.mark()));
+        world.authorizer.grant("one", "*", Grant::everything().with_epoch(one.mark()));
         assert!(lines[0].0.entity("q", Action::Receive).await.is_ok());
         assert!(lines[0].1.call(Command::Describe).await.is_ok(), "handles follow");
     })
@@ -172,8 +172,8 @@ async fn a_newer_token_keeps_links_open() {
         let world = World::new().await;
         let now = world.broker.now();
         let in_seconds = |seconds| now.plus(TimeSpan::from_seconds(seconds));
-        let access = world.granted("old", Grant::everything().until(in_seconds(30)));
-        world.authorizer.grant("new", "*", Grant::everything().until(in_seconds(90)));
+        let access = world.granted("old", Grant::everything().with_end(in_seconds(30)));
+        world.authorizer.grant("new", "*", Grant::everything().with_end(in_seconds(90)));
         let entity = access.entity("q", Action::Receive).await.unwrap();
         let (outlet, mut mail) = Line::open();
         let receiver = open(&entity, &outlet, &mut mail).await;
@@ -223,7 +223,7 @@ impl Authorizer for HeldBack {
         if principal.token.as_deref() == Some("good") {
             return Ok(Grant::everything());
         }
-        self.failures.hold_back(principal, &*self.clock).await;
+        self.failures.delay_answer(principal, &*self.clock).await;
         Err(Rejection::unauthorized("the token is not good"))
     }
 
@@ -284,7 +284,7 @@ async fn the_end_of_a_grant_releases_sessions() {
         let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
         world.broker.create_queue("s", sessions).await.unwrap();
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
-        let access = world.granted("a", Grant::everything().until(until));
+        let access = world.granted("a", Grant::everything().with_end(until));
         let entity = access.entity("s", Action::AcceptSession).await.unwrap();
         let (outlet, mut mail) = Line::open();
         let receiver = world.broker.receiver_id();
@@ -300,7 +300,7 @@ async fn the_end_of_a_grant_releases_sessions() {
         else {
             panic!("no session");
         };
-        let held = entity.by_way_of(way);
+        let held = entity.with_way(way);
         let (calls, mut answers) = Line::open();
         submit(
             &held,
@@ -344,7 +344,7 @@ async fn a_grant_is_remembered_while_it_is_valid() {
     in_time(async {
         let world = World::new().await;
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
-        let access = world.granted("a", Grant::everything().until(until));
+        let access = world.granted("a", Grant::everything().with_end(until));
         for _ in 0..3 {
             let entity = access.entity("q", Action::Send).await.unwrap();
             entity.call(Command::Describe).await.unwrap();
@@ -445,7 +445,7 @@ async fn a_route_through_another_entity_ends_with_either_grant() {
             let epoch = Epoch::new();
             let send = || Grant::of(Rights::of(Right::Send));
             for path in ["via", "q"] {
-                let grant = if path == ended { send().within(epoch.mark()) } else { send() };
+                let grant = if path == ended { send().with_epoch(epoch.mark()) } else { send() };
                 world.authorizer.grant("a", path, grant);
                 world.authorizer.grant("newer", path, send());
             }
@@ -493,14 +493,14 @@ async fn a_common_expiry_of_a_route_is_notified_once() {
         let world = World::new().await;
         world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();
         let until = world.broker.now().plus(TimeSpan::from_seconds(30));
-        let access = world.granted("a", Grant::everything().until(until));
+        let access = world.granted("a", Grant::everything().with_end(until));
         let via = access.entity("via", Action::SendVia).await.unwrap();
         let (way, _) = access.transfer_destination("q", &via).await.unwrap();
         let (outlet, mut mail) = Line::open();
         let receiver = world.broker.receiver_id();
         let _watched = way.watch(Action::Send, receiver, &outlet);
         // Later expiries are notified after all earlier ones.
-        let next = Grant::everything().until(until.plus(TimeSpan::from_seconds(1)));
+        let next = Grant::everything().with_end(until.plus(TimeSpan::from_seconds(1)));
         let entity = world.granted("b", next).entity("q", Action::Send).await.unwrap();
         let (line, mut later) = Line::open();
         let of_later = world.broker.receiver_id();

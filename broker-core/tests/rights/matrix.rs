@@ -3,7 +3,7 @@
 use peeklock_core::Access;
 use peeklock_core::command::{Command, SessionFilter};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Ceiling, Grant, Needs, Principal, Right, Rights};
+use peeklock_core::contract::{Action, Ceiling, Grant, Principal, Requirement, Right, Rights};
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{
     Cleared, EntityKind, Jitter, Patch, QueueUpdate, RetryKind, RetryPolicy, SubscriptionUpdate,
@@ -37,10 +37,10 @@ fn the_table_of_rights_agrees_with_the_specification() {
     for (place, action) in Action::ALL.into_iter().enumerate() {
         assert_eq!(action as usize, place, "{action:?} stands at its place");
         let needs = match expected(action) {
-            None => Needs::BrokerItself,
-            Some(([], _)) => Needs::Nothing,
+            None => Requirement::BrokerItself,
+            Some(([], _)) => Requirement::Nothing,
             Some((one_of, ceiling)) => {
-                Needs::OneOf(one_of.iter().copied().collect::<Rights>(), ceiling)
+                Requirement::OneOf(one_of.iter().copied().collect::<Rights>(), ceiling)
             }
         };
         assert_eq!(action.needs(), needs, "{action:?}");
@@ -65,7 +65,7 @@ async fn every_command_requires_its_right() {
         world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
         for rights in all_rights() {
             for ceiling in [Ceiling::Viewer, Ceiling::Operator, Ceiling::Admin] {
-                let grant = Grant::of(rights).below(ceiling);
+                let grant = Grant::of(rights).with_ceiling(ceiling);
                 let access = world.granted("everything", Grant::everything());
                 let entity = access.entity("q", Action::Send).await.unwrap();
                 let (entity, _) = access.transfer_destination("other", &entity).await.unwrap();
@@ -133,7 +133,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
     let rule = || Box::new(RuleDescription::new("r", Filter::True, Timestamp::NONE));
     let queue = || Box::<QueueUpdate>::default();
     let of_subscription = || Box::<SubscriptionUpdate>::default();
-    let whole = || Patch { cleared: Cleared::ALL, read_at: None };
+    let whole = || Patch { cleared: Cleared::ALL, expected_created_at: None };
     let page = || Page { skip: 0, top: Some(9) };
     let retry_policy = Some(Some(retries()));
     let sample = SampleMessage::Inbound(access.broker().inbound(Message::new("a")));
@@ -226,7 +226,10 @@ const fn retries() -> RetryPolicy {
 }
 
 fn update(queue: QueueUpdate) -> Management {
-    Management::UpdateQueue(Box::new(queue), Patch { cleared: Cleared::ALL, read_at: None })
+    Management::UpdateQueue(
+        Box::new(queue),
+        Patch { cleared: Cleared::ALL, expected_created_at: None },
+    )
 }
 
 /// RTY-31, SEC-05, SEC-06, SEC-08, CNT-12: management requires its right. Without it the answer is
@@ -238,7 +241,7 @@ async fn management_requires_its_right() {
         for rights in all_rights() {
             for ceiling in [Ceiling::Viewer, Ceiling::Operator, Ceiling::Admin] {
                 let token = format!("{rights:?}{ceiling:?}");
-                let access = world.granted(&token, Grant::of(rights).below(ceiling));
+                let access = world.granted(&token, Grant::of(rights).with_ceiling(ceiling));
                 let at_absent = requests(&access, "absent");
                 for ((action, path, request), (_, absent, same)) in
                     requests(&access, "q").into_iter().zip(at_absent)
@@ -288,7 +291,7 @@ async fn a_refused_handle_does_not_reveal_existence() {
             };
             let there = refused(nothing.entity("q", action).await);
             assert_eq!(there, refused(nothing.entity("absent", action).await), "{action:?}");
-            if matches!(action.needs(), Needs::OneOf(..)) {
+            if matches!(action.needs(), Requirement::OneOf(..)) {
                 assert_eq!(there.map(|it| it.0), Some(Condition::Unauthorized), "{action:?}");
                 assert!(everything.entity("q", action).await.is_ok(), "{action:?}");
                 let absent = condition(&everything.entity("absent", action).await);
@@ -306,7 +309,7 @@ async fn listen_includes_reading_over_a_json_api() {
     in_time(async {
         let world = World::new().await;
         let strict = world.granted("listen", Grant::of(Rights::of(Right::Listen)));
-        let api = strict.reading_by_listen();
+        let api = strict.with_listen_reads();
         let refused = condition(&strict.manage("q", Management::Queue).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
         let read = api.manage("q", Management::Queue).await.unwrap();
@@ -321,7 +324,7 @@ async fn listen_includes_reading_over_a_json_api() {
         ] {
             assert_eq!(refused, Some(Condition::Unauthorized));
         }
-        let send = world.granted("send", Grant::of(Rights::of(Right::Send))).reading_by_listen();
+        let send = world.granted("send", Grant::of(Rights::of(Right::Send))).with_listen_reads();
         let refused = condition(&send.manage("q", Management::Queue).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
     })

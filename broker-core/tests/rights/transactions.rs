@@ -7,7 +7,7 @@ use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
 use peeklock_core::message::Message;
 use peeklock_core::time::TimeSpan;
-use peeklock_core::transaction::{Ending, Question, Reach, TransactionId, Transactions};
+use peeklock_core::transaction::{PartCheck, PendingCommit, Reach, TransactionId, Transactions};
 use peeklock_core::{Access, Entity};
 
 use super::world::{World, in_time};
@@ -19,7 +19,7 @@ async fn issue(
 ) -> Option<Condition> {
     let message = entity.broker().inbound(Message::new("a"));
     let send = Command::Send { message };
-    let Question { entity, command, issued } = match transactions.issue(id, entity, send).await {
+    let PartCheck { entity, command, issued } = match transactions.issue(id, entity, send).await {
         Ok(question) => question,
         Err(rejection) => return Some(rejection.condition()),
     };
@@ -32,7 +32,7 @@ async fn issue(
 
 async fn commit(transactions: &Transactions, id: TransactionId) -> Result<usize, Condition> {
     let ending = transactions.commit(id).map_err(|rejection: Rejection| rejection.condition())?;
-    let Some(Ending { entity, command, .. }) = ending else { return Ok(0) };
+    let Some(PendingCommit { entity, command, .. }) = ending else { return Ok(0) };
     match entity.call(command).await {
         Ok(Outcome::Committed(parts)) => Ok(parts.len()),
         Ok(other) => panic!("{other:?}"),
@@ -70,7 +70,7 @@ async fn rights_are_checked_again_at_commit() {
         for is_renewed in [false, true] {
             let world = World::new().await;
             let until = world.broker.now().plus(TimeSpan::from_seconds(30));
-            let access = world.granted("old", Grant::everything().until(until));
+            let access = world.granted("old", Grant::everything().with_end(until));
             world.authorizer.grant("new", "*", Grant::everything());
             let (transactions, id, entity) = begun(&access).await;
             assert_eq!(issue(&transactions, id, &entity).await, None);
@@ -132,7 +132,7 @@ async fn an_ended_right_at_the_destination_rolls_back() {
                 let epoch = Epoch::new();
                 let access = world.access("a");
                 world.authorizer.grant("a", "q", Grant::everything());
-                world.authorizer.grant("a", "other", Grant::everything().within(epoch.mark()));
+                world.authorizer.grant("a", "other", Grant::everything().with_epoch(epoch.mark()));
                 let (transactions, id, first) = begun(&access).await;
                 assert_eq!(issue(&transactions, id, &first).await, None);
                 if by_link {
@@ -141,7 +141,7 @@ async fn an_ended_right_at_the_destination_rolls_back() {
                     let messages = vec![world.broker.inbound(Message::new("a"))];
                     let send = Command::SendVia { destination, messages };
                     let asked = transactions.issue(id, &way, send).await;
-                    let Question { entity, command, issued } = asked.unwrap();
+                    let PartCheck { entity, command, issued } = asked.unwrap();
                     let outcome = entity.call(command).await.unwrap();
                     issued.confirm(&outcome);
                 } else {

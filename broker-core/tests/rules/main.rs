@@ -16,7 +16,7 @@ use std::time::Instant;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::rule::sql::{self, Parameters, Unobserved};
-use peeklock_core::rule::{Facts, Published};
+use peeklock_core::rule::{Facts, PublishedMessage};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_store_testing::Random;
 
@@ -100,7 +100,7 @@ fn filters_agree_with_the_oracle() {
         let mut generator = Generator { random: Random::new(seed) };
         let world = generator.world();
         let content = message(&world);
-        let published = Published::new(content.property_view(), facts(&world));
+        let published = PublishedMessage::new(content.property_view(), facts(&world));
         for _ in 0..FILTERS {
             let mut parameters = Vec::new();
             let pred = generator.pred(3, &mut parameters);
@@ -153,7 +153,7 @@ fn the_worst_filters_end_soon() {
     for text in texts {
         assert!(text.chars().count() <= 1_024, "{}", text.len());
         let program = sql::compile_filter(&text, &Parameters::new()).unwrap();
-        let published = Published::new(content.property_view(), facts(&world));
+        let published = PublishedMessage::new(content.property_view(), facts(&world));
         let started = Instant::now();
         std::hint::black_box(program.test(&published, &mut || 0, &mut Unobserved).is_ok());
         // Linear work takes a few milliseconds; anything worse takes minutes.

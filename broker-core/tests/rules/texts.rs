@@ -6,7 +6,7 @@ use std::time::Instant;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::rule::sql::{self, Parameters, SyntaxError, Unobserved};
-use peeklock_core::rule::{Facts, Published};
+use peeklock_core::rule::{Facts, PublishedMessage};
 use peeklock_core::time::Timestamp;
 use peeklock_store_testing::Random;
 
@@ -132,7 +132,7 @@ fn check(text: &str) -> bool {
         size: 0,
         dead_letter_source: None,
     };
-    let published = Published::new(content.property_view(), facts);
+    let published = PublishedMessage::new(content.property_view(), facts);
     if let Err(error) = program.test(&published, &mut || 0, &mut Unobserved) {
         let told = error.describe(text);
         assert!(told.contains("line ") && !told.contains('\n') && told.len() < 500, "{told}");

@@ -8,7 +8,7 @@ use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::Value;
 use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{
-    Cause, CorrelationFilter, Filter, Matcher, Published, RuleDescription, SqlText,
+    Cause, CorrelationFilter, Filter, Matcher, PublishedMessage, RuleDescription, SqlText,
     SubscriptionSettings,
 };
 use peeklock_core::time::Timestamp;
@@ -250,7 +250,7 @@ impl Topic {
     /// The matcher's copies of a message, in the form of the book.
     fn made(&self, world: &World) -> Vec<(u64, Made)> {
         let content = message(world);
-        let published = Published::new(content.property_view(), facts(world));
+        let published = PublishedMessage::new(content.property_view(), facts(world));
         let selection = self.matcher.publish(&content, &published, &self.limits, &mut || 0);
         let mut made = Vec::new();
         for copy in selection.copies {

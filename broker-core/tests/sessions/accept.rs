@@ -315,7 +315,7 @@ fn a_session_exists_while_it_owns_something() {
     assert_eq!(stand.sessions(SessionFilter::StateSetAfter(set_at)), [""; 0]);
     let before = set_at.minus(seconds(1));
     assert_eq!(stand.sessions(SessionFilter::StateSetAfter(before)), ["stated"]);
-    let page = Command::ListSessions { which: SessionFilter::All, behind: None, skip: 1, top: 2 };
+    let page = Command::ListSessions { which: SessionFilter::All, after: None, skip: 1, top: 2 };
     assert!(matches!(stand.main(page), Ok(MachineOutcome::Sessions(names))
         if names.iter().map(AsRef::as_ref).eq(["deferred", "held"])));
 

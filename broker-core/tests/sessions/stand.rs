@@ -14,7 +14,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect};
 use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Left, Machine, StageNumber, Step};
+use peeklock_core::entity::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::limits::{Limits, Tier};
@@ -137,7 +137,7 @@ impl Stand {
             stage: self.stage,
             stored_bytes: self.stored_bytes,
             room: self.room,
-            left: Left::ALL,
+            remaining: RemainingCapacity::ALL,
             limits: &self.limits,
             tokens: &mut tokens,
         };
@@ -385,7 +385,7 @@ impl Stand {
     }
 
     pub fn sessions(&mut self, which: SessionFilter) -> Vec<String> {
-        match self.main(Command::ListSessions { which, behind: None, skip: 0, top: u32::MAX }) {
+        match self.main(Command::ListSessions { which, after: None, skip: 0, top: u32::MAX }) {
             Ok(MachineOutcome::Sessions(names)) => names.iter().map(ToString::to_string).collect(),
             other => panic!("a list was answered with {other:?}"),
         }

@@ -29,7 +29,7 @@ impl World {
         for overlay in &overlays {
             overlay.apply_to(&mut message);
         }
-        (message, Overlay::source_of(overlays.iter()).map(str::to_owned))
+        (message, Overlay::dead_letter_source_of(overlays.iter()).map(str::to_owned))
     }
 
     /// The rule that made the next received message.

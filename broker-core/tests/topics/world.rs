@@ -232,7 +232,7 @@ impl World {
         let done = std::mem::take(&mut *self.done.lock().unwrap());
         for stage in &done {
             let members = self.tree.borrow().members_of(*stage);
-            let mut held = self.tree.borrow_mut().completed(*stage);
+            let mut held = self.tree.borrow_mut().complete(*stage);
             release_all(&mut held);
             let now = self.now;
             let topic = members.contains(&self.topic.number());
@@ -375,8 +375,8 @@ fn restore(store: &Arc<FaultStore>, now: Timestamp) -> Restored {
         queue.restored(now);
         let description = queue.subscription_description().unwrap();
         topic.adopt(id, description, queue.last_sequence(), rules);
-        family.enter(id);
-        queue.give_out(&mut family);
+        family.add_subscription(id);
+        queue.report_to_family(&mut family);
         stored_bytes += queue.size_bytes();
         subscriptions.insert(id, queue);
     }

@@ -183,6 +183,6 @@ pub fn bare(content: bytes::Bytes, overlays: &[Overlay]) -> Bare {
         rule: text("RuleName"),
         mark: number("mark").map(i64::unsigned_abs),
         reason: text("DeadLetterReason"),
-        source: Overlay::source_of(overlays.iter()).map(str::to_owned),
+        source: Overlay::dead_letter_source_of(overlays.iter()).map(str::to_owned),
     }
 }

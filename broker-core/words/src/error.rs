@@ -123,7 +123,7 @@ impl Rejection {
 
     /// Adds the cause of a denial, for the operator.
     #[must_use]
-    pub fn because(mut self, cause: &'static str) -> Self {
+    pub fn with_cause(mut self, cause: &'static str) -> Self {
         self.denial_mut().cause = cause;
         self
     }
@@ -131,14 +131,14 @@ impl Rejection {
     /// Adds the policy of a denial, cut to the maximum length of a name. The policy must exist: a
     /// name that only the client gave may be a secret in the wrong place (SEC-22).
     #[must_use]
-    pub fn by_policy(mut self, name: &str) -> Self {
+    pub fn with_policy(mut self, name: &str) -> Self {
         self.denial_mut().policy = Some(name.chars().take(POLICY_CHARS_MAX).collect());
         self
     }
 
     /// Adds the address of the caller to a denial.
     #[must_use]
-    pub fn of_peer(mut self, peer: Option<SocketAddr>) -> Self {
+    pub fn with_peer(mut self, peer: Option<SocketAddr>) -> Self {
         if peer.is_some() {
             self.denial_mut().peer = peer;
         }
@@ -235,7 +235,7 @@ impl Rejection {
 
     /// The address names an entity of another kind (ADR-12, ADR-14).
     #[must_use]
-    pub fn entity_is_no(wanted: EntityKind, path: &str, found: EntityKind) -> Self {
+    pub fn wrong_entity_kind(wanted: EntityKind, path: &str, found: EntityKind) -> Self {
         let (found, wanted) = (found.noun(), wanted.noun());
         let detail = format!("{} is a {found}, not a {wanted}", Quoted(path));
         Self::new(Condition::EntityNotFound, detail)
@@ -308,7 +308,7 @@ impl Rejection {
     /// The copies of messages whose rules are still being evaluated have reached their limit of
     /// memory, over all topics (QUO-10).
     #[must_use]
-    pub fn too_much_judged(limits: &Limits) -> Self {
+    pub fn too_many_unstored_copies(limits: &Limits) -> Self {
         Self::server_busy(format!(
             "the copies of messages that topics are processing would take more than {} bytes, the \
              limit `broker_judged_bytes_max`; wait and retry",

@@ -481,7 +481,7 @@ impl Limits {
     /// Bytes of memory if all counts have reached their limits, without commands and deliveries in
     /// progress. Based on measurements, rounded up.
     #[must_use]
-    pub fn kept_bytes(&self) -> u64 {
+    pub fn resident_bytes_max(&self) -> u64 {
         let each_has_policies = self.entity_count_max.saturating_add(1);
         [
             (self.entity_count_max, ENTITY_BYTES),

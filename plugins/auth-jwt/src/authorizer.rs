@@ -10,7 +10,7 @@ use peeklock_core::time::Timestamp;
 
 use crate::config::JwtConfig;
 use crate::keys::Keys;
-use crate::refused::Refused;
+use crate::refused::TokenError;
 use crate::roles::{self, Role};
 use crate::token::Token;
 
@@ -40,10 +40,10 @@ impl JwtAuthorizer {
     }
 
     /// Verifies a token (SEC-28). Reads no claim before the signature is verified.
-    async fn verify(&self, text: &str) -> Result<Verified<'_>, Refused> {
+    async fn verify(&self, text: &str) -> Result<Verified<'_>, TokenError> {
         let token = Token::read(text)?;
         if !self.config.algorithms.contains(&token.algorithm) {
-            return Err(Refused::Algorithm);
+            return Err(TokenError::Algorithm);
         }
         let found = self.keys.find(&token).await?;
         let claims = token.verify(&found.key.public)?;
@@ -58,9 +58,9 @@ impl JwtAuthorizer {
     }
 
     /// Converts a refusal, after a delay if the client may be guessing (SEC-26).
-    async fn refuse(&self, principal: &Principal, refused: Refused) -> Rejection {
+    async fn refuse(&self, principal: &Principal, refused: TokenError) -> Rejection {
         if refused.is_attempt() {
-            self.failures.hold_back(principal, &*self.config.clock).await;
+            self.failures.delay_answer(principal, &*self.config.clock).await;
         }
         refused.into()
     }
@@ -71,7 +71,7 @@ impl Verified<'_> {
     /// withdraws the key (SEC-29).
     fn grant(&self, resource: &str) -> Grant {
         let rights = roles::rights(self.roles.iter().copied(), resource);
-        Grant::of(rights).until(self.until).within(self.mark.clone())
+        Grant::of(rights).with_end(self.until).with_epoch(self.mark.clone())
     }
 }
 

@@ -23,7 +23,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::watch;
 
 use crate::key_set::{Key, KeySet};
-use crate::refused::Refused;
+use crate::refused::TokenError;
 use crate::source::KeySource;
 use crate::token::Token;
 
@@ -74,7 +74,7 @@ impl Keys {
 
     /// Returns the key that a token names. Waits for a read if the key is unknown, for at most the
     /// time limit of the source.
-    pub async fn find(&self, token: &Token<'_>) -> Result<FoundKey, Refused> {
+    pub async fn find(&self, token: &Token<'_>) -> Result<FoundKey, TokenError> {
         if let Some(mut ended) = self.pending_read(token) {
             // An error means that the sender is gone, which also ends the read.
             ended.changed().await.ok();
@@ -169,11 +169,11 @@ impl KeyState {
 
     /// Takes the mark under the lock, so that no other task can replace the set in between: a later
     /// withdrawal of the key ends the new grant.
-    fn find(&self, token: &Token<'_>, now: Timestamp) -> Result<FoundKey, Refused> {
+    fn find(&self, token: &Token<'_>, now: Timestamp) -> Result<FoundKey, TokenError> {
         if self.is_old(VALID_FOR, now) {
-            return Err(Refused::NoKeys);
+            return Err(TokenError::NoKeys);
         }
-        let key = self.set.find(token.key.as_deref(), token.algorithm).ok_or(Refused::Key)?;
+        let key = self.set.find(token.key.as_deref(), token.algorithm).ok_or(TokenError::Key)?;
         Ok(FoundKey { key: Arc::clone(key), mark: key.epoch.mark() })
     }
 }

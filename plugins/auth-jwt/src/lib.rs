@@ -47,7 +47,7 @@ pub use algorithm::Algorithm;
 pub use authorizer::JwtAuthorizer;
 pub use config::JwtConfig;
 pub use key_set::KeySetError;
-pub use refused::Refused;
+pub use refused::TokenError;
 pub use roles::Role;
 pub use source::{KeySource, SourceError};
 

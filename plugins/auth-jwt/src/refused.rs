@@ -6,7 +6,7 @@ use peeklock_core::time::Timestamp;
 
 /// Reason why a token is refused (SEC-31).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum TokenError {
     /// The text is not a token, for this reason.
     Malformed(&'static str),
     /// The algorithm is not permitted.
@@ -29,7 +29,7 @@ pub enum Refused {
     Expired(Timestamp),
 }
 
-impl Refused {
+impl TokenError {
     /// Returns the label that refusals are counted under.
     #[must_use]
     pub const fn cause(&self) -> &'static str {
@@ -63,40 +63,40 @@ impl Refused {
     }
 }
 
-impl From<Refused> for Rejection {
-    fn from(refused: Refused) -> Self {
+impl From<TokenError> for Rejection {
+    fn from(refused: TokenError) -> Self {
         let cause = refused.cause();
         let expired_at = match &refused {
-            Refused::Expired(at) => Some(*at),
+            TokenError::Expired(at) => Some(*at),
             _ => None,
         };
         let detail = match refused {
-            Refused::Malformed(flaw) => format!("the bearer token is not a valid JWT: {flaw}"),
-            Refused::Algorithm => "the bearer token is signed with an algorithm that is not in \
+            TokenError::Malformed(flaw) => format!("the bearer token is not a valid JWT: {flaw}"),
+            TokenError::Algorithm => "the bearer token is signed with an algorithm that is not in \
                 security.jwt.algorithms"
                 .to_owned(),
-            Refused::Key => {
+            TokenError::Key => {
                 "the bearer token is signed with a key that its issuer does not publish".to_owned()
             }
-            Refused::NoKeys => {
+            TokenError::NoKeys => {
                 "the keys of the issuer of bearer tokens are not available; try again, and see the \
                  log of the broker for the reason"
                     .to_owned()
             }
-            Refused::Signature => "the signature of the bearer token is wrong".to_owned(),
-            Refused::Type => {
+            TokenError::Signature => "the signature of the bearer token is wrong".to_owned(),
+            TokenError::Type => {
                 "the bearer token is not an access token, according to its `typ`".to_owned()
             }
-            Refused::Issuer => {
+            TokenError::Issuer => {
                 "the bearer token is from another issuer than security.jwt.issuer".to_owned()
             }
-            Refused::Audience => {
+            TokenError::Audience => {
                 "the bearer token is for none of security.jwt.audiences".to_owned()
             }
-            Refused::Early(from) => format!("the bearer token is not valid before {from}"),
-            Refused::Expired(at) => format!("the bearer token has expired, at {at}"),
+            TokenError::Early(from) => format!("the bearer token is not valid before {from}"),
+            TokenError::Expired(at) => format!("the bearer token has expired, at {at}"),
         };
-        let rejection = Self::unauthorized(detail).because(cause);
+        let rejection = Self::unauthorized(detail).with_cause(cause);
         match expired_at {
             Some(at) => rejection.in_cloud_words(&format!(
                 "ExpiredToken: The token is expired. Expiration time: {at}."

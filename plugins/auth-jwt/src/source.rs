@@ -153,7 +153,7 @@ impl KeySource {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not a key set.
-    pub fn judge(&self) -> Result<(), SourceError> {
+    pub fn check(&self) -> Result<(), SourceError> {
         match &self.0 {
             Origin::Url(_) => Ok(()),
             Origin::File(path) => Ok(KeySet::parse(&read_file(path)?).map(|_| ())?),

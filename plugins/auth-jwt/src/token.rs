@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::algorithm::{Algorithm, PublicKey};
 use crate::config::JwtConfig;
-use crate::refused::Refused;
+use crate::refused::TokenError;
 
 /// Maximum length of a token. Entra's tokens with two hundred groups have about eleven thousand
 /// bytes.
@@ -55,9 +55,9 @@ pub struct Claims(Map<String, Value>);
 
 impl<'a> Token<'a> {
     /// Parses a token without verifying it.
-    pub fn read(text: &'a str) -> Result<Self, Refused> {
+    pub fn read(text: &'a str) -> Result<Self, TokenError> {
         if text.len() > TOKEN_BYTES_MAX {
-            return Err(Refused::Malformed("it is longer than 16 KiB"));
+            return Err(TokenError::Malformed("it is longer than 16 KiB"));
         }
         let parts = || {
             let (message, signature) = text.rsplit_once('.')?;
@@ -65,14 +65,16 @@ impl<'a> Token<'a> {
             (!claims.contains('.')).then_some((message, header, claims, signature))
         };
         let (message, header, claims, signature) =
-            parts().ok_or(Refused::Malformed("it must have three parts"))?;
+            parts().ok_or(TokenError::Malformed("it must have three parts"))?;
         let header: Header = serde_json::from_slice(&decode(header)?)
-            .map_err(|_| Refused::Malformed("its header must be a JSON object with `alg`"))?;
+            .map_err(|_| TokenError::Malformed("its header must be a JSON object with `alg`"))?;
         if header.crit.is_some() {
-            return Err(Refused::Malformed("its header has a part `crit`, which is not supported"));
+            return Err(TokenError::Malformed(
+                "its header has a part `crit`, which is not supported",
+            ));
         }
         Ok(Self {
-            algorithm: Algorithm::parse(&header.alg).ok_or(Refused::Algorithm)?,
+            algorithm: Algorithm::parse(&header.alg).ok_or(TokenError::Algorithm)?,
             key: header.kid,
             may_give_access: header.typ.is_none_or(|typ| is_among(&TYPES, &typ)),
             message,
@@ -82,46 +84,46 @@ impl<'a> Token<'a> {
     }
 
     /// Returns the claims if this key signed the token.
-    pub fn verify(&self, key: &PublicKey) -> Result<Claims, Refused> {
+    pub fn verify(&self, key: &PublicKey) -> Result<Claims, TokenError> {
         if !self.algorithm.verifies(key, self.message.as_bytes(), &self.signature) {
-            return Err(Refused::Signature);
+            return Err(TokenError::Signature);
         }
         if !self.may_give_access {
-            return Err(Refused::Type);
+            return Err(TokenError::Type);
         }
         let claims = serde_json::from_slice(&decode(self.claims)?);
-        claims.map(Claims).map_err(|_| Refused::Malformed("its claims must be a JSON object"))
+        claims.map(Claims).map_err(|_| TokenError::Malformed("its claims must be a JSON object"))
     }
 }
 
-fn decode(text: &str) -> Result<Vec<u8>, Refused> {
+fn decode(text: &str) -> Result<Vec<u8>, TokenError> {
     let decoded = URL_SAFE_NO_PAD.decode(text);
-    decoded.map_err(|_| Refused::Malformed("a part is not Base64 for URLs"))
+    decoded.map_err(|_| TokenError::Malformed("a part is not Base64 for URLs"))
 }
 
 impl Claims {
     /// Returns the expiry of the token if it is for this broker and currently valid (SEC-28).
-    pub fn judge(&self, config: &JwtConfig, now: Timestamp) -> Result<Timestamp, Refused> {
+    pub fn judge(&self, config: &JwtConfig, now: Timestamp) -> Result<Timestamp, TokenError> {
         if self.text("iss") != Some(&config.issuer) {
-            return Err(Refused::Issuer);
+            return Err(TokenError::Issuer);
         }
         if self.text("typ").is_some_and(|typ| is_among(&OTHER_TYPES, typ)) {
-            return Err(Refused::Type);
+            return Err(TokenError::Type);
         }
         let is_for = |audience: &str| config.audiences.iter().any(|known| known == audience);
         if !texts(self.0.get("aud")).any(is_for) {
-            return Err(Refused::Audience);
+            return Err(TokenError::Audience);
         }
         if let Some(from) = self.instant("nbf")?
             && now < from.minus(config.clock_skew)
         {
-            return Err(Refused::Early(from));
+            return Err(TokenError::Early(from));
         }
         let Some(expiry) = self.instant("exp")? else {
-            return Err(Refused::Malformed("it has no claim `exp`"));
+            return Err(TokenError::Malformed("it has no claim `exp`"));
         };
         let until = expiry.plus(config.clock_skew).min(LATEST);
-        if now < until { Ok(until) } else { Err(Refused::Expired(expiry)) }
+        if now < until { Ok(until) } else { Err(TokenError::Expired(expiry)) }
     }
 
     /// Returns the roles in a claim: a text, a list of texts, or a list separated by spaces in
@@ -139,12 +141,12 @@ impl Claims {
         self.0.get(name)?.as_str()
     }
 
-    fn instant(&self, name: &'static str) -> Result<Option<Timestamp>, Refused> {
+    fn instant(&self, name: &'static str) -> Result<Option<Timestamp>, TokenError> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         // The standard permits fractions of seconds.
         let seconds = value.as_f64().and_then(TimeSpan::from_seconds_f64);
         let seconds =
-            seconds.ok_or(Refused::Malformed("`exp` and `nbf` must be numbers of seconds"))?;
+            seconds.ok_or(TokenError::Malformed("`exp` and `nbf` must be numbers of seconds"))?;
         Ok(Some(Timestamp::from_unix_ms(0).plus(seconds).min(LATEST)))
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::contract::{Authorizer, Failures, Grant, PresentedKey, Principal};
 use peeklock_core::error::Rejection;
-use peeklock_core::policies::{KeyFound, KeyText, Policies, Policy, WhichKey};
+use peeklock_core::policies::{KeyMatch, KeyText, Policies, Policy, WhichKey};
 use peeklock_core::time::Timestamp;
 
 use crate::audience::Audience;
 use crate::config::SasConfig;
-use crate::token::{Named, Refused, Token};
+use crate::token::{PolicyName, Token, TokenError};
 
 /// Grants the rights of a policy to a client that presents a token signed with one of its keys, or
 /// a key itself (SEC-12).
@@ -55,18 +55,18 @@ impl SasAuthorizer {
     }
 
     /// Returns the grant of a client without credentials (SEC-17).
-    fn anonymous(&self, principal: &Principal) -> Result<Grant, Refused> {
+    fn anonymous(&self, principal: &Principal) -> Result<Grant, TokenError> {
         let is_meant = principal.is_local() || self.config.beyond_loopback;
         let grant = self.policies.grant_anonymous();
-        grant.filter(|_| self.config.allow_anonymous && is_meant).ok_or(Refused::Missing)
+        grant.filter(|_| self.config.allow_anonymous && is_meant).ok_or(TokenError::Missing)
     }
 
-    fn present<'a>(&self, text: &'a str) -> Result<PresentedToken<'a>, Refused> {
+    fn present<'a>(&self, text: &'a str) -> Result<PresentedToken<'a>, TokenError> {
         let token = Token::parse(text)?;
         let audience = Audience::parse(&token.resource(), &self.config.own_hosts);
         let hosts = self.config.audience_hosts.as_deref();
         if hosts.is_some_and(|hosts| !audience.is_of_host(hosts)) {
-            return Err(Refused::Host(self.existing_name(token.policy())));
+            return Err(TokenError::Host(self.existing_name(token.policy())));
         }
         let (key, has_searched, compared_all) = (None, false, false);
         Ok(PresentedToken { token, audience, key, has_searched, compared_all, compared: 0 })
@@ -74,8 +74,8 @@ impl SasAuthorizer {
 
     /// Returns the name if a policy has it. Any other text may be a secret in the wrong field
     /// (SEC-22).
-    fn existing_name(&self, name: &str) -> Named {
-        self.policies.have_name(name).then(|| name.into())
+    fn existing_name(&self, name: &str) -> PolicyName {
+        self.policies.has_name(name).then(|| name.into())
     }
 
     fn now(&self) -> Timestamp {
@@ -90,39 +90,39 @@ impl SasAuthorizer {
         principal: &Principal,
         presented: &mut PresentedToken<'_>,
         resource: &str,
-    ) -> Result<Grant, Refused> {
+    ) -> Result<Grant, TokenError> {
         if !presented.token.can_be_signed() {
             // The early answer reveals nothing about keys, because none was compared.
-            return Err(Refused::Signature(self.existing_name(presented.token.policy())));
+            return Err(TokenError::Signature(self.existing_name(presented.token.policy())));
         }
         let signer = Box::<str>::from(presented.token.policy());
         let found = match self.key_of(presented, &signer, resource) {
             Some(key) => self.policies.find_key(resource, &signer, key.reveal()),
-            None => KeyFound::Nowhere,
+            None => KeyMatch::Nowhere,
         };
         let until = presented.token.until();
         match found {
-            KeyFound::Nowhere => {
+            KeyMatch::Nowhere => {
                 presented.compare_with_dummy_keys();
-                Err(Refused::Signature(self.existing_name(&signer)))
+                Err(TokenError::Signature(self.existing_name(&signer)))
             }
-            KeyFound::Here(..) | KeyFound::Elsewhere(_) if self.now() >= until => {
-                Err(Refused::Expired(signer, until))
+            KeyMatch::Here(..) | KeyMatch::Elsewhere(_) if self.now() >= until => {
+                Err(TokenError::Expired(signer, until))
             }
-            KeyFound::Here(policy, which) if self.is_for(principal, presented, resource) => {
-                Ok(policy.grant_by(which).until(until))
+            KeyMatch::Here(policy, which) if self.is_for(principal, presented, resource) => {
+                Ok(policy.grant_by(which).with_end(until))
             }
             // A client may list the parent of the entities that its token covers (CON-73).
-            KeyFound::Here(policy, which) if presented.audience.is_below(resource) => {
-                Ok(policy.recognize_by(which).until(until))
+            KeyMatch::Here(policy, which) if presented.audience.is_below(resource) => {
+                Ok(policy.recognize_by(which).with_end(until))
             }
             // The token is valid elsewhere, so this is not an attempt to guess a key.
-            KeyFound::Elsewhere(nothing)
+            KeyMatch::Elsewhere(nothing)
                 if presented.audience.covers(resource) || presented.audience.is_below(resource) =>
             {
-                Ok(nothing.until(until))
+                Ok(nothing.with_end(until))
             }
-            KeyFound::Here(..) | KeyFound::Elsewhere(_) => Err(Refused::Audience(signer)),
+            KeyMatch::Here(..) | KeyMatch::Elsewhere(_) => Err(TokenError::Audience(signer)),
         }
     }
 
@@ -193,41 +193,41 @@ impl SasAuthorizer {
         let holds_there = || {
             let (there, signer) = (presented.audience.path(), presented.token.policy());
             presented.key.as_ref().is_some_and(|key| {
-                matches!(self.policies.find_key(there, signer, key.reveal()), KeyFound::Here(..))
+                matches!(self.policies.find_key(there, signer, key.reveal()), KeyMatch::Here(..))
             })
         };
         !asked.is_path || !holds_there()
     }
 
     /// Converts a refusal, after a delay if the client may be guessing (SEC-26).
-    async fn refuse(&self, principal: &Principal, refused: Refused) -> Rejection {
+    async fn refuse(&self, principal: &Principal, refused: TokenError) -> Rejection {
         let is_attempt = match &refused {
-            Refused::Malformed(_)
-            | Refused::Bearer
-            | Refused::Signature(_)
-            | Refused::Key(_)
-            | Refused::Expired(..) => true,
+            TokenError::Malformed(_)
+            | TokenError::Bearer
+            | TokenError::Signature(_)
+            | TokenError::Key(_)
+            | TokenError::Expired(..) => true,
             // The signature is valid, was not checked, or is absent.
-            Refused::Missing | Refused::Host(_) | Refused::Audience(_) => false,
+            TokenError::Missing | TokenError::Host(_) | TokenError::Audience(_) => false,
         };
         if let Some(clock) = self.policies.clock().filter(|_| is_attempt) {
-            self.failures.hold_back(principal, &**clock).await;
+            self.failures.delay_answer(principal, &**clock).await;
         }
         refused.into()
     }
 
     /// Returns the grant of a key that was presented itself (AMQP-08): the rights of its policy,
     /// without expiry.
-    fn grant_by_key(&self, presented: &PresentedKey, resource: &str) -> Result<Grant, Refused> {
+    fn grant_by_key(&self, presented: &PresentedKey, resource: &str) -> Result<Grant, TokenError> {
         match self.policies.find_key(resource, &presented.policy, &presented.key) {
-            KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
+            KeyMatch::Here(policy, which) => Ok(policy.grant_by(which)),
             // The key is valid elsewhere, so this is not an attempt to guess.
-            KeyFound::Elsewhere(nothing) => Ok(nothing),
-            KeyFound::Nowhere => Err(Refused::Key(self.existing_name(&presented.policy))),
+            KeyMatch::Elsewhere(nothing) => Ok(nothing),
+            KeyMatch::Nowhere => Err(TokenError::Key(self.existing_name(&presented.policy))),
         }
     }
 
-    fn decide(&self, principal: &Principal, resource: &str) -> Result<Grant, Refused> {
+    fn decide(&self, principal: &Principal, resource: &str) -> Result<Grant, TokenError> {
         match (&principal.token, &principal.key) {
             (Some(text), _) => self.grant(principal, &mut self.present(text)?, resource),
             (None, Some(presented)) => self.grant_by_key(presented, resource),
@@ -363,14 +363,14 @@ mod tests {
                 let text = sign(name, "wrong", audience, Timestamp::NEVER);
                 let mut presented = authorizer.present(&text).ok().unwrap();
                 let refused = authorizer.grant(&principal, &mut presented, "orders");
-                assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
+                assert!(matches!(refused, Err(TokenError::Signature(_))), "{name} {audience}");
                 assert_eq!(presented.compared, count, "{name} {audience}");
                 // For further resources the token is compared only with their own policies, and
                 // only if the limit prevented a comparison with all keys.
                 let further = if name == "many" && audience != long { 2 } else { 0 };
                 for (resource, more) in [("absent", 0), ("one-of-many-7", further)] {
                     let refused = authorizer.grant(&principal, &mut presented, resource);
-                    assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
+                    assert!(matches!(refused, Err(TokenError::Signature(_))), "{name} {audience}");
                     assert_eq!(presented.compared, count + more, "{name} {audience} {resource}");
                 }
             }
@@ -391,7 +391,11 @@ mod tests {
             let text = format!("SharedAccessSignature sr=sb&sig={signature}&se=1&skn={name}");
             let mut presented = authorizer.present(&text).ok().unwrap();
             let refused = authorizer.grant(&principal, &mut presented, "");
-            assert_eq!(refused.err(), Some(Refused::Signature(Some(name.into()))), "{signature}");
+            assert_eq!(
+                refused.err(),
+                Some(TokenError::Signature(Some(name.into()))),
+                "{signature}"
+            );
             assert_eq!(presented.compared, 0, "{signature}");
         }
     }

@@ -23,4 +23,4 @@ pub use audience::Audience;
 pub use authorizer::SasAuthorizer;
 pub use config::SasConfig;
 pub use peeklock_sas::{ConnectionString, Credential, Endpoint, sign};
-pub use token::{Named, Refused, Token};
+pub use token::{PolicyName, Token, TokenError};

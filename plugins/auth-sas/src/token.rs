@@ -37,11 +37,11 @@ pub struct Token<'a> {
 /// The presented policy name if such a policy exists; otherwise `None`, because the text may be a
 /// key in the wrong field (SEC-22). Used only in the log: the text of the refusal must not reveal
 /// whether the policy exists (SEC-08).
-pub type Named = Option<Box<str>>;
+pub type PolicyName = Option<Box<str>>;
 
 /// Reason why a token or key is refused (SEC-14).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum TokenError {
     /// The client presented no token.
     Missing,
     /// The text is not a shared access signature, for this reason.
@@ -50,12 +50,12 @@ pub enum Refused {
     Bearer,
     /// No key of a policy with that name that applies here made the signature. Clients do not learn
     /// whether such a policy exists.
-    Signature(Named),
+    Signature(PolicyName),
     /// The presented key belongs to no policy with that name. Clients do not learn whether such a
     /// policy exists.
-    Key(Named),
+    Key(PolicyName),
     /// The audience has another host; the signature was not checked.
-    Host(Named),
+    Host(PolicyName),
     /// The signature is valid, but the token has expired.
     Expired(Box<str>, Timestamp),
     /// The signature is valid, but the audience is another resource.
@@ -67,42 +67,42 @@ impl<'a> Token<'a> {
     ///
     /// # Errors
     /// Returns the reason if the text is not a shared access signature.
-    pub fn parse(text: &'a str) -> Result<Self, Refused> {
+    pub fn parse(text: &'a str) -> Result<Self, TokenError> {
         if text.len() > TOKEN_BYTES_MAX {
-            return Err(Refused::Malformed("it is longer than 8 KiB"));
+            return Err(TokenError::Malformed("it is longer than 8 KiB"));
         }
         let text = text.trim();
         if bearer_token(text).is_some() {
-            return Err(Refused::Bearer);
+            return Err(TokenError::Bearer);
         }
         let (scheme, fields) = text.split_once(' ').unwrap_or((text, ""));
         if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return Err(Refused::Malformed("it must begin with `SharedAccessSignature `"));
+            return Err(TokenError::Malformed("it must begin with `SharedAccessSignature `"));
         }
         let mut found: [Option<&str>; 4] = [None; 4];
         let fields = fields.trim();
         // Clients that join the fields in a loop leave a trailing `&`.
         for field in fields.strip_suffix('&').unwrap_or(fields).split('&') {
             let Some((name, value)) = field.split_once('=') else {
-                return Err(Refused::Malformed("a field has no value"));
+                return Err(TokenError::Malformed("a field has no value"));
             };
             let place = ["sr", "sig", "se", "skn"].iter().position(|known| *known == name);
             // Unknown fields are ignored.
             let Some(place) = place.and_then(|place| found.get_mut(place)) else { continue };
             if place.replace(value).is_some() {
-                return Err(Refused::Malformed("a field occurs twice"));
+                return Err(TokenError::Malformed("a field occurs twice"));
             }
         }
         let [Some(resource), Some(signature), Some(expiry), Some(policy)] = found else {
-            return Err(Refused::Malformed("it needs the fields sr, sig, se and skn"));
+            return Err(TokenError::Malformed("it needs the fields sr, sig, se and skn"));
         };
         let decode = |value: &str| {
             let text = percent_decode_str(value).decode_utf8();
-            text.map_err(|_| Refused::Malformed("a field is not percent-encoded UTF-8"))
+            text.map_err(|_| TokenError::Malformed("a field is not percent-encoded UTF-8"))
                 .map(|text| Box::<str>::from(&*text))
         };
         if expiry.is_empty() || !expiry.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(Refused::Malformed("se must be a number of seconds"));
+            return Err(TokenError::Malformed("se must be a number of seconds"));
         }
         let seconds = expiry.parse::<i64>().unwrap_or(LATEST_SECONDS).min(LATEST_SECONDS);
         let signature = decode(signature)?;
@@ -173,7 +173,7 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-impl Refused {
+impl TokenError {
     /// Returns the named policy, if it exists.
     fn policy(&self) -> Option<&str> {
         match self {
@@ -198,57 +198,57 @@ impl Refused {
     }
 }
 
-impl From<Refused> for Rejection {
-    fn from(refused: Refused) -> Self {
+impl From<TokenError> for Rejection {
+    fn from(refused: TokenError) -> Self {
         let (cause, policy) = (refused.cause(), refused.policy().map(Box::<str>::from));
         let cloud = match &refused {
-            Refused::Expired(_, until) => {
+            TokenError::Expired(_, until) => {
                 Some(format!("ExpiredToken: The token is expired. Expiration time: {until}."))
             }
-            Refused::Signature(_) => {
+            TokenError::Signature(_) => {
                 Some("InvalidSignature: The token has an invalid signature.".to_owned())
             }
             _ => None,
         };
         let detail = match refused {
-            Refused::Missing => {
+            TokenError::Missing => {
                 "no token was presented; connect with the connection string of a policy, which \
                 `peeklock connection-string` prints on the machine of the broker"
                     .to_owned()
             }
-            Refused::Malformed(flaw) => {
+            TokenError::Malformed(flaw) => {
                 format!("the token is not a valid shared access signature: {flaw}")
             }
-            Refused::Bearer => {
+            TokenError::Bearer => {
                 "bearer tokens of an identity provider (JWT), as DefaultAzureCredential gets them, \
                  are not accepted here, because security.jwt has no issuer; connect with the \
                  connection string of a policy, which `peeklock connection-string` prints"
                     .to_owned()
             }
-            Refused::Signature(_) => {
+            TokenError::Signature(_) => {
                 "the signature of the token matches no key of a policy of that name (skn) that is \
                  valid here"
                     .to_owned()
             }
-            Refused::Key(_) => "the key belongs to no policy of that name".to_owned(),
-            Refused::Host(_) => {
+            TokenError::Key(_) => "the key belongs to no policy of that name".to_owned(),
+            TokenError::Host(_) => {
                 "the token is for another host than this one (security.strict_audience)".to_owned()
             }
-            Refused::Expired(policy, until) => {
+            TokenError::Expired(policy, until) => {
                 format!("the token of policy {} has expired, at {until}", Quoted(&policy))
             }
-            Refused::Audience(policy) => {
+            TokenError::Audience(policy) => {
                 let policy = Quoted(&policy);
                 format!("the token of policy {policy} is for another resource than this one")
             }
         };
-        let rejection = Self::unauthorized(detail).because(cause);
+        let rejection = Self::unauthorized(detail).with_cause(cause);
         let rejection = match cloud {
             Some(sentence) => rejection.in_cloud_words(&sentence),
             None => rejection,
         };
         match policy {
-            Some(policy) => rejection.by_policy(&policy),
+            Some(policy) => rejection.with_policy(&policy),
             None => rejection,
         }
     }

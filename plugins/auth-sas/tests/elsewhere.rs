@@ -115,7 +115,7 @@ async fn an_expired_token_is_reported_as_expired_elsewhere() {
     let token = world.token("sender", "sb://x").await;
     let access = world.broker.access(Principal::anonymous().with_token(token));
     world.clock.advance(TimeSpan::from_minutes(60));
-    let refused = access.identify().await.unwrap_err();
+    let refused = access.require_valid_credentials().await.unwrap_err();
     assert_eq!(refused.rejection().denial().unwrap().cause, "expired");
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
@@ -128,11 +128,11 @@ async fn a_token_is_known_elsewhere_as_long_as_its_key_lasts() {
     let token = world.token("sender", "sb://x").await;
     let access = || world.broker.access(Principal::anonymous().with_token(&*token));
     let known = access();
-    assert!(known.identify().await.is_ok() && known.holds());
+    assert!(known.require_valid_credentials().await.is_ok() && known.holds());
     world.broker.regenerate_key("orders", "sender", WhichKey::Secondary, None).await.unwrap();
     assert!(known.holds());
     world.broker.regenerate_key("orders", "sender", WhichKey::Primary, None).await.unwrap();
     assert!(!known.holds());
-    assert!(access().identify().await.is_err());
+    assert!(access().require_valid_credentials().await.is_err());
     world.broker.stop(Duration::ZERO).await.unwrap();
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use peeklock_auth_sas::{
-    Audience, ConnectionString, Refused, SasAuthorizer, SasConfig, Token, sign,
+    Audience, ConnectionString, SasAuthorizer, SasConfig, Token, TokenError, sign,
 };
 use peeklock_core::Broker;
 use peeklock_core::contract::{Action, Authorizer, Principal, Right, Rights};
@@ -133,7 +133,7 @@ async fn mutated_signed_tokens_are_refused() {
                 let is_signed = token.resource().contains(signature);
                 assert!(is_signed || !format!("{token:?}").contains(signature), "{text}");
             }
-            Err(Refused::Malformed(_) | Refused::Bearer) => {}
+            Err(TokenError::Malformed(_) | TokenError::Bearer) => {}
             Err(other) => panic!("{other:?} of {text}"),
         }
         // A principal without a peer address is not delayed.

@@ -38,10 +38,13 @@ async fn a_key_of_several_entities_is_known_as_long_as_one_has_it() {
             broker.create_policy(owner, "team", properties.clone()).await.unwrap();
         }
         let known = with_key();
-        assert!(known.identify().await.is_ok());
+        assert!(known.require_valid_credentials().await.is_ok());
         for place in 0..OWNERS.len() {
             assert!(known.holds(), "{place} in round {round}");
-            assert!(with_key().identify().await.is_ok(), "{place} in round {round}");
+            assert!(
+                with_key().require_valid_credentials().await.is_ok(),
+                "{place} in round {round}"
+            );
             let owner = OWNERS[(round + place) % OWNERS.len()];
             if round % 2 == 0 {
                 broker.delete_policy(owner, "team").await.unwrap();
@@ -50,7 +53,7 @@ async fn a_key_of_several_entities_is_known_as_long_as_one_has_it() {
             }
         }
         assert!(!known.holds(), "in round {round}");
-        assert!(with_key().identify().await.is_err(), "in round {round}");
+        assert!(with_key().require_valid_credentials().await.is_err(), "in round {round}");
         if round % 2 == 1 {
             for owner in OWNERS {
                 broker.delete_policy(owner, "team").await.unwrap();

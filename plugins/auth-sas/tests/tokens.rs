@@ -178,7 +178,7 @@ async fn every_action_against_every_token() {
     for (owner, _) in owners {
         for (target, path) in owners {
             for action in Action::ALL {
-                if !matches!(action.needs(), peeklock_core::contract::Needs::OneOf(..)) {
+                if !matches!(action.needs(), peeklock_core::contract::Requirement::OneOf(..)) {
                     continue;
                 }
                 // A queue's policy does not apply to other queues or to the namespace.
@@ -197,9 +197,11 @@ async fn every_action_against_every_token() {
         let access = world.access(world.token("orders", right.name(), "sb://x/orders").await);
         let absent = world.access(world.token("", "all", "sb://x/orders").await);
         for action in Action::ALL {
-            let peeklock_core::contract::Needs::OneOf(one_of, _) = action.needs() else { continue };
+            let peeklock_core::contract::Requirement::OneOf(one_of, _) = action.needs() else {
+                continue;
+            };
             let refused = refusal(&access, action, "orders").await;
-            assert_eq!(refused.is_none(), one_of.meets(rights), "{right:?} {action:?}");
+            assert_eq!(refused.is_none(), one_of.intersects(rights), "{right:?} {action:?}");
             if let Some(text) = refused {
                 assert!(text.contains(&format!("`{}`", right.name())), "{text}");
             }
@@ -371,7 +373,7 @@ async fn a_presented_key_has_the_rights_of_its_policy() {
         let key = world.key("orders", "Listen", which).await;
         let access = with_key("listen", key.reveal());
         assert_eq!(refusal(&access, Action::Receive, "orders").await, None);
-        assert!(access.identify().await.is_ok(), "it is somebody's key");
+        assert!(access.require_valid_credentials().await.is_ok(), "it is somebody's key");
         for (action, path) in [(Action::Send, "orders"), (Action::Receive, "other")] {
             let text = refusal(&access, action, path).await.unwrap();
             assert!(!text.contains(key.reveal()), "{text}");
@@ -392,21 +394,21 @@ async fn a_presented_key_has_the_rights_of_its_policy() {
     let access = with_key("Listen", key.reveal());
     // A client without any operation is known by the key too, and only as long as the key exists.
     let only_known = with_key("Listen", key.reveal());
-    assert!(only_known.identify().await.is_ok() && only_known.holds());
+    assert!(only_known.require_valid_credentials().await.is_ok() && only_known.holds());
     assert_eq!(refusal(&access, Action::Receive, "orders").await, None);
     world.broker.regenerate_key("orders", "Listen", WhichKey::Primary, None).await.unwrap();
     assert!(refusal(&access, Action::Receive, "orders").await.is_some());
     assert!(!only_known.holds());
     // A removed key is immediately unknown everywhere, and its replacement is known.
-    assert!(with_key("Listen", key.reveal()).identify().await.is_err());
+    assert!(with_key("Listen", key.reveal()).require_valid_credentials().await.is_err());
     let key = world.key("orders", "Listen", WhichKey::Primary).await;
-    assert!(with_key("Listen", key.reveal()).identify().await.is_ok());
+    assert!(with_key("Listen", key.reveal()).require_valid_credentials().await.is_ok());
     world.broker.delete_policy("orders", "Listen").await.unwrap();
-    assert!(with_key("Listen", key.reveal()).identify().await.is_err());
+    assert!(with_key("Listen", key.reveal()).require_valid_credentials().await.is_err());
     let key = world.key("other", "all", WhichKey::Secondary).await;
-    assert!(with_key("ALL", key.reveal()).identify().await.is_ok());
+    assert!(with_key("ALL", key.reveal()).require_valid_credentials().await.is_ok());
     world.broker.delete_entity("other").await.unwrap();
-    assert!(with_key("all", key.reveal()).identify().await.is_err());
+    assert!(with_key("all", key.reveal()).require_valid_credentials().await.is_err());
     world.stop().await;
 }
 
@@ -416,7 +418,7 @@ async fn the_development_key_is_presented_as_others_are() {
     let world = World::new(SasConfig::closed()).await;
     let shown = Principal::anonymous().with_key(ROOT_POLICY, KEY);
     let access = world.broker.access(shown.clone());
-    assert!(access.identify().await.is_err());
+    assert!(access.require_valid_credentials().await.is_err());
     world.policies.allow_development_key(KEY);
     let access = world.broker.access(shown);
     assert_eq!(refusal(&access, Action::Create, "orders").await, None);

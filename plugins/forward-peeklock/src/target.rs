@@ -47,7 +47,7 @@ impl Target {
             Place::new(host, port, is_secure).map_err(|error| refuse(&error.to_string()))?;
         let path = url.path().trim_start_matches('/');
         let path = validate_entity_path(path, &Limits::default())?.to_string();
-        reach.judge(&place).map_err(|forbidden| {
+        reach.check(&place).map_err(|forbidden| {
             Rejection::argument(format!(
                 "destination \"{host}:{port}\" is not allowed: {forbidden} in peers.allowed_hosts"
             ))

@@ -73,7 +73,7 @@ impl Target {
             timeout: config.timeout,
         };
         target.path = target.take_parameters(&url)?;
-        config.reach.judge(&target.place).map_err(|forbidden| {
+        config.reach.check(&target.place).map_err(|forbidden| {
             let authority = &target.authority;
             Rejection::argument(format!(
                 "webhook destination {authority:?} is not allowed: {forbidden} in webhook.allowed_hosts"

@@ -1,4 +1,4 @@
-//! Combination of two recorders for one `metrics` facade; used by [`crate::install_beside`].
+//! Combination of two recorders for one `metrics` facade; used by [`crate::install_with`].
 
 use std::sync::Arc;
 

@@ -11,4 +11,4 @@ mod gauges;
 mod recorder;
 
 pub use gauges::{EntityGauges, ParseError};
-pub use recorder::{InstallError, PrometheusMetrics, install, install_beside};
+pub use recorder::{InstallError, PrometheusMetrics, install, install_with};

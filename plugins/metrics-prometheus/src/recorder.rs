@@ -53,7 +53,7 @@ pub fn install() -> Result<PrometheusMetrics, InstallError> {
 ///
 /// # Errors
 /// See [`InstallError`].
-pub fn install_beside(
+pub fn install_with(
     other: impl metrics::Recorder + Send + Sync + 'static,
 ) -> Result<PrometheusMetrics, InstallError> {
     let (metrics, recorder) = build()?;

@@ -87,7 +87,7 @@ pub enum EndpointError {
     #[error(
         "must not have a user name, a password, a query or a fragment; put secrets into headers"
     )]
-    More,
+    ExtraParts,
     /// The URL has no host, or none that can be connected to.
     #[error("has no usable host")]
     Host,
@@ -112,7 +112,7 @@ impl Endpoint {
         };
         let has_user = !url.username().is_empty() || url.password().is_some();
         if has_user || url.query().is_some() || url.fragment().is_some() {
-            return Err(EndpointError::More);
+            return Err(EndpointError::ExtraParts);
         }
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(EndpointError::Host);
@@ -244,8 +244,8 @@ mod tests {
         check("http://[::1]:4318/", Ok("http://[::1]:4318/v1/traces"));
         check("127.0.0.1:4318", Err(EndpointError::Url));
         check("grpc://127.0.0.1:4317", Err(EndpointError::Scheme));
-        check("https://user:secret@otel.example.com", Err(EndpointError::More));
-        check("https://otel.example.com/?key=secret", Err(EndpointError::More));
+        check("https://user:secret@otel.example.com", Err(EndpointError::ExtraParts));
+        check("https://otel.example.com/?key=secret", Err(EndpointError::ExtraParts));
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Traces for SpanTraces {
         Some(context.with_tracestate(carrier.get("tracestate").map_or("", String::as_str)))
     }
 
-    fn go_on(&self, span: &Span, from: &TraceContext) {
+    fn continue_trace(&self, span: &Span, from: &TraceContext) {
         let state = from.tracestate().unwrap_or_default().to_owned();
         let carrier = HashMap::from([
             ("traceparent".to_owned(), from.traceparent().to_owned()),

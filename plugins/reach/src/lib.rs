@@ -17,7 +17,7 @@
 //! assert!(inside.judge(&Place::new("hooks.example.com", 443, true).unwrap()).is_err());
 //! ```
 //!
-//! [`Reach::judge`] validates a destination when it is configured. [`Reach::connect`] checks the
+//! [`Reach::check`] validates a destination when it is configured. [`Reach::connect`] checks the
 //! resolved addresses again for each connection. Modules in reading order: `host` (patterns and
 //! public addresses), `destination` (parsing), `connect` (connections).
 
@@ -48,7 +48,7 @@ pub struct Place {
 
 /// Reason why a place is forbidden; completes "`a.net` is not allowed: ".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Forbidden {
+pub enum ForbiddenPlace {
     /// There is a list, and the host is not on it.
     #[error("the host is not")]
     NotNamed,
@@ -122,19 +122,19 @@ impl Reach {
     ///
     /// # Errors
     /// Returns the reason if it is forbidden.
-    pub fn judge(&self, place: &Place) -> Result<(), Forbidden> {
+    pub fn check(&self, place: &Place) -> Result<(), ForbiddenPlace> {
         if self.is_listed(place) {
             return Ok(());
         }
         if !self.allowed.is_empty() {
-            return Err(Forbidden::NotNamed);
+            return Err(ForbiddenPlace::NotNamed);
         }
         if !place.is_secure {
-            return Err(Forbidden::NotSecure);
+            return Err(ForbiddenPlace::NotSecure);
         }
         let is_local = matches!(&place.host, Host::Domain(name) if name == "localhost");
         if is_local || place.address().is_some_and(|address| !host::is_public(address)) {
-            return Err(Forbidden::NotPublic);
+            return Err(ForbiddenPlace::NotPublic);
         }
         Ok(())
     }
@@ -154,16 +154,21 @@ impl Reach {
 mod tests {
     use super::*;
 
-    fn judged(allowed: &[&str], host: &str, port: u16, is_secure: bool) -> Result<(), Forbidden> {
+    fn judged(
+        allowed: &[&str],
+        host: &str,
+        port: u16,
+        is_secure: bool,
+    ) -> Result<(), ForbiddenPlace> {
         let allowed = allowed.iter().map(|host| host.parse().unwrap()).collect();
-        Reach::new(allowed, Vec::new()).judge(&Place::new(host, port, is_secure).unwrap())
+        Reach::new(allowed, Vec::new()).check(&Place::new(host, port, is_secure).unwrap())
     }
 
     #[test]
     fn without_a_list_only_public_hosts_over_tls_may_be_named() {
         assert_eq!(judged(&[], "1.1.1.1", 443, true), Ok(()));
         assert_eq!(judged(&[], "a.net", 8443, true), Ok(()));
-        assert_eq!(judged(&[], "a.net", 80, false), Err(Forbidden::NotSecure));
+        assert_eq!(judged(&[], "a.net", 80, false), Err(ForbiddenPlace::NotSecure));
         for host in [
             "LocalHost",
             "127.0.0.1",
@@ -173,7 +178,7 @@ mod tests {
             "[::ffff:10.0.0.1]",
             "169.254.169.254",
         ] {
-            assert_eq!(judged(&[], host, 443, true), Err(Forbidden::NotPublic), "{host}");
+            assert_eq!(judged(&[], host, 443, true), Err(ForbiddenPlace::NotPublic), "{host}");
         }
     }
 
@@ -183,7 +188,7 @@ mod tests {
         assert_eq!(judged(&allowed, "a.example.com", 80, false), Ok(()));
         assert_eq!(judged(&allowed, "127.0.0.1", 8080, false), Ok(()));
         for (host, port) in [("a.net", 443), ("127.0.0.1", 443), ("1.1.1.1", 443)] {
-            assert_eq!(judged(&allowed, host, port, true), Err(Forbidden::NotNamed), "{host}");
+            assert_eq!(judged(&allowed, host, port, true), Err(ForbiddenPlace::NotNamed), "{host}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Part {
 }
 
 /// Declared entity with its index.
-enum Declared {
+enum IndexedEntity {
     Queue(usize, DeclaredQueue),
     Topic(usize, DeclaredTopic),
 }
@@ -37,7 +37,7 @@ enum Declared {
 /// Declared entities that must stay in the same part.
 #[derive(Default)]
 struct Group {
-    declared: Vec<Declared>,
+    declared: Vec<IndexedEntity>,
     bytes: usize,
     count: usize,
 }
@@ -53,7 +53,7 @@ pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
     let mut packed = vec![Group::default()];
     for group in groups {
         if group.bytes > REQUEST_BYTES_MAX || group.count > REQUEST_COUNT_MAX {
-            let first = group.declared.first().map_or("", Declared::path);
+            let first = group.declared.first().map_or("", IndexedEntity::path);
             return Err(format!(
                 "`{first}`, with its parts and its forwarding links, has {} entities and rules of \
                  {} bytes; one request holds at most {REQUEST_COUNT_MAX} entities and rules and \
@@ -75,10 +75,10 @@ pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
 fn groups(whole: &mut Declaration) -> Vec<Group> {
     let queues = std::mem::take(&mut whole.queues).into_iter().enumerate();
     let topics = std::mem::take(&mut whole.topics).into_iter().enumerate();
-    let declared = queues.map(|(place, queue)| Declared::Queue(place, queue));
-    let topics = topics.map(|(place, topic)| Declared::Topic(place, topic));
-    let declared: Vec<Declared> = declared.chain(topics).collect();
-    let mut ties = Ties((0..declared.len()).collect());
+    let declared = queues.map(|(place, queue)| IndexedEntity::Queue(place, queue));
+    let topics = topics.map(|(place, topic)| IndexedEntity::Topic(place, topic));
+    let declared: Vec<IndexedEntity> = declared.chain(topics).collect();
+    let mut ties = UnionFind((0..declared.len()).collect());
     let mut known = BTreeMap::new();
     for (index, one) in declared.iter().enumerate() {
         // Duplicate declarations stay together, so that the broker sees and refuses them.
@@ -107,9 +107,9 @@ fn key_of(path: &str) -> PathKey {
 }
 
 /// Union-find structure: each entity refers to an earlier one of its group, or is the first.
-struct Ties(Vec<usize>);
+struct UnionFind(Vec<usize>);
 
-impl Ties {
+impl UnionFind {
     fn first(&mut self, mut index: usize) -> usize {
         while let Some(earlier) = self.0.get(index).copied().filter(|earlier| *earlier != index) {
             // Shortens the path for the next lookup.
@@ -130,7 +130,7 @@ impl Ties {
     }
 }
 
-impl Declared {
+impl IndexedEntity {
     fn path(&self) -> &str {
         match self {
             Self::Queue(_, queue) => &queue.path,
@@ -176,7 +176,7 @@ impl Declared {
 }
 
 impl Group {
-    fn put(&mut self, one: Declared) {
+    fn put(&mut self, one: IndexedEntity) {
         self.bytes += one.bytes();
         self.count += one.count();
         self.declared.push(one);
@@ -197,8 +197,8 @@ impl Group {
         let (mut queues, mut topics) = (BTreeMap::new(), BTreeMap::new());
         for one in self.declared {
             match one {
-                Declared::Queue(place, queue) => drop(queues.insert(place, queue)),
-                Declared::Topic(place, topic) => drop(topics.insert(place, topic)),
+                IndexedEntity::Queue(place, queue) => drop(queues.insert(place, queue)),
+                IndexedEntity::Topic(place, topic) => drop(topics.insert(place, topic)),
             }
         }
         let (places_of_queues, queues) = queues.into_iter().unzip();
@@ -258,7 +258,7 @@ mod tests {
     /// entities stay with their forwarding destinations, including the destinations of
     /// subscriptions.
     #[test]
-    fn what_is_forwarded_stays_together() {
+    fn forwarding_destinations_stay_together() {
         assert_eq!(names(&parts(Declaration::new()).unwrap()[0]), [""; 0]);
         let small = ["b", "a", "c"].map(|name| queue(name, 9));
         let small = Declaration { queues: small.into(), ..Declaration::default() };
@@ -291,7 +291,7 @@ mod tests {
     /// DEC-04, DEC-16: a group that exceeds a request is refused with the limit and a solution, and
     /// so is a declaration with too many entities.
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn an_oversized_group_is_refused() {
         let circle = (0..3).map(|index| DeclaredQueue {
             properties: QueueProperties {
                 forward_dead_lettered_messages_to: Some(format!("q{}", (index + 1) % 3).into()),

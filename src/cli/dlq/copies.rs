@@ -5,7 +5,7 @@ use peeklock::websocket::client::{Received, message_to_json};
 use serde_json::json;
 
 use super::super::Failure;
-use super::super::connect::Session;
+use super::super::connect::CommandConnection;
 use super::super::message::{CELL_CHARS_MAX, id, plain};
 use super::super::peek::ROWS_MAX;
 use super::super::terminal::{Cell, Table, cut, note};
@@ -65,9 +65,9 @@ impl Copies {
         self.table.row(cells);
     }
 
-    pub fn show(self, session: &Session) -> Result<(), Failure> {
+    pub fn show(self, session: &CommandConnection) -> Result<(), Failure> {
         let (text, was_narrow) = self.table.text(&session.out);
-        session.out.say(&text)?;
+        session.out.print(&text)?;
         if self.count > ROWS_MAX {
             note(&format!("and {} more; -o ndjson shows all", self.count - ROWS_MAX));
         }

@@ -6,13 +6,13 @@ use peeklock::path::dead_letter_path;
 use peeklock::websocket::client::Received;
 
 use super::super::arguments::queue_of;
-use super::super::connect::{Common, Output, Patience, Session};
+use super::super::connect::{CommandConnection, Common, Output, Patience};
 use super::super::message::{CELL_CHARS_MAX, Form, Writer, id, instant};
 use super::super::peek::{Browse, ROWS_MAX};
-use super::super::terminal::{Cell, Table, Wrote, cut, note};
+use super::super::terminal::{Cell, Table, WriteOutcome, cut, note};
 use super::super::{Failure, exit};
 use super::condition::{MessageCondition, all_hold, condition, conditions};
-use super::or_of_topic;
+use super::explain_topic;
 
 pub const HELP: &str = concat!(
     "\
@@ -53,11 +53,11 @@ pub struct ListFlags {
 
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
-        or_of_topic(session, &flags.queue, list(flags, session).await).await
+        explain_topic(session, &flags.queue, list(flags, session).await).await
     })
 }
 
-async fn list(flags: &ListFlags, session: &Session) -> Result<(), Failure> {
+async fn list(flags: &ListFlags, session: &CommandConnection) -> Result<(), Failure> {
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
     let count = if flags.all { u64::MAX } else { flags.count };
@@ -84,7 +84,7 @@ async fn list(flags: &ListFlags, session: &Session) -> Result<(), Failure> {
             shown += 1;
             if form.is_none() {
                 rows.add(message);
-            } else if writer.message(message)? == Wrote::Gone {
+            } else if writer.message(message)? == WriteOutcome::OutputClosed {
                 return Ok(());
             }
         }
@@ -96,7 +96,7 @@ async fn list(flags: &ListFlags, session: &Session) -> Result<(), Failure> {
         rows.show(session)?;
     }
     if session.interrupt.is_set() {
-        return Err(Failure::Told(exit::INTERRUPTED));
+        return Err(Failure::Reported(exit::INTERRUPTED));
     }
     if is_more {
         note("there are more messages; --all -o ndjson shows all");
@@ -147,9 +147,9 @@ impl Rows {
         self.table.row(cells);
     }
 
-    pub fn show(self, session: &Session) -> Result<(), Failure> {
+    pub fn show(self, session: &CommandConnection) -> Result<(), Failure> {
         let (text, was_narrow) = self.table.text(&session.out);
-        session.out.say(&text)?;
+        session.out.print(&text)?;
         if self.count > ROWS_MAX {
             note(&format!("and {} more; -o ndjson shows all", self.count - ROWS_MAX));
         }

@@ -6,7 +6,7 @@ use peeklock::path::{EntityAddress, EntityName};
 use peeklock::time::TimeSpan;
 
 use super::super::Failure;
-use super::super::connect::Session;
+use super::super::connect::CommandConnection;
 
 /// Path suffix of the transfers of an entity.
 const TRANSFERS: &str = "/$transfer";
@@ -23,7 +23,7 @@ pub struct Origin {
 
 impl Origin {
     /// Requests the state from the broker.
-    pub async fn of(path: &str, session: &Session) -> Result<Self, Failure> {
+    pub async fn of(path: &str, session: &CommandConnection) -> Result<Self, Failure> {
         let admin = session.client.admin();
         let entity = entity(path);
         if is_subscription(entity) {

@@ -6,10 +6,10 @@ use peeklock::path::dead_letter_path;
 use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::{Received, Receiver};
 
-use super::super::connect::Session;
+use super::super::connect::CommandConnection;
 use super::super::message::tokens;
 use super::super::peek::Browse;
-use super::super::terminal::Wrote;
+use super::super::terminal::WriteOutcome;
 use super::super::{Failure, exit};
 use super::condition::{MessageCondition, all_hold};
 use super::origin::Origin;
@@ -20,7 +20,7 @@ const BATCH: u32 = 64;
 const HELD_MAX: usize = 65_536;
 
 /// Selection of dead letters.
-pub struct Pick<'a> {
+pub struct Selection<'a> {
     /// Path of the queue or subscription.
     pub queue: &'a str,
     /// Conditions that must all hold.
@@ -34,7 +34,7 @@ pub struct Pick<'a> {
 }
 
 /// Selected messages, as found by peeking.
-pub struct Found {
+pub struct FoundSelection {
     pub count: u64,
     /// Highest selected number; later messages are not touched.
     pub last: u64,
@@ -44,7 +44,7 @@ pub struct Found {
 
 /// Messages that have been received.
 #[derive(Default)]
-pub struct Taken {
+pub struct ReceivedSelection {
     /// Number of selected messages that were received.
     pub done: u64,
     /// Locks of messages that must be released.
@@ -53,23 +53,23 @@ pub struct Taken {
     renew_at: Option<Timestamp>,
 }
 
-impl Pick<'_> {
-    fn is_meant(&self, message: &Received) -> bool {
+impl Selection<'_> {
+    fn is_selected(&self, message: &Received) -> bool {
         (self.numbers.is_empty() || self.numbers.contains(&message.sequence_number().0))
             && all_hold(self.conditions, message)
     }
 
     /// Finds the selected messages without locking them, and passes each to `see`.
-    pub async fn look(
+    pub async fn find_matches(
         &self,
-        session: &Session,
+        session: &CommandConnection,
         receiver: &Receiver,
-        mut see: impl FnMut(&Received) -> Result<Wrote, Failure>,
-    ) -> Result<Found, Failure> {
+        mut see: impl FnMut(&Received) -> Result<WriteOutcome, Failure>,
+    ) -> Result<FoundSelection, Failure> {
         // Messages that arrive later have higher numbers.
         let newest = Origin::of(self.queue, session).await?.last_sequence;
         let most = self.count.unwrap_or(u64::MAX);
-        let mut found = Found { count: 0, last: 0, absent: self.numbers.to_vec() };
+        let mut found = FoundSelection { count: 0, last: 0, absent: self.numbers.to_vec() };
         let mut browse = Browse::new(receiver, SequenceNumber(0));
         loop {
             let page = browse.page().await?;
@@ -87,18 +87,18 @@ impl Pick<'_> {
                     break;
                 }
                 let is_active = message.state() == peeklock::command::MessageState::Active;
-                if is_active && self.is_meant(message) {
+                if is_active && self.is_selected(message) {
                     found.count += 1;
                     found.last = number;
                     found.absent.retain(|absent| *absent != number);
-                    if see(message)? == Wrote::Gone {
+                    if see(message)? == WriteOutcome::OutputClosed {
                         found.absent.clear();
                         return Ok(found);
                     }
                 }
             }
             if session.interrupt.is_set() {
-                return Err(Failure::Told(exit::INTERRUPTED));
+                return Err(Failure::Reported(exit::INTERRUPTED));
             }
             if page.last().is_some_and(|message| message.sequence_number().0 > newest) {
                 break;
@@ -111,7 +111,11 @@ impl Pick<'_> {
     }
 
     /// Number of found messages that are still there.
-    pub async fn there_still(&self, receiver: &Receiver, found: &Found) -> Result<u64, Failure> {
+    pub async fn remaining_count(
+        &self,
+        receiver: &Receiver,
+        found: &FoundSelection,
+    ) -> Result<u64, Failure> {
         let mut browse = Browse::new(receiver, SequenceNumber(0));
         let mut count = 0;
         loop {
@@ -121,7 +125,7 @@ impl Pick<'_> {
                     return Ok(count);
                 }
                 let is_active = message.state() == peeklock::command::MessageState::Active;
-                count += u64::from(is_active && self.is_meant(message));
+                count += u64::from(is_active && self.is_selected(message));
             }
             if page.is_empty() {
                 return Ok(count);
@@ -132,17 +136,17 @@ impl Pick<'_> {
     /// Receives the found messages in groups. `take` settles or holds each group and returns
     /// whether to continue. Unselected messages before them are held locked, so that they are not
     /// delivered again.
-    pub async fn work(
+    pub async fn receive_found(
         &self,
-        session: &Session,
+        session: &CommandConnection,
         receiver: &Receiver,
-        found: &Found,
-        taken: &mut Taken,
-        mut take: impl AsyncFnMut(Vec<Received>, &mut Taken) -> Result<bool, Failure>,
+        found: &FoundSelection,
+        taken: &mut ReceivedSelection,
+        mut take: impl AsyncFnMut(Vec<Received>, &mut ReceivedSelection) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         while taken.done < found.count {
             if session.interrupt.is_set() {
-                return Err(Failure::Told(exit::INTERRUPTED));
+                return Err(Failure::Reported(exit::INTERRUPTED));
             }
             taken.renew(session, receiver).await?;
             let messages = receiver.receive_many(BATCH, TimeSpan::ZERO).await?;
@@ -152,7 +156,7 @@ impl Pick<'_> {
             }
             let is_past = messages.iter().any(|message| message.sequence_number().0 > found.last);
             let (mut meant, others): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| {
-                message.sequence_number().0 <= found.last && self.is_meant(message)
+                message.sequence_number().0 <= found.last && self.is_selected(message)
             });
             taken.hold(&others);
             let room = usize::try_from(found.count - taken.done).unwrap_or(usize::MAX);
@@ -178,15 +182,15 @@ impl Pick<'_> {
     }
 }
 
-impl Found {
+impl FoundSelection {
     /// Fails if messages with given numbers are missing.
-    pub fn refuse_absent(&self, pick: &Pick<'_>) -> Result<(), Failure> {
+    pub fn refuse_absent(&self, pick: &Selection<'_>) -> Result<(), Failure> {
         let Some(first) = self.absent.first() else { return Ok(()) };
         let others = match self.absent.len() - 1 {
             0 => String::new(),
             others => format!(", and {others} other given numbers are not there either"),
         };
-        let Pick { queue, verb, .. } = pick;
+        let Selection { queue, verb, .. } = pick;
         let code = if self.count == 0 { exit::NOT_FOUND } else { exit::IN_PART };
         Err(Failure::ended(
             code,
@@ -199,7 +203,7 @@ impl Found {
     }
 }
 
-impl Taken {
+impl ReceivedSelection {
     /// Keeps messages locked until the end, so that they are not delivered again.
     pub fn hold<'a>(&mut self, messages: impl IntoIterator<Item = &'a Received> + Clone) {
         for message in messages.clone() {
@@ -217,7 +221,11 @@ impl Taken {
     }
 
     /// Renews the held locks when the first lock ends soon.
-    async fn renew(&mut self, session: &Session, receiver: &Receiver) -> Result<(), Failure> {
+    async fn renew(
+        &mut self,
+        session: &CommandConnection,
+        receiver: &Receiver,
+    ) -> Result<(), Failure> {
         const SOON: TimeSpan = TimeSpan::from_seconds(3);
         let now = session.client.now();
         let is_due = self.renew_at.is_some_and(|at| at.minus(SOON) <= now);

@@ -6,13 +6,13 @@ use peeklock::path::dead_letter_path;
 use peeklock::websocket::client::Received;
 
 use super::super::arguments::{queue_of, sequence_number};
-use super::super::connect::{Common, Output, Patience, Session};
+use super::super::connect::{CommandConnection, Common, Output, Patience};
 use super::super::message::{messages, tokens};
-use super::super::terminal::{Bar, Wrote, note};
+use super::super::terminal::{Bar, WriteOutcome, note};
 use super::super::{Failure, exit};
 use super::condition::{MessageCondition, condition, conditions};
-use super::or_of_topic;
-use super::pick::{Pick, Taken};
+use super::explain_topic;
+use super::pick::{ReceivedSelection, Selection};
 
 pub const HELP: &str = concat!(
     "\
@@ -62,16 +62,16 @@ pub struct PurgeFlags {
 pub fn run(flags: &PurgeFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         tokio::select! {
-            result = purge(flags, session) => or_of_topic(session, &flags.queue, result).await,
-            () = session.tell_connection() => Ok(()),
+            result = purge(flags, session) => explain_topic(session, &flags.queue, result).await,
+            () = session.report_connection() => Ok(()),
         }
     })
 }
 
-async fn purge(flags: &PurgeFlags, session: &Session) -> Result<(), Failure> {
+async fn purge(flags: &PurgeFlags, session: &CommandConnection) -> Result<(), Failure> {
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
-    let pick = Pick {
+    let pick = Selection {
         queue: &flags.queue,
         conditions: &flags.conditions,
         numbers: &flags.numbers,
@@ -80,9 +80,9 @@ async fn purge(flags: &PurgeFlags, session: &Session) -> Result<(), Failure> {
     };
     let counting = Bar::new("counting", None);
     let found = pick
-        .look(session, &receiver, |_| {
+        .find_matches(session, &receiver, |_| {
             counting.advance(1);
-            Ok(Wrote::Done)
+            Ok(WriteOutcome::Done)
         })
         .await?;
     drop(counting);
@@ -91,8 +91,8 @@ async fn purge(flags: &PurgeFlags, session: &Session) -> Result<(), Failure> {
     }
     let bar = Bar::new("deleting", Some(found.count));
     let (mut deleted, mut lost) = (0, 0);
-    let mut taken = Taken::default();
-    let delete = async |meant: Vec<Received>, _: &mut Taken| -> Result<bool, Failure> {
+    let mut taken = ReceivedSelection::default();
+    let delete = async |meant: Vec<Received>, _: &mut ReceivedSelection| -> Result<bool, Failure> {
         for completed in receiver.complete_many(&tokens(&meant)).await {
             match completed {
                 Ok(()) => deleted += 1,
@@ -105,12 +105,12 @@ async fn purge(flags: &PurgeFlags, session: &Session) -> Result<(), Failure> {
     };
     let worked = tokio::select! {
         biased;
-        worked = pick.work(session, &receiver, &found, &mut taken, delete) => worked,
-        () = session.overdue() => Err(Failure::Told(exit::INTERRUPTED)),
+        worked = pick.receive_found(session, &receiver, &found, &mut taken, delete) => worked,
+        () = session.overdue() => Err(Failure::Reported(exit::INTERRUPTED)),
     };
     drop(bar);
     let left = if worked.is_ok() && deleted < found.count {
-        pick.there_still(&receiver, &found).await?
+        pick.remaining_count(&receiver, &found).await?
     } else {
         0
     };
@@ -119,10 +119,12 @@ async fn purge(flags: &PurgeFlags, session: &Session) -> Result<(), Failure> {
         receiver.close().await?;
     }
     match flags.common.output {
-        Output::Table => session.out.say(&format!("deleted {} of {path}\n", messages(deleted)))?,
+        Output::Table => {
+            session.out.print(&format!("deleted {} of {path}\n", messages(deleted)))?
+        }
         Output::Json | Output::Ndjson => {
             let sum = serde_json::json!({ "path": path, "deleted": deleted });
-            session.out.say(&format!("{sum}\n"))?;
+            session.out.print(&format!("{sum}\n"))?;
         }
     }
     if left > 0 {
@@ -133,7 +135,7 @@ async fn purge(flags: &PurgeFlags, session: &Session) -> Result<(), Failure> {
         ));
     }
     match worked {
-        Ok(()) if left + lost > 0 => Err(Failure::Told(exit::IN_PART)),
+        Ok(()) if left + lost > 0 => Err(Failure::Reported(exit::IN_PART)),
         Ok(()) => found.refuse_absent(&pick),
         Err(Failure::Ended { text, .. }) if deleted > 0 => Err(Failure::ended(exit::IN_PART, text)),
         Err(failure) => Err(failure),

@@ -9,17 +9,19 @@ use peeklock::time::TimeSpan;
 use peeklock::websocket::client::{Received, Receiver, Sender};
 
 use super::super::arguments::{queue_of, sequence_number, span_of};
-use super::super::connect::{Common, Output, Patience, Session, code, may_be_done, told};
+use super::super::connect::{
+    CommandConnection, Common, Output, Patience, code, error_text, may_be_done,
+};
 use super::super::message::{Form, Writer, messages};
 use super::super::property::{Property, property};
-use super::super::send::{CONNECTION_LOST, Lost, set_properties};
-use super::super::terminal::{Bar, Wrote, note};
+use super::super::send::{CONNECTION_LOST, UnknownRun, set_properties};
+use super::super::terminal::{Bar, WriteOutcome, note};
 use super::super::{Failure, exit};
 use super::condition::{MessageCondition, condition, conditions};
 use super::copies::{self, Copies};
-use super::or_of_topic;
+use super::explain_topic;
 use super::origin;
-use super::pick::{Found, Pick, Taken};
+use super::pick::{FoundSelection, ReceivedSelection, Selection};
 
 pub const HELP: &str = concat!(
     "\
@@ -97,7 +99,7 @@ struct Progress {
     resubmitted: u64,
     duplicates: u64,
     /// Messages whose copy is stored but whose original remains.
-    doubled: u64,
+    remaining_originals: u64,
     failed: u64,
     code: u8,
 }
@@ -109,8 +111,8 @@ impl ResubmitFlags {
     }
 
     /// Selection of dead letters.
-    fn pick(&self) -> Pick<'_> {
-        Pick {
+    fn pick(&self) -> Selection<'_> {
+        Selection {
             queue: &self.queue,
             conditions: &self.conditions,
             numbers: &self.numbers,
@@ -152,13 +154,13 @@ pub fn run(flags: &ResubmitFlags) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            result = work => or_of_topic(session, &flags.queue, result).await,
-            () = session.tell_connection() => Ok(()),
+            result = work => explain_topic(session, &flags.queue, result).await,
+            () = session.report_connection() => Ok(()),
         }
     })
 }
 
-async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
+async fn dry_run(flags: &ResubmitFlags, session: &CommandConnection) -> Result<(), Failure> {
     let receiver = session.client.receiver(&dead_letter_path(&flags.queue))?;
     let form = match flags.common.output {
         Output::Table => None,
@@ -168,13 +170,13 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     let mut rows = Copies::new(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Ndjson));
     let pick = flags.pick();
-    let found = pick.look(session, &receiver, |message| {
+    let found = pick.find_matches(session, &receiver, |message| {
         let copy = flags.copy(message)?;
         if form.is_some() {
             return writer.object(&copies::to_json(message, &copy));
         }
         rows.add(message, &copy);
-        Ok(Wrote::Done)
+        Ok(WriteOutcome::Done)
     });
     let found = found.await?;
     receiver.close().await?;
@@ -186,46 +188,47 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     let to = flags.to()?;
     let messages = if found.count == 1 { "message" } else { "messages" };
     note(&format!("dry run: {} {messages} would be sent to `{to}`", found.count));
-    finished(&found, &pick)
+    result_of(&found, &pick)
 }
 
 /// Result of a run without failures.
-fn finished(found: &Found, pick: &Pick<'_>) -> Result<(), Failure> {
+fn result_of(found: &FoundSelection, pick: &Selection<'_>) -> Result<(), Failure> {
     found.refuse_absent(pick)?;
-    if found.count == 0 { Err(Failure::Told(exit::NOTHING)) } else { Ok(()) }
+    if found.count == 0 { Err(Failure::Reported(exit::NOTHING)) } else { Ok(()) }
 }
 
-async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
+async fn resubmit(flags: &ResubmitFlags, session: &CommandConnection) -> Result<(), Failure> {
     let to = flags.to()?;
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
     let sender = session.client.sender(to)?;
     let pick = flags.pick();
-    let found = pick.look(session, &receiver, |_| Ok(Wrote::Done)).await?;
+    let found = pick.find_matches(session, &receiver, |_| Ok(WriteOutcome::Done)).await?;
     let bar = Bar::new("resubmitting", Some(found.count));
     let mut progress = Progress { code: 1, ..Progress::default() };
-    let mut taken = Taken::default();
-    let move_on = async |meant: Vec<Received>, taken: &mut Taken| -> Result<bool, Failure> {
-        move_on(flags, &receiver, &sender, meant, taken, &mut progress, &bar).await?;
-        Ok(progress.failed == 0)
-    };
+    let mut taken = ReceivedSelection::default();
+    let move_on =
+        async |meant: Vec<Received>, taken: &mut ReceivedSelection| -> Result<bool, Failure> {
+            resubmit_group(flags, &receiver, &sender, meant, taken, &mut progress, &bar).await?;
+            Ok(progress.failed == 0)
+        };
     let worked = tokio::select! {
         biased;
-        worked = pick.work(session, &receiver, &found, &mut taken, move_on) => Some(worked),
+        worked = pick.receive_found(session, &receiver, &found, &mut taken, move_on) => Some(worked),
         // Requests in progress get no answer any more.
         () = session.overdue() => None,
     };
     drop(bar);
     let is_overdue = worked.is_none();
-    let worked = worked.unwrap_or(Err(Failure::Told(exit::INTERRUPTED)));
+    let worked = worked.unwrap_or(Err(Failure::Reported(exit::INTERRUPTED)));
     if !is_overdue {
         taken.release(&receiver).await;
     }
-    let Progress { resubmitted, duplicates, doubled, failed, .. } = progress;
+    let Progress { resubmitted, duplicates, remaining_originals: doubled, failed, .. } = progress;
     let done = taken.done;
     // Missing messages may also have been received by others permanently.
     let locked = if worked.is_ok() && failed == 0 && done < found.count {
-        let left = pick.there_still(&receiver, &found).await?;
+        let left = pick.remaining_count(&receiver, &found).await?;
         left.saturating_sub(duplicates + doubled).min(found.count - done)
     } else {
         0
@@ -233,13 +236,13 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     let closed = if is_overdue { Ok(()) } else { receiver.close().await };
     if flags.common.output == Output::Table {
         let messages = if resubmitted == 1 { "message" } else { "messages" };
-        session.out.say(&format!("resubmitted {resubmitted} {messages} to {to}\n"))?;
+        session.out.print(&format!("resubmitted {resubmitted} {messages} to {to}\n"))?;
     } else {
         let sum = serde_json::json!({
             "queue": to, "resubmitted": resubmitted, "duplicates": duplicates,
             "sentAndThereStill": doubled, "lockedByOthers": locked, "failed": failed,
         });
-        session.out.say(&format!("{sum}\n"))?;
+        session.out.print(&format!("{sum}\n"))?;
     }
     if duplicates > 0 {
         note(&format!(
@@ -271,10 +274,10 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     match worked {
         Ok(()) if duplicates + doubled + failed + locked == 0 => {
             closed.map_err(Failure::from)?;
-            finished(&found, &pick)
+            result_of(&found, &pick)
         }
-        Ok(()) if resubmitted == 0 && failed > 0 => Err(Failure::Told(progress.code)),
-        Ok(()) => Err(Failure::Told(exit::IN_PART)),
+        Ok(()) if resubmitted == 0 && failed > 0 => Err(Failure::Reported(progress.code)),
+        Ok(()) => Err(Failure::Reported(exit::IN_PART)),
         Err(Failure::Ended { text, .. }) if resubmitted > 0 => {
             Err(Failure::ended(exit::IN_PART, text))
         }
@@ -283,12 +286,12 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
 }
 
 /// Sends copies, and completes the originals of the stored ones.
-async fn move_on(
+async fn resubmit_group(
     flags: &ResubmitFlags,
     receiver: &Receiver,
     sender: &Sender,
     meant: Vec<Received>,
-    taken: &mut Taken,
+    taken: &mut ReceivedSelection,
     progress: &mut Progress,
     bar: &Bar,
 ) -> Result<(), Failure> {
@@ -304,7 +307,7 @@ async fn move_on(
     let keepers: Vec<_> =
         meant.iter().filter_map(|message| receiver.keep_locked(message).ok()).collect();
     let mut stored = Vec::new();
-    let mut lost = Lost::new("message", "messages");
+    let mut lost = UnknownRun::new("message", "messages");
     for (message, sent) in meant.iter().zip(sender.send_many(copies).await) {
         match sent {
             Ok(number) if number.0 > 0 => stored.extend(message.lock_token()),
@@ -324,7 +327,10 @@ async fn move_on(
                     } else {
                         ""
                     };
-                    bar.note(&format!("error: message {number} stays: {}{open}", told(&error)));
+                    bar.note(&format!(
+                        "error: message {number} stays: {}{open}",
+                        error_text(&error)
+                    ));
                 }
                 taken.hold([message]);
             }
@@ -336,7 +342,7 @@ async fn move_on(
     let completed = receiver.complete_many(&stored).await;
     drop(keepers);
     let failed = completed.iter().filter(|result| result.is_err()).count() as u64;
-    progress.doubled += failed;
+    progress.remaining_originals += failed;
     progress.resubmitted += stored.len() as u64;
     bar.advance(meant.len() as u64);
     Ok(())

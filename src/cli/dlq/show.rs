@@ -5,10 +5,10 @@ use peeklock::ids::SequenceNumber;
 use peeklock::path::dead_letter_path;
 
 use super::super::arguments::{queue_of, sequence_number};
-use super::super::connect::{Common, Patience, Session};
+use super::super::connect::{CommandConnection, Common, Patience};
 use super::super::message::{BodyFlags, Form, Writer};
 use super::super::{Failure, exit};
-use super::or_of_topic;
+use super::explain_topic;
 
 pub const HELP: &str = concat!(
     "\
@@ -37,11 +37,11 @@ pub struct ShowFlags {
 
 pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
-        or_of_topic(session, &flags.queue, show(flags, session).await).await
+        explain_topic(session, &flags.queue, show(flags, session).await).await
     })
 }
 
-async fn show(flags: &ShowFlags, session: &Session) -> Result<(), Failure> {
+async fn show(flags: &ShowFlags, session: &CommandConnection) -> Result<(), Failure> {
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
     let found = receiver.peek(SequenceNumber(flags.number), 1).await?;

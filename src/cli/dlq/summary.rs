@@ -10,13 +10,13 @@ use peeklock::websocket::client::Received;
 use serde_json::json;
 
 use super::super::arguments::queue_of;
-use super::super::connect::{Common, Output, Patience, Session};
+use super::super::connect::{CommandConnection, Common, Output, Patience};
 use super::super::message::{CELL_CHARS_MAX, instant, messages};
 use super::super::peek::Browse;
 use super::super::terminal::{Bar, Cell, Table, cut, json as escaped};
 use super::super::{Failure, exit};
 use super::condition::{MessageCondition, all_hold, condition, conditions};
-use super::or_of_topic;
+use super::explain_topic;
 
 pub const HELP: &str = concat!(
     "\
@@ -94,11 +94,11 @@ impl Summary {
 
 pub fn run(flags: &SummaryFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
-        or_of_topic(session, &flags.queue, summary(flags, session).await).await
+        explain_topic(session, &flags.queue, summary(flags, session).await).await
     })
 }
 
-async fn summary(flags: &SummaryFlags, session: &Session) -> Result<(), Failure> {
+async fn summary(flags: &SummaryFlags, session: &CommandConnection) -> Result<(), Failure> {
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
     let bar = Bar::new("reading", None);
@@ -107,7 +107,7 @@ async fn summary(flags: &SummaryFlags, session: &Session) -> Result<(), Failure>
     loop {
         let page = tokio::select! {
             biased;
-            () = session.interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
+            () = session.interrupt.hit() => return Err(Failure::Reported(exit::INTERRUPTED)),
             page = browse.page() => page?,
         };
         if page.is_empty() {
@@ -121,10 +121,10 @@ async fn summary(flags: &SummaryFlags, session: &Session) -> Result<(), Failure>
     drop(bar);
     receiver.close().await?;
     if flags.common.output != Output::Table {
-        return session.out.say(&object(&path, &summary));
+        return session.out.print(&object(&path, &summary));
     }
     if summary.total == 0 {
-        return session.out.say(&format!("0 messages in {path}\n"));
+        return session.out.print(&format!("0 messages in {path}\n"));
     }
     let heads = ["COUNT", "REASON", "OLDEST", "NEWEST", "DESCRIPTION"];
     let mut table = Table::new(&heads, 4, session.out.colours);
@@ -142,7 +142,7 @@ async fn summary(flags: &SummaryFlags, session: &Session) -> Result<(), Failure>
         0 => String::new(),
         others => format!(", including {others} with other reasons"),
     };
-    session.out.say(&format!("{table}{} in {path}{others}\n", messages(summary.total)))
+    session.out.print(&format!("{table}{} in {path}{others}\n", messages(summary.total)))
 }
 
 fn object(path: &str, summary: &Summary) -> String {

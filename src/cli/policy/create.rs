@@ -59,8 +59,8 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
         session.note_end_of_anonymous_access();
         if flags.common.output == Output::Table {
             let text = format!("policy `{}` of {} created\n", line(&policy.name), owner.shown());
-            return session.out.say(&text);
+            return session.out.print(&text);
         }
-        session.out.say(&object(&policy_to_json(&policy), flags.common.output))
+        session.out.print(&object(&policy_to_json(&policy), flags.common.output))
     })
 }

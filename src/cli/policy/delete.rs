@@ -46,6 +46,6 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
                 format!("Delete {}, and end the access granted with its keys?", deletion.shown);
             session.confirm(&question).await?;
         }
-        deletion.end(session, session.client.admin().delete_policy(owner.path(), name).await)
+        deletion.finish(session, session.client.admin().delete_policy(owner.path(), name).await)
     })
 }

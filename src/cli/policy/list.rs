@@ -49,7 +49,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
                         Cell::Text(policy.updated_at.to_string()),
                     ]);
                 }
-                session.out.say(&table.text(&session.out).0)
+                session.out.print(&table.text(&session.out).0)
             }
             output => objects(session.out, output, policies.iter().map(policy_to_json)),
         }

@@ -31,7 +31,7 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
         let Named { name, owner } = &flags.named;
         let policy = session.client.admin().policy(owner.path(), name).await?;
         if flags.common.output != Output::Table {
-            return session.out.say(&object(&policy_to_json(&policy), flags.common.output));
+            return session.out.print(&object(&policy_to_json(&policy), flags.common.output));
         }
         let rows = [
             ("policy", policy.name.to_string()),
@@ -40,6 +40,6 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
             ("created", policy.created_at.to_string()),
             ("updated", policy.updated_at.to_string()),
         ];
-        session.out.say(&sheet(&rows, &session.out))
+        session.out.print(&sheet(&rows, &session.out))
     })
 }

@@ -52,11 +52,11 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
         };
         let named = DeclaredQueue::new(&*flags.queue).with(flags.properties.update());
         let there = admin.queue(&flags.queue);
-        let (described, said) = creation.end(session, created, there, named).await?;
+        let (described, said) = creation.finish(session, created, there, named).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
-            return session.out.say(&format!("queue `{path}` {said}\n"));
+            return session.out.print(&format!("queue `{path}` {said}\n"));
         }
-        session.out.say(&show::form(&described, flags.common.output, &session.out))
+        session.out.print(&show::form(&described, flags.common.output, &session.out))
     })
 }

@@ -48,7 +48,7 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
         if !flags.yes {
             let counts = match admin.queue(queue).await {
                 Ok(described) => described.counts,
-                Err(error) => return deletion.end(session, Err(error)),
+                Err(error) => return deletion.finish(session, Err(error)),
             };
             let question = format!(
                 "Delete {} with everything in it: {}, {} of these dead-lettered?",
@@ -58,6 +58,6 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
             );
             session.confirm(&question).await?;
         }
-        deletion.end(session, admin.delete_queue(queue).await)
+        deletion.finish(session, admin.delete_queue(queue).await)
     })
 }

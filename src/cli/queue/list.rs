@@ -38,7 +38,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
             Output::Table => {
                 let mut table = table(session.out.colours);
                 queues.iter().for_each(|queue| table.row(row(queue)));
-                session.out.say(&table.text(&session.out).0)
+                session.out.print(&table.text(&session.out).0)
             }
             output => objects(session.out, output, queues.iter().map(queue_to_json)),
         }

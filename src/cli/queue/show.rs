@@ -34,7 +34,7 @@ pub struct ShowFlags {
 pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let described = session.client.admin().queue(&flags.queue).await?;
-        session.out.say(&form(&described, flags.common.output, &session.out))
+        session.out.print(&form(&described, flags.common.output, &session.out))
     })
 }
 

@@ -47,8 +47,8 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
         let described = session.client.admin().change_queue(&flags.queue, update, cleared).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
-            return session.out.say(&format!("queue `{path}` updated\n"));
+            return session.out.print(&format!("queue `{path}` updated\n"));
         }
-        session.out.say(&show::form(&described, flags.common.output, &session.out))
+        session.out.print(&show::form(&described, flags.common.output, &session.out))
     })
 }

@@ -71,11 +71,11 @@ pub fn run(flags: &AddFlags) -> Result<(), Failure> {
                 }
                 (found, "already exists")
             }
-            Err(error) => return Err(session.of_subscription(&flags.of, error).await),
+            Err(error) => return Err(session.subscription_failure(&flags.of, error).await),
         };
         if flags.common.output == Output::Table {
-            return session.out.say(&format!("rule `{}` {said}\n", line(&rule.name)));
+            return session.out.print(&format!("rule `{}` {said}\n", line(&rule.name)));
         }
-        session.out.say(&object(&rule_to_json(&rule), flags.common.output))
+        session.out.print(&object(&rule_to_json(&rule), flags.common.output))
     })
 }

@@ -44,6 +44,6 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
             output: flags.common.output,
         };
         let admin = session.client.admin();
-        deletion.end(session, admin.delete_rule(&flags.of.path(), rule).await)
+        deletion.finish(session, admin.delete_rule(&flags.of.path(), rule).await)
     })
 }

@@ -40,7 +40,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
                 );
                 Ok(())
             }
-            Output::Table => session.out.say(&table(&rules, &session.out)),
+            Output::Table => session.out.print(&table(&rules, &session.out)),
             output => objects(session.out, output, rules.iter().map(rule_to_json)),
         }
     })

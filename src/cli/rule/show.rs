@@ -33,7 +33,7 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let rule = session.client.admin().rule(&flags.of.path(), &flags.rule).await?;
         if flags.common.output != Output::Table {
-            return session.out.say(&object(&rule_to_json(&rule), flags.common.output));
+            return session.out.print(&object(&rule_to_json(&rule), flags.common.output));
         }
         let rows = [
             ("rule", rule.name.to_string()),
@@ -41,6 +41,6 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
             ("action", rule.action.as_ref().map_or_else(|| "-".to_owned(), with_parameters)),
             ("created", rule.created_at.to_string()),
         ];
-        session.out.say(&sheet(&rows, &session.out))
+        session.out.print(&sheet(&rows, &session.out))
     })
 }

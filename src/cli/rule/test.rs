@@ -17,7 +17,7 @@ use super::super::connect::{Common, Output, Patience};
 use super::super::message::{Form, Writer};
 use super::super::property::{Property, property};
 use super::super::send::set_properties;
-use super::super::terminal::{Out, Wrote};
+use super::super::terminal::{Out, WriteOutcome};
 use super::super::{Failure, exit};
 use super::filter::FilterFlags;
 use super::why;
@@ -231,7 +231,7 @@ fn tell(
                 text.push('\n');
             }
             text.push_str(&why::summary(explained, has_action));
-            out.say(&text)?;
+            out.print(&text)?;
             return ended(explained);
         }
         Output::Json => Form::Json,
@@ -239,7 +239,7 @@ fn tell(
     };
     let mut writer = Writer::new(*out, form);
     for one in explained {
-        if writer.object(&explanation_to_json(one))? == Wrote::Gone {
+        if writer.object(&explanation_to_json(one))? == WriteOutcome::OutputClosed {
             return Ok(());
         }
     }
@@ -251,7 +251,7 @@ fn ended(explained: &[Explanation]) -> Result<(), Failure> {
     if explained.iter().any(why::selects) {
         return Ok(());
     }
-    Err(Failure::Told(exit::NOTHING))
+    Err(Failure::Reported(exit::NOTHING))
 }
 
 fn parse(text: &str) -> Result<Message, Failure> {

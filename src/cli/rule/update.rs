@@ -45,8 +45,8 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let rule = session.client.admin().update_rule(&flags.of.path(), rule).await?;
         if flags.common.output == Output::Table {
-            return session.out.say(&format!("rule `{}` updated\n", line(&rule.name)));
+            return session.out.print(&format!("rule `{}` updated\n", line(&rule.name)));
         }
-        session.out.say(&object(&rule_to_json(&rule), flags.common.output))
+        session.out.print(&object(&rule_to_json(&rule), flags.common.output))
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use peeklock::rule::{Explanation, Read, Tested, Verdict};
+use peeklock::rule::{Explanation, FilterTest, Read, Verdict};
 
 use super::super::terminal::{Out, line};
 
@@ -27,7 +27,7 @@ pub fn shown(explanation: &Explanation, out: &Out) -> String {
         Verdict::ActionFailed(error) => {
             (paint("31", "selects it, and its action fails"), format!(": {}", line(error)))
         }
-        Verdict::NotAsked(by) => {
+        Verdict::NotEvaluated(by) => {
             let detail = format!(": the subscription {} selects the message", line(by));
             (paint("33", "is not evaluated"), detail)
         }
@@ -36,7 +36,7 @@ pub fn shown(explanation: &Explanation, out: &Out) -> String {
     let mut text = format!("rule {name} {mark}{verdict}\n");
     let width = explanation.tests.iter().map(|test| line(&test.text).chars().count()).max();
     let width = width.unwrap_or_default().min(40);
-    for Tested { text: test, operands, result } in &explanation.tests {
+    for FilterTest { text: test, operands, result } in &explanation.tests {
         let result = match result {
             Some(true) => paint("32", "true   "),
             Some(false) => paint("31", "false  "),
@@ -66,7 +66,8 @@ pub fn summary(explained: &[Explanation], has_action: impl Fn(&Explanation) -> b
     let with_action = selecting.iter().filter(|one| has_action(one)).count();
     let plain = usize::from(selecting.len() > with_action);
     let copies = plain + with_action;
-    let is_passed_over = explained.iter().any(|one| matches!(one.verdict, Verdict::NotAsked(_)));
+    let is_passed_over =
+        explained.iter().any(|one| matches!(one.verdict, Verdict::NotEvaluated(_)));
     match copies {
         0 if is_passed_over => {
             "a catch-all gets only messages that no other subscription selects: no copy\n"

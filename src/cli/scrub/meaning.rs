@@ -17,7 +17,7 @@ use peeklock::store::{Key, SPACE_BYTES};
 const NUMBERS_MAX: usize = 24;
 
 /// Affected records by entity and fate.
-pub struct Meanings {
+pub struct AffectedRecords {
     queues: BTreeMap<u64, Queue>,
     omitted: u64,
 }
@@ -25,12 +25,12 @@ pub struct Meanings {
 struct Queue {
     kind: EntityKind,
     name: Option<String>,
-    fates: BTreeMap<Fate, Touched>,
+    fates: BTreeMap<Fate, AffectedEntity>,
 }
 
 /// Records of an entity with the same fate.
 #[derive(Default)]
-pub struct Touched {
+pub struct AffectedEntity {
     /// Sequence numbers of the messages.
     pub messages: Vec<u64>,
     /// Whether the description of the entity, which holds its properties, is affected.
@@ -40,7 +40,7 @@ pub struct Touched {
     pub others: u64,
 }
 
-impl Meanings {
+impl AffectedRecords {
     /// Groups the affected records of a report. `value` returns the value of a readable record.
     pub fn of(report: &Report, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Self {
         let mut queues: BTreeMap<u64, Queue> = BTreeMap::new();
@@ -64,7 +64,7 @@ impl Meanings {
     }
 
     /// Calls `show` with the id and name of each entity, and the records of each fate.
-    pub fn each(&self, mut show: impl FnMut(u64, Option<&str>, Fate, &Touched)) {
+    pub fn each(&self, mut show: impl FnMut(u64, Option<&str>, Fate, &AffectedEntity)) {
         for (id, queue) in &self.queues {
             for (fate, touched) in &queue.fates {
                 show(*id, queue.name.as_deref(), *fate, touched);
@@ -100,7 +100,7 @@ impl Meanings {
     }
 }
 
-impl Touched {
+impl AffectedEntity {
     fn text(&self) -> String {
         let mut parts = Vec::new();
         if !self.messages.is_empty() {

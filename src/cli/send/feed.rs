@@ -25,7 +25,7 @@ pub enum Feed {
 }
 
 /// Next item of the source.
-pub enum Fed {
+pub enum FeedItem {
     /// A message and its line.
     Message(u64, Box<Message>),
     /// A line that is not a message.
@@ -91,24 +91,24 @@ impl Feed {
     }
 
     /// Returns the next item. Dropping the future takes none.
-    pub async fn next(&mut self) -> Fed {
+    pub async fn next(&mut self) -> FeedItem {
         match self {
-            Self::Same { left: 0, .. } => Fed::End,
+            Self::Same { left: 0, .. } => FeedItem::End,
             Self::Same { message, left, total } => {
                 *left -= 1;
-                Fed::Message(*total - *left, message.clone())
+                FeedItem::Message(*total - *left, message.clone())
             }
             Self::Lines { lines, is_text } => loop {
                 match lines.recv().await {
-                    None => return Fed::End,
-                    Some(Line::Failed(error)) => return Fed::Failed(error),
+                    None => return FeedItem::End,
+                    Some(Line::Failed(error)) => return FeedItem::Failed(error),
                     Some(Line::TooLong(number)) => {
                         let error =
                             format!("it has more than {BYTES_MAX} bytes; send a smaller message");
-                        return Fed::Unreadable(number, error);
+                        return FeedItem::Unreadable(number, error);
                     }
                     Some(Line::Read(number, line)) if *is_text => {
-                        return Fed::Message(number, Box::new(Message::new(line)));
+                        return FeedItem::Message(number, Box::new(Message::new(line)));
                     }
                     // Empty lines between messages are skipped.
                     Some(Line::Read(_, line)) if line.trim_ascii().is_empty() => {}
@@ -119,13 +119,13 @@ impl Feed {
     }
 }
 
-fn parse(number: u64, line: &[u8]) -> Fed {
+fn parse(number: u64, line: &[u8]) -> FeedItem {
     let Ok(text) = std::str::from_utf8(line) else {
-        return Fed::Unreadable(number, "it must be UTF-8".to_owned());
+        return FeedItem::Unreadable(number, "it must be UTF-8".to_owned());
     };
     match message_from_json(text) {
-        Ok(message) => Fed::Message(number, Box::new(message)),
-        Err(error) => Fed::Unreadable(
+        Ok(message) => FeedItem::Message(number, Box::new(message)),
+        Err(error) => FeedItem::Unreadable(
             number,
             format!(
                 "expected a message as JSON, such as {{\"body\": \"a\"}}: {error}{}",

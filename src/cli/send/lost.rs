@@ -4,14 +4,14 @@
 pub const CONNECTION_LOST: &str = "the connection was lost";
 
 /// Consecutive places with an unknown result.
-pub struct Lost {
+pub struct UnknownRun {
     one: &'static str,
     many: &'static str,
     /// First and last place.
     run: Option<(u64, u64)>,
 }
 
-impl Lost {
+impl UnknownRun {
     /// Creates an empty run; `one` and `many` name a place in singular and plural.
     pub const fn new(one: &'static str, many: &'static str) -> Self {
         Self { one, many, run: None }
@@ -38,8 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_told_once() {
-        let mut lost = Lost::new("line", "lines");
+    fn a_run_is_reported_once() {
+        let mut lost = UnknownRun::new("line", "lines");
         assert_eq!(lost.take(CONNECTION_LOST), None);
         lost.add(7);
         let told = lost.take(CONNECTION_LOST).unwrap();

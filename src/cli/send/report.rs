@@ -2,14 +2,14 @@
 
 use std::io;
 
-use super::super::connect::{Output, code, may_be_done, told};
+use super::super::connect::{Output, code, error_text, may_be_done};
 use super::super::terminal::{Bar, Out, line, note};
 use super::super::{Failure, exit};
-use super::{Answered, CONNECTION_LOST, Lost};
+use super::{CONNECTION_LOST, SendResult, UnknownRun};
 use peeklock::condition::Condition;
 
 /// Maximum number of failures that are printed one by one.
-const TOLD_MAX: u64 = 20;
+const PRINTED_FAILURES_MAX: u64 = 20;
 
 /// Counts results and prints failures.
 pub struct Report {
@@ -20,19 +20,19 @@ pub struct Report {
     accepted: u64,
     duplicates: u64,
     failed: u64,
-    told_count: u64,
-    untold_count: u64,
+    printed_count: u64,
+    unprinted_count: u64,
     is_interrupted: bool,
     /// Whether sending stopped before the end of the input.
     is_stopped: bool,
     /// Places with an unknown result that are not printed yet.
-    lost: Lost,
+    lost: UnknownRun,
     /// Last place that was sent, answered and accepted.
     last_taken: u64,
     last_answered: u64,
     last_accepted: u64,
     /// Error of standard output, which takes no more results.
-    unheard: Option<Failure>,
+    output_error: Option<Failure>,
     /// Lowest and highest sequence number.
     numbers: Option<(u64, u64)>,
     /// Exit code of the last failure.
@@ -49,29 +49,29 @@ impl Report {
             accepted: 0,
             duplicates: 0,
             failed: 0,
-            told_count: 0,
-            untold_count: 0,
+            printed_count: 0,
+            unprinted_count: 0,
             is_stopped: false,
             is_interrupted: false,
-            lost: Lost::new(one, many),
+            lost: UnknownRun::new(one, many),
             last_taken: 0,
             last_answered: 0,
             last_accepted: 0,
-            unheard: None,
+            output_error: None,
             numbers: None,
             code: 1,
         }
     }
 
     /// Records a result; returns whether the broker accepted the message.
-    pub fn answered(&mut self, answered: Answered, bar: &Bar) -> bool {
-        let Answered { line: place, result, .. } = answered;
+    pub fn record_result(&mut self, answered: SendResult, bar: &Bar) -> bool {
+        let SendResult { line: place, result, .. } = answered;
         self.last_answered = place;
         if result.is_ok() {
-            self.told(bar);
+            self.print_lost(bar);
             self.last_accepted = self.last_accepted.max(place);
         }
-        let (told, is_taken) = match result {
+        let (answer, is_taken) = match result {
             Ok(number) if number.is_duplicate() => {
                 self.duplicates += 1;
                 (serde_json::json!({ "line": place, "duplicate": true }), true)
@@ -90,9 +90,9 @@ impl Report {
                     self.lost.add(place);
                 } else {
                     let open = if is_open { "\n  the message may have been stored" } else { "" };
-                    self.fail(place, &format!("{}{open}", told(&error)), bar);
+                    self.fail(place, &format!("{}{open}", error_text(&error)), bar);
                 }
-                let told = serde_json::json!({
+                let answer = serde_json::json!({
                     "line": place,
                     "error": error.condition().name(),
                     "detail": error.detail(),
@@ -100,15 +100,15 @@ impl Report {
                     "mayBeStored": is_open,
                     "trackingId": error.tracking_id().to_string(),
                 });
-                (told, false)
+                (answer, false)
             }
         };
-        self.answer(&told);
+        self.answer(&answer);
         is_taken
     }
 
     /// Records a line that is not a message; returns whether results can still be written.
-    pub fn unreadable(&mut self, place: u64, error: &str, bar: &Bar) -> bool {
+    pub fn record_unreadable(&mut self, place: u64, error: &str, bar: &Bar) -> bool {
         self.code = exit::USAGE;
         self.last_taken = place;
         self.fail(place, error, bar);
@@ -119,31 +119,31 @@ impl Report {
             "retryable": false,
             "mayBeStored": false,
         }));
-        !self.is_unheard()
+        !self.is_output_closed()
     }
 
     fn answer(&mut self, object: &serde_json::Value) {
-        if self.output == Output::Ndjson && self.unheard.is_none() {
+        if self.output == Output::Ndjson && self.output_error.is_none() {
             // Sending continues without the results: a reader that has closed the pipe still wants
             // the messages sent.
-            self.unheard = self.out.write(format!("{object}\n")).err();
+            self.output_error = self.out.write(format!("{object}\n")).err();
         }
     }
 
     /// Whether results can no longer be written.
-    pub const fn is_unheard(&self) -> bool {
-        self.unheard.is_some()
+    pub const fn is_output_closed(&self) -> bool {
+        self.output_error.is_some()
     }
 
     /// Records that the message of a place was sent.
-    pub fn taken(&mut self, place: u64, bar: &Bar) {
-        self.told(bar);
+    pub fn record_sent(&mut self, place: u64, bar: &Bar) {
+        self.print_lost(bar);
         self.last_taken = place;
     }
 
     /// Records that `count` messages in flight remain without an answer.
-    pub fn unanswered(&mut self, count: u64, bar: &Bar) {
-        self.told(bar);
+    pub fn record_unanswered(&mut self, count: u64, bar: &Bar) {
+        self.print_lost(bar);
         self.failed += count;
         self.lost.add(self.last_answered + 1);
         self.lost.add(self.last_taken);
@@ -153,44 +153,44 @@ impl Report {
     }
 
     /// Prints the places with an unknown result.
-    pub fn told(&mut self, bar: &Bar) {
+    pub fn print_lost(&mut self, bar: &Bar) {
         if let Some(text) = self.lost.take(CONNECTION_LOST) {
             bar.note(&format!("error: {text}"));
         }
     }
 
     /// Records a read error of the input.
-    pub fn unfed(&mut self, error: &io::Error) {
+    pub fn record_input_error(&mut self, error: &io::Error) {
         self.failed += 1;
         note(&format!("error: standard input cannot be read: {error}"));
     }
 
     /// Sets whether sending stopped before the end of the input.
-    pub const fn stopped(&mut self, is_stopped: bool) {
+    pub const fn set_stopped(&mut self, is_stopped: bool) {
         self.is_stopped = is_stopped;
     }
 
     /// Records the interruption by the user.
-    pub fn interrupted(&mut self, bar: &Bar) {
+    pub fn record_interrupt(&mut self, bar: &Bar) {
         self.is_interrupted = true;
         bar.note("interrupted: no more messages are sent; waiting for answers to those in flight");
     }
 
     fn fail(&mut self, place: u64, reason: &str, bar: &Bar) {
-        self.told(bar);
+        self.print_lost(bar);
         self.failed += 1;
-        if self.told_count == TOLD_MAX {
-            self.untold_count += 1;
+        if self.printed_count == PRINTED_FAILURES_MAX {
+            self.unprinted_count += 1;
             return;
         }
-        self.told_count += 1;
+        self.printed_count += 1;
         let name = if self.names_lines { "line" } else { "message" };
         bar.note(&format!("error: {name} {place}: {reason}"));
     }
 
     /// Prints the totals; returns the result of the command.
     pub fn end(mut self, queue: &str) -> Result<(), Failure> {
-        match self.untold_count {
+        match self.unprinted_count {
             0 => {}
             1 => note("and 1 more failure"),
             untold => note(&format!("and {untold} more failures")),
@@ -198,9 +198,9 @@ impl Report {
         if self.names_lines && self.is_stopped && self.last_taken > 0 {
             note(&format!("stopped: nothing after line {} was sent", self.last_taken));
         }
-        let said = match (self.unheard.take(), self.output) {
+        let said = match (self.output_error.take(), self.output) {
             (Some(failure), _) => Err(failure),
-            (None, Output::Table) => self.out.say(&self.sum(queue)),
+            (None, Output::Table) => self.out.print(&self.sum(queue)),
             (None, Output::Json) => {
                 let sum = serde_json::json!({
                     "queue": queue,
@@ -210,23 +210,23 @@ impl Report {
                     "firstSequenceNumber": self.numbers.map(|(first, _)| first),
                     "lastSequenceNumber": self.numbers.map(|(_, last)| last),
                 });
-                self.out.say(&format!("{sum}\n"))
+                self.out.print(&format!("{sum}\n"))
             }
             (None, Output::Ndjson) => Ok(()),
         };
         if let Err(failure) = said {
-            return Err(self.unsaid(failure));
+            return Err(self.output_failure(failure));
         }
         match (self.failed, self.accepted + self.duplicates) {
-            _ if self.is_interrupted => Err(Failure::Told(exit::INTERRUPTED)),
+            _ if self.is_interrupted => Err(Failure::Reported(exit::INTERRUPTED)),
             (0, _) => Ok(()),
-            (_, 0) => Err(Failure::Told(self.code)),
-            (_, _) => Err(Failure::Told(exit::IN_PART)),
+            (_, 0) => Err(Failure::Reported(self.code)),
+            (_, _) => Err(Failure::Reported(exit::IN_PART)),
         }
     }
 
     /// Failure of standard output, with the number of messages that were sent.
-    fn unsaid(&self, failure: Failure) -> Failure {
+    fn output_failure(&self, failure: Failure) -> Failure {
         let count = self.accepted + self.duplicates;
         if count == 0 {
             return failure;

@@ -93,8 +93,8 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
         };
         if flags.common.output == Output::Table {
             let path = described.description.path();
-            return session.out.say(&format!("subscription `{}` {said}\n", line(&path)));
+            return session.out.print(&format!("subscription `{}` {said}\n", line(&path)));
         }
-        session.out.say(&object(&subscription_to_json(&described), flags.common.output))
+        session.out.print(&object(&subscription_to_json(&described), flags.common.output))
     })
 }

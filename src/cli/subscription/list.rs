@@ -42,7 +42,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
                 ));
                 Ok(())
             }
-            Output::Table => session.out.say(&table(&subscriptions, &session.out)),
+            Output::Table => session.out.print(&table(&subscriptions, &session.out)),
             output => objects(session.out, output, subscriptions.iter().map(subscription_to_json)),
         }
     })

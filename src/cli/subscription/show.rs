@@ -38,11 +38,11 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
         if flags.common.output != Output::Table {
             return session
                 .out
-                .say(&object(&subscription_to_json(&described), flags.common.output));
+                .print(&object(&subscription_to_json(&described), flags.common.output));
         }
-        session.out.say(&sheet(&rows(&described), &session.out))?;
+        session.out.print(&sheet(&rows(&described), &session.out))?;
         let rules = rule::table(&rule::all(&session.client, &path).await?, &session.out);
-        session.out.say(&format!("\n{rules}"))
+        session.out.print(&format!("\n{rules}"))
     })
 }
 

@@ -50,8 +50,8 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
         let described = admin.change_subscription(&flags.of.path(), update, cleared).await?;
         if flags.common.output == Output::Table {
             let path = described.description.path();
-            return session.out.say(&format!("subscription `{}` updated\n", line(&path)));
+            return session.out.print(&format!("subscription `{}` updated\n", line(&path)));
         }
-        session.out.say(&object(&subscription_to_json(&described), flags.common.output))
+        session.out.print(&object(&subscription_to_json(&described), flags.common.output))
     })
 }

@@ -8,11 +8,11 @@ use crate::telemetry;
 /// Result of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub enum Wrote {
+pub enum WriteOutcome {
     /// The text has left this process.
     Done,
     /// The reader has closed the pipe, as `head` does; nothing more can be written.
-    Gone,
+    OutputClosed,
 }
 
 /// Standard output.
@@ -28,18 +28,20 @@ impl Out {
         Self { is_terminal: stdout.is_terminal(), colours: telemetry::colours(&stdout) }
     }
 
-    /// Writes and flushes: after [`Wrote::Done`] the text has left this process.
-    pub fn write(&self, bytes: impl AsRef<[u8]>) -> Result<Wrote, Failure> {
+    /// Writes and flushes: after [`WriteOutcome::Done`] the text has left this process.
+    pub fn write(&self, bytes: impl AsRef<[u8]>) -> Result<WriteOutcome, Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
-            Ok(()) => Ok(Wrote::Done),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Wrote::Gone),
+            Ok(()) => Ok(WriteOutcome::Done),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(WriteOutcome::OutputClosed)
+            }
             Err(error) => Err(Failure::Failed(format!("standard output: {error}"))),
         }
     }
 
     /// Writes text that the reader need not read to the end.
-    pub fn say(&self, text: &str) -> Result<(), Failure> {
+    pub fn print(&self, text: &str) -> Result<(), Failure> {
         self.write(text).map(|_| ())
     }
 

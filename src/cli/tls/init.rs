@@ -1,10 +1,10 @@
 //! `peeklock tls init`: creates an authority for development, and a certificate.
 
 use clap::Args;
-use peeklock::tls::authority::{AuthorityError, Made};
+use peeklock::tls::authority::{AuthorityError, PreparedFiles};
 
-use super::super::{Failure, exit, say};
-use super::{Of, show};
+use super::super::{Failure, exit, print};
+use super::{AuthorityFlags, show};
 
 pub const HELP: &str = concat!(
     "\
@@ -30,13 +30,13 @@ pub struct InitFlags {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    of: Of,
+    of: AuthorityFlags,
 }
 
 pub fn run(flags: &InitFlags) -> Result<(), Failure> {
     let authority = flags.of.authority()?;
     let made = if flags.force {
-        authority.replace(&flags.names).map(|()| Made::Authority)
+        authority.replace(&flags.names).map(|()| PreparedFiles::Authority)
     } else {
         authority.prepare(&flags.names)
     };
@@ -50,11 +50,11 @@ pub fn run(flags: &InitFlags) -> Result<(), Failure> {
     })?;
     let (authority, kept) = flags.of.kept().map(|(_, kept)| (authority, kept))?;
     let done = match made {
-        Made::Authority => "authority and certificate created",
-        Made::Certificate => "certificate created, signed by the existing authority",
-        Made::Nothing => "authority and certificate already exist",
+        PreparedFiles::Authority => "authority and certificate created",
+        PreparedFiles::Certificate => "certificate created, signed by the existing authority",
+        PreparedFiles::Nothing => "authority and certificate already exist",
     };
-    say(&format!(
+    print(&format!(
         "{done}\n\n{}\nnext: `peeklock serve --tls`, and `peeklock tls trust` for clients\n",
         show::text(&authority, &kept)
     ))

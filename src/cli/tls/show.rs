@@ -1,13 +1,13 @@
 //! `peeklock tls show`: shows the authority and its certificate.
 
 use clap::Args;
-use peeklock::tls::authority::{Authority, Kept};
+use peeklock::tls::authority::{Authority, ExistingCertificates};
 use serde_json::json;
 
 use super::super::connect::Output;
 use super::super::terminal::object;
-use super::super::{Failure, say};
-use super::Of;
+use super::super::{Failure, print};
+use super::AuthorityFlags;
 
 pub const HELP: &str = concat!(
     "\
@@ -29,16 +29,16 @@ pub struct ShowFlags {
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
     #[command(flatten)]
-    of: Of,
+    of: AuthorityFlags,
 }
 
 pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     let (authority, kept) = flags.of.kept()?;
     if flags.pem {
-        return say(&std::fs::read_to_string(authority.authority_file())?);
+        return print(&std::fs::read_to_string(authority.authority_file())?);
     }
     if flags.output == Output::Table {
-        return say(&text(&authority, &kept));
+        return print(&text(&authority, &kept));
     }
     let of = |certificate: &peeklock::tls::Certificate| {
         json!({
@@ -55,12 +55,12 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
         "authority": of(&kept.authority),
         "certificate": of(&kept.certificate),
     });
-    say(&object(&document.to_string(), flags.output))
+    print(&object(&document.to_string(), flags.output))
 }
 
 /// Text about the authority and its certificate.
-pub fn text(authority: &Authority, kept: &Kept) -> String {
-    let Kept { authority: issuer, certificate } = kept;
+pub fn text(authority: &Authority, kept: &ExistingCertificates) -> String {
+    let ExistingCertificates { authority: issuer, certificate } = kept;
     format!(
         "authority    {}\nfile         {}\nfingerprint  {}\nvalid until  {}\nnames        \
          {}\ncertificate  valid until {}\n",

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use peeklock::tls::authority::Trustworthy;
+use peeklock::tls::authority::TrustedAuthority;
 
-use super::super::{Failure, say};
-use super::Of;
+use super::super::{Failure, print};
+use super::AuthorityFlags;
 
 pub const HELP: &str = concat!(
     "\
@@ -33,7 +33,7 @@ pub struct TrustFlags {
     #[arg(long)]
     system: bool,
     #[command(flatten)]
-    of: Of,
+    of: AuthorityFlags,
 }
 
 pub fn run(flags: &TrustFlags) -> Result<(), Failure> {
@@ -43,17 +43,17 @@ pub fn run(flags: &TrustFlags) -> Result<(), Failure> {
     }
     let file = authority.authority_file();
     let file = fs::canonicalize(&file).unwrap_or(file);
-    say(&advice(&file, &examined))
+    print(&advice(&file, &examined))
 }
 
 /// File name of the authority, derived from its fingerprint.
-fn name(examined: &Trustworthy) -> String {
+fn name(examined: &TrustedAuthority) -> String {
     let id: String = examined.certificate.fingerprint.split(':').take(4).collect();
     format!("peeklock-{}", id.to_lowercase())
 }
 
 /// Makes Debian trust the checked authority.
-fn trust(examined: &Trustworthy) -> Result<(), Failure> {
+fn trust(examined: &TrustedAuthority) -> Result<(), Failure> {
     if !Path::new(DEBIAN).is_dir() {
         return Err(Failure::Failed(format!(
             "`{DEBIAN}` does not exist: this is not Debian with ca-certificates; `peeklock tls \
@@ -71,7 +71,7 @@ fn trust(examined: &Trustworthy) -> Result<(), Failure> {
         let said = String::from_utf8_lossy(&updated.stderr);
         return Err(Failure::Failed(format!("update-ca-certificates: {}", said.trim())));
     }
-    say(&format!(
+    print(&format!(
         "this machine now trusts the authority; to undo this: rm {} && update-ca-certificates \
          --fresh\n",
         target.display()
@@ -79,7 +79,7 @@ fn trust(examined: &Trustworthy) -> Result<(), Failure> {
 }
 
 /// Steps for each kind of client.
-fn advice(file: &Path, examined: &Trustworthy) -> String {
+fn advice(file: &Path, examined: &TrustedAuthority) -> String {
     let (file, name) = (file.display(), name(examined));
     format!(
         "\

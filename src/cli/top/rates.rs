@@ -53,17 +53,17 @@ pub struct Row {
     pub rate_in: Option<f64>,
     /// Messages removed per second; none for a topic, whose subscriptions store its messages.
     pub rate_out: Option<f64>,
-    seen: Seen,
+    seen: Snapshot,
 }
 
 /// Values of the last reading.
 #[derive(Default)]
 pub struct Rates {
-    last: Option<(Instant, HashMap<String, Seen>)>,
+    last: Option<(Instant, HashMap<String, Snapshot>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Seen {
+struct Snapshot {
     /// Creation time: another entity may have the path meanwhile.
     created: i64,
     last_sequence: u64,
@@ -83,7 +83,7 @@ impl From<&Described> for Row {
             size_bytes: queue.size_bytes,
             rate_in: None,
             rate_out: None,
-            seen: Seen {
+            seen: Snapshot {
                 created: queue.created_at.ticks(),
                 last_sequence: queue.last_sequence.0,
                 total: Some(queue.counts.total()),
@@ -104,7 +104,7 @@ impl From<&DescribedTopic> for Row {
             size_bytes: topic.size_bytes,
             rate_in: None,
             rate_out: None,
-            seen: Seen {
+            seen: Snapshot {
                 created: topic.created_at.ticks(),
                 last_sequence: topic.last_sequence.0,
                 total: None,
@@ -125,7 +125,7 @@ impl From<&DescribedSubscription> for Row {
             size_bytes: subscription.size_bytes,
             rate_in: None,
             rate_out: None,
-            seen: Seen {
+            seen: Snapshot {
                 created: subscription.created_at.ticks(),
                 last_sequence: subscription.last_sequence.0,
                 total: Some(subscription.counts.total()),
@@ -148,7 +148,7 @@ impl Row {
             size_bytes: 123_456,
             rate_in: Some(1_234.5),
             rate_out: Some(1_234.5),
-            seen: Seen { created: 1, last_sequence: 1, total: Some(1) },
+            seen: Snapshot { created: 1, last_sequence: 1, total: Some(1) },
         }
     }
 }
@@ -171,7 +171,7 @@ impl Rates {
 
 /// Messages accepted and removed per second.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with one decimal")]
-fn rates(before: Seen, after: Seen, passed: f64) -> (Option<f64>, Option<f64>) {
+fn rates(before: Snapshot, after: Snapshot, passed: f64) -> (Option<f64>, Option<f64>) {
     if before.created != after.created || passed <= 0.0 {
         return (None, None);
     }
@@ -225,15 +225,16 @@ mod tests {
 
     /// CNT-13
     #[test]
-    fn what_came_and_what_went_follows_from_two_readings() {
-        let seen = |last_sequence, total| Seen { created: 1, last_sequence, total: Some(total) };
+    fn rates_follow_from_two_readings() {
+        let seen =
+            |last_sequence, total| Snapshot { created: 1, last_sequence, total: Some(total) };
         let both = |come, gone| (Some(come), Some(gone));
         assert_eq!(rates(seen(10, 5), seen(30, 15), 2.0), both(10.0, 5.0));
         assert_eq!(rates(seen(10, 5), seen(10, 5), 2.0), both(0.0, 0.0));
         assert_eq!(rates(seen(10, 5), seen(10, 0), 1.0), both(0.0, 5.0));
         assert_eq!(rates(seen(10, 5), seen(20, 10), 0.0), (None, None));
-        assert_eq!(rates(seen(10, 5), Seen { created: 2, ..seen(1, 1) }, 1.0), (None, None));
-        let topic = |last_sequence| Seen { total: None, ..seen(last_sequence, 0) };
+        assert_eq!(rates(seen(10, 5), Snapshot { created: 2, ..seen(1, 1) }, 1.0), (None, None));
+        let topic = |last_sequence| Snapshot { total: None, ..seen(last_sequence, 0) };
         assert_eq!(rates(topic(10), topic(20), 2.0), (Some(5.0), None));
     }
 }

@@ -52,11 +52,11 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
         };
         let named = DeclaredTopic::new(&*flags.topic).with(flags.properties.update());
         let there = admin.topic(&flags.topic);
-        let (described, said) = creation.end(session, created, there, named).await?;
+        let (described, said) = creation.finish(session, created, there, named).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
-            return session.out.say(&format!("topic `{path}` {said}\n"));
+            return session.out.print(&format!("topic `{path}` {said}\n"));
         }
-        session.out.say(&object(&topic_to_json(&described), flags.common.output))
+        session.out.print(&object(&topic_to_json(&described), flags.common.output))
     })
 }

@@ -47,7 +47,7 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
         if !flags.yes {
             let described = match admin.topic(topic).await {
                 Ok(described) => described,
-                Err(error) => return deletion.end(session, Err(error)),
+                Err(error) => return deletion.finish(session, Err(error)),
             };
             let question = format!(
                 "Delete {} with everything in it: {} subscriptions, {} scheduled messages, {} bytes?",
@@ -58,6 +58,6 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
             );
             session.confirm(&question).await?;
         }
-        deletion.end(session, admin.delete_topic(topic).await)
+        deletion.finish(session, admin.delete_topic(topic).await)
     })
 }

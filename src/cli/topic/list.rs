@@ -38,7 +38,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
                 let heads = ["TOPIC", "STATUS", "SUBSCRIPTIONS", "SCHEDULED", "DEAD", "SIZE"];
                 let mut table = Table::new(&heads, heads.len(), session.out.colours);
                 topics.iter().for_each(|topic| table.row(row(topic)));
-                session.out.say(&table.text(&session.out).0)
+                session.out.print(&table.text(&session.out).0)
             }
             output => objects(session.out, output, topics.iter().map(topic_to_json)),
         }

@@ -36,15 +36,15 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let described = session.client.admin().topic(&flags.topic).await?;
         if flags.common.output != Output::Table {
-            return session.out.say(&object(&topic_to_json(&described), flags.common.output));
+            return session.out.print(&object(&topic_to_json(&described), flags.common.output));
         }
-        session.out.say(&sheet(&rows(&described), &session.out))?;
+        session.out.print(&sheet(&rows(&described), &session.out))?;
         let subscriptions = subscription::all(&session.client, &flags.topic).await?;
         if subscriptions.is_empty() {
             return Ok(());
         }
         let table = subscription::table(&subscriptions, &session.out);
-        session.out.say(&format!("\n{table}"))
+        session.out.print(&format!("\n{table}"))
     })
 }
 

@@ -53,8 +53,8 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
         let described = session.client.admin().change_topic(&flags.topic, update, cleared).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
-            return session.out.say(&format!("topic `{path}` updated\n"));
+            return session.out.print(&format!("topic `{path}` updated\n"));
         }
-        session.out.say(&object(&topic_to_json(&described), flags.common.output))
+        session.out.print(&object(&topic_to_json(&described), flags.common.output))
     })
 }

@@ -78,15 +78,15 @@ async fn lost(server: &Server, before: u64) -> u64 {
 
 /// Closes the connection, and waits until the broker has ended it.
 async fn close(mut client: Client) {
-    client.say(&Performative::Close(Close { error: None })).await;
-    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    client.send_frame(&Performative::Close(Close { error: None })).await;
+    assert!(matches!(client.next_frame().await, (Performative::Close(_), _)));
     assert!(client.is_closed().await);
 }
 
 /// RCV-02: a client that reads nothing is disconnected. Deleted messages that it can still read are
 /// not counted. All others are: waiting ones, and ones in the output.
 #[tokio::test]
-async fn what_a_client_does_not_read_is_counted() {
+async fn unread_messages_are_counted() {
     let _alone = alone().await;
     let server = Server::start_with(Arc::new(AllowAll), |config| {
         config.write_timeout = Duration::from_millis(300);
@@ -117,7 +117,7 @@ async fn what_a_client_does_not_read_is_counted() {
 /// counted, whether the client disconnects or closes in order. A completely sent one is not
 /// counted.
 #[tokio::test]
-async fn what_ends_between_its_frames_is_counted() {
+async fn partly_sent_messages_are_counted() {
     let _alone = alone().await;
     let server = Server::start().await;
     let before = counted(&server);
@@ -136,7 +136,7 @@ async fn what_ends_between_its_frames_is_counted() {
         let mut client = Client::open_with(server.address, narrow(), 0).await;
         client.receiver(0, "q", FOR_GOOD).await.unwrap();
         client.credit_within(0, 0, 1, false, 1).await;
-        let (Performative::Transfer(first), _) = client.hear().await else { panic!() };
+        let (Performative::Transfer(first), _) = client.next_frame().await else { panic!() };
         assert!(first.more);
         match is_cut {
             true => drop(client),
@@ -159,7 +159,7 @@ enum Then {
 /// RCV-02, AMQP-84: messages that were deleted for a reply are lost with a waiting reply, and
 /// counted. With a reply that the client takes they are not counted.
 #[tokio::test]
-async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
+async fn messages_in_unsent_reply_are_counted() {
     let _alone = alone().await;
     let server = Server::start().await;
     for then in [Then::Takes, Then::IsCut, Then::Detaches] {
@@ -179,7 +179,9 @@ async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
         match then {
             Then::Takes => {
                 client.window(0, 100).await;
-                let (Performative::Transfer(reply), _) = client.hear().await else { panic!() };
+                let (Performative::Transfer(reply), _) = client.next_frame().await else {
+                    panic!()
+                };
                 assert!(!reply.more);
                 close(client).await;
                 assert_eq!(counted(&server), before);
@@ -198,7 +200,7 @@ async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
 
 /// RCV-02: a deleted message that cannot be read is counted, in a delivery and in a reply.
 #[tokio::test]
-async fn what_was_removed_and_cannot_be_read_is_counted() {
+async fn unreadable_removed_messages_are_counted() {
     let _alone = alone().await;
     let store = FaultStore::at_once(1, u64::MAX);
     store.spoil(BAD);
@@ -223,7 +225,7 @@ async fn what_was_removed_and_cannot_be_read_is_counted() {
 /// RCV-02: messages that were deleted for a reply above the limit of waiting replies are lost with
 /// it, and counted.
 #[tokio::test]
-async fn what_is_in_a_reply_too_many_is_counted() {
+async fn messages_in_dropped_reply_are_counted() {
     let _alone = alone().await;
     let server = Server::start().await;
     let before = counted(&server);
@@ -251,7 +253,7 @@ async fn what_is_in_a_reply_too_many_is_counted() {
     let receive = request(1, "com.microsoft:receive-by-sequence-number", &[], &body);
     client.send(2, 0, true, receive.as_bytes()).await;
     let detached = loop {
-        match client.hear().await {
+        match client.next_frame().await {
             (Performative::Detach(detach), _) => break detach,
             (Performative::Flow(_), _) => {}
             other => panic!("{other:?}"),
@@ -267,7 +269,7 @@ async fn what_is_in_a_reply_too_many_is_counted() {
 
 /// RCV-02: a message whose deletion is stored only after its connection has ended is counted too.
 #[tokio::test]
-async fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
+async fn messages_removed_after_the_end_are_counted() {
     let _alone = alone().await;
     let store = FaultStore::at_once(1, u64::MAX);
     let server = Server::start_over(Arc::clone(&store) as _).await;

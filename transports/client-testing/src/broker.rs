@@ -104,7 +104,7 @@ impl TestBroker {
     /// ```
     pub async fn start_at(builder: BrokerBuilder, now: Timestamp) -> Result<Self, StartError> {
         let clock = Arc::new(ManualClock::at(now));
-        let builder = builder.clock(Arc::clone(&clock) as _).arbiters(1).watched();
+        let builder = builder.clock(Arc::clone(&clock) as _).arbiters(1).count_work();
         Ok(Self { broker: builder.start().await?, clock })
     }
 

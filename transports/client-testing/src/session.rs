@@ -11,7 +11,9 @@ use peeklock_core::transaction::TransactionId;
 
 use super::FIRST_INSTANT;
 use peeklock_client::SessionReceiver;
-use peeklock_client::port::{Accepted, Answer, Answering, Link, Request, Settlement, Waiting};
+use peeklock_client::port::{
+    AcceptedSession, Answer, BoxAnswer, BoxFuture, Link, Request, Settlement,
+};
 
 /// Duration of its lock.
 const LOCK: TimeSpan = TimeSpan::from_minutes(1);
@@ -56,7 +58,7 @@ impl TestSession {
     #[must_use]
     pub fn new(id: &str) -> Self {
         let link = Arc::<HandLink>::default();
-        let accepted = Accepted {
+        let accepted = AcceptedSession {
             link: Arc::clone(&link) as Arc<dyn Link>,
             session_id: id.into(),
             locked_until: FIRST_INSTANT.plus(LOCK),
@@ -150,12 +152,12 @@ impl Link for HandLink {
         BrokerError::new(rejection, TrackingId(0), PATH, self.now())
     }
 
-    fn ask(&self, request: Request) -> Answering<'_, Answer> {
+    fn ask(&self, request: Request) -> BoxAnswer<'_, Answer> {
         let answer = self.carry_out(request);
         Box::pin(async { answer })
     }
 
-    fn ask_until<'a>(&'a self, request: Request, _: Waiting<'a, ()>) -> Answering<'a, Answer> {
+    fn ask_until<'a>(&'a self, request: Request, _: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer> {
         self.ask(request)
     }
 
@@ -163,11 +165,11 @@ impl Link for HandLink {
         self.settle(&tokens, &Settlement::Release);
     }
 
-    fn ask_in(&self, _: TransactionId, _: Request) -> Answering<'_, ()> {
+    fn ask_in(&self, _: TransactionId, _: Request) -> BoxAnswer<'_, ()> {
         Box::pin(async { Err(self.without_broker()) })
     }
 
-    fn detach(&self) -> Answering<'_, ()> {
+    fn detach(&self) -> BoxAnswer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -124,7 +124,7 @@ impl Admin {
         properties: QueueUpdate,
         cleared: Cleared,
     ) -> Result<Described, BrokerError> {
-        self.set_queue(path, properties, Patch { cleared, read_at: None }).await
+        self.set_queue(path, properties, Patch { cleared, expected_created_at: None }).await
     }
 
     /// Deletes a queue with everything in it (ENT-14).
@@ -231,12 +231,12 @@ impl Admin {
 }
 
 /// Patch of an update that clears absent properties.
-const REPLACE: Patch = Patch { cleared: Cleared::ALL, read_at: None };
+const REPLACE: Patch = Patch { cleared: Cleared::ALL, expected_created_at: None };
 
 /// Patch of an update that clears absent properties, if the description was last updated at
 /// `read_at`.
 const fn replace_of(read_at: Timestamp) -> Patch {
-    Patch { cleared: Cleared::ALL, read_at: Some(read_at) }
+    Patch { cleared: Cleared::ALL, expected_created_at: Some(read_at) }
 }
 
 /// Converts the result of a read to a statement about existence.

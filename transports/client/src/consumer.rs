@@ -173,7 +173,7 @@ impl Client {
         options: SessionConsumerOptions,
     ) -> Result<Consumer, BrokerError> {
         self.check(path, &handler)?;
-        let at_work = self.port().at_work();
+        let at_work = self.port().pending_work();
         let first = sessions::first(self, path).await?;
         let (stop, stopped) = oneshot::channel();
         let work =

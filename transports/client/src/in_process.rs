@@ -5,7 +5,7 @@ mod link;
 
 use std::sync::Arc;
 
-use peeklock_core::activity::AtWork;
+use peeklock_core::activity::PendingWork;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -16,7 +16,9 @@ use peeklock_core::{Access, Broker, Entity};
 pub use self::deliveries::PushedLink;
 use self::link::EntityLink;
 use crate::Client;
-use crate::port::{Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting};
+use crate::port::{
+    AcceptedSession, BoxAnswer, BoxFuture, Deliveries, Link, Managed, Management, Port,
+};
 
 /// Port of a client in the process of its broker, with an access to it.
 pub struct InProcess {
@@ -73,7 +75,7 @@ impl Port for InProcess {
         session_id: Option<&'a str>,
         mode: ReceiveMode,
         wait: TimeSpan,
-    ) -> Answering<'a, Accepted> {
+    ) -> BoxAnswer<'a, AcceptedSession> {
         Box::pin(async move {
             let entity = self.access.entity(path, Action::AcceptSession).await?;
             let mut link = self.link(entity, mode);
@@ -82,10 +84,10 @@ impl Port for InProcess {
             let command = Command::AcceptSession { session, receiver, mode, wait };
             match link.entity.call(command).await? {
                 Outcome::SessionAccepted { session, locked_until, way, .. } => {
-                    link.entity = link.entity.by_way_of(way);
+                    link.entity = link.entity.with_way(way);
                     link.holder = Some(receiver);
                     link.session = Some(Arc::clone(&session));
-                    Ok(Accepted { link: Arc::new(link), session_id: session, locked_until })
+                    Ok(AcceptedSession { link: Arc::new(link), session_id: session, locked_until })
                 }
                 other => Err(link.unexpected(&other)),
             }
@@ -96,22 +98,22 @@ impl Port for InProcess {
         &'a self,
         path: &'a str,
         unsettled_max: u32,
-    ) -> Answering<'a, Box<dyn Deliveries>> {
+    ) -> BoxAnswer<'a, Box<dyn Deliveries>> {
         Box::pin(async move {
             Ok(Box::new(self.pushed(path, unsettled_max).await?) as Box<dyn Deliveries>)
         })
     }
 
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
+    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed> {
         Box::pin(self.access.manage(path, asked))
     }
 
-    fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {
+    fn begin(&self, reach: Reach) -> BoxAnswer<'_, TransactionId> {
         let begun = self.transactions.begin(reach);
         Box::pin(async move { begun.map_err(|rejection| self.refuse(rejection, "")) })
     }
 
-    fn commit(&self, transaction: TransactionId, _: u32) -> Answering<'_, Vec<PartOutcome>> {
+    fn commit(&self, transaction: TransactionId, _: u32) -> BoxAnswer<'_, Vec<PartOutcome>> {
         Box::pin(async move {
             let ending = self.transactions.commit(transaction);
             self.transactions.forget(transaction);
@@ -127,7 +129,7 @@ impl Port for InProcess {
         })
     }
 
-    fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()> {
+    fn roll_back(&self, transaction: TransactionId) -> BoxAnswer<'_, ()> {
         let ended = self.transactions.roll_back(transaction);
         self.transactions.forget(transaction);
         Box::pin(async move { ended.map_err(|rejection| self.refuse(rejection, "")) })
@@ -137,15 +139,15 @@ impl Port for InProcess {
         self.transactions.forget(transaction);
     }
 
-    fn reached(&self, is_reached: bool) -> Waiting<'_, ()> {
+    fn reached(&self, is_reached: bool) -> BoxFuture<'_, ()> {
         if is_reached { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
     }
 
-    fn at_work(&self) -> Option<AtWork> {
-        self.access.broker().at_work()
+    fn pending_work(&self) -> Option<PendingWork> {
+        self.access.broker().pending_work()
     }
 
-    fn close(&self) -> Waiting<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }

@@ -434,7 +434,7 @@ where
         self.handler.is_gone()
     }
 
-    fn gone(&self) -> impl Future<Output = ()> + Send {
-        self.handler.gone()
+    fn wait_until_gone(&self) -> impl Future<Output = ()> + Send {
+        self.handler.wait_until_gone()
     }
 }

@@ -63,4 +63,4 @@ pub use request::{Failure, RequestError, Requester, RequesterOptions, Responder,
 pub use sender::Sender;
 pub use session::{SessionReceiver, StateError};
 pub use trace::{TraceContext, Traces};
-pub use transaction::{Committed, Transaction};
+pub use transaction::{CommitResult, Transaction};

@@ -16,7 +16,7 @@ mod request;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use peeklock_core::activity::AtWork;
+use peeklock_core::activity::PendingWork;
 use peeklock_core::command::ReceiveMode;
 pub use peeklock_core::description::Patch;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -29,9 +29,9 @@ pub use self::deliveries::{Arrival, Deliveries, Verdict};
 pub use self::request::{Answer, Request, Settlement};
 
 /// A future of a port.
-pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The future answer to a request.
-pub type Answering<'a, T> = Waiting<'a, Result<T, BrokerError>>;
+pub type BoxAnswer<'a, T> = BoxFuture<'a, Result<T, BrokerError>>;
 
 /// A connection to a broker.
 pub trait Port: Send + Sync {
@@ -62,7 +62,7 @@ pub trait Port: Send + Sync {
         session_id: Option<&'a str>,
         mode: ReceiveMode,
         wait: TimeSpan,
-    ) -> Answering<'a, Accepted>;
+    ) -> BoxAnswer<'a, AcceptedSession>;
 
     /// Opens a link over which messages are pushed under lock, with at most `unsettled_max`
     /// unsettled messages (RCV-16).
@@ -70,30 +70,30 @@ pub trait Port: Send + Sync {
         &'a self,
         path: &'a str,
         unsettled_max: u32,
-    ) -> Answering<'a, Box<dyn Deliveries>>;
+    ) -> BoxAnswer<'a, Box<dyn Deliveries>>;
 
     /// Sends a management request for an entity, or with an empty path for the namespace.
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed>;
+    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed>;
 
     /// Begins a transaction (TXN-01).
-    fn begin(&self, reach: Reach) -> Answering<'_, TransactionId>;
+    fn begin(&self, reach: Reach) -> BoxAnswer<'_, TransactionId>;
 
     /// Commits a transaction with this number of operations, completely or not at all (TXN-07).
     fn commit(
         &self,
         transaction: TransactionId,
         operations: u32,
-    ) -> Answering<'_, Vec<PartOutcome>>;
+    ) -> BoxAnswer<'_, Vec<PartOutcome>>;
 
     /// Rolls a transaction back (TXN-04).
-    fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()>;
+    fn roll_back(&self, transaction: TransactionId) -> BoxAnswer<'_, ()>;
 
     /// Forgets a transaction in any state, without waiting.
     fn forget(&self, transaction: TransactionId);
 
     /// Waits until the broker is reachable (`is_reached`) or unreachable. If the broker is always
     /// reachable, the former returns immediately and the latter never.
-    fn reached(&self, is_reached: bool) -> Waiting<'_, ()>;
+    fn reached(&self, is_reached: bool) -> BoxFuture<'_, ()>;
 
     /// Returns whether the port was closed or has given up permanently, so that retries are
     /// useless.
@@ -103,12 +103,12 @@ pub trait Port: Send + Sync {
 
     /// Marks work as pending while the returned value exists, for a broker in this process whose
     /// idle state is awaited.
-    fn at_work(&self) -> Option<AtWork> {
+    fn pending_work(&self) -> Option<PendingWork> {
         None
     }
 
     /// Closes the connection in order: locks stay until they expire (SET-21).
-    fn close(&self) -> Waiting<'_, ()>;
+    fn close(&self) -> BoxFuture<'_, ()>;
 }
 
 /// A link to one entity, sub-queue or session. Dropping it ends it as if its holder were gone: its
@@ -129,21 +129,21 @@ pub trait Link: Send + Sync {
     /// Sends a request. Once polled, the request continues even if the future is dropped.
     /// Exception: a dropped receive is withdrawn, and messages that it had locked are released
     /// without being counted (RCV-14).
-    fn ask(&self, request: Request) -> Answering<'_, Answer>;
+    fn ask(&self, request: Request) -> BoxAnswer<'_, Answer>;
 
     /// Sends a receive that is withdrawn when `stop` completes; the answer contains the messages
     /// received until then.
-    fn ask_until<'a>(&'a self, request: Request, stop: Waiting<'a, ()>) -> Answering<'a, Answer>;
+    fn ask_until<'a>(&'a self, request: Request, stop: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer>;
 
     /// Releases messages that nobody takes, uncounted and without waiting (RCV-14).
     fn give_back(&self, tokens: Vec<LockToken>);
 
     /// Adds a send, a settlement, a renewal, a cancellation or a session state to a transaction.
-    fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()>;
+    fn ask_in(&self, transaction: TransactionId, request: Request) -> BoxAnswer<'_, ()>;
 
     /// Ends the link in order: its locks stay until they expire (SET-21); a session is given back
     /// uncounted (SES-31). A later drop does nothing.
-    fn detach(&self) -> Answering<'_, ()>;
+    fn detach(&self) -> BoxAnswer<'_, ()>;
 }
 
 impl dyn Port + '_ {
@@ -184,7 +184,7 @@ impl dyn Link + '_ {
 }
 
 /// A locked session with its link.
-pub struct Accepted {
+pub struct AcceptedSession {
     /// The link.
     pub link: Arc<dyn Link>,
     /// The id of the session (SES-10).

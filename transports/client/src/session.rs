@@ -12,7 +12,7 @@ use peeklock_core::time::Timestamp;
 
 pub use self::state::StateError;
 use crate::keeper::renew;
-use crate::port::{Accepted, Answer, Request};
+use crate::port::{AcceptedSession, Answer, Request};
 use crate::{LockKeeper, Receiver};
 
 /// Holds one session: receives its messages in order, settles them, and keeps its state (SES-11,
@@ -61,11 +61,11 @@ impl SessionReceiver {
     /// A receiver of a session that no broker has.
     #[cfg(feature = "testing")]
     #[must_use]
-    pub fn by_hand(accepted: Accepted) -> Self {
+    pub fn by_hand(accepted: AcceptedSession) -> Self {
         Self::new(accepted)
     }
 
-    pub(crate) fn new(accepted: Accepted) -> Self {
+    pub(crate) fn new(accepted: AcceptedSession) -> Self {
         Self {
             receiver: Receiver::new(accepted.link),
             session: accepted.session_id,

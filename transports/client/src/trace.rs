@@ -44,7 +44,7 @@ pub trait Traces: Send + Sync {
     fn current(&self) -> Option<TraceContext>;
 
     /// Makes `span`, the span of a delivery, continue the trace `from` of its message.
-    fn go_on(&self, span: &Span, from: &TraceContext);
+    fn continue_trace(&self, span: &Span, from: &TraceContext);
 }
 
 impl TraceContext {
@@ -113,13 +113,13 @@ impl TraceContext {
     /// Returns the trace context of the message that the calling handler processes; `None` in
     /// separate tasks and in actors.
     #[must_use]
-    pub fn in_hand() -> Option<Self> {
+    pub fn current() -> Option<Self> {
         IN_HAND.try_with(Clone::clone).ok()
     }
 
     /// Sets the trace context on a message without one, with the same properties as the Azure SDKs:
     /// `traceparent`, `Diagnostic-Id` with the same text, and `tracestate`.
-    pub fn put_into(&self, message: &mut Message) {
+    pub fn apply_to(&self, message: &mut Message) {
         if has_context(message) {
             return;
         }
@@ -155,16 +155,16 @@ impl Tracing {
     /// Sets the current trace context on messages before they are sent.
     pub(crate) fn add_context<'m>(&self, messages: impl IntoIterator<Item = &'m mut Message>) {
         let current = self.0.as_ref().and_then(|traces| traces.current());
-        let Some(context) = current.or_else(TraceContext::in_hand) else { return };
+        let Some(context) = current.or_else(TraceContext::current) else { return };
         for message in messages {
-            context.put_into(message);
+            context.apply_to(message);
         }
     }
 
     /// Makes the span of a delivery continue the trace of its message.
     pub(crate) fn go_on(&self, span: &Span, from: Option<&TraceContext>) {
         if let (Some(traces), Some(from)) = (&self.0, from) {
-            traces.go_on(span, from);
+            traces.continue_trace(span, from);
         }
     }
 }
@@ -204,14 +204,14 @@ mod tests {
     fn a_message_keeps_its_own_trace() {
         let context = TraceContext::new(PARENT).unwrap().with_tracestate("a=1");
         let mut message = Message::new("two coffees");
-        context.put_into(&mut message);
+        context.apply_to(&mut message);
         assert_eq!(TraceContext::of(&message), Some(context.clone()));
         let names: Vec<&str> =
             message.application_properties.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, ["traceparent", "Diagnostic-Id", "tracestate"]);
         let other = PARENT.replace("0af7", "1bf7");
         let mut own = Message::new("one").with_application_property(DIAGNOSTIC_ID, &other[..]);
-        context.put_into(&mut own);
+        context.apply_to(&mut own);
         assert_eq!(TraceContext::of(&own).unwrap().traceparent(), other);
         assert_eq!(own.application_properties.len(), 1);
         assert_eq!(context.with_tracestate(&"x".repeat(513)).tracestate(), None);

@@ -59,7 +59,7 @@ pub struct Transaction {
 
 /// Results of a commit, in the order of the operations.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Committed {
+pub struct CommitResult {
     parts: Vec<PartOutcome>,
 }
 
@@ -243,10 +243,10 @@ impl Transaction {
     /// that they set, exceed the limit of a step (QUO-11). `TransactionTimedOut` (TXN-06). After
     /// `CommunicationProblem` and `InternalError` either everything or nothing took effect; after
     /// any other error nothing did (ERR-06).
-    pub async fn commit(mut self) -> Result<Committed, BrokerError> {
+    pub async fn commit(mut self) -> Result<CommitResult, BrokerError> {
         self.is_open = false;
         let operations = self.operations.load(Ordering::Relaxed);
-        Ok(Committed { parts: self.port.commit(self.id, operations).await? })
+        Ok(CommitResult { parts: self.port.commit(self.id, operations).await? })
     }
 
     /// Rolls the transaction back: no message was sent, and the messages to settle are locked as
@@ -286,7 +286,7 @@ impl Drop for Transaction {
     }
 }
 
-impl Committed {
+impl CommitResult {
     /// Returns the result of each operation.
     #[must_use]
     pub fn parts(&self) -> &[PartOutcome] {

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use peeklock_client::port::{
-    Accepted, Answer, Answering, Arrival, Deliveries, Link, Managed, Management, Port, Request,
-    Settlement, Verdict, Waiting,
+    AcceptedSession, Answer, Arrival, BoxAnswer, BoxFuture, Deliveries, Link, Managed, Management,
+    Port, Request, Settlement, Verdict,
 };
 use peeklock_client::{
     Client, ConsumerOptions, Delivery, JobType, Refusal, RequestError, RequesterOptions,
@@ -54,7 +54,7 @@ struct Closed {
     double: Double,
     link: Arc<dyn Link>,
     brings: Option<ReceivedMessage>,
-    closing: Waiting<'static, ()>,
+    closing: BoxFuture<'static, ()>,
     settled: VecDeque<u64>,
     reason: Option<Condition>,
     is_finished: bool,
@@ -87,7 +87,7 @@ impl Double {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 
-    fn unused<T>(&self) -> Answering<'_, T> {
+    fn unused<T>(&self) -> BoxAnswer<'_, T> {
         Box::pin(async { Err(error(Rejection::not_implemented("this"))) })
     }
 }
@@ -117,7 +117,7 @@ impl Port for Double {
         _: Option<&'a str>,
         _: ReceiveMode,
         _: TimeSpan,
-    ) -> Answering<'a, Accepted> {
+    ) -> BoxAnswer<'a, AcceptedSession> {
         if *self.is_closed.lock().unwrap() {
             let lost = Rejection::new(Condition::CommunicationProblem, "it is closed");
             return Box::pin(async { Err(error(lost)) });
@@ -127,10 +127,10 @@ impl Port for Double {
         }
         let link: Arc<dyn Link> = Arc::new(self.clone());
         let locked_until = Timestamp::NONE.plus(TimeSpan::from_minutes(1));
-        Box::pin(async move { Ok(Accepted { link, session_id: "s".into(), locked_until }) })
+        Box::pin(async move { Ok(AcceptedSession { link, session_id: "s".into(), locked_until }) })
     }
 
-    fn deliveries<'a>(&'a self, _: &'a str, _: u32) -> Answering<'a, Box<dyn Deliveries>> {
+    fn deliveries<'a>(&'a self, _: &'a str, _: u32) -> BoxAnswer<'a, Box<dyn Deliveries>> {
         let link: Arc<dyn Link> = Arc::new(self.clone());
         let attached = self.links.lock().unwrap().pop_front().unwrap();
         let attached = attached.map_err(|condition| error(Rejection::new(condition, "as asked")));
@@ -139,7 +139,7 @@ impl Port for Double {
             let reason = Some(attached?);
             let brings = double.brings.lock().unwrap().pop_front();
             let (asked_for, waits) = (Arc::clone(&double.closing), brings.is_some());
-            let closing: Waiting<'static, ()> = Box::pin(async move {
+            let closing: BoxFuture<'static, ()> = Box::pin(async move {
                 if waits {
                     asked_for.notified().await;
                 }
@@ -151,26 +151,26 @@ impl Port for Double {
         })
     }
 
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
+    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed> {
         self.note(format!("{path} {asked:?}"));
         Box::pin(async { Ok(Managed::Done) })
     }
 
-    fn begin(&self, _: Reach) -> Answering<'_, TransactionId> {
+    fn begin(&self, _: Reach) -> BoxAnswer<'_, TransactionId> {
         self.unused()
     }
 
-    fn commit(&self, _: TransactionId, _: u32) -> Answering<'_, Vec<PartOutcome>> {
+    fn commit(&self, _: TransactionId, _: u32) -> BoxAnswer<'_, Vec<PartOutcome>> {
         self.unused()
     }
 
-    fn roll_back(&self, _: TransactionId) -> Answering<'_, ()> {
+    fn roll_back(&self, _: TransactionId) -> BoxAnswer<'_, ()> {
         self.unused()
     }
 
     fn forget(&self, _: TransactionId) {}
 
-    fn reached(&self, _: bool) -> Waiting<'_, ()> {
+    fn reached(&self, _: bool) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
@@ -178,7 +178,7 @@ impl Port for Double {
         *self.is_closed.lock().unwrap()
     }
 
-    fn close(&self) -> Waiting<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }
@@ -200,7 +200,7 @@ impl Link for Double {
         error(rejection)
     }
 
-    fn ask(&self, request: Request) -> Answering<'_, Answer> {
+    fn ask(&self, request: Request) -> BoxAnswer<'_, Answer> {
         if matches!(request, Request::RenewSession) {
             self.renewing.notify_one();
             return Box::pin(std::future::pending());
@@ -217,17 +217,17 @@ impl Link for Double {
         Box::pin(async { told })
     }
 
-    fn ask_until<'a>(&'a self, request: Request, _: Waiting<'a, ()>) -> Answering<'a, Answer> {
+    fn ask_until<'a>(&'a self, request: Request, _: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer> {
         self.ask(request)
     }
 
     fn give_back(&self, _: Vec<LockToken>) {}
 
-    fn ask_in(&self, _: TransactionId, _: Request) -> Answering<'_, ()> {
+    fn ask_in(&self, _: TransactionId, _: Request) -> BoxAnswer<'_, ()> {
         self.unused()
     }
 
-    fn detach(&self) -> Answering<'_, ()> {
+    fn detach(&self) -> BoxAnswer<'_, ()> {
         self.note("detach".to_owned());
         Box::pin(async { Ok(()) })
     }
@@ -263,7 +263,7 @@ impl Deliveries for Closed {
 
     fn stop(&mut self) {}
 
-    fn finish(mut self: Box<Self>) -> Waiting<'static, ()> {
+    fn finish(mut self: Box<Self>) -> BoxFuture<'static, ()> {
         self.is_finished = true;
         self.double.note("finish".to_owned());
         Box::pin(async {})

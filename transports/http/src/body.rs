@@ -43,7 +43,7 @@ pub(crate) struct RequestBody {
 }
 
 /// A body that is being received.
-struct Arriving<'a> {
+struct IncomingBody<'a> {
     site: &'a Site,
     connection: Option<&'a Rc<Connection>>,
     payload: &'a mut web::Payload,
@@ -76,7 +76,7 @@ pub(crate) async fn read(
         );
     }
     let mut share = site.inbound.paced_share();
-    let mut arriving = Arriving::new(exchange, payload, what, bytes_max, whole_bytes);
+    let mut arriving = IncomingBody::new(exchange, payload, what, bytes_max, whole_bytes);
     let Some(first) = arriving.next(Some(&mut share)).await? else {
         exchange.deadline.begin_anew(Duration::ZERO);
         return Ok(RequestBody { bytes: Bytes::new(), share });
@@ -84,9 +84,9 @@ pub(crate) async fn read(
     let mut collected = BytesMut::new();
     let mut chunk = first;
     loop {
-        arriving.have_room(&mut share).await?;
+        arriving.reserve_received(&mut share).await?;
         collected.extend_from_slice(&chunk);
-        arriving.taken(chunk.len());
+        arriving.allow_more(chunk.len());
         let Some(next) = arriving.next(Some(&mut share)).await? else { break };
         chunk = next;
     }
@@ -103,9 +103,9 @@ pub(crate) async fn discard(
     payload: &mut web::Payload,
 ) -> Result<(), Refusal> {
     let what = "this request must not have a body";
-    let mut arriving = Arriving::new(exchange, payload, what, DISCARDED_BYTES_MAX, None);
+    let mut arriving = IncomingBody::new(exchange, payload, what, DISCARDED_BYTES_MAX, None);
     while let Some(chunk) = arriving.next(None).await? {
-        arriving.taken(chunk.len());
+        arriving.allow_more(chunk.len());
     }
     exchange.deadline.begin_anew(Duration::ZERO);
     Ok(())
@@ -132,7 +132,7 @@ pub(crate) async fn read_nothing(
         .map_err(|error| Refusal::parser("this operation has no body; leave it out", &error))
 }
 
-impl<'a> Arriving<'a> {
+impl<'a> IncomingBody<'a> {
     fn new(
         exchange: &'a Exchange,
         payload: &'a mut web::Payload,
@@ -176,7 +176,7 @@ impl<'a> Arriving<'a> {
     }
 
     /// Reserves memory for the received bytes.
-    async fn have_room(&mut self, share: &mut PacedShare) -> Result<(), Refusal> {
+    async fn reserve_received(&mut self, share: &mut PacedShare) -> Result<(), Refusal> {
         let most = self.site.inbound.bytes_max();
         while self.bytes.min(most) > FREE_BYTES + share.held_bytes() {
             let step = arriving_step(self.whole_bytes, FREE_BYTES + share.held_bytes());
@@ -193,7 +193,7 @@ impl<'a> Arriving<'a> {
     }
 
     /// Allows the connection to read this many more bytes.
-    fn taken(&self, bytes: usize) {
+    fn allow_more(&self, bytes: usize) {
         if let Some(connection) = self.connection {
             connection.taken(bytes);
         }

@@ -150,7 +150,7 @@ pub(crate) async fn receive(
     } else {
         ReceiveMode::PeekLock
     };
-    let mut room = exchange.room().await?;
+    let mut room = exchange.reserve_answer().await?;
     let receive = ReceiveBounds { count_max: 1, bytes_max: u64::MAX, wait };
     let mut messages = exchange.receive(&entity, &mut room, receive).await?;
     let mut delivery = Delivery::new(&entity, mode, &mut messages);

@@ -138,7 +138,7 @@ mod tests {
     /// RCV-02, DESIGN D6: messages that cannot be removed for lack of room for commands are
     /// released.
     #[tokio::test]
-    async fn what_finds_no_room_to_be_removed_comes_back() {
+    async fn messages_without_room_for_removal_are_released() {
         let mut settings = Settings::default();
         settings.limits.broker_inbound_bytes_max = 1 << 20;
         let broker = Broker::builder().arbiters(1).settings(settings).start().await.unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse};
 use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
-use peeklock_core::contract::browser::{Foreign, Known};
+use peeklock_core::contract::browser::{HeaderRules, RefusedHeader};
 use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::Rejection;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -19,7 +19,7 @@ use crate::delivery::Delivery;
 use crate::error::Refusal;
 use crate::room::{self, AnswerRoom};
 use crate::site::Site;
-use crate::socket::{Connection, Handed};
+use crate::socket::{AnswerResources, Connection};
 
 /// A request without its body, and the state that its operation needs.
 pub(crate) struct Exchange {
@@ -76,7 +76,7 @@ impl Exchange {
 
     /// Reserves memory for an answer, before the operation runs. A large answer must already have
     /// its turn ([`Access::turn_at`]), which is kept until the answer has all its memory.
-    pub(crate) async fn room(&self) -> Result<AnswerRoom, Refusal> {
+    pub(crate) async fn reserve_answer(&self) -> Result<AnswerRoom, Refusal> {
         AnswerRoom::take(&self.site).await
     }
 
@@ -90,7 +90,7 @@ impl Exchange {
     /// the answer is written.
     pub(crate) fn hand_over(&self, room: AnswerRoom, bytes: usize, delivery: Option<Delivery>) {
         if let Some(connection) = self.request.conn_data::<Rc<Connection>>() {
-            connection.hand_over(Handed { delivery, room: Some(room.for_answer(bytes)) });
+            connection.hand_over(AnswerResources { delivery, room: Some(room.for_answer(bytes)) });
         }
     }
 
@@ -175,20 +175,25 @@ pub(crate) fn located(mut response: HttpResponse, location: &str) -> HttpRespons
 /// Refuses a foreign `Host` while anonymous access is on, and a foreign `Origin` always.
 pub(crate) fn check_origin(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
     let config = &site.config;
-    let known =
-        Known { transport: "http", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
+    let known = HeaderRules {
+        transport: "http",
+        hosts: &config.allowed_hosts,
+        origins: &config.allowed_origins,
+    };
     let origins = || request.headers().get_all(header::ORIGIN).map(|it| it.to_str().ok());
     known.check(&site.broker, host(request), origins()).map_err(|foreign| {
         let peer = request.conn_data::<Principal>().and_then(|who| who.peer);
         let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         site.strangers.refused(foreign, peer, named, origins());
         let status = match foreign {
-            Foreign::Host(_) | Foreign::DevelopmentHost(_) => StatusCode::MISDIRECTED_REQUEST,
-            Foreign::Origin(_) => StatusCode::FORBIDDEN,
+            RefusedHeader::Host(_) | RefusedHeader::DevelopmentHost(_) => {
+                StatusCode::MISDIRECTED_REQUEST
+            }
+            RefusedHeader::Origin(_) => StatusCode::FORBIDDEN,
         };
         let peer = request.conn_data::<Principal>().and_then(|principal| principal.peer);
         let reason = Rejection::unauthorized(foreign.to_string());
-        Refusal::from(reason.because("origin").of_peer(peer)).with_status(status).closing()
+        Refusal::from(reason.with_cause("origin").with_peer(peer)).with_status(status).closing()
     })
 }
 

@@ -186,8 +186,8 @@ impl RunningTransport for Running {
         let Site { requests, taken_over, .. } = &*self.site;
         // AMQP ends the connections that it has taken over.
         let quiet = async {
-            requests.quiet().await;
-            taken_over.quiet().await;
+            requests.wait_until_idle().await;
+            taken_over.wait_until_idle().await;
         };
         if tokio::time::timeout(grace, quiet).await.is_err() {
             let (requests, taken_over) = (requests.count(), taken_over.count());

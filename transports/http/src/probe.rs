@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
-use peeklock_core::Stalled;
+use peeklock_core::StalledTurn;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use serde::Serialize;
@@ -106,7 +106,7 @@ async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
         let detail = "another metrics request is in progress; retry in a moment";
         return Err(Rejection::server_busy(detail).into());
     };
-    let mut room = exchange.room().await?;
+    let mut room = exchange.reserve_answer().await?;
     // The page keeps the turn, so that a disconnected client cannot cause a second page to be built
     // at the same time.
     let making = tokio::task::spawn_blocking(move || (metrics(), turn));
@@ -120,8 +120,8 @@ async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
 
 /// Refuses because a turn takes too long. The entity is logged, and returned only to clients that
 /// may know its name.
-async fn waiting(exchange: &Exchange, stalled: &Stalled) -> Refusal {
-    let seconds = stalled.took.as_seconds_f64();
+async fn waiting(exchange: &Exchange, stalled: &StalledTurn) -> Refusal {
+    let seconds = stalled.duration.as_seconds_f64();
     let path = stalled.path.as_deref().unwrap_or("an entity that is being opened");
     tracing::warn!(
         entity = path,

@@ -19,7 +19,7 @@ use actix_web::{App, HttpRequest, HttpResponse};
 use peeklock_core::Access;
 use peeklock_core::condition::Surface;
 use peeklock_core::contract::Principal;
-use peeklock_listen::relayed::names_proxy;
+use peeklock_listen::relayed::is_proxy_header;
 
 use crate::atom::{self, AtomRoute};
 use crate::deadline::Deadline;
@@ -163,35 +163,37 @@ impl Exchange {
 fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
     let known = request.conn_data::<Principal>().cloned().unwrap_or_default();
     let principal = known.with_token_if_any(token(request));
-    let principal = if is_by_proxy(request) { principal.through_proxy() } else { principal };
+    let principal = if is_forwarded(request) { principal.through_proxy() } else { principal };
     // Some clients sign the address of each request, which may differ from the address of its
     // entity (ADM-10).
     let principal = match route {
-        Some(Route::Atom(route)) => principal.asking_at(route.address(), route.resource()),
+        Some(Route::Atom(route)) => {
+            principal.with_request_address(route.address(), route.resource())
+        }
         Some(Route::Messages { entity }) => {
-            principal.asking_at(format!("{entity}/messages"), entity.as_str())
+            principal.with_request_address(format!("{entity}/messages"), entity.as_str())
         }
         Some(Route::Head { entity }) => {
-            principal.asking_at(format!("{entity}/messages/head"), entity.as_str())
+            principal.with_request_address(format!("{entity}/messages/head"), entity.as_str())
         }
         Some(Route::Lock { entity, reference, token }) => {
             let address = format!("{entity}/messages/{reference}/{token}");
-            principal.asking_at(address, entity.as_str())
+            principal.with_request_address(address, entity.as_str())
         }
         Some(_) | None => principal,
     };
     let access = site.broker.access(principal);
     match route {
-        Some(Route::Api(_)) => access.reading_by_listen(),
+        Some(Route::Api(_)) => access.with_listen_reads(),
         Some(_) | None => access,
     }
 }
 
 /// Whether a proxy has forwarded the request (SEC-17). HTTP/1.0 counts as forwarded, since some
 /// proxies use it without adding headers.
-fn is_by_proxy(request: &HttpRequest) -> bool {
+fn is_forwarded(request: &HttpRequest) -> bool {
     let is_old = request.version() < Version::HTTP_11;
-    is_old || request.headers().keys().any(|name| names_proxy(name.as_str()))
+    is_old || request.headers().keys().any(|name| is_proxy_header(name.as_str()))
 }
 
 /// Returns the presented token; never logged (SEC-22).

@@ -327,7 +327,7 @@ fn paths_of_atom_are_read_in_any_case() {
 }
 
 #[test]
-fn what_is_encoded_is_read_again() {
+fn encoded_paths_are_parsed_back() {
     for text in ["plain", "a/b", "100% + ü?#&", "$DeadLetterQueue", "..", "\u{0}"] {
         let path = format!("/q/messages/{}/t", encode_segment(text));
         let expected = Route::Lock {

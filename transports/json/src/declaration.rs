@@ -3,8 +3,8 @@
 
 use peeklock_core::condition::Condition;
 use peeklock_core::declaration::{
-    CarriedOut, Change, Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Digest,
-    Existing, OtherRules, Plan, Step, StepKind,
+    Change, Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Digest, Existing,
+    OtherRules, Plan, PlanResult, Step, StepKind,
 };
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -114,7 +114,7 @@ struct ChangeView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct CarriedOutView {
+pub struct PlanResultView {
     /// Number of steps that are done.
     done: usize,
     /// The steps that remain.
@@ -183,7 +183,7 @@ impl DeclarationForm {
         });
         let topics = self.topics.iter().enumerate();
         let topics = topics.map(|(index, topic)| topic.to_topic(&format!("topics[{index}]")));
-        let existing = if self.keep_existing { Existing::IsKept } else { Existing::IsUpdated };
+        let existing = if self.keep_existing { Existing::Keep } else { Existing::Update };
         Ok(Declaration {
             queues: queues.collect::<Result<_, _>>()?,
             topics: topics.collect::<Result<_, _>>()?,
@@ -220,8 +220,7 @@ impl DeclaredSubscriptionForm {
             .rules
             .as_ref()
             .map(|rules| rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>());
-        let other_rules =
-            if self.keep_other_rules { OtherRules::AreKept } else { OtherRules::AreRemoved };
+        let other_rules = if self.keep_other_rules { OtherRules::Keep } else { OtherRules::Remove };
         Ok(DeclaredSubscription {
             name: self.name.as_str().into(),
             properties: self.properties.to_update()?,
@@ -242,7 +241,7 @@ impl From<&Declaration> for DeclarationForm {
             name: one.name.to_string(),
             properties: SubscriptionProperties::from(&one.properties).clearing(one.cleared),
             rules: one.rules.as_ref().map(|rules| rules.iter().map(RuleForm::from).collect()),
-            keep_other_rules: one.other_rules == OtherRules::AreKept,
+            keep_other_rules: one.other_rules == OtherRules::Keep,
         };
         let topic = |topic: &DeclaredTopic| DeclaredTopicForm {
             path: topic.path.to_string(),
@@ -252,7 +251,7 @@ impl From<&Declaration> for DeclarationForm {
         Self {
             queues: declaration.queues.iter().map(queue).collect(),
             topics: declaration.topics.iter().map(topic).collect(),
-            keep_existing: declaration.existing == Existing::IsKept,
+            keep_existing: declaration.existing == Existing::Keep,
         }
     }
 }
@@ -277,7 +276,7 @@ impl TryFrom<PlanView> for Plan {
             views.into_iter().map(Step::try_from).collect::<Result<Vec<_>, _>>()
         };
         let (planned, kept) = (steps(view.steps)?, steps(view.kept)?);
-        Ok(Self::of_another(planned, kept, view.unchanged_count, view.digest.0))
+        Ok(Self::from_remote(planned, kept, view.unchanged_count, view.digest.0))
     }
 }
 
@@ -319,8 +318,8 @@ impl TryFrom<StepView> for Step {
     }
 }
 
-impl From<&CarriedOut> for CarriedOutView {
-    fn from(carried_out: &CarriedOut) -> Self {
+impl From<&PlanResult> for PlanResultView {
+    fn from(carried_out: &PlanResult) -> Self {
         Self {
             done: carried_out.done,
             rest: PlanView::from(&carried_out.rest),
@@ -329,11 +328,11 @@ impl From<&CarriedOut> for CarriedOutView {
     }
 }
 
-impl TryFrom<CarriedOutView> for CarriedOut {
+impl TryFrom<PlanResultView> for PlanResult {
     type Error = Rejection;
 
     /// Reads a result from a broker's answer.
-    fn try_from(view: CarriedOutView) -> Result<Self, Rejection> {
+    fn try_from(view: PlanResultView) -> Result<Self, Rejection> {
         let failure = view.failure.map(BrokerError::from);
         Ok(Self { done: view.done, rest: view.rest.try_into()?, failure })
     }

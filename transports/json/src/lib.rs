@@ -22,15 +22,15 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use declaration::{CarriedOutView, DeclarationForm, DigestText, PlanView};
+pub use declaration::{DeclarationForm, DigestText, PlanResultView, PlanView};
 pub use entity::{
     EntityForm, Properties, QueueProperties, QueueView, SubscriptionProperties, SubscriptionView,
     TopicProperties, TopicView, View,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{
-    BrokersPart, Ignored, MessageObject, MessageView, NewMessage, ReceivedView, StateName, Told,
-    ToldMessage,
+    BrokerMessage, BrokerProperties, FromBroker, Ignored, MessageObject, MessageView, NewMessage,
+    ReceivedView, StateName,
 };
 pub use policy::{
     KeyForm, KeyName, PolicyKeysView, PolicyList, PolicyProperties, PolicyView, RightName,

@@ -23,7 +23,7 @@ use crate::text::{Instant, Span, Token};
 use crate::property::PropertyValueSchema;
 
 /// Selects whether a reader parses the properties that the broker sets.
-pub trait BrokersPart {
+pub trait BrokerProperties {
     /// Type that such a property is parsed into.
     type Of<T: DeserializeOwned>: Default + DeserializeOwned;
 }
@@ -35,13 +35,13 @@ pub struct Ignored;
 
 /// For a message from a broker: parses the properties.
 #[derive(Clone, Copy, Debug)]
-pub struct Told;
+pub struct FromBroker;
 
-impl BrokersPart for Ignored {
+impl BrokerProperties for Ignored {
     type Of<T: DeserializeOwned> = IgnoredAny;
 }
 
-impl BrokersPart for Told {
+impl BrokerProperties for FromBroker {
     type Of<T: DeserializeOwned> = Option<T>;
 }
 
@@ -49,15 +49,15 @@ impl BrokersPart for Told {
 pub type NewMessage = MessageObject<Ignored>;
 
 /// A message from a broker.
-pub type ToldMessage = MessageObject<Told>;
+pub type BrokerMessage = MessageObject<FromBroker>;
 
 /// A message to be sent. Properties that the broker sets are ignored, so that a received message
 /// can be sent unchanged (MSG-11). Other unknown names are rejected as misspelt.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(as = NewMessage, bound = "B: BrokersPart"))]
-#[serde(rename_all = "camelCase", deny_unknown_fields, bound = "B: BrokersPart")]
-pub struct MessageObject<B: BrokersPart> {
+#[cfg_attr(feature = "schema", schema(as = NewMessage, bound = "B: BrokerProperties"))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, bound = "B: BrokerProperties")]
+pub struct MessageObject<B: BrokerProperties> {
     /// The body as text; not together with `bodyBase64`. Without either it is empty.
     body: Option<String>,
     /// The body as Base64.
@@ -137,7 +137,7 @@ fn named<T, E: Error + fmt::Display>(name: &str, read: Result<T, E>) -> Result<T
     read.map_err(|error| E::custom(format!("{name}: {error}")))
 }
 
-impl<B: BrokersPart> MessageObject<B> {
+impl<B: BrokerProperties> MessageObject<B> {
     /// Converts to the broker's message.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl<B: BrokersPart> MessageObject<B> {
     }
 }
 
-impl ToldMessage {
+impl BrokerMessage {
     /// Returns the properties that the broker set.
     ///
     /// # Errors

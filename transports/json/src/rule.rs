@@ -3,7 +3,7 @@
 use peeklock_core::error::Rejection;
 use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{
-    CorrelationFilter, Explanation, Filter, Read, RuleDescription, SqlText, Tested, Verdict,
+    CorrelationFilter, Explanation, Filter, FilterTest, Read, RuleDescription, SqlText, Verdict,
 };
 use peeklock_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -345,12 +345,12 @@ impl From<&Explanation> for ExplanationView {
                 error = Some(text.clone());
                 VerdictView::ActionFailed
             }
-            Verdict::NotAsked(by) => {
+            Verdict::NotEvaluated(by) => {
                 selected_by = Some(by.clone());
                 VerdictView::NotAsked
             }
         };
-        let test = |Tested { text, operands, result }: &Tested| TestView {
+        let test = |FilterTest { text, operands, result }: &FilterTest| TestView {
             text: text.clone(),
             operands: operands.clone(),
             result: *result,
@@ -378,9 +378,9 @@ impl From<ExplanationView> for Explanation {
             VerdictView::Unknown => Verdict::Unknown,
             VerdictView::FilterFailed => Verdict::FilterFailed(error),
             VerdictView::ActionFailed => Verdict::ActionFailed(error),
-            VerdictView::NotAsked => Verdict::NotAsked(view.selected_by.unwrap_or_default()),
+            VerdictView::NotAsked => Verdict::NotEvaluated(view.selected_by.unwrap_or_default()),
         };
-        let test = |TestView { text, operands, result }| Tested { text, operands, result };
+        let test = |TestView { text, operands, result }| FilterTest { text, operands, result };
         let read = |ReadView { name, value }| Read { name, value };
         Self {
             rule: view.rule,

@@ -165,7 +165,7 @@ fn declarations_come_back_as_they_were_sent() {
     let mut topic = DeclaredTopic::new("t");
     topic.cleared.user_metadata = true;
     for (index, rules) in rules.into_iter().enumerate() {
-        let other_rules = if index == 2 { OtherRules::AreKept } else { OtherRules::AreRemoved };
+        let other_rules = if index == 2 { OtherRules::Keep } else { OtherRules::Remove };
         let name = format!("s{index}").into();
         let one = DeclaredSubscription { name, rules, other_rules, cleared, ..Default::default() };
         topic = topic.with_subscription(one);
@@ -174,7 +174,7 @@ fn declarations_come_back_as_they_were_sent() {
         .with_queue(queue)
         .with_queue(DeclaredQueue::new("bare"))
         .with_topic(topic);
-    for existing in [Existing::IsUpdated, Existing::IsKept] {
+    for existing in [Existing::Update, Existing::Keep] {
         let declaration = declaration.clone().existing(existing);
         let text = serde_json::to_string(&DeclarationForm::from(&declaration)).unwrap();
         let form: DeclarationForm = serde_json::from_str(&text).unwrap();

@@ -25,11 +25,11 @@ pub enum Size {
 }
 
 /// Work under way. It yields its result, and its turn if the result is large enough to need one.
-pub type Working<T> = Pin<Box<dyn Future<Output = (Option<HeldTurn>, T)> + Send>>;
+pub type RunningWork<T> = Pin<Box<dyn Future<Output = (Option<HeldTurn>, T)> + Send>>;
 
 /// Starts the work. Before the start, only its request is in memory, which has a permit; under way
 /// it may need several times as much.
-pub type Start<T> = Box<dyn FnOnce() -> Working<T> + Send>;
+pub type StartWork<T> = Box<dyn FnOnce() -> RunningWork<T> + Send>;
 
 /// Work that waits for its start.
 pub(crate) struct Work<T> {
@@ -37,11 +37,11 @@ pub(crate) struct Work<T> {
     pub(crate) slot: usize,
     /// Permit of the request, held while any part of the request is in memory.
     pub(crate) permit: Arc<Permit>,
-    pub(crate) start: Start<T>,
+    pub(crate) start: StartWork<T>,
 }
 
 /// Work that has ended.
-pub struct Finished<T> {
+pub struct FinishedWork<T> {
     pub(crate) size: Size,
     /// Slot of its request in the table of pending requests.
     pub slot: usize,
@@ -53,21 +53,21 @@ pub struct Finished<T> {
 
 /// Work apart from one connection. The permits of the commands pay for waiting work. Results are
 /// counted when they exist, and no work starts while the connection has no room for answers.
-pub struct Apart<T> {
+pub struct BackgroundWork<T> {
     waiting: VecDeque<Work<T>>,
     short: usize,
     long: usize,
 }
 
-impl<T> Default for Apart<T> {
+impl<T> Default for BackgroundWork<T> {
     fn default() -> Self {
         Self { waiting: VecDeque::new(), short: 0, long: 0 }
     }
 }
 
-impl<T> Apart<T> {
+impl<T> BackgroundWork<T> {
     /// Adds the work of a request.
-    pub fn push(&mut self, size: Size, slot: usize, permit: Arc<Permit>, start: Start<T>) {
+    pub fn push(&mut self, size: Size, slot: usize, permit: Arc<Permit>, start: StartWork<T>) {
         self.waiting.push_back(Work { size, slot, permit, start });
     }
 
@@ -116,26 +116,26 @@ pub type Paid = Option<(u64, Room)>;
 /// Runs a piece of work, then waits for shared room if its result exceeds `free_bytes`. The turn
 /// for a large result is held until then. Returns none if the connection ends first, which it
 /// signals by dropping the sender of `alive`; work that no entity has received ends with it.
-pub(crate) async fn do_apart<T>(
+pub(crate) async fn run_in_background<T>(
     mut alive: watch::Receiver<()>,
     work: impl Future<Output = (Option<HeldTurn>, T)>,
     bytes_of: impl FnOnce(&T) -> u64,
     free_bytes: u64,
     outbound: &Arc<Pool>,
 ) -> Option<(T, Paid)> {
-    let (_turn, made) = unless_ended(&mut alive, work).await?;
+    let (_turn, made) = until_ended(&mut alive, work).await?;
     let bytes = bytes_of(&made);
     if bytes <= free_bytes {
         return Some((made, None));
     }
     // A single result that is larger than all of the room takes all the room.
     let room = outbound.wait(None, bytes.min(outbound.bytes_max()));
-    let room = unless_ended(&mut alive, room).await?;
+    let room = until_ended(&mut alive, room).await?;
     Some((made, Some((bytes, room))))
 }
 
 /// Waits for `wanted` until the connection ends.
-async fn unless_ended<T>(
+async fn until_ended<T>(
     alive: &mut watch::Receiver<()>,
     wanted: impl Future<Output = T>,
 ) -> Option<T> {
@@ -156,13 +156,13 @@ mod tests {
     /// A result takes shared room if it exceeds the free bytes; a result larger than all of the
     /// room takes all the room.
     #[test]
-    fn what_is_made_apart_has_its_room() {
+    fn background_results_reserve_room() {
         let mut context = Context::from_waker(Waker::noop());
         let (_alive, receiver) = watch::channel(());
         let pool = Pool::new(10);
         for (bytes, room) in [(3, 0), (4, 4), (40, 10)] {
             let work = std::future::ready((None, bytes));
-            let mut doing = pin!(do_apart(receiver.clone(), work, |it| *it, 3, &pool));
+            let mut doing = pin!(run_in_background(receiver.clone(), work, |it| *it, 3, &pool));
             let Poll::Ready(Some((made, paid))) = doing.as_mut().poll(&mut context) else {
                 panic!("{bytes} bytes wait for room")
             };
@@ -179,15 +179,15 @@ mod tests {
 
     /// Work and its wait for room end with the connection.
     #[test]
-    fn what_is_done_apart_ends_with_its_connection() {
+    fn background_work_ends_with_its_connection() {
         let mut context = Context::from_waker(Waker::noop());
         let (alive, receiver) = watch::channel(());
         let pool = Pool::new(10);
         let _held = pool.try_take(None, 10).unwrap();
         let endless = std::future::pending::<(Option<HeldTurn>, u64)>();
-        let mut working = pin!(do_apart(receiver.clone(), endless, |it| *it, 0, &pool));
+        let mut working = pin!(run_in_background(receiver.clone(), endless, |it| *it, 0, &pool));
         let made = std::future::ready((None, 7));
-        let mut paying = pin!(do_apart(receiver, made, |it| *it, 0, &pool));
+        let mut paying = pin!(run_in_background(receiver, made, |it| *it, 0, &pool));
         assert!(working.as_mut().poll(&mut context).is_pending());
         assert!(paying.as_mut().poll(&mut context).is_pending());
         drop(alive);

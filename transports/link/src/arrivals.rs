@@ -27,7 +27,7 @@ const AHEAD_MAX: usize = 64;
 pub(crate) const MESSAGE_BYTES: u64 = 256;
 
 /// Maximum encoded size of a stored content, as a function of its stored size.
-type Telling = Box<dyn Fn(u64) -> u64 + Send + Sync>;
+type EncodedSize = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 
 type Loading = Pin<Box<dyn Future<Output = Result<Bytes, StoreError>> + Send>>;
 
@@ -73,7 +73,7 @@ pub enum Next {
 }
 
 /// Mail that waits for its contents.
-struct Waiting {
+struct WaitingMail {
     released: Released,
     /// Bytes that are held for it, once its contents are requested.
     bytes: u64,
@@ -82,13 +82,13 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct OfLink {
+struct LinkArrivals {
     /// Number of the first waiting piece of mail.
     first: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingMail>,
     /// Number of pieces at the front whose contents are requested. For the others there is no room,
     /// or the maximum is being fetched.
-    asked: usize,
+    requested_count: usize,
 }
 
 /// Mail of a connection that has arrived and was not taken.
@@ -96,9 +96,9 @@ struct OfLink {
 pub struct Arrivals {
     /// Mail that was not examined yet, with its link.
     mail: VecDeque<(u32, Released)>,
-    links: HashMap<u32, OfLink>,
+    links: HashMap<u32, LinkArrivals>,
     /// Links whose first piece may have all its contents.
-    whole: VecDeque<u32>,
+    ready_links: VecDeque<u32>,
     fetches: Vec<Fetch>,
     scale: Scale,
 }
@@ -106,7 +106,7 @@ pub struct Arrivals {
 /// Computes the bytes that a piece of mail counts for: the stored sizes of its contents, or their
 /// encoded sizes.
 #[derive(Default)]
-struct Scale(Option<Telling>);
+struct Scale(Option<EncodedSize>);
 
 impl Fetch {
     /// Reads the contents.
@@ -122,7 +122,7 @@ impl Arrivals {
     /// one. `telling` returns the maximum encoded size for a stored size; that many bytes must have
     /// room before the content is fetched.
     #[must_use]
-    pub fn told_as(telling: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
+    pub fn with_encoded_size(telling: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         Self { scale: Scale(Some(Box::new(telling))), ..Self::default() }
     }
 
@@ -134,7 +134,7 @@ impl Arrivals {
     /// Whether no mail can be taken before other mail or contents arrive.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.mail.is_empty() && self.whole.is_empty()
+        self.mail.is_empty() && self.ready_links.is_empty()
     }
 
     /// Whether no mail is left, with or without its contents.
@@ -167,7 +167,7 @@ impl Arrivals {
             }
             waiting.missing = waiting.missing.saturating_sub(1);
             if waiting.missing == 0 && at == Some(0) {
-                self.whole.push_back(link);
+                self.ready_links.push_back(link);
             }
         }
     }
@@ -177,27 +177,27 @@ impl Arrivals {
     pub fn next(&mut self, account: &mut Account) -> Next {
         let mut wanted: Option<u64> = None;
         let mut want = |bytes: u64| wanted = Some(wanted.map_or(bytes, |least| least.min(bytes)));
-        for _ in 0..self.whole.len() {
-            let Some(link) = self.whole.front().copied() else { break };
+        for _ in 0..self.ready_links.len() {
+            let Some(link) = self.ready_links.front().copied() else { break };
             match self.first_of(link, account) {
                 Some(Next::NoRoom(bytes)) => {
                     want(bytes);
-                    self.whole.rotate_left(1);
+                    self.ready_links.rotate_left(1);
                 }
                 Some(ready @ Next::Ready(..)) => return ready,
-                Some(Next::Nothing) | None => drop(self.whole.pop_front()),
+                Some(Next::Nothing) | None => drop(self.ready_links.pop_front()),
             }
         }
         while let Some((link, mut released)) = self.mail.pop_front() {
             if let Some(of_link) = self.links.get_mut(&link) {
-                of_link.waiting.push_back(Waiting { released, bytes: 0, missing: 0 });
-                of_link.ask_ahead(link, account, &mut self.fetches, &self.scale);
+                of_link.waiting.push_back(WaitingMail { released, bytes: 0, missing: 0 });
+                of_link.request_ahead(link, account, &mut self.fetches, &self.scale);
                 continue;
             }
             let bytes = self.scale.weight(&released);
             let (bytes, missing, asked) = if bytes > 0 && !account.try_take(bytes) {
                 want(bytes);
-                self.whole.push_back(link);
+                self.ready_links.push_back(link);
                 (0, 0, 0)
             } else {
                 account.hold(bytes);
@@ -207,8 +207,8 @@ impl Arrivals {
                 }
                 (bytes, missing, 1)
             };
-            let waiting = VecDeque::from([Waiting { released, bytes, missing }]);
-            self.links.insert(link, OfLink { first: 0, waiting, asked });
+            let waiting = VecDeque::from([WaitingMail { released, bytes, missing }]);
+            self.links.insert(link, LinkArrivals { first: 0, waiting, requested_count: asked });
         }
         wanted.map_or(Next::Nothing, Next::NoRoom)
     }
@@ -223,7 +223,7 @@ impl Arrivals {
             }
         }
         left.extend(self.mail.drain(..).map(|(_, released)| released));
-        self.whole.clear();
+        self.ready_links.clear();
         self.fetches.clear();
         left
     }
@@ -231,38 +231,38 @@ impl Arrivals {
     /// The first piece of mail of a link, if its contents are loaded.
     fn first_of(&mut self, link: u32, account: &mut Account) -> Option<Next> {
         let of_link = self.links.get_mut(&link)?;
-        of_link.ask_ahead(link, account, &mut self.fetches, &self.scale);
+        of_link.request_ahead(link, account, &mut self.fetches, &self.scale);
         let first = of_link.waiting.front()?;
-        if of_link.asked == 0 {
+        if of_link.requested_count == 0 {
             return Some(Next::NoRoom(self.scale.weight(&first.released)));
         }
         if first.missing > 0 {
             return Some(Next::Nothing);
         }
-        let Waiting { released, bytes, .. } = of_link.waiting.pop_front()?;
+        let WaitingMail { released, bytes, .. } = of_link.waiting.pop_front()?;
         of_link.first += 1;
-        of_link.asked -= 1;
+        of_link.requested_count -= 1;
         if of_link.waiting.is_empty() {
             self.links.remove(&link);
         } else {
-            of_link.ask_ahead(link, account, &mut self.fetches, &self.scale);
+            of_link.request_ahead(link, account, &mut self.fetches, &self.scale);
         }
         Some(Next::Ready(released, bytes))
     }
 }
 
-impl OfLink {
+impl LinkArrivals {
     /// Requests the contents of waiting mail in order while the account has room.
-    fn ask_ahead(
+    fn request_ahead(
         &mut self,
         link: u32,
         account: &mut Account,
         fetches: &mut Vec<Fetch>,
         scale: &Scale,
     ) {
-        while self.asked < AHEAD_MAX {
-            let number = self.first + self.asked as u64;
-            let Some(waiting) = self.waiting.get_mut(self.asked) else { return };
+        while self.requested_count < AHEAD_MAX {
+            let number = self.first + self.requested_count as u64;
+            let Some(waiting) = self.waiting.get_mut(self.requested_count) else { return };
             let bytes = scale.weight(&waiting.released);
             if bytes > 0 && !account.try_take(bytes) {
                 return;
@@ -270,7 +270,7 @@ impl OfLink {
             account.hold(bytes);
             waiting.bytes = bytes;
             waiting.missing = load(&mut waiting.released, link, number, fetches);
-            self.asked += 1;
+            self.requested_count += 1;
         }
     }
 }
@@ -344,7 +344,7 @@ fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch
     let mut missing = 0;
     for (part, content) in contents(released) {
         let ContentRef::Stored(stored) = content else { continue };
-        match stored.at_hand() {
+        match stored.cached() {
             Some(Ok(bytes)) => *content = ContentRef::Loaded(bytes),
             Some(Err(error)) => tracing::error!(%error, "content cannot be fetched"),
             None => {

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use peeklock_core::admission::{Account, Budget, ClientPace, Permit, Standing};
+use peeklock_core::admission::{Account, Budget, ClientPace, ConnectionPlace, Permit};
 use peeklock_core::request::Released;
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
@@ -40,7 +40,7 @@ use peeklock_listen::Lookout;
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use crate::apart::{Apart, Finished, do_apart};
+use crate::apart::{BackgroundWork, FinishedWork, run_in_background};
 use crate::arrivals::{Arrivals, Mail, Mailbox, Next};
 use crate::links::{Event, Links};
 use crate::steps::Steps;
@@ -48,7 +48,7 @@ use crate::steps::Steps;
 /// Connection of a protocol, built around its engine.
 pub trait Protocol: Send + Sized {
     /// Data that the protocol keeps for a request until it is answered.
-    type Expect: Send;
+    type PendingAnswer: Send;
     /// Request without a permit.
     type Unpaid: Send;
     /// Requests with a permit that are not carried out yet.
@@ -59,13 +59,13 @@ pub trait Protocol: Send + Sized {
     type Outcome: Send + 'static;
 
     /// Number of pieces of work apart that share the bytes without shared room.
-    const APART_MAX: usize;
+    const BACKGROUND_MAX: usize;
 
     /// Engine of this connection.
     fn engine(&mut self) -> &mut Engine<Self>;
 
     /// Number of the link whose order `released` belongs to.
-    fn order_of(&mut self, released: &Released) -> u32 {
+    fn ordering_link(&mut self, released: &Released) -> u32 {
         self.engine().links.link_of(released)
     }
 
@@ -77,7 +77,7 @@ pub trait Protocol: Send + Sized {
     fn may_emit(&self) -> bool;
 
     /// Whether there is room for the answers of more work apart.
-    fn may_start_apart(&self) -> bool;
+    fn may_start_background(&self) -> bool;
 
     /// Computes the bytes of a result.
     fn measure(&self) -> impl Fn(&Self::Outcome) -> u64 + Send + 'static;
@@ -86,7 +86,7 @@ pub trait Protocol: Send + Sized {
     fn emit(&mut self, event: Event, held_bytes: u64) -> impl Future<Output = ()> + Send;
 
     /// Encodes the answer to a request that was carried out apart.
-    fn emit_finished(&mut self, finished: Finished<Self::Outcome>);
+    fn emit_finished(&mut self, finished: FinishedWork<Self::Outcome>);
 
     /// Takes the mail, and encodes events while the protocol allows it and the account has room.
     /// Yields to other connections of the thread in between, since a client can cause many events
@@ -95,13 +95,13 @@ pub trait Protocol: Send + Sized {
     fn collect(&mut self) -> impl Future<Output = ()> + Send {
         async move {
             self.take_mail();
-            self.start_apart();
+            self.start_background();
             self.engine().wanted_bytes = None;
             while let Some((event, held_bytes)) = self.next_event() {
                 self.emit(event, held_bytes).await;
                 let steps = &mut self.engine().steps;
                 steps.add(1);
-                steps.rest().await;
+                steps.yield_if_due().await;
             }
             self.engine().fetch();
         }
@@ -114,7 +114,7 @@ pub trait Protocol: Send + Sized {
         for mail in arrived {
             match mail {
                 Mail::Released(released) => {
-                    let order = self.order_of(&released);
+                    let order = self.ordering_link(&released);
                     self.engine().arrivals.push(order, released);
                 }
                 Mail::Fetched(fetched) => self.engine().arrivals.fetched(fetched),
@@ -133,7 +133,9 @@ pub trait Protocol: Send + Sized {
         }
         let engine = self.engine();
         match engine.arrivals.next(&mut engine.account) {
-            Next::Ready(released, held_bytes) => Some((engine.links.take(released), held_bytes)),
+            Next::Ready(released, held_bytes) => {
+                Some((engine.links.handle_released(released), held_bytes))
+            }
             Next::NoRoom(wanted) => {
                 engine.wanted_bytes = Some(wanted);
                 None
@@ -144,23 +146,23 @@ pub trait Protocol: Send + Sized {
 
     /// Starts waiting work while there is room for its answers. Work that no entity has received
     /// yet ends with the connection.
-    fn start_apart(&mut self) {
-        while self.may_start_apart()
+    fn start_background(&mut self) {
+        while self.may_start_background()
             && let Some(work) = self.engine().apart.next()
         {
             let measure = self.measure();
             let engine = self.engine();
             let mailbox = Arc::clone(&engine.mailbox);
             let outbound = engine.broker.outbound_pool();
-            let free_bytes = engine.account.free_bytes() / Self::APART_MAX as u64;
+            let free_bytes = engine.account.free_bytes() / Self::BACKGROUND_MAX as u64;
             let alive = engine.alive.subscribe();
             let working = (work.start)();
             let (size, slot, permit) = (work.size, work.slot, work.permit);
             tokio::spawn(async move {
                 let _permit = permit;
-                let done = do_apart(alive, working, measure, free_bytes, &outbound).await;
+                let done = run_in_background(alive, working, measure, free_bytes, &outbound).await;
                 if let Some((result, paid)) = done {
-                    mailbox.put(Mail::Own(Finished { size, slot, result, paid }));
+                    mailbox.put(Mail::Own(FinishedWork { size, slot, result, paid }));
                 }
             });
         }
@@ -203,10 +205,10 @@ pub struct Engine<P: Protocol> {
     /// State of the requests.
     pub phase: Phase<P>,
     /// Links, and requests that await answers.
-    pub links: Links<Broker, P::Expect>,
+    pub links: Links<Broker, P::PendingAnswer>,
     /// Open transactions of the client.
     pub transactions: Transactions,
-    mailbox: Arc<Mailbox<Finished<P::Outcome>>>,
+    mailbox: Arc<Mailbox<FinishedWork<P::Outcome>>>,
     /// Events that wait for contents, or for room.
     pub arrivals: Arrivals,
     /// Bytes that are held for the client.
@@ -216,11 +218,11 @@ pub struct Engine<P: Protocol> {
     /// Pace at which the client takes bytes.
     client_pace: ClientPace,
     /// Work that takes more than one command.
-    pub apart: Apart<P::Outcome>,
+    pub apart: BackgroundWork<P::Outcome>,
     /// Steps since the last yield to other connections of the thread.
     pub steps: Steps,
     /// Place of the connection.
-    pub standing: Standing,
+    pub standing: ConnectionPlace,
     /// Stop of the listener.
     stop: Stop,
     /// Detects that the client has disconnected while nothing is read.
@@ -257,9 +259,9 @@ impl<P: Protocol> Engine<P> {
             account,
             wanted_bytes: None,
             client_pace: ClientPace::default(),
-            apart: Apart::default(),
+            apart: BackgroundWork::default(),
             steps: Steps::default(),
-            standing: Standing::default(),
+            standing: ConnectionPlace::default(),
             stop: Stop::Awaited(Box::pin(stop)),
             lookout: Lookout::default(),
             peer_disconnected: false,
@@ -296,7 +298,7 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Holds a request until there is a permit for `count` commands of `bytes`.
-    pub fn hold(&mut self, request: P::Unpaid, count: u64, bytes: u64) {
+    pub fn wait_for_permit(&mut self, request: P::Unpaid, count: u64, bytes: u64) {
         let budget = self.budget.clone();
         let permit = Box::pin(async move { budget.wait_list(count, bytes).await });
         self.phase = Phase::NeedsPermit(request, permit);
@@ -363,9 +365,9 @@ impl<P: Protocol> Engine<P> {
     /// Stops deliveries and receives; the client can still settle.
     pub fn stop_flows(&mut self) {
         self.links.return_deliveries();
-        self.links.withdraw_all();
-        self.links.limit_all();
-        self.links.hand_over();
+        self.links.cancel_all_waits();
+        self.links.update_all_limits();
+        self.links.submit_groups();
     }
 
     /// Drops requests and work that no entity has received yet.
@@ -378,14 +380,14 @@ impl<P: Protocol> Engine<P> {
     /// Asks all entities to deliver nothing more, and waits for their answers. Returns the number
     /// of lost messages, which no entity stores any more and which never reached the client
     /// (RCV-02).
-    pub async fn quiet(&mut self) -> u64 {
+    pub async fn end_deliveries(&mut self) -> u64 {
         self.links.begin_end();
         let mut lost_count = 0;
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
         self.account.clear();
-        lost_count + self.links.quiet(&self.mailbox).await
+        lost_count + self.links.await_stopped(&self.mailbox).await
     }
 }
 

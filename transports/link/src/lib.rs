@@ -21,7 +21,7 @@
 //!   contents are fetched ahead.
 //! - The bytes of a connection, its place and the pace of its client are those of
 //!   [`admission`](peeklock_core::admission).
-//! - [`Apart`] bounds work apart from the connection. [`Steps`] gives other connections of the
+//! - [`BackgroundWork`] bounds work apart from the connection. [`Steps`] gives other connections of the
 //!   thread their turn.
 //!
 //! Frames, encodings, sockets and the meaning of operations belong to the transports.
@@ -39,11 +39,13 @@ mod unsettled;
 #[cfg(test)]
 mod tests;
 
-pub use apart::{Apart, Finished, LONG_MAX, Size, Start, WORKING_MAX, Working};
+pub use apart::{
+    BackgroundWork, FinishedWork, LONG_MAX, RunningWork, Size, StartWork, WORKING_MAX,
+};
 pub use arrivals::{Arrivals, Mailbox};
 pub use engine::{Engine, NextTurn, Phase, Protocol, Serve, Turn};
-pub use link::{Closing, Link, Role, Source};
+pub use link::{Link, PendingClose, Role, Source};
 pub use links::{Event, Handle, Issuer, Links, numbered_bytes};
-pub use pending::Pending;
+pub use pending::PendingRequest;
 pub use steps::Steps;
-pub use unsettled::{ByToken, Named, Outstanding, TokenHasher, Unsettled, shrink};
+pub use unsettled::{ByToken, DeliveryPosition, RangeLookup, TokenHasher, Unsettled, shrink};

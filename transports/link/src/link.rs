@@ -39,10 +39,10 @@ pub struct Link<E> {
     /// Number of the last delivery.
     pub(crate) last: u64,
     /// Number of the last delivery that the client's credit allows.
-    pub(crate) up_to: u64,
+    pub(crate) credit_limit: u64,
     pub(crate) flow: Option<Flow>,
     /// Present while the link is being closed.
-    pub(crate) closing: Option<Closing>,
+    pub(crate) closing: Option<PendingClose>,
     /// Registration that reports the deletion of the entity to this link.
     pub(crate) watch: Watch,
     /// Lock tokens of messages that arrived for this link but were not delivered; they are
@@ -56,14 +56,14 @@ pub enum Source {
     /// The entity, without sessions.
     Queue,
     /// A session that is not assigned yet; the link waits for it.
-    Awaited,
+    NotAssigned,
     /// The session with this id, until its lock ends.
     Session(Box<str>),
 }
 
 /// Pending close of a link.
 #[derive(Clone, Copy, Debug)]
-pub struct Closing {
+pub struct PendingClose {
     /// Id of the request that closes the link.
     pub id: u32,
     /// Whether the client detached in order or its connection broke.
@@ -90,7 +90,7 @@ impl<E> Link<E> {
             source: Source::Queue,
             receiver,
             last,
-            up_to: last,
+            credit_limit: last,
             flow: None,
             closing: None,
             watch: Watch::default(),
@@ -103,7 +103,7 @@ impl<E> Link<E> {
     pub fn session(&self) -> Option<&str> {
         match &self.source {
             Source::Session(session) => Some(session),
-            Source::Queue | Source::Awaited => None,
+            Source::Queue | Source::NotAssigned => None,
         }
     }
 
@@ -123,14 +123,14 @@ impl<E> Link<E> {
     /// Whether the link accepts requests: it is attached and not being closed.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        self.closing.is_none() && !matches!(self.source, Source::Awaited)
+        self.closing.is_none() && !matches!(self.source, Source::NotAssigned)
     }
 
     /// Command that opens the flow of the link.
     pub(crate) const fn attach(&self) -> Command {
         match self.source {
             Source::Session(_) => self.in_session(SessionCommand::Attach),
-            Source::Queue | Source::Awaited => {
+            Source::Queue | Source::NotAssigned => {
                 Command::Attach { receiver: self.receiver, mode: self.mode }
             }
         }
@@ -138,7 +138,7 @@ impl<E> Link<E> {
 
     /// Records that the client has received `bytes` of deliveries, so that the entity may send as
     /// many again.
-    pub(crate) const fn give_back(&mut self, bytes: u64) {
+    pub(crate) const fn return_bytes(&mut self, bytes: u64) {
         if let Some(flow) = &mut self.flow {
             flow.returned_bytes = flow.returned_bytes.saturating_add(bytes);
         }
@@ -150,14 +150,14 @@ impl<E> Link<E> {
         let up_to = if bounds.paused || self.closing.is_some() {
             self.last
         } else {
-            self.up_to.min(self.last.saturating_add(u64::from(room)))
+            self.credit_limit.min(self.last.saturating_add(u64::from(room)))
         };
         self.flow.as_mut()?.new_limits(up_to, bounds.window_bytes)
     }
 
     /// Ends a drain: no unused credit is left.
     pub(crate) fn drained(&mut self) {
-        self.up_to = self.up_to.min(self.last);
+        self.credit_limit = self.credit_limit.min(self.last);
         if let Some(flow) = &mut self.flow {
             flow.draining = false;
             flow.delivery_limit = self.last.saturating_sub(flow.base);

@@ -32,17 +32,17 @@ use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 
 pub use self::event::Event;
-use self::receive::Promise;
+use self::receive::Reservation;
 pub use self::receive::numbered_bytes;
 pub use self::seam::{Handle, Issuer};
 use crate::link::{Link, Role};
-use crate::pending::{Pending, PendingTable, place};
-use crate::unsettled::{Outstanding, Unsettled};
+use crate::pending::{PendingRequest, PendingTable, slot_and_index};
+use crate::unsettled::{DeliveryPosition, Unsettled};
 
-/// Answer that a request awaits. Requests of the transport itself are [`Expect::Asked`].
-pub(crate) enum Expect<T> {
+/// Answer that a request awaits. Requests of the transport itself are [`PendingAnswer::OfTransport`].
+pub(crate) enum PendingAnswer<T> {
     /// An answer that the client does not receive.
-    Unheard,
+    Ignored,
     /// The receiver is attached.
     Attached,
     /// The entity delivers nothing more to a link that is being closed.
@@ -52,12 +52,12 @@ pub(crate) enum Expect<T> {
     /// The unused credit of a drained link.
     Drained,
     /// The messages of a receive or a peek.
-    Messages(Promise),
+    Messages(Reservation),
     /// A session is locked for the link, which may then receive deliveries up to this number.
     Accepted(u64),
     /// Answers to a request of the transport. `takes` means that it is one receive-and-delete
     /// command, whose messages the entity no longer stores.
-    Asked { asked: T, takes: bool },
+    OfTransport { asked: T, takes: bool },
 }
 
 /// Links of a connection. `T` is the data that the transport keeps for each of its requests.
@@ -70,7 +70,7 @@ pub struct Links<G: Issuer, T> {
     receiver_count: u64,
     /// Deliveries that are not settled.
     pub unsettled: Unsettled,
-    pending: PendingTable<Expect<T>>,
+    pending: PendingTable<PendingAnswer<T>>,
     /// Waiting requests by the id that the client gave them, each with its ticket and link.
     waits: HashMap<u32, (Ticket, u32)>,
     /// Commands that were not submitted yet, by link.
@@ -131,7 +131,7 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Whether a request with this id is unanswered.
     #[must_use]
-    pub fn awaits(&self, id: u32) -> bool {
+    pub fn has_pending(&self, id: u32) -> bool {
         self.pending.awaits(id)
     }
 
@@ -161,7 +161,7 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Number of the link with this receiver id.
     #[must_use]
-    pub fn of_receiver(&self, receiver: ReceiverId) -> Option<u32> {
+    pub fn link_of_receiver(&self, receiver: ReceiverId) -> Option<u32> {
         self.receivers.get(&receiver).copied()
     }
 
@@ -171,9 +171,9 @@ impl<G: Issuer, T> Links<G, T> {
         let found = match released {
             Released::Delivery { receiver, .. }
             | Released::Detached { receiver, .. }
-            | Released::Closed { receiver, .. } => self.of_receiver(*receiver),
+            | Released::Closed { receiver, .. } => self.link_of_receiver(*receiver),
             Released::Answer { correlation, .. } => {
-                self.pending.get(place(*correlation).0).map(|pending| pending.link)
+                self.pending.get(slot_and_index(*correlation).0).map(|pending| pending.link)
             }
         };
         found.unwrap_or(u32::MAX)
@@ -196,7 +196,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Makes the sends of a link go via its entity to `destination` (VIA-01).
-    pub fn send_on(&mut self, number: u32, destination: Arc<str>) {
+    pub fn send_via(&mut self, number: u32, destination: Arc<str>) {
         if let Some(link) = self.links.get_mut(&number) {
             link.destination = Some(destination);
         }
@@ -204,21 +204,23 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Removes a delivery that is settled or whose lock has ended. The caller may then raise the
     /// limits of its link.
-    pub fn settled(&mut self, token: LockToken) -> Option<Outstanding> {
+    pub fn remove_settled(&mut self, token: LockToken) -> Option<DeliveryPosition> {
         self.unsettled.settled(token)
     }
 
     /// Turns an answer or delivery of an entity into an event. All its contents that can be read
     /// have been loaded.
-    pub fn take(&mut self, released: Released) -> Event {
+    pub fn handle_released(&mut self, released: Released) -> Event {
         match released {
             Released::Delivery { receiver, message } => self.deliver(receiver, message),
             Released::Detached { receiver, reason } => self.stopped(receiver, reason),
             Released::Closed { receiver, reason } => self.entity_closed(receiver, reason),
             Released::Answer { correlation, result } => {
-                let (slot, index) = place(correlation);
+                let (slot, index) = slot_and_index(correlation);
                 match self.pending.get(slot).map(|pending| &pending.expect) {
-                    Some(Expect::Asked { .. }) => Event::Answer { slot, index, result },
+                    Some(PendingAnswer::OfTransport { .. }) => {
+                        Event::Answer { slot, index, result }
+                    }
                     Some(_) => self.answer(slot, result),
                     None => Event::Nothing,
                 }
@@ -229,24 +231,24 @@ impl<G: Issuer, T> Links<G, T> {
     /// Handles the answer to a request of the links themselves.
     fn answer(&mut self, slot: usize, result: Result<Outcome, Rejection>) -> Event {
         let Some(pending) = self.pending.remove(slot) else { return Event::Nothing };
-        let Pending { id, link: number, path, expect, permit: _ } = pending;
+        let PendingRequest { id, link: number, path, expect, permit: _ } = pending;
         match expect {
-            Expect::Unheard | Expect::Asked { .. } => Event::Nothing,
-            Expect::Quiet => {
+            PendingAnswer::Ignored | PendingAnswer::OfTransport { .. } => Event::Nothing,
+            PendingAnswer::Quiet => {
                 // A link that is not being closed is only stopped: the whole connection ends.
                 if self.links.get(&number).is_some_and(|link| link.closing.is_some()) {
-                    self.is_quiet(number);
+                    self.detach_stopped(number);
                 }
                 Event::Nothing
             }
-            Expect::Detached => {
+            PendingAnswer::Detached => {
                 self.remove(number);
                 Event::Done { id, path, result: result.map(|_| ()) }
             }
-            Expect::Attached => self.attached(id, number, path, result),
-            Expect::Drained => self.drained(id, number, path, result),
-            Expect::Messages(promised) => self.received(id, number, promised, path, result),
-            Expect::Accepted(up_to) => self.accepted(id, number, up_to, path, result),
+            PendingAnswer::Attached => self.attached(id, number, path, result),
+            PendingAnswer::Drained => self.drained(id, number, path, result),
+            PendingAnswer::Messages(promised) => self.received(id, number, promised, path, result),
+            PendingAnswer::Accepted(up_to) => self.accepted(id, number, up_to, path, result),
         }
     }
 }
@@ -259,32 +261,38 @@ fn unexpected() -> Rejection {
 /// submitted.
 impl<G: Issuer, T> Links<G, T> {
     /// Adds a request of the transport on a link; returns its slot.
-    pub fn ask(&mut self, number: u32, id: u32, permit: Option<Arc<Permit>>, asked: T) -> usize {
-        self.expect(id, number, Expect::Asked { asked, takes: false }, permit)
+    pub fn add_request(
+        &mut self,
+        number: u32,
+        id: u32,
+        permit: Option<Arc<Permit>>,
+        asked: T,
+    ) -> usize {
+        self.expect(id, number, PendingAnswer::OfTransport { asked, takes: false }, permit)
     }
 
     /// Adds a request of the transport that belongs to no link; returns its slot.
-    pub fn ask_of(
+    pub fn add_unlinked_request(
         &mut self,
         path: Arc<str>,
         id: u32,
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, Expect::Asked { asked, takes: false })
+        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, takes: false })
     }
 
     /// Adds a request of the transport for one receive-and-delete command; returns its slot. The
     /// end of the connection waits for its answer, so that messages that never reach the client are
     /// counted (RCV-02).
-    pub fn ask_to_take(
+    pub fn add_deleting_request(
         &mut self,
         path: Arc<str>,
         id: u32,
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, Expect::Asked { asked, takes: true })
+        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, takes: true })
     }
 
     fn expect_of(
@@ -292,25 +300,27 @@ impl<G: Issuer, T> Links<G, T> {
         path: Arc<str>,
         id: u32,
         permit: Option<Arc<Permit>>,
-        expect: Expect<T>,
+        expect: PendingAnswer<T>,
     ) -> usize {
-        self.pending.insert(Pending { id, link: u32::MAX, path, expect, permit })
+        self.pending.insert(PendingRequest { id, link: u32::MAX, path, expect, permit })
     }
 
     /// Id, entity path and data of a request of the transport.
-    pub fn asked_mut(&mut self, slot: usize) -> Option<(u32, Arc<str>, &mut T)> {
-        let Pending { id, path, expect, .. } = self.pending.get_mut(slot)?;
+    pub fn request_mut(&mut self, slot: usize) -> Option<(u32, Arc<str>, &mut T)> {
+        let PendingRequest { id, path, expect, .. } = self.pending.get_mut(slot)?;
         match expect {
-            Expect::Asked { asked, .. } => Some((*id, Arc::clone(path), asked)),
+            PendingAnswer::OfTransport { asked, .. } => Some((*id, Arc::clone(path), asked)),
             _ => None,
         }
     }
 
     /// Removes a request of the transport, once all its commands are answered.
-    pub fn answered(&mut self, slot: usize) -> Option<Pending<T>> {
-        let Pending { id, link, path, expect, permit } = self.pending.remove(slot)?;
+    pub fn remove_request(&mut self, slot: usize) -> Option<PendingRequest<T>> {
+        let PendingRequest { id, link, path, expect, permit } = self.pending.remove(slot)?;
         match expect {
-            Expect::Asked { asked, .. } => Some(Pending { id, link, path, expect: asked, permit }),
+            PendingAnswer::OfTransport { asked, .. } => {
+                Some(PendingRequest { id, link, path, expect: asked, permit })
+            }
             _ => None,
         }
     }
@@ -348,7 +358,7 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Submits several commands, each with its correlation, to an entity without a link.
     pub fn submit_all_to(&mut self, entity: &G::Entity, commands: Vec<(u64, Command)>) {
-        self.hand_over();
+        self.submit_groups();
         let mut ticket = self.engine.tickets(commands.len() as u64);
         let sub_queue = entity.sub_queue();
         let mut group = Vec::with_capacity(commands.len());
@@ -361,7 +371,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Submits the collected groups to their entities.
-    pub fn hand_over(&mut self) {
+    pub fn submit_groups(&mut self) {
         for (link, group) in self.groups.drain(..) {
             if let Some(link) = self.links.get(&link) {
                 link.entity.submit(group);
@@ -373,13 +383,13 @@ impl<G: Issuer, T> Links<G, T> {
         &mut self,
         id: u32,
         number: u32,
-        expect: Expect<T>,
+        expect: PendingAnswer<T>,
         permit: Option<Arc<Permit>>,
     ) -> usize {
         let path = match self.links.get(&number) {
             Some(link) => Arc::clone(&link.path),
             None => "".into(),
         };
-        self.pending.insert(Pending { id, link: number, path, expect, permit })
+        self.pending.insert(PendingRequest { id, link: number, path, expect, permit })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use peeklock_core::admission::Permit;
 
 /// Request whose answer is awaited.
-pub struct Pending<T> {
+pub struct PendingRequest<T> {
     /// Id that the client gave the request; 0 if it has none.
     pub id: u32,
     /// Number of the link on which it was issued.
@@ -24,7 +24,7 @@ pub struct Pending<T> {
 /// All pending requests of a connection. The correlation of a command consists of its slot here and
 /// its index within the request.
 pub struct PendingTable<T> {
-    slots: Vec<Option<Pending<T>>>,
+    slots: Vec<Option<PendingRequest<T>>>,
     free: Vec<usize>,
     /// Ids that clients gave to their requests.
     ids: HashSet<u32>,
@@ -38,7 +38,7 @@ impl<T> Default for PendingTable<T> {
 
 impl<T> PendingTable<T> {
     /// Adds a request; returns its slot.
-    pub fn insert(&mut self, pending: Pending<T>) -> usize {
+    pub fn insert(&mut self, pending: PendingRequest<T>) -> usize {
         if pending.id != 0 {
             self.ids.insert(pending.id);
         }
@@ -58,17 +58,17 @@ impl<T> PendingTable<T> {
 
     /// The request in a slot.
     #[must_use]
-    pub fn get(&self, slot: usize) -> Option<&Pending<T>> {
+    pub fn get(&self, slot: usize) -> Option<&PendingRequest<T>> {
         self.slots.get(slot)?.as_ref()
     }
 
     /// The request in a slot, mutable.
-    pub fn get_mut(&mut self, slot: usize) -> Option<&mut Pending<T>> {
+    pub fn get_mut(&mut self, slot: usize) -> Option<&mut PendingRequest<T>> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
     /// Removes a request and frees its slot.
-    pub fn remove(&mut self, slot: usize) -> Option<Pending<T>> {
+    pub fn remove(&mut self, slot: usize) -> Option<PendingRequest<T>> {
         let pending = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
         if pending.id != 0 {
@@ -109,7 +109,7 @@ pub fn correlation(slot: usize, index: usize) -> u64 {
 
 /// Slot and index of a correlation.
 #[must_use]
-pub fn place(correlation: u64) -> (usize, usize) {
+pub fn slot_and_index(correlation: u64) -> (usize, usize) {
     let part = |bits: u64| usize::try_from(bits & u64::from(u32::MAX)).unwrap_or(usize::MAX);
     (part(correlation >> 32), part(correlation))
 }

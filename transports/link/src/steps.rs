@@ -24,7 +24,7 @@ impl Steps {
     }
 
     /// Yields to the other connections of the thread if a turn is used up.
-    pub async fn rest(&mut self) {
+    pub async fn yield_if_due(&mut self) {
         if self.0 >= STEPS_PER_TURN {
             self.0 = 0;
             tokio::task::yield_now().await;
@@ -42,7 +42,7 @@ mod tests {
     /// Number of yields before `rest` returns.
     fn rests(steps: &mut Steps) -> usize {
         let mut context = Context::from_waker(Waker::noop());
-        let mut resting = pin!(steps.rest());
+        let mut resting = pin!(steps.yield_if_due());
         let mut count = 0;
         while resting.as_mut().poll(&mut context).is_pending() {
             count += 1;
@@ -52,7 +52,7 @@ mod tests {
 
     /// DESIGN D6: the connection yields after each turn, however many steps are added in one call.
     #[test]
-    fn the_others_have_their_turn_after_so_many_steps() {
+    fn a_connection_yields_after_a_full_turn() {
         let mut steps = Steps::default();
         let rested: usize = (0..10 * STEPS_PER_TURN)
             .map(|_| {

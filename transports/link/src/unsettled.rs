@@ -45,7 +45,7 @@ impl Hasher for TokenHasher {
 
 /// Position of a delivery: its link, and its number on that link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outstanding {
+pub struct DeliveryPosition {
     /// Number of the link.
     pub link: u32,
     /// Number of the delivery.
@@ -54,7 +54,7 @@ pub struct Outstanding {
 
 /// Result of looking up ranges of delivery numbers.
 #[derive(Debug, Default)]
-pub struct Named {
+pub struct RangeLookup {
     /// Number and lock token of each unsettled delivery.
     pub held: Vec<(u64, LockToken)>,
     /// Ranges of numbers without an unsettled delivery, both ends included. At least one delivery
@@ -65,25 +65,25 @@ pub struct Named {
 /// Unsettled deliveries of a connection.
 #[derive(Default)]
 pub struct Unsettled {
-    by_lock: ByToken<Outstanding>,
+    by_lock: ByToken<DeliveryPosition>,
     by_link: HashMap<u32, BTreeMap<u64, LockGrant>>,
 }
 
 impl Unsettled {
     /// Adds a delivery.
-    pub fn insert(&mut self, held: Outstanding, lock: LockGrant) {
+    pub fn insert(&mut self, held: DeliveryPosition, lock: LockGrant) {
         self.by_lock.insert(lock.token, held);
         self.by_link.entry(held.link).or_default().insert(held.number, lock);
     }
 
     /// The delivery with this lock token.
     #[must_use]
-    pub fn of_lock(&self, token: LockToken) -> Option<Outstanding> {
+    pub fn find_by_lock(&self, token: LockToken) -> Option<DeliveryPosition> {
         self.by_lock.get(&token).copied()
     }
 
     /// Removes the delivery with this lock token; returns its position.
-    pub fn settled(&mut self, token: LockToken) -> Option<Outstanding> {
+    pub fn settled(&mut self, token: LockToken) -> Option<DeliveryPosition> {
         let held = self.by_lock.remove(&token)?;
         if let Some(of_link) = self.by_link.get_mut(&held.link) {
             of_link.remove(&held.number);
@@ -92,7 +92,7 @@ impl Unsettled {
     }
 
     /// Records the new end of a renewed lock.
-    pub fn renewed(&mut self, token: LockToken, until: Timestamp) {
+    pub fn record_renewal(&mut self, token: LockToken, until: Timestamp) {
         let Some(held) = self.by_lock.get(&token) else { return };
         let of_link = self.by_link.get_mut(&held.link);
         if let Some(lock) = of_link.and_then(|of_link| of_link.get_mut(&held.number)) {
@@ -101,7 +101,7 @@ impl Unsettled {
     }
 
     /// Records the new end of all locks of a link.
-    pub fn renewed_all(&mut self, link: u32, until: Timestamp) {
+    pub fn record_renewals(&mut self, link: u32, until: Timestamp) {
         for lock in self.by_link.get_mut(&link).into_iter().flat_map(BTreeMap::values_mut) {
             lock.until = until;
         }
@@ -121,7 +121,7 @@ impl Unsettled {
     }
 
     /// Removes the deliveries of a link whose locks end at `now` or before.
-    pub fn forget_ended(&mut self, link: u32, now: Timestamp) {
+    pub fn remove_ended(&mut self, link: u32, now: Timestamp) {
         let Some(of_link) = self.by_link.get_mut(&link) else { return };
         of_link.retain(|_, lock| {
             let is_held = lock.until > now;
@@ -138,7 +138,7 @@ impl Unsettled {
     }
 
     /// Removes all deliveries of a link.
-    pub fn forget(&mut self, link: u32) {
+    pub fn remove_link(&mut self, link: u32) {
         for lock in self.by_link.remove(&link).into_iter().flat_map(BTreeMap::into_values) {
             self.by_lock.remove(&lock.token);
         }
@@ -147,15 +147,15 @@ impl Unsettled {
     /// Looks up ranges of delivery numbers of a link, both ends included. None if they contain more
     /// than `count_max` unsettled deliveries.
     #[must_use]
-    pub fn named(
+    pub fn lookup_ranges(
         &self,
         link: u32,
         ranges: impl Iterator<Item = (u64, u64)>,
         count_max: usize,
-    ) -> Option<Named> {
+    ) -> Option<RangeLookup> {
         let none = BTreeMap::new();
         let of_link = self.by_link.get(&link).unwrap_or(&none);
-        let mut named = Named::default();
+        let mut named = RangeLookup::default();
         for (from, to) in ranges.filter(|(from, to)| from <= to) {
             let mut next = Some(from);
             for (number, lock) in of_link.range(from..=to) {

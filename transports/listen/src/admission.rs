@@ -30,11 +30,11 @@ impl Admission {
         // Answers are written whole; waiting to fill a packet only delays them.
         socket.set_nodelay(true).ok();
         bound_unsent(&socket);
-        let relayed = self.proxies.hear(&mut socket).await?;
+        let relayed = self.proxies.read_header(&mut socket).await?;
         let stream = Acceptor::accept_on(self.tls.as_ref(), socket).await;
         let stream = stream.map_err(io::Error::other)?;
         Ok(match relayed {
-            Some(relayed) => stream.relayed(relayed.client),
+            Some(relayed) => stream.via_proxy(relayed.client),
             None => stream,
         })
     }

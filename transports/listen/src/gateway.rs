@@ -37,10 +37,10 @@ use crate::admission::Admission;
 use crate::entrance::{self, Attend, Enter, Entrance, Upgrade};
 use crate::listener::Listener;
 use crate::proxy;
-use crate::serve::{admitted, end};
+use crate::serve::{open_stream, stop_connections};
 use crate::tracker::Tracker;
 use crate::workers::Workers;
-use opening::{Spoken, tell};
+use opening::{DetectedProtocol, detect_protocol};
 
 const NAME: &str = "gateway";
 /// Thread name of a gateway that is not the port of a transport.
@@ -132,7 +132,7 @@ impl GatewayConfig {
     /// sockets of the transports) or 256, whichever is larger. So a broker for few connections
     /// opens few files.
     #[must_use]
-    pub fn sockets_on_their_way(socket_count_max: usize, handshake_count_max: usize) -> usize {
+    pub fn pending_socket_count_max(socket_count_max: usize, handshake_count_max: usize) -> usize {
         let all = proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
         all.saturating_add(handshake_count_max).min(socket_count_max.max(OPENING_COUNT_MAX))
     }
@@ -147,7 +147,7 @@ impl Gateway {
 }
 
 /// Port that serves all protocols.
-pub(crate) struct Door {
+pub(crate) struct SharedListener {
     /// Its address, and the name of the transport that owns it.
     pub(crate) listener: Listener,
     /// Name of its threads.
@@ -163,7 +163,7 @@ pub(crate) struct Door {
 }
 
 /// State that all threads share.
-struct Site {
+struct PortState {
     transport: &'static str,
     admission: Admission,
     shared: SharedPort,
@@ -172,8 +172,8 @@ struct Site {
 }
 
 /// State of a thread.
-struct Thread {
-    site: Arc<Site>,
+struct PortThread {
+    site: Arc<PortState>,
     amqp: Rc<dyn Attend>,
     http: Rc<dyn Attend>,
     websocket: Rc<dyn Attend>,
@@ -204,14 +204,15 @@ impl Transport for Gateway {
             self.config;
         let listener = Listener { transport: NAME, address, i_know };
         let shared = SharedPort { opening_timeout, entrances };
-        let door = Door { listener, threads: THREADS, workers, admission, shared, own: None };
+        let door =
+            SharedListener { listener, threads: THREADS, workers, admission, shared, own: None };
         door.check()?;
         let socket = listener.bind(&broker)?;
         door.open(socket)
     }
 }
 
-impl Door {
+impl SharedListener {
     /// Checks that all transports behind the port have started.
     pub(crate) fn check(&self) -> Result<(), TransportError> {
         let Entrances { amqp, http, websocket } = &self.shared.entrances;
@@ -231,7 +232,7 @@ impl Door {
         let behind = [amqp, http, websocket].into_iter().map(of).fold(0, usize::saturating_add);
         let tls = self.admission.tls.as_ref();
         let handshakes = tls.map_or(0, Acceptor::handshake_count_max);
-        behind.saturating_add(GatewayConfig::sockets_on_their_way(behind, handshakes))
+        behind.saturating_add(GatewayConfig::pending_socket_count_max(behind, handshakes))
     }
 
     /// Serves the connections of a socket that [`Listener::bind`] returned.
@@ -246,7 +247,7 @@ impl Door {
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let transport = listener.transport;
-        let site = Arc::new(Site {
+        let site = Arc::new(PortState {
             transport,
             admission,
             shared,
@@ -261,7 +262,7 @@ impl Door {
                 (sender, move || run(site, receiver))
             })
             .unzip();
-        let workers = Workers::running(threads, mains).map_err(failed)?;
+        let workers = Workers::start_with(threads, mains).map_err(failed)?;
         let (accepting, stop) = watch::channel(true);
         if let Some(first) = workers.handles().first() {
             let _runtime = first.enter();
@@ -288,9 +289,9 @@ impl Door {
 }
 
 /// Main function of a thread.
-async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
+async fn run(site: Arc<PortState>, mut sockets: mpsc::Receiver<Socket>) {
     let transport = site.transport;
-    let thread = match Thread::open(site).await {
+    let thread = match PortThread::open(site).await {
         Ok(thread) => Rc::new(thread),
         Err(error) => {
             tracing::error!(transport, %error, "a thread of the listener has ended");
@@ -301,7 +302,7 @@ async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
         let thread = Rc::clone(&thread);
         spawn_local(async move {
             let _tracked = thread.site.connections.track();
-            thread.conduct(socket).await;
+            thread.serve_socket(socket).await;
             drop(permit);
         });
     }
@@ -310,31 +311,32 @@ async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
     std::future::pending::<()>().await;
 }
 
-impl Thread {
-    async fn open(site: Arc<Site>) -> io::Result<Self> {
+impl PortThread {
+    async fn open(site: Arc<PortState>) -> io::Result<Self> {
         let Entrances { amqp, http, websocket } = &site.shared.entrances;
-        let (amqp, http, websocket) = (at(amqp).await?, at(http).await?, at(websocket).await?);
+        let (amqp, http, websocket) =
+            (service_of(amqp).await?, service_of(http).await?, service_of(websocket).await?);
         Ok(Self { site, amqp, http, websocket })
     }
 
     /// Hands a socket to the transport that serves it, and waits until the connection has ended.
-    async fn conduct(&self, socket: std::net::TcpStream) {
+    async fn serve_socket(&self, socket: std::net::TcpStream) {
         // A stop ends only connections without a transport here; each transport stops its own.
         let opened = tokio::select! {
             biased;
             _ = self.site.connections.stop_begun() => return,
-            opened = Box::pin(self.site.opened(socket)) => opened,
+            opened = Box::pin(self.site.open_socket(socket)) => opened,
         };
         match opened {
-            Ok((stream, Spoken::Amqp)) => {
+            Ok((stream, DetectedProtocol::Amqp)) => {
                 self.amqp.attend(stream).await;
             }
-            Ok((stream, Spoken::Http)) => {
+            Ok((stream, DetectedProtocol::Http)) => {
                 if let Some(upgrade) = self.http.attend(stream).await {
                     self.upgrade(upgrade).await;
                 }
             }
-            Ok((stream, Spoken::Tls)) => {
+            Ok((stream, DetectedProtocol::Tls)) => {
                 let peer = stream.peer();
                 tracing::debug!(
                     ?peer,
@@ -355,18 +357,21 @@ impl Thread {
     }
 }
 
-impl Site {
+impl PortState {
     /// Turns a socket into a stream and detects its protocol, within `opening_timeout` (LIS-03).
-    async fn opened(&self, socket: std::net::TcpStream) -> io::Result<(Stream, Spoken)> {
+    async fn open_socket(
+        &self,
+        socket: std::net::TcpStream,
+    ) -> io::Result<(Stream, DetectedProtocol)> {
         let Self { admission, shared, openings, .. } = self;
-        let mut stream = admitted(socket, admission).await?;
+        let mut stream = open_stream(socket, admission).await?;
         let opening = openings.begin();
         let ended = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
         let spoken = tokio::select! {
             biased;
             () = opening.evicted() => return ended("the oldest silent connection was closed for a new \
                 client"),
-            spoken = tokio::time::timeout(shared.opening_timeout, tell(&mut stream)) => spoken,
+            spoken = tokio::time::timeout(shared.opening_timeout, detect_protocol(&mut stream)) => spoken,
         };
         match spoken {
             Ok(spoken) => Ok((stream, spoken?)),
@@ -376,7 +381,7 @@ impl Site {
 }
 
 /// The service of a transport on this thread.
-async fn at(entrance: &Entrance) -> io::Result<Rc<dyn Attend>> {
+async fn service_of(entrance: &Entrance) -> io::Result<Rc<dyn Attend>> {
     let closed = || io::Error::other("a transport behind the gateway has not started");
     let opening: &dyn Enter = entrance.get().ok_or_else(closed)?;
     opening.open().await
@@ -391,7 +396,7 @@ impl RunningTransport for Running {
     async fn stop(self: Box<Self>, grace: Duration) {
         self.accepting.send_replace(false);
         let transport = self.listener.transport;
-        end(transport, self.address, &self.connections, grace, self.workers).await;
+        stop_connections(transport, self.address, &self.connections, grace, self.workers).await;
     }
 }
 
@@ -409,10 +414,10 @@ mod tests {
     /// LIS-03: a connection that has not shown its protocol within 5 s is closed, even after a part
     /// of its first bytes.
     #[tokio::test(start_paused = true)]
-    async fn silence_is_ended_after_five_seconds() {
+    async fn a_silent_connection_is_closed_after_5_s() {
         let mut context = Context::from_waker(Waker::noop());
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let site = Site {
+        let site = PortState {
             transport: NAME,
             admission: Admission::default(),
             shared: SharedPort {
@@ -427,7 +432,7 @@ mod tests {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             client.write_all(begun.as_bytes()).await.unwrap();
             let (socket, _) = listener.accept().await.unwrap();
-            let mut opening = pin!(site.opened(socket.into_std().unwrap()));
+            let mut opening = pin!(site.open_socket(socket.into_std().unwrap()));
             assert!(opening.as_mut().poll(&mut context).is_pending());
             advance(Duration::from_millis(4_999)).await;
             assert!(opening.as_mut().poll(&mut context).is_pending(), "{begun}");

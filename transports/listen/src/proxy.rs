@@ -27,9 +27,9 @@ pub(crate) const WAITING_COUNT_MAX: usize = 256;
 
 /// Peers that must begin with a header; none by default.
 #[derive(Clone, Default)]
-pub struct Proxies(Option<Arc<Known>>);
+pub struct Proxies(Option<Arc<ProxyList>>);
 
-struct Known {
+struct ProxyList {
     sources: Vec<Source>,
     header_timeout: Duration,
     waiting: Arc<Openings>,
@@ -51,20 +51,20 @@ pub enum Source {
     "`{0}` is not valid; write an address such as 10.0.0.7, a network such as 10.0.0.0/8 or \
      fd00::/8, or `*` for every address"
 )]
-pub struct NoSource(String);
+pub struct InvalidSource(String);
 
 /// Connection that came through a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Relayed {
+pub(crate) struct ProxiedClient {
     /// Client address that the proxy sent; none if the proxy speaks for itself or sends none.
     pub(crate) client: Option<SocketAddr>,
 }
 
 /// Error for a proxy socket without a valid header.
 #[derive(Debug, thiserror::Error)]
-enum NoHeader {
+enum HeaderError {
     #[error("a proxy sent no header of the PROXY protocol: {0}")]
-    Fault(#[from] header::Fault),
+    Fault(#[from] header::HeaderFault),
     #[error("the header of a proxy took longer than {0:?}")]
     Late(Duration),
     #[error("the header of a proxy was the oldest of {WAITING_COUNT_MAX} pending headers")]
@@ -87,12 +87,12 @@ impl Proxies {
             return Self::default();
         }
         let waiting = Openings::new(WAITING_COUNT_MAX);
-        Self(Some(Arc::new(Known { sources, header_timeout, waiting })))
+        Self(Some(Arc::new(ProxyList { sources, header_timeout, waiting })))
     }
 
     /// Whether every peer is a proxy, so that any client can claim any address.
     #[must_use]
-    pub fn are_everywhere(&self) -> bool {
+    pub fn include_all_addresses(&self) -> bool {
         self.sources().contains(&Source::Everywhere)
     }
 
@@ -107,7 +107,10 @@ impl Proxies {
     ///
     /// # Errors
     /// If the peer is a proxy and sends no valid header in time (LIS-04).
-    pub(crate) async fn hear(&self, socket: &mut TcpStream) -> io::Result<Option<Relayed>> {
+    pub(crate) async fn read_header(
+        &self,
+        socket: &mut TcpStream,
+    ) -> io::Result<Option<ProxiedClient>> {
         let Some(known) = &self.0 else { return Ok(None) };
         let peer = socket.peer_addr()?;
         if !known.sources.iter().any(|source| source.has(peer.ip())) {
@@ -117,19 +120,19 @@ impl Proxies {
         let time = known.header_timeout;
         let heard = tokio::select! {
             biased;
-            () = opening.evicted() => Err(NoHeader::MadeRoom),
+            () = opening.evicted() => Err(HeaderError::MadeRoom),
             heard = tokio::time::timeout(time, Box::pin(read(socket))) => {
-                heard.unwrap_or(Err(NoHeader::Late(time)))
+                heard.unwrap_or(Err(HeaderError::Late(time)))
             }
         };
-        heard.map(|client| Some(Relayed { client })).map_err(|why| {
+        heard.map(|client| Some(ProxiedClient { client })).map_err(|why| {
             tracing::debug!(proxy = %peer, %why, "no connection");
             io::Error::new(io::ErrorKind::InvalidData, why)
         })
     }
 }
 
-async fn read(socket: &mut TcpStream) -> Result<Option<SocketAddr>, NoHeader> {
+async fn read(socket: &mut TcpStream) -> Result<Option<SocketAddr>, HeaderError> {
     let mut fixed = [0; FIXED_BYTES];
     socket.read_exact(&mut fixed).await?;
     let fixed = Fixed::read(fixed)?;
@@ -176,13 +179,13 @@ impl fmt::Display for Source {
 }
 
 impl FromStr for Source {
-    type Err = NoSource;
+    type Err = InvalidSource;
 
-    fn from_str(text: &str) -> Result<Self, NoSource> {
+    fn from_str(text: &str) -> Result<Self, InvalidSource> {
         if text == "*" {
             return Ok(Self::Everywhere);
         }
-        let refused = || NoSource(text.to_owned());
+        let refused = || InvalidSource(text.to_owned());
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -220,7 +223,7 @@ mod tests {
 
     /// LIS-04: the default timeout of a header is 5 s.
     #[test]
-    fn a_header_has_five_seconds() {
+    fn the_default_header_timeout_is_5_s() {
         let proxies = Proxies::at(vec![Source::Everywhere]);
         let known = proxies.0.unwrap();
         assert_eq!(known.header_timeout, Duration::from_secs(5));
@@ -228,7 +231,7 @@ mod tests {
 
     /// LIS-04: proxies are given by address, by network or as all addresses.
     #[test]
-    fn proxies_are_where_they_are_said_to_be() {
+    fn sources_match_their_addresses() {
         for (source, address) in [
             ("*", "192.0.2.1"),
             ("10.0.0.7", "10.0.0.7"),
@@ -268,7 +271,7 @@ mod tests {
             "::ffff:10.0.0.0/8",
             "::ffff:10.0.0.0/95",
         ] {
-            assert_eq!(text.parse::<Source>(), Err(NoSource(text.to_owned())));
+            assert_eq!(text.parse::<Source>(), Err(InvalidSource(text.to_owned())));
         }
     }
 }

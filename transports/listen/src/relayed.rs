@@ -8,7 +8,7 @@ const FORWARDED_PREFIX: &str = "x-forwarded-";
 
 /// Whether a header shows that a proxy forwarded the request. `name` is in lower case.
 #[must_use]
-pub fn names_proxy(name: &str) -> bool {
+pub fn is_proxy_header(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with(FORWARDED_PREFIX)
 }
 
@@ -18,7 +18,7 @@ mod tests {
 
     /// SEC-17: each header that a proxy adds is recognised.
     #[test]
-    fn proxies_are_told_by_their_headers() {
+    fn proxy_headers_are_recognised() {
         for name in [
             "forwarded",
             "via",
@@ -28,10 +28,10 @@ mod tests {
             "x-forwarded-proto",
             "x-forwarded-port",
         ] {
-            assert!(names_proxy(name), "{name}");
+            assert!(is_proxy_header(name), "{name}");
         }
         for name in ["host", "origin", "authorization", "x-forward", "viaduct", "x-request-id"] {
-            assert!(!names_proxy(name), "{name}");
+            assert!(!is_proxy_header(name), "{name}");
         }
     }
 }

@@ -94,7 +94,7 @@ impl Listener {
                     let (site, admission) = (Arc::clone(&site), admission.clone());
                     worker.spawn(async move {
                         // Boxed, so that its memory is freed before the connection is served.
-                        let admitted = Box::pin(admitted(stream, &admission));
+                        let admitted = Box::pin(open_stream(stream, &admission));
                         if let Ok(stream) = admitted.await {
                             site.serve(stream).await;
                         }
@@ -110,7 +110,7 @@ impl Listener {
 }
 
 /// Turns a socket into a stream, in the runtime of its thread.
-pub(crate) async fn admitted(
+pub(crate) async fn open_stream(
     stream: std::net::TcpStream,
     admission: &Admission,
 ) -> io::Result<Stream> {
@@ -126,12 +126,13 @@ impl<S: Serve> RunningTransport for Running<S> {
     async fn stop(self: Box<Self>, grace: Duration) {
         self.accepting.send_replace(false);
         let connections = [self.site.connections().clone()];
-        end(self.listener.transport, self.address, &connections, grace, self.workers).await;
+        stop_connections(self.listener.transport, self.address, &connections, grace, self.workers)
+            .await;
     }
 }
 
 /// Asks connections to end and ends their threads. Connections that exceed the grace are cut off.
-pub(crate) async fn end(
+pub(crate) async fn stop_connections(
     transport: &'static str,
     address: SocketAddr,
     connections: &[Tracker],
@@ -143,7 +144,7 @@ pub(crate) async fn end(
     }
     let quiet = async {
         for tracker in connections {
-            tracker.quiet().await;
+            tracker.wait_until_idle().await;
         }
     };
     if tokio::time::timeout(grace + CLOSE_GRACE, quiet).await.is_err() {

@@ -12,14 +12,14 @@ use peeklock_tls::Acceptor;
 use crate::accept::socket_permits;
 use crate::admission::Admission;
 use crate::entrance::{Entrance, Shared};
-use crate::gateway::{Door, SharedPort};
+use crate::gateway::{SharedListener, SharedPort};
 use crate::listener::Listener;
 use crate::proxy::Proxies;
 use crate::serve::{Serve, Threads};
 
 /// Settings that such transports have in common.
 #[derive(Debug)]
-pub struct Start {
+pub struct ListenerStart {
     /// Name of the transport.
     pub transport: &'static str,
     /// Name of its threads.
@@ -43,7 +43,7 @@ pub struct Start {
     pub shared_port: Option<SharedPort>,
 }
 
-impl Start {
+impl ListenerStart {
     /// Listens, and serves connections with the site that `site` creates for this broker.
     ///
     /// # Errors
@@ -66,6 +66,7 @@ impl Start {
         };
         let own = Some(site.connections().clone());
         entrance.open(Shared::new(site, socket_permits(socket_count_max), socket_count_max));
-        Door { listener, threads: name, workers: count, admission, shared, own }.open(socket)
+        SharedListener { listener, threads: name, workers: count, admission, shared, own }
+            .open(socket)
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use peeklock_core::contract::browser::Foreign;
+use peeklock_core::contract::browser::RefusedHeader;
 
 /// One of them is told in so long: anybody can make more.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ impl Strangers {
     /// Says that a request of this peer was refused, unless it was said of another a moment ago.
     pub fn refused<'a>(
         &self,
-        foreign: Foreign,
+        foreign: RefusedHeader,
         peer: Option<SocketAddr>,
         host: Option<&str>,
         mut origins: impl Iterator<Item = Option<&'a str>>,

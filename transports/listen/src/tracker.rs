@@ -15,7 +15,7 @@ pub struct Tracker {
 
 /// Guard of a connection or request; dropping it reduces the count.
 #[derive(Debug)]
-pub struct Tracked(watch::Sender<usize>);
+pub struct TrackGuard(watch::Sender<usize>);
 
 impl Default for Tracker {
     fn default() -> Self {
@@ -26,9 +26,9 @@ impl Default for Tracker {
 impl Tracker {
     /// Counts one more.
     #[must_use]
-    pub fn track(&self) -> Tracked {
+    pub fn track(&self) -> TrackGuard {
         self.count.send_modify(|count| *count += 1);
-        Tracked(self.count.clone())
+        TrackGuard(self.count.clone())
     }
 
     /// Number of connections or requests being served.
@@ -38,7 +38,7 @@ impl Tracker {
     }
 
     /// Waits until the count is zero.
-    pub async fn quiet(&self) {
+    pub async fn wait_until_idle(&self) {
         let mut count = self.count.subscribe();
         // `self` holds the sender, so waiting does not fail.
         drop(count.wait_for(|count| *count == 0).await);
@@ -66,7 +66,7 @@ impl Tracker {
     }
 }
 
-impl Drop for Tracked {
+impl Drop for TrackGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::contract::browser::{Foreign, Known};
+use peeklock_core::contract::browser::{HeaderRules, RefusedHeader};
 use peeklock_core::error::Rejection;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt as _};
@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 
-use crate::relayed::names_proxy;
+use crate::relayed::is_proxy_header;
 use crate::strangers::Strangers;
 
 /// Content type of an error (RFC 9457).
@@ -32,8 +32,8 @@ const REST_BYTES_MAX: u64 = 64 << 10;
 /// # Errors
 /// The answer to the refused client.
 #[expect(clippy::result_large_err, reason = "the library's type")]
-pub fn check(
-    known: Known<'_>,
+pub fn check_origin_and_host(
+    known: HeaderRules<'_>,
     (broker, strangers): (&Broker, &Strangers),
     peer: Option<SocketAddr>,
     host: Option<&str>,
@@ -47,12 +47,14 @@ pub fn check(
         let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         strangers.refused(foreign, peer, named, origins());
         let status = match foreign {
-            Foreign::Host(_) | Foreign::DevelopmentHost(_) => StatusCode::MISDIRECTED_REQUEST,
-            Foreign::Origin(_) => StatusCode::FORBIDDEN,
+            RefusedHeader::Host(_) | RefusedHeader::DevelopmentHost(_) => {
+                StatusCode::MISDIRECTED_REQUEST
+            }
+            RefusedHeader::Origin(_) => StatusCode::FORBIDDEN,
         };
         // The refusal is counted, and written to the log.
         let reason = Rejection::unauthorized(foreign.to_string());
-        refuse(broker, status, reason.because("origin").of_peer(peer))
+        refuse(broker, status, reason.with_cause("origin").with_peer(peer))
     })
 }
 
@@ -75,7 +77,11 @@ pub fn host(request: &Request, is_same: impl Fn(&str, &str) -> bool) -> Option<&
 /// # Errors
 /// The answer to the refused request.
 #[expect(clippy::result_large_err, reason = "the library's type")]
-pub fn check_bare(broker: &Broker, request: &Request, instead: &str) -> Result<(), ErrorResponse> {
+pub fn check_no_query_or_body(
+    broker: &Broker,
+    request: &Request,
+    instead: &str,
+) -> Result<(), ErrorResponse> {
     let refused =
         |detail: String| Err(refuse(broker, StatusCode::BAD_REQUEST, Rejection::argument(detail)));
     if request.uri().query().is_some_and(|query| !query.is_empty()) {
@@ -101,7 +107,7 @@ pub fn subprotocols(request: &Request) -> impl Iterator<Item = &str> {
 /// Whether a header shows that a proxy forwarded the request (SEC-17).
 #[must_use]
 pub fn is_by_proxy(request: &Request) -> bool {
-    request.headers().keys().any(|name| names_proxy(name.as_str()))
+    request.headers().keys().any(|name| is_proxy_header(name.as_str()))
 }
 
 /// Answer that closes the connection, with the condition and its tracking id.
@@ -121,7 +127,7 @@ pub fn refuse(broker: &Broker, status: StatusCode, rejection: Rejection) -> Erro
 
 /// Answers a request that is not a valid upgrade, if the handshake has sent no answer. `instead`
 /// describes the services at this address.
-pub async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn answer_invalid_upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     broker: &Broker,
     stream: &mut S,
     error: &Error,
@@ -133,7 +139,7 @@ pub async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Answers a client whose request did not arrive completely in time.
-pub async fn turn_away_late<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn answer_late_request<S: AsyncRead + AsyncWrite + Unpin>(
     broker: &Broker,
     stream: &mut S,
     instead: &str,

@@ -10,7 +10,7 @@ mod pieces;
 
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-pub use pieces::{PIECE_BYTES, Pieces};
+pub use pieces::{FrameSplitter, PIECE_BYTES};
 
 /// Bytes of pongs that may wait for the socket; above them, nothing is read.
 const PONG_BYTES_MAX: usize = 4 << 10;
@@ -31,18 +31,18 @@ pub struct Pongs {
 
 impl Pongs {
     /// Records a ping with `content_bytes` of content, whose pong the library has buffered.
-    pub const fn owe(&mut self, content_bytes: usize) {
+    pub const fn add_pong(&mut self, content_bytes: usize) {
         self.bytes = self.bytes.saturating_add(content_bytes).saturating_add(CONTROL_HEAD_BYTES);
     }
 
     /// Records that the socket has taken all pongs.
-    pub const fn taken(&mut self) {
+    pub const fn clear(&mut self) {
         self.bytes = 0;
     }
 
     /// Whether pongs may wait for the socket.
     #[must_use]
-    pub const fn are_owed(&self) -> bool {
+    pub const fn are_pending(&self) -> bool {
         self.bytes > 0
     }
 

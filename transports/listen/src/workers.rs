@@ -17,12 +17,12 @@ pub(crate) struct Workers {
 impl Workers {
     /// Starts `count` threads with this name.
     pub(crate) fn start(name: &str, count: usize) -> io::Result<Self> {
-        Self::running(name, vec![std::future::pending::<()>; count])
+        Self::start_with(name, vec![std::future::pending::<()>; count])
     }
 
     /// Starts a thread for each of `mains`. Each future is created on its thread, and may spawn
     /// tasks that stay there.
-    pub(crate) fn running<M, F>(name: &str, mains: Vec<M>) -> io::Result<Self>
+    pub(crate) fn start_with<M, F>(name: &str, mains: Vec<M>) -> io::Result<Self>
     where
         M: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()>,

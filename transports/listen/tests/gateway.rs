@@ -63,7 +63,7 @@ async fn answer(client: &mut TcpStream) -> Option<u8> {
 /// not shown their protocol. When all are taken, the connection that has been silent for longest is
 /// closed for a further one, however few are silent.
 #[tokio::test]
-async fn who_is_silent_makes_room_in_a_full_gateway() {
+async fn the_oldest_silent_connection_is_evicted_when_sockets_are_full() {
     let test = async {
         let broker = Broker::builder().arbiters(1).start().await.unwrap();
         let entrances = Entrances::default();

@@ -107,7 +107,7 @@ async fn a_socket_beyond_the_bound_waits_until_another_one_ends() {
 }
 
 #[tokio::test]
-async fn a_stop_tells_connections_and_waits_for_them() {
+async fn a_stop_ends_connections_and_waits_for_them() {
     let (broker, greeter) = (broker().await, Arc::default());
     let running = serve(&broker, &greeter, 8);
     let address = running.local_address();
@@ -154,7 +154,7 @@ async fn is_served(address: SocketAddr, bytes: &[u8]) -> bool {
 /// LIS-04, SEC-17: the client of a proxy has the address in the header, and never counts as local.
 /// Bytes after the header belong to the client.
 #[tokio::test]
-async fn the_client_of_a_proxy_is_where_the_proxy_says() {
+async fn the_client_address_comes_from_the_proxy_header() {
     let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
     let running = serve_behind(&broker, &greeter, &["10.0.0.0/8", "127.0.0.1"]);
     let address = running.local_address();
@@ -218,7 +218,7 @@ async fn without_a_valid_header_a_proxy_is_not_served() {
 /// LIS-04: a proxy whose header is not complete in time is disconnected without an answer, even
 /// after a part of the header.
 #[tokio::test]
-async fn a_header_that_is_not_whole_in_time_ends_its_connection() {
+async fn a_late_header_closes_its_connection() {
     let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
     let time = Duration::from_millis(50);
     let proxies = Proxies::with_header_timeout(vec![Source::Everywhere], time);

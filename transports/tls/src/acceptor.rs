@@ -58,39 +58,39 @@ pub struct Acceptor {
 
 /// Reason why a socket was closed before any data was exchanged.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum HandshakeError {
     /// The client does not use TLS.
     #[error("the client does not use TLS")]
     NotTls,
     /// The handshake exceeded the time limit (TLS-03).
     #[error("the handshake took longer than `tls.handshake_timeout`")]
-    Late,
+    TimedOut,
     /// The handshake was ended to make room for another client (TLS-03).
     #[error(
         "the handshake was the oldest of `tls.handshake_count_max` and was closed for another \
          client"
     )]
-    MadeRoom,
+    Evicted,
     /// The sides have no common settings, or the client's certificate is not valid (TLS-01,
     /// TLS-04).
     #[error("the handshake failed: {0}")]
     Failed(#[source] io::Error),
 }
 
-impl Refused {
+impl HandshakeError {
     /// Returns the label that refused handshakes are counted under.
     #[must_use]
     pub const fn cause(&self) -> &'static str {
         match self {
             Self::NotTls => "not_tls",
-            Self::Late => "late",
-            Self::MadeRoom => "made_room",
+            Self::TimedOut => "late",
+            Self::Evicted => "made_room",
             Self::Failed(_) => "failed",
         }
     }
 }
 
-impl Refused {
+impl HandshakeError {
     /// Returns advice for the operator, if action is needed. A port scan or a slow client needs
     /// none.
     fn advice(&self) -> Option<&'static str> {
@@ -108,7 +108,7 @@ impl Refused {
                 rustls::Error::AlertReceived(_) => Some("the client has ended the handshake"),
                 _ => Some("client and broker found no common TLS settings"),
             },
-            Self::Late | Self::MadeRoom => None,
+            Self::TimedOut | Self::Evicted => None,
         }
     }
 }
@@ -149,7 +149,7 @@ impl Acceptor {
     pub async fn accept_on(
         configured: Option<&Self>,
         socket: TcpStream,
-    ) -> Result<Stream, Refused> {
+    ) -> Result<Stream, HandshakeError> {
         let Some(acceptor) = configured else { return Ok(Stream::plain(socket)) };
         let peer = socket.peer_addr().ok();
         let accepted = acceptor.accept(socket).await;
@@ -162,7 +162,7 @@ impl Acceptor {
 
     /// Logs a failed handshake: as a warning if the operator must act, with a limit on the number
     /// of warnings.
-    fn log(&self, peer: Option<SocketAddr>, refused: &Refused) {
+    fn log(&self, peer: Option<SocketAddr>, refused: &HandshakeError) {
         let admitted = |advice| Some((advice, self.tls.lines.admit(Instant::now())?));
         let line = refused.advice().and_then(admitted);
         let peer = peer.map(tracing::field::display);
@@ -175,39 +175,38 @@ impl Acceptor {
         }
     }
 
-    async fn accept(&self, socket: TcpStream) -> Result<Stream, Refused> {
+    async fn accept(&self, socket: TcpStream) -> Result<Stream, HandshakeError> {
         let opening = self.tls.handshakes.begin();
         let time = self.tls.config.handshake_timeout;
         tokio::select! {
             biased;
-            () = opening.evicted() => Err(Refused::MadeRoom),
+            () = opening.evicted() => Err(HandshakeError::Evicted),
             agreed = tokio::time::timeout(time, self.agree(socket)) => {
-                agreed.unwrap_or(Err(Refused::Late))
+                agreed.unwrap_or(Err(HandshakeError::TimedOut))
             }
         }
     }
 
-    async fn agree(&self, mut socket: TcpStream) -> Result<Stream, Refused> {
+    async fn agree(&self, mut socket: TcpStream) -> Result<Stream, HandshakeError> {
         let mut first = [0];
-        let count = socket.peek(&mut first).await.map_err(Refused::Failed)?;
+        let count = socket.peek(&mut first).await.map_err(HandshakeError::Failed)?;
         if count == 0 {
-            return Err(Refused::Failed(io::ErrorKind::UnexpectedEof.into()));
+            return Err(HandshakeError::Failed(io::ErrorKind::UnexpectedEof.into()));
         }
         if first != [HANDSHAKE] {
             if self.protocol.is_http(first) {
                 // A write error means that the client has already disconnected.
                 send_http_answer(&mut socket).await.ok();
             }
-            return Err(Refused::NotTls);
+            return Err(HandshakeError::NotTls);
         }
         let acceptor = TlsAcceptor::from(self.tls.server_config(self.protocol));
-        let stream = acceptor.accept(socket).await.map_err(Refused::Failed)?;
+        let stream = acceptor.accept(socket).await.map_err(HandshakeError::Failed)?;
         let (_, connection) = stream.get_ref();
         let shown = connection.peer_certificates().and_then(<[_]>::first);
-        let identity = shown
-            .map(certificate::identity)
-            .transpose()
-            .map_err(|error| Refused::Failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let identity = shown.map(certificate::identity).transpose().map_err(|error| {
+            HandshakeError::Failed(io::Error::new(io::ErrorKind::InvalidData, error))
+        })?;
         Ok(Stream::secure(stream, identity))
     }
 }

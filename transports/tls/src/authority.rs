@@ -54,7 +54,7 @@ pub struct Authority {
 
 /// The existing certificates.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct ExistingCertificates {
     /// The authority.
     pub authority: Certificate,
     /// The certificate of the broker.
@@ -64,7 +64,7 @@ pub struct Kept {
 /// An authority that is safe to trust: it can sign only for its own names and the names below them
 /// (TLS-05).
 #[derive(Clone, Debug)]
-pub struct Trustworthy {
+pub struct TrustedAuthority {
     /// Content of its certificate.
     pub certificate: Certificate,
     /// The examined certificate in PEM form. Install this text and not the file, which may have
@@ -76,7 +76,7 @@ pub struct Trustworthy {
 
 /// Result of [`Authority::prepare`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Made {
+pub enum PreparedFiles {
     /// Nothing was missing.
     Nothing,
     /// A new certificate of the existing authority.
@@ -163,10 +163,10 @@ impl Authority {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read.
-    pub fn kept(&self) -> Result<Option<Kept>, AuthorityError> {
+    pub fn kept(&self) -> Result<Option<ExistingCertificates>, AuthorityError> {
         let Some(authority) = self.certificate_of(AUTHORITY_FILE)? else { return Ok(None) };
         let Some(certificate) = self.certificate_of(CERTIFICATE_FILE)? else { return Ok(None) };
-        Ok(Some(Kept { authority: authority.1, certificate: certificate.1 }))
+        Ok(Some(ExistingCertificates { authority: authority.1, certificate: certificate.1 }))
     }
 
     /// Examines the authority for clients that want to trust it. Returns `None` if it was never
@@ -174,7 +174,7 @@ impl Authority {
     ///
     /// # Errors
     /// Returns an error if it cannot be read, or is not limited to its own names.
-    pub fn trustworthy(&self) -> Result<Option<Trustworthy>, AuthorityError> {
+    pub fn trustworthy(&self) -> Result<Option<TrustedAuthority>, AuthorityError> {
         let Some((pem, certificate)) = self.certificate_of(AUTHORITY_FILE)? else {
             return Ok(None);
         };
@@ -183,7 +183,7 @@ impl Authority {
             return Err(unusable("it has more than one certificate".to_owned()));
         }
         let names = Names::of_authority(&pem).map_err(unusable)?;
-        Ok(Some(Trustworthy { certificate, pem, names: names.texts().collect() }))
+        Ok(Some(TrustedAuthority { certificate, pem, names: names.texts().collect() }))
     }
 
     /// Creates the missing files (TLS-05): an authority for `localhost`, `127.0.0.1`, `::1` and
@@ -192,11 +192,11 @@ impl Authority {
     ///
     /// # Errors
     /// Returns an error if the existing authority has other names, or a file cannot be written.
-    pub fn prepare(&self, names: &[String]) -> Result<Made, AuthorityError> {
+    pub fn prepare(&self, names: &[String]) -> Result<PreparedFiles, AuthorityError> {
         let wanted = Names::wanted(names)?;
         self.check_directory()?;
         let Some((pem, _)) = self.certificate_of(AUTHORITY_FILE)? else {
-            return self.replace_for(&wanted).map(|()| Made::Authority);
+            return self.replace_for(&wanted).map(|()| PreparedFiles::Authority);
         };
         let path = self.authority_file();
         let unusable = |detail: &dyn std::fmt::Display| AuthorityError::Unusable {
@@ -208,13 +208,13 @@ impl Authority {
             return Err(AuthorityError::OtherNames { name, known: known.text() });
         }
         if self.is_good(&known)? {
-            return Ok(Made::Nothing);
+            return Ok(PreparedFiles::Nothing);
         }
         let key = KeyPair::from_pem(&self.text(AUTHORITY_KEY_FILE)?.unwrap_or_default())
             .map_err(|error| unusable(&format!("its key: {error}")))?;
         let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(|error| unusable(&error))?;
         self.issue(&known, &issuer)?;
-        Ok(Made::Certificate)
+        Ok(PreparedFiles::Certificate)
     }
 
     /// Replaces the authority by a new one, with a new certificate.

@@ -39,13 +39,13 @@ mod standing;
 mod stream;
 mod watch;
 
-pub use acceptor::{Acceptor, Protocol, Refused};
+pub use acceptor::{Acceptor, HandshakeError, Protocol};
 pub use certificate::{Certificate, CertificateError};
 pub use client::{ClientTls, ConnectError, client_config};
 pub use config::{ClientCertificates, TlsConfig};
 pub use files::{File, FileError, certificates};
 pub use source::{Reloaded, Tls};
-pub use standing::Standing;
+pub use standing::Validity;
 pub use stream::Stream;
 #[doc(no_inline)]
 pub use tokio_rustls::rustls::pki_types::CertificateDer;

@@ -17,7 +17,7 @@ use crate::certificate::Certificate;
 use crate::config::{ClientCertificates, TlsConfig};
 use crate::files::{File, FileError, certificates_in, key_in, read};
 use crate::lines::LineLimit;
-use crate::standing::{LastReport, Standing};
+use crate::standing::{LastReport, Validity};
 
 /// A broker's certificate and key, loaded from files, for all of its listeners.
 pub struct Tls {
@@ -119,7 +119,7 @@ impl Tls {
     /// Logs the validity of the certificate in use if due: when it has changed since the last log
     /// line, and once a day while it is invalid or expires within two weeks (TLS-02). Returns the
     /// logged state.
-    pub fn remind(&self, now: Timestamp) -> Option<Standing> {
+    pub fn log_validity_if_due(&self, now: Timestamp) -> Option<Validity> {
         self.in_use().log_validity(now)
     }
 
@@ -241,24 +241,24 @@ impl InUse {
     }
 
     /// Logs the validity if due.
-    fn log_validity(&self, now: Timestamp) -> Option<Standing> {
+    fn log_validity(&self, now: Timestamp) -> Option<Validity> {
         let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = last_report.due(&self.certificate, now)?;
         drop(last_report);
         let Certificate { subject, not_after, not_before, .. } = &self.certificate;
         match standing {
-            Standing::Ended => {
+            Validity::Ended => {
                 tracing::error!(subject, %not_after, "the certificate has expired: clients refuse \
                     it");
             }
-            Standing::NotYet => {
+            Validity::NotYet => {
                 tracing::error!(subject, %not_before, "the certificate is not valid yet: clients \
                     refuse it");
             }
-            Standing::EndsSoon => {
+            Validity::EndsSoon => {
                 tracing::warn!(subject, %not_after, "the certificate expires soon");
             }
-            Standing::Good => tracing::info!(subject, %not_after, "certificate in use"),
+            Validity::Good => tracing::info!(subject, %not_after, "certificate in use"),
         }
         Some(standing)
     }

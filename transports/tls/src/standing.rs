@@ -12,7 +12,7 @@ const REPEAT_AFTER: TimeSpan = TimeSpan::from_days(1);
 
 /// Validity of a certificate at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum Validity {
     /// Valid for at least two weeks.
     Good,
     /// Valid, but expires within two weeks.
@@ -25,9 +25,9 @@ pub enum Standing {
 
 /// The last logged state, and its time.
 #[derive(Default)]
-pub(crate) struct LastReport(Option<(Standing, Timestamp)>);
+pub(crate) struct LastReport(Option<(Validity, Timestamp)>);
 
-impl Standing {
+impl Validity {
     fn of(certificate: &Certificate, now: Timestamp) -> Self {
         if certificate.not_after <= now {
             Self::Ended
@@ -43,14 +43,14 @@ impl Standing {
 
 impl LastReport {
     /// Returns the state to log now: a changed state immediately, and a warning state once a day.
-    pub(crate) fn due(&mut self, certificate: &Certificate, now: Timestamp) -> Option<Standing> {
-        let standing = Standing::of(certificate, now);
+    pub(crate) fn due(&mut self, certificate: &Certificate, now: Timestamp) -> Option<Validity> {
+        let standing = Validity::of(certificate, now);
         if let Some((last, at)) = self.0
             && last == standing
         {
             // After the clock was set back, log again.
             let is_day_over = now < at || now >= at.plus(REPEAT_AFTER);
-            if standing == Standing::Good || !is_day_over {
+            if standing == Validity::Good || !is_day_over {
                 return None;
             }
         }

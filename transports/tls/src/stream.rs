@@ -48,7 +48,7 @@ impl Stream {
 
     /// Marks the stream as relayed by a proxy, which may have sent the client's address.
     #[must_use]
-    pub fn relayed(mut self, client: Option<SocketAddr>) -> Self {
+    pub fn via_proxy(mut self, client: Option<SocketAddr>) -> Self {
         self.1.is_relayed = true;
         self.1.client = client;
         self

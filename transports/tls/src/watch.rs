@@ -50,7 +50,7 @@ fn watch_files(tls: &Tls, mut waits: impl FnMut(Duration) -> bool) {
                     stays in use");
             }
         }
-        tls.remind(now());
+        tls.log_validity_if_due(now());
     }
 }
 

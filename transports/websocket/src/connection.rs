@@ -9,7 +9,7 @@
 //! its requests, `apart` runs long ones in the background, `outbound` writes, `stall` detects a
 //! client that does not read, and `place` gets a slot.
 
-mod apart;
+mod background;
 mod inbound;
 mod open;
 mod outbound;
@@ -40,7 +40,7 @@ use self::stall::Stall;
 use crate::error::{Close, code};
 use crate::frame::{Encoding, Item, WireError};
 use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
-use crate::unwritten::Unwritten;
+use crate::unwritten::FramePieces;
 
 /// Memory of an item (an answer or a push) without the messages in it, in bytes.
 const ITEM_BYTES: u64 = 64;
@@ -60,7 +60,7 @@ const CALLS_MAX: usize = 2;
 const HEARTBEAT_SECONDS_MIN: u32 = 1;
 
 /// Reason why the conversation no longer serves a socket.
-pub(crate) enum Ended {
+pub(crate) enum SocketEnd {
     /// The client closed the socket in order.
     Orderly,
     /// The socket broke. The close is sent if that is still possible.
@@ -78,7 +78,7 @@ pub(crate) enum Ended {
     Stopped,
 }
 
-impl From<Call> for Ended {
+impl From<Call> for SocketEnd {
     fn from(call: Call) -> Self {
         match call {
             Call::Resume(handover) => Self::Replaced(handover),
@@ -88,7 +88,7 @@ impl From<Call> for Ended {
 }
 
 /// A request under way: its id, and the permit that it holds.
-pub(crate) struct Asked {
+pub(crate) struct AdmittedRequest {
     pub(crate) id: u32,
     pub(crate) permit: Arc<Permit>,
 }
@@ -115,14 +115,14 @@ pub(crate) type Done = Result<(), Refusal>;
 
 /// A commit that waits until earlier operations are answered.
 pub(crate) struct WaitingCommit {
-    pub(crate) asked: Asked,
+    pub(crate) asked: AdmittedRequest,
     pub(crate) id: TransactionId,
     pub(crate) operations: Option<u32>,
 }
 
 impl WaitingCommit {
     /// Whether the answer to the commit will have this id.
-    pub(crate) const fn is_asked_as(&self, id: u32) -> bool {
+    pub(crate) const fn has_request_id(&self, id: u32) -> bool {
         id != 0 && self.asked.id == id
     }
 }
@@ -181,7 +181,7 @@ pub(crate) struct Conversation {
     pub(crate) engine: Engine<Self>,
     place: ConversationPlace,
     /// Whether the client had shown a valid token at the last check.
-    shows_key: bool,
+    has_valid_token: bool,
     pub(crate) encoding: Encoding,
     calls: mpsc::Receiver<Call>,
     resume_token: u128,
@@ -201,8 +201,8 @@ pub(crate) struct Conversation {
     pub(crate) handing_over: Option<usize>,
     /// Total bytes of started requests; of a request that is handed over in parts, its parts. They
     /// measure progress: a client whose requests hold room without progress may have to yield.
-    pub(crate) begun_bytes: u64,
-    beginning: ClientPace,
+    pub(crate) started_bytes: u64,
+    start_stall: ClientPace,
     /// Items to write, and the bytes that they count for.
     pub(crate) ready: Vec<Item>,
     ready_bytes: u64,
@@ -214,7 +214,7 @@ pub(crate) struct Conversation {
     /// Whether the socket still has bytes that it has not written.
     unflushed: bool,
     /// The pieces of a frame that were not handed to the socket yet.
-    outgoing: Unwritten,
+    outgoing: FramePieces,
     /// The pongs among the unwritten bytes.
     pongs: Pongs,
     pulse: Pulse,
@@ -245,18 +245,18 @@ impl Conversation {
                 Ok(()) => self.serve(&mut handover.socket).await,
                 Err(ended) => ended,
             };
-            if matches!(ended, Ended::Lost(_) | Ended::Replaced(_) | Ended::Yielded) {
+            if matches!(ended, SocketEnd::Lost(_) | SocketEnd::Replaced(_) | SocketEnd::Yielded) {
                 // Bytes that the system accepted may not have reached the client. From here on,
                 // only frames that the client confirms count as delivered.
                 self.frames.flushed = 0;
             }
             match ended {
-                Ended::Orderly => break LinkEnd::Orderly,
-                Ended::Refused(refusal) => {
+                SocketEnd::Orderly => break LinkEnd::Orderly,
+                SocketEnd::Refused(refusal) => {
                     close(&mut handover.socket, &refusal).await;
                     break LinkEnd::Broken;
                 }
-                Ended::Leave => {
+                SocketEnd::Leave => {
                     let leave = Close::new(
                         code::TRY_LATER,
                         "the connection is closed to make room for another client",
@@ -264,19 +264,19 @@ impl Conversation {
                     close(&mut handover.socket, &leave).await;
                     break LinkEnd::Broken;
                 }
-                Ended::Yielded => {
+                SocketEnd::Yielded => {
                     tracing::debug!("a client does not read while other clients wait");
                     // Discards the bytes that the client has not read.
                     drop(handover);
                     break LinkEnd::Broken;
                 }
-                Ended::Stopped => {
+                SocketEnd::Stopped => {
                     self.engine.stop_flows();
                     let going = Close::new(code::GOING_AWAY, "the broker is being stopped");
                     close(&mut handover.socket, &going).await;
                     break LinkEnd::ByBroker;
                 }
-                Ended::Replaced(other) => {
+                SocketEnd::Replaced(other) => {
                     let elsewhere = "the connection was resumed on another socket";
                     let mut old = std::mem::replace(&mut handover, other);
                     let reason = Close::new(code::RESUMED_ELSEWHERE, elsewhere);
@@ -284,7 +284,7 @@ impl Conversation {
                     tokio::spawn(async move { close(&mut old.socket, &reason).await });
                     resumed = true;
                 }
-                Ended::Lost(reason) => {
+                SocketEnd::Lost(reason) => {
                     if let Some(reason) = reason {
                         close(&mut handover.socket, &reason).await;
                     }
@@ -324,7 +324,7 @@ impl Conversation {
         // Releases the room before the links answer.
         self.ready = Vec::new();
         self.frames.unconfirmed = VecDeque::new();
-        lost_count += self.engine.quiet().await;
+        lost_count += self.engine.end_deliveries().await;
         self.engine.links.finish_end(end, lost_count);
         tracing::debug!(?end, "connection ended");
     }

@@ -118,7 +118,7 @@ macro_rules! schema {
             pub(crate) fn skim_body(
                 code: u8,
                 reader: &mut $crate::frame::wire::Reader<'_>,
-                announced: &mut $crate::frame::wire::Announced,
+                announced: &mut $crate::frame::wire::RequestCost,
             ) -> Result<(), $crate::error::FrameError> {
                 match code {
                     $($code => <$body as $crate::frame::wire::Wire>::skim(reader, announced),)*
@@ -208,7 +208,7 @@ impl ServerFrame {
 
 /// Frame functions of the client.
 #[cfg(any(test, feature = "client"))]
-pub(crate) mod of_client {
+pub(crate) mod client_side {
     use super::{Bytes, Encoding, FrameError, Request, ServerFrame, binary, json};
 
     /// Writes a frame of a client.

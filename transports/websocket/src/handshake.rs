@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::browser::Known;
+use peeklock_core::contract::browser::HeaderRules;
 use peeklock_core::error::Rejection;
 use peeklock_listen::upgrade;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -21,20 +21,20 @@ pub(crate) fn accept(
     mut response: Response,
 ) -> Result<(Encoding, Response), ErrorResponse> {
     let (broker, config) = (&site.broker, &site.config);
-    let known = Known {
+    let known = HeaderRules {
         transport: "websocket",
         hosts: &config.allowed_hosts,
         origins: &config.allowed_origins,
     };
     let host = upgrade::host(request, str::eq_ignore_ascii_case);
-    upgrade::check(known, (broker, &site.strangers), peer, host, request)?;
+    upgrade::check_origin_and_host(known, (broker, &site.strangers), peer, host, request)?;
     if request.uri().path() != "/" {
         let rejection =
             Rejection::new(Condition::EntityNotFound, "WebSocket is served at the path /");
         return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
     let instead = "the URL must not have a token; send it in the first frame";
-    upgrade::check_bare(broker, request, instead)?;
+    upgrade::check_no_query_or_body(broker, request, instead)?;
     let Some(encoding) = upgrade::subprotocols(request).find_map(Encoding::of_subprotocol) else {
         let rejection = Rejection::argument(
             "none of the offered subprotocols is supported; offer peeklock.v1.binary or \

@@ -8,7 +8,7 @@ use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
 use peeklock_core::telemetry;
 use peeklock_listen::websocket::{BufferSizes, PIECE_BYTES};
-use peeklock_listen::{Serve, Start, Tracker, upgrade};
+use peeklock_listen::{ListenerStart, Serve, Tracker, upgrade};
 use peeklock_tls::Stream;
 use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -23,7 +23,7 @@ use crate::site::{Site, Socket};
 
 const NAME: &str = "websocket";
 /// Answer to a request on this port that is not an upgrade.
-const INSTEAD: &str = "this port serves WebSocket; use the HTTP port, by default 5300";
+const WRONG_PORT_TEXT: &str = "this port serves WebSocket; use the HTTP port, by default 5300";
 /// Size of the read buffer of a socket, in bytes; it is kept for the life of the socket.
 const READ_BUFFER_BYTES: usize = 8 << 10;
 /// Number of written bytes after which the buffer is flushed to the system.
@@ -77,7 +77,7 @@ impl Transport for WebSocketTransport {
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         let mut config = self.config;
-        let start = Start {
+        let start = ListenerStart {
             transport: NAME,
             threads: "peeklock-ws",
             address: config.address,
@@ -95,7 +95,7 @@ impl Transport for WebSocketTransport {
 
 impl Serve for Site {
     async fn serve(self: Arc<Self>, stream: Stream) {
-        let _counted = telemetry::Connected::by("websocket");
+        let _counted = telemetry::ConnectionCount::by("websocket");
         let opening = self.places.begin_opening();
         let agreed = Box::pin(async {
             tokio::select! {
@@ -146,11 +146,12 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)
         // refused.
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            upgrade::turn_away(&site.broker, &mut metered, &error, INSTEAD).await;
+            upgrade::answer_invalid_upgrade(&site.broker, &mut metered, &error, WRONG_PORT_TEXT)
+                .await;
             return None;
         }
         Err(_) if metered.has_read() => {
-            upgrade::turn_away_late(&site.broker, &mut metered, INSTEAD).await;
+            upgrade::answer_late_request(&site.broker, &mut metered, WRONG_PORT_TEXT).await;
             return None;
         }
         Err(_) => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use peeklock_core::admission::{Evicted, Pace, PacedShare, arriving_step};
 use peeklock_core::contract::Principal;
-use peeklock_listen::websocket::Pieces;
+use peeklock_listen::websocket::FrameSplitter;
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -31,7 +31,7 @@ pub(crate) struct Metered {
     /// How far the client's frames have come, behind the upgrade.
     progress: Option<Progress>,
     /// What goes on to the reader, behind the upgrade.
-    pieces: Option<Pieces>,
+    pieces: Option<FrameSplitter>,
     /// Of the frame that has not arrived whole.
     pace: Option<Pace>,
     written_bytes: u64,
@@ -52,7 +52,7 @@ impl Metered {
             patience,
             unfinished_bytes: 0,
             progress: None,
-            pieces: Some(Pieces::new(frame_bytes_max)),
+            pieces: Some(FrameSplitter::new(frame_bytes_max)),
             pace: None,
             written_bytes: 0,
             by_proxy: false,

@@ -28,14 +28,14 @@ use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::command::{Outcome, peeked_bytes};
 use peeklock_core::error::Rejection;
 
-use peeklock_link::Pending;
+use peeklock_link::PendingRequest;
 
-use self::keyed::Keyed;
+use self::keyed::NamedDeliveries;
 pub(crate) use self::{
     attach::*, authenticate::*, delete::*, deliver::*, forward::*, hello::*, join::*,
     list_sessions::*, manage::*, receive::*, send::*, session::*, settle::*, transaction::*,
 };
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::{Empty, WireError, schema};
 
 schema! {
@@ -175,7 +175,7 @@ schema! {
         /// The steps of a declaration.
         26 "plan" Plan(Box<PlanView>),
         /// Outcome of the steps of a declaration.
-        27 "carriedOut" CarriedOut(Box<CarriedOutView>),
+        27 "carriedOut" CarriedOut(Box<PlanResultView>),
         /// Outcome of forwarded messages.
         28 "forwarded" Forwarded(Forwarded),
         /// Start of a transaction.
@@ -201,27 +201,27 @@ pub(crate) enum Subject {
 }
 
 /// Pending answer to a request, with the results that have arrived.
-pub(crate) enum Expect {
+pub(crate) enum PendingAnswer {
     /// Outcome of a command, and the function that makes the answer.
-    One(Read),
+    One(MakeAnswer),
     /// Sequence numbers of messages sent independently of each other.
-    Sent(Sent),
+    Sent(SendResults),
     /// Outcome of settlements.
-    Settled(Keyed),
+    Settled(NamedDeliveries),
     /// New ends of renewed locks.
-    Renewed(Keyed),
+    Renewed(NamedDeliveries),
     /// Checks of operations that join a transaction.
-    Joined(Joining),
+    Joined(JoinChecks),
     /// Outcome of a commit.
-    Committed(Committing),
+    Committed(TransactionCommit),
     /// Answer that the transport itself makes.
     Own,
 }
 
 /// Makes the answer from an outcome, with the link and the path of the request.
-pub(crate) type Read = fn(&mut Conversation, u32, Outcome, &str) -> Result<Notice, Rejection>;
+pub(crate) type MakeAnswer = fn(&mut Conversation, u32, Outcome, &str) -> Result<Notice, Rejection>;
 
-impl Expect {
+impl PendingAnswer {
     /// Expects only that the command is done.
     pub(crate) const DONE: Self = Self::One(Self::done);
 
@@ -236,7 +236,7 @@ fn unexpected() -> Rejection {
 
 impl Conversation {
     /// Carries out an operation.
-    pub(crate) async fn operate(&mut self, asked: Asked, operation: Operation) -> Done {
+    pub(crate) async fn operate(&mut self, asked: AdmittedRequest, operation: Operation) -> Done {
         match operation {
             Operation::Hello(_) => {
                 Err(Rejection::invalid_operation("hello was already sent").into())
@@ -283,13 +283,17 @@ impl Conversation {
 
     /// Takes the result of one command of an operation.
     pub(crate) fn answer(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        match self.engine.links.asked_mut(slot) {
-            Some((_, _, Expect::Sent(_))) => self.sent(slot, index, result),
-            Some((_, _, Expect::Settled(_) | Expect::Renewed(_))) => {
+        match self.engine.links.request_mut(slot) {
+            Some((_, _, PendingAnswer::Sent(_))) => self.sent(slot, index, result),
+            Some((_, _, PendingAnswer::Settled(_) | PendingAnswer::Renewed(_))) => {
                 self.settled(slot, index, &result);
             }
-            Some((_, _, Expect::Joined(_))) => self.joined(slot, index, result),
-            Some((_, _, Expect::One(_) | Expect::Committed(_) | Expect::Own)) => {
+            Some((_, _, PendingAnswer::Joined(_))) => self.joined(slot, index, result),
+            Some((
+                _,
+                _,
+                PendingAnswer::One(_) | PendingAnswer::Committed(_) | PendingAnswer::Own,
+            )) => {
                 self.answer_whole(slot, result);
             }
             None => {}
@@ -298,12 +302,14 @@ impl Conversation {
 
     /// Answers an operation that is one command.
     fn answer_whole(&mut self, slot: usize, result: Result<Outcome, Rejection>) {
-        let Some(Pending { id, link, path, expect, .. }) = self.engine.links.answered(slot) else {
+        let Some(PendingRequest { id, link, path, expect, .. }) =
+            self.engine.links.remove_request(slot)
+        else {
             return;
         };
         let answer = result.and_then(|outcome| match expect {
-            Expect::One(read) => read(self, link, outcome, &path),
-            Expect::Committed(committing) => self.committed(committing, outcome),
+            PendingAnswer::One(read) => read(self, link, outcome, &path),
+            PendingAnswer::Committed(committing) => self.committed(committing, outcome),
             _ => Err(unexpected()),
         });
         self.reply(id, &path, answer);

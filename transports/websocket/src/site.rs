@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
 use peeklock_core::admission::{Member, Newcomer, Occupant, Place, Places, Pool};
-use peeklock_listen::{Strangers, Tracked, Tracker};
+use peeklock_listen::{Strangers, TrackGuard, Tracker};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 
@@ -40,13 +40,13 @@ struct Entry {
     encoding: Encoding,
     calls: mpsc::Sender<Call>,
     /// Set while the conversation has no socket.
-    lost: Option<Lost>,
+    lost: Option<LostSocket>,
     /// Its slot among all connections.
     place: Place,
 }
 
 /// A conversation that has lost its socket.
-struct Lost {
+struct LostSocket {
     /// Position in the order of losses.
     at: u64,
     /// Handle to give its slot to another connection, if its address is counted.
@@ -74,7 +74,7 @@ pub(crate) struct Handover {
 pub(crate) struct ConversationPlace {
     site: Arc<Site>,
     key: u64,
-    _tracked: Tracked,
+    _tracked: TrackGuard,
 }
 
 impl Site {
@@ -101,7 +101,7 @@ impl Site {
         newcomer: Newcomer,
         calls: mpsc::Sender<Call>,
     ) -> Option<ConversationPlace> {
-        let place = self.places.take_or_evict_with(newcomer, || self.place_of_lost())?;
+        let place = self.places.take_or_evict_with(newcomer, || self.evict_lost())?;
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(key, Entry { resume_token, encoding, calls, lost: None, place });
         Some(ConversationPlace { site: Arc::clone(self), key, _tracked: self.tracker.track() })
@@ -109,13 +109,13 @@ impl Site {
 
     /// Evicts the conversation that lost its socket first and has not been asked to leave yet;
     /// returns its slot.
-    fn place_of_lost(&self) -> Option<Place> {
+    fn evict_lost(&self) -> Option<Place> {
         let mut conversations = self.lock();
         let lost =
             conversations.iter().filter_map(|(key, entry)| Some((entry.lost.as_ref()?, *key)));
-        let mut in_order: Vec<(&Lost, u64)> = lost.collect();
+        let mut in_order: Vec<(&LostSocket, u64)> = lost.collect();
         in_order.sort_unstable_by_key(|(lost, _)| lost.at);
-        let goes = |lost: &Lost| lost.occupant.as_ref().is_none_or(Occupant::claim);
+        let goes = |lost: &LostSocket| lost.occupant.as_ref().is_none_or(Occupant::claim);
         let (_, key) = in_order.into_iter().find(|&(lost, _)| goes(lost))?;
         let entry = conversations.remove(&key)?;
         // The channel is full only if a resumption is in progress; then that socket is closed.
@@ -151,17 +151,17 @@ impl Site {
 
 impl ConversationPlace {
     /// Notes that the conversation has lost its socket.
-    pub(crate) fn lose(&self, member: Option<&Member>) {
+    pub(crate) fn mark_lost(&self, member: Option<&Member>) {
         let at = self.site.lost.fetch_add(1, Ordering::Relaxed);
-        self.mark(Some(Lost { at, occupant: member.map(Member::occupant) }));
+        self.mark(Some(LostSocket { at, occupant: member.map(Member::occupant) }));
     }
 
     /// Notes that the conversation has a socket again.
-    pub(crate) fn regain(&self) {
+    pub(crate) fn mark_resumed(&self) {
         self.mark(None);
     }
 
-    fn mark(&self, lost: Option<Lost>) {
+    fn mark(&self, lost: Option<LostSocket>) {
         if let Some(entry) = self.site.lock().get_mut(&self.key) {
             entry.lost = lost;
         }

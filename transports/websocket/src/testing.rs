@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::frame::{ClientFrame, Encoding, of_client};
+use crate::frame::{ClientFrame, Encoding, client_side};
 use crate::operation::Operation;
 
 /// The names of all that a client can ask for, as they stand in the table of operations.
@@ -16,5 +16,5 @@ pub fn in_binary(json: &str) -> Option<Vec<u8>> {
     let bytes = Bytes::copy_from_slice(json.as_bytes());
     let frame = ClientFrame::decode(Encoding::Json, &bytes).ok()?;
     let requests = frame.requests.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
-    of_client::encode(Encoding::Binary, frame.seen, &requests).ok()
+    client_side::encode(Encoding::Binary, frame.seen, &requests).ok()
 }

@@ -12,13 +12,13 @@ use crate::frame::Encoding;
 
 /// The rest of a frame that is being written in pieces.
 #[derive(Default)]
-pub(crate) struct Unwritten {
+pub(crate) struct FramePieces {
     rest: Bytes,
     /// Opcode of the next piece; none if nothing is left.
     next: Option<Data>,
 }
 
-impl Unwritten {
+impl FramePieces {
     pub(crate) const fn new(frame: Bytes, encoding: Encoding) -> Self {
         let kind = match encoding {
             Encoding::Binary => Data::Binary,
@@ -32,7 +32,7 @@ impl Unwritten {
     }
 }
 
-impl Iterator for Unwritten {
+impl Iterator for FramePieces {
     type Item = SocketMessage;
 
     fn next(&mut self) -> Option<SocketMessage> {
@@ -56,7 +56,7 @@ mod tests {
     fn a_frame_is_written_in_pieces() {
         let piece = PIECE_BYTES;
         let pieces = |length: usize| {
-            let frame = Unwritten::new(vec![7; length].into(), Encoding::Binary);
+            let frame = FramePieces::new(vec![7; length].into(), Encoding::Binary);
             let pieces = frame.map(|message| {
                 let SocketMessage::Frame(frame) = message else { panic!("{message:?}") };
                 let header = frame.header();

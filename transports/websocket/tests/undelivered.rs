@@ -98,7 +98,7 @@ async fn delivered(server: &Server) -> Client {
 /// RCV-02: if a frame is cut after its first piece, each of its messages counts as undelivered,
 /// also if the connection could have been resumed.
 #[test]
-fn what_stands_behind_the_first_piece_of_a_frame_is_counted() {
+fn messages_in_a_cut_frame_are_counted() {
     /// More bytes than the sockets hold.
     const MESSAGES: usize = 24;
 
@@ -132,7 +132,7 @@ fn what_stands_behind_the_first_piece_of_a_frame_is_counted() {
 /// RCV-02, SET-21: after a connection that may be resumed and is not, confirmed messages are
 /// delivered; unconfirmed ones count as undelivered, even if they were sent whole.
 #[test]
-fn what_a_lost_client_has_not_confirmed_is_counted() {
+fn unconfirmed_messages_of_a_lost_client_are_counted() {
     let (_alone, counted) = counting();
     run(async {
         let mut plan = Plan::new();
@@ -154,7 +154,7 @@ fn what_a_lost_client_has_not_confirmed_is_counted() {
 /// RCV-02, SET-21: after an orderly close, or a stop of the broker, sent messages count as
 /// delivered, confirmed or not.
 #[test]
-fn what_was_sent_before_an_end_in_order_is_not_counted() {
+fn messages_sent_before_an_orderly_end_are_not_counted() {
     let (_alone, counted) = counting();
     run(async {
         let server = Server::start().await;
@@ -170,7 +170,7 @@ fn what_was_sent_before_an_end_in_order_is_not_counted() {
 /// RCV-02, RCV-04: a removed message whose content cannot be read counts as undelivered at once.
 /// The messages received with it are still delivered, since they are stored nowhere else.
 #[test]
-fn what_was_removed_and_cannot_be_read_is_counted() {
+fn removed_unreadable_messages_are_counted() {
     let (_alone, counted) = counting();
     run(async {
         let store = FaultStore::at_once(1, u64::MAX);
@@ -205,7 +205,7 @@ fn what_was_removed_and_cannot_be_read_is_counted() {
 /// RCV-02: a message whose removal becomes durable only after the end of the connection counts as
 /// undelivered too.
 #[test]
-fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
+fn messages_removed_after_the_connection_end_are_counted() {
     let (_alone, counted) = counting();
     run(async {
         let store = FaultStore::at_once(1, u64::MAX);

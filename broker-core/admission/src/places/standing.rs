@@ -7,7 +7,7 @@ use super::{Idling, Member, Places};
 
 /// The place of a connection.
 #[derive(Default)]
-pub struct Standing {
+pub struct ConnectionPlace {
     /// Present while the connection has nothing to do and holds only its place.
     idling: Option<Idling>,
     /// The connection in its client's network, which may have to give up places.
@@ -16,7 +16,7 @@ pub struct Standing {
     first_link_until: Option<Instant>,
 }
 
-impl Standing {
+impl ConnectionPlace {
     /// A place that was taken just now; its first link may take `opening_timeout`.
     #[must_use]
     pub fn new(member: Option<Member>, opening_timeout: Duration) -> Self {

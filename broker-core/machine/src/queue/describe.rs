@@ -1,7 +1,7 @@
 //! Facts about a queue: counts, sizes, description, memory.
 
 use super::Queue;
-use crate::Kept;
+use crate::MemoryUse;
 use crate::command::{Counts, Described};
 use crate::description::SubscriptionDescription;
 use crate::time::Timestamp;
@@ -61,8 +61,8 @@ impl Queue {
     }
 
     /// Memory in units that the broker limits (QUO-08).
-    pub(super) fn kept_in_memory(&self) -> Kept {
-        Kept {
+    pub(super) fn kept_in_memory(&self) -> MemoryUse {
+        MemoryUse {
             messages: self.slots.len() as u64 + self.tally.overlay_count,
             sessions: self.sessions.as_ref().map_or(0, |sessions| sessions.counts().existing),
             duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)

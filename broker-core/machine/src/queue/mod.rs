@@ -87,7 +87,7 @@ use super::peers::Peers;
 use super::sequence_set::SequenceSet;
 use super::slot::{Mark, SlotTable};
 use super::usage::Usage;
-use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
+use super::{CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{Command, LinkEnd, Outcome, ReceiveMode};
 use crate::description::QueueDescription;
@@ -363,7 +363,7 @@ impl Machine for Queue {
             Command::PeekSession { session, from, count_max } => {
                 self.peek_session(sub_queue, &session, from, count_max, ctx)
             }
-            Command::ListSessions { which, behind, skip, top } => {
+            Command::ListSessions { which, after: behind, skip, top } => {
                 let request = ListRequest { which, behind: behind.as_deref(), skip, top };
                 self.list_sessions(ticket, sub_queue, request, ctx)
             }
@@ -403,18 +403,20 @@ impl Machine for Queue {
         }
     }
 
-    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
-        let Ahead::Command { ticket, command } = ahead else { return true };
-        let Command::ListSessions { which, behind, skip, top } = command else { return true };
+    fn prepare(&mut self, ahead: Preparation<'_>, ctx: &mut Ctx<'_>) -> bool {
+        let Preparation::Command { ticket, command } = ahead else { return true };
+        let Command::ListSessions { which, after: behind, skip, top } = command else {
+            return true;
+        };
         let request =
             ListRequest { which: *which, behind: behind.as_deref(), skip: *skip, top: *top };
         self.list_ahead(ticket, request, ctx)
     }
 
-    fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {
+    fn is_long(&self, ahead: Preparation<'_>, now: Timestamp, limits: &Limits) -> bool {
         match ahead {
-            Ahead::Command { command, .. } => self.is_long_command(command, now, limits),
-            Ahead::Loaded { .. } => false,
+            Preparation::Command { command, .. } => self.is_long_command(command, now, limits),
+            Preparation::Loaded { .. } => false,
         }
     }
 
@@ -547,11 +549,11 @@ impl Machine for Queue {
         self.usage.restart(now);
     }
 
-    fn take_in(&mut self, family: &mut Family, now: Timestamp) {
+    fn take_from_family(&mut self, family: &mut Family, now: Timestamp) {
         self.take_arrivals(family, now);
     }
 
-    fn give_out(&self, family: &mut Family) {
+    fn report_to_family(&self, family: &mut Family) {
         self.report_to_family(family);
     }
 
@@ -559,11 +561,11 @@ impl Machine for Queue {
         self.check_all(parts, ctx)
     }
 
-    fn set_on_settled(&self, part: &Part) -> u64 {
+    fn overlays_of_settled(&self, part: &Part) -> u64 {
         self.overlays_settled_by(&part.operation)
     }
 
-    fn kept(&self) -> Kept {
+    fn memory_use(&self) -> MemoryUse {
         self.kept_in_memory()
     }
 

@@ -129,7 +129,7 @@ impl Queue {
         }
         let delay = match (requested, &self.description.retry_policy) {
             (Some(delay), _) => delay,
-            (None, Some(_)) if self.has_policy_for(slot) && ctx.left.delayed == 0 => {
+            (None, Some(_)) if self.has_policy_for(slot) && ctx.remaining.delayed == 0 => {
                 step.undelayed_count += 1;
                 return None;
             }

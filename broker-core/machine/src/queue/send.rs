@@ -144,12 +144,12 @@ impl Queue {
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
         let Some(sessions) = &self.sessions else { return Ok(()) };
-        if ctx.left.sessions >= messages.len() as u64 {
+        if ctx.remaining.sessions >= messages.len() as u64 {
             return Ok(());
         }
         let ids = messages.iter().filter_map(|message| message.envelope.session_id.as_deref());
         let fresh: BTreeSet<&str> = ids.filter(|id| sessions.named(id).is_none()).collect();
-        if fresh.len() as u64 <= ctx.left.sessions {
+        if fresh.len() as u64 <= ctx.remaining.sessions {
             return Ok(());
         }
         Err(intake::too_many_sessions(ctx))
@@ -207,7 +207,7 @@ impl Queue {
         let slot = Slot {
             expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
             state: if scheduled_at.is_some() { SlotState::Scheduled } else { SlotState::Active },
-            marks: Marks::never_duplicate(envelope.never_duplicate()),
+            marks: Marks::never_duplicate(envelope.is_never_duplicate()),
             ..Slot::arriving(enqueued_at, envelope.size, envelope.header_size)
         };
         let id_hash = envelope.message_id_hash;

@@ -59,7 +59,7 @@ impl Queue {
         let held = self.held(sub_queue, token, ctx.now)?;
         let is_deferred = matches!(settlement, Settlement::Defer { .. })
             && self.count_at_maximum(&held.slot).is_none();
-        if is_deferred && ctx.left.delayed == 0 {
+        if is_deferred && ctx.remaining.delayed == 0 {
             return Err(intake::too_many_delayed(ctx));
         }
         if let Settlement::Abandon { delay, .. } = settlement {
@@ -69,7 +69,7 @@ impl Queue {
             }
             let delays = requested.is_some() || delay.is_none() && self.has_policy_for(&held.slot);
             let returns = || matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
-            if delays && ctx.left.delayed == 0 && returns() {
+            if delays && ctx.remaining.delayed == 0 && returns() {
                 return Err(intake::no_room_for_a_delay(ctx));
             }
         }
@@ -180,7 +180,7 @@ impl Queue {
         step: &mut Step,
     ) {
         let Some(slot) = self.slots.get(sequence).copied() else { return };
-        step.lapsed_count += 1;
+        step.unsettled_count += 1;
         if slot.sub_queue != SubQueue::Main {
             // A sub-queue counts no deliveries, so nothing is stored (SET-38).
             return self.release(sequence);
@@ -268,7 +268,7 @@ fn refuse_too_many_overlays(slot: &Slot, ctx: &Ctx<'_>) -> Result<(), Rejection>
             ),
         ));
     }
-    if ctx.left.messages == 0 {
+    if ctx.remaining.messages == 0 {
         return Err(intake::no_room_for_properties(ctx));
     }
     Ok(())

@@ -75,7 +75,7 @@ impl Stand {
             stage: StageNumber(self.stage),
             stored_bytes: 0,
             room: Reserved::Granted,
-            left: crate::Left::ALL,
+            remaining: crate::RemainingCapacity::ALL,
             limits: &self.limits,
             tokens: &mut || {
                 tokens += 1;

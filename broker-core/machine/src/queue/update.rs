@@ -91,7 +91,7 @@ mod tests {
                 stage: StageNumber(1),
                 stored_bytes: 0,
                 room: Reserved::Granted,
-                left: crate::Left::ALL,
+                remaining: crate::RemainingCapacity::ALL,
                 limits: &limits,
                 tokens: &mut || 0,
             };

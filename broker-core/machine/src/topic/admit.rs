@@ -17,7 +17,7 @@ use crate::intake::{Intake, Quota};
 use crate::limits::OVERLAY_BYTES;
 use crate::message::Content;
 use crate::peers::Peers;
-use crate::rule::{Excess, Facts, Published, Selection};
+use crate::rule::{Excess, Facts, PublishedMessage, Selection};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step, intake};
 
@@ -122,7 +122,7 @@ impl Topic {
             self.session_subscription_count > 0
                 && messages.iter().any(|message| message.envelope.session_id.is_some())
         };
-        if ctx.left.sessions < messages.len() as u64 && is_in_session() {
+        if ctx.remaining.sessions < messages.len() as u64 && is_in_session() {
             return Err(intake::too_many_sessions(ctx));
         }
         Ok(())
@@ -172,7 +172,7 @@ impl Topic {
         journey: &'c Journey,
         sequence: SequenceNumber,
         now: Timestamp,
-    ) -> Published<'c> {
+    ) -> PublishedMessage<'c> {
         let view = content.property_view();
         let view = match &journey.changes {
             Some(changes) => view.with(changes),
@@ -189,7 +189,7 @@ impl Topic {
             size: u64::from(content.size()),
             dead_letter_source: journey.dead_letter_source(),
         };
-        Published::new(view, facts)
+        PublishedMessage::new(view, facts)
     }
 
     /// Refuses a message that would exceed the limit of copies over all its hops (FWD-33): a

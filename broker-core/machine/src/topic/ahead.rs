@@ -33,11 +33,13 @@ use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::intake::Intake as _;
 use crate::limits::Limits;
 use crate::message::Content;
-use crate::rule::{Explanation, Judged, Judging, Rule, RuleDescription, Selection};
+use crate::rule::{
+    EvaluatedMessage, Explanation, Rule, RuleDescription, RuleEvaluation, Selection,
+};
 use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
 use crate::transfer::Arrival;
-use crate::{Ahead, Ctx, intake};
+use crate::{Ctx, Preparation, intake};
 
 /// Steps of a slice, which take about a millisecond.
 const SLICE_STEPS: u64 = 1 << 20;
@@ -54,7 +56,7 @@ pub(super) struct JudgedAhead {
     selections: BTreeMap<MessageKey, Selection>,
     /// Number of judged messages, and the state of the next one.
     count: usize,
-    judging: Judging,
+    judging: RuleEvaluation,
     /// Copies of all judged messages.
     staged: StagedCopies,
     stopped_by: Option<StopReason>,
@@ -126,15 +128,15 @@ impl JudgedAhead {
 
     /// Whether judging must end because all topics together have reached the limit of judged bytes.
     fn is_too_much(&self, ctx: &Ctx<'_>) -> bool {
-        ctx.left.judged_bytes == 0 && self.kept_bytes() > ALWAYS_KEPT_BYTES
+        ctx.remaining.judged_bytes == 0 && self.kept_bytes() > ALWAYS_KEPT_BYTES
     }
 }
 
 impl Topic {
     /// Whether judging takes more than a slice.
-    pub(super) fn is_long_to_judge(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
+    pub(super) fn is_long_to_judge(&self, ahead: Preparation<'_>, now: Timestamp) -> bool {
         let (bytes, viewed) = match ahead {
-            Ahead::Command { command, .. } => {
+            Preparation::Command { command, .. } => {
                 if let Command::OfTopic(TopicCommand::InSubscription {
                     command: RuleCommand::Explain(message),
                     ..
@@ -145,18 +147,18 @@ impl Topic {
                     (property_bytes(command, now), view_steps_of(command))
                 }
             }
-            Ahead::Loaded { content, .. } => Content::parse(content.clone())
+            Preparation::Loaded { content, .. } => Content::parse(content.clone())
                 .map_or((0, 0), |content| (u64::from(content.header_size()), 0)),
         };
-        bytes > 0 && self.matcher.steps_of(bytes).saturating_add(viewed) > SLICE_STEPS
+        bytes > 0 && self.matcher.predicted_steps(bytes).saturating_add(viewed) > SLICE_STEPS
     }
 
     /// Judges a command or a loaded message for one slice; returns whether it can be carried out
     /// now.
-    pub(super) fn judge_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+    pub(super) fn judge_ahead(&mut self, ahead: Preparation<'_>, ctx: &mut Ctx<'_>) -> bool {
         match ahead {
-            Ahead::Command { ticket, command } => self.judge_command(ticket, command, ctx),
-            Ahead::Loaded { sequence, content } => self.judge_loaded(sequence, content, ctx),
+            Preparation::Command { ticket, command } => self.judge_command(ticket, command, ctx),
+            Preparation::Loaded { sequence, content } => self.judge_loaded(sequence, content, ctx),
         }
     }
 
@@ -184,7 +186,7 @@ impl Topic {
             // A client's send is not a list from another entity.
             None | Some(StopReason::List) => Ok(()),
             Some(StopReason::Step(exceeded)) => Err(exceeded.rejection(ctx.limits)),
-            Some(StopReason::Broker) => Err(Rejection::too_much_judged(ctx.limits)),
+            Some(StopReason::Broker) => Err(Rejection::too_many_unstored_copies(ctx.limits)),
         }
     }
 
@@ -216,7 +218,7 @@ impl Topic {
             return self.judge_rules_ahead(subject, rules, ctx);
         }
         let bytes = property_bytes(command, ctx.now);
-        let weighed = self.matcher.steps_of(bytes);
+        let weighed = self.matcher.predicted_steps(bytes);
         let steps = if bytes == 0 { 0 } else { weighed.saturating_add(view_steps_of(command)) };
         if steps <= SLICE_STEPS {
             self.ahead = None;
@@ -245,7 +247,7 @@ impl Topic {
                 subject,
                 selections: BTreeMap::new(),
                 count: 0,
-                judging: Judging::default(),
+                judging: RuleEvaluation::default(),
                 staged: StagedCopies::default(),
                 stopped_by: None,
                 taken: 0,
@@ -299,9 +301,10 @@ impl Topic {
         ctx: &mut Ctx<'_>,
     ) -> bool {
         let published = self.published(next.content, &next.journey, ahead.sequence, ahead.now);
-        let message = Judged { content: next.content, published: &published, limits: ctx.limits };
+        let message =
+            EvaluatedMessage { content: next.content, published: &published, limits: ctx.limits };
         let before = ahead.judging.steps();
-        let is_over = self.matcher.go_on(&mut ahead.judging, &message, *steps, &mut *ctx.tokens);
+        let is_over = self.matcher.advance(&mut ahead.judging, &message, *steps, &mut *ctx.tokens);
         let judged = ahead.judging.steps() - before;
         // Reading the message takes time in every slice, but counts only once for the message.
         let viewed = view_steps(next.content, next.journey.set_bytes());
@@ -334,7 +337,7 @@ impl Topic {
 
     fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
         let Ok(content) = Content::parse(content.clone()) else { return true };
-        let steps = self.matcher.steps_of(u64::from(content.header_size()));
+        let steps = self.matcher.predicted_steps(u64::from(content.header_size()));
         if steps <= SLICE_STEPS {
             self.ahead = None;
             self.judged_steps += steps;
@@ -395,7 +398,7 @@ impl Topic {
         message: &InboundMessage,
         ctx: &mut Ctx<'_>,
     ) -> bool {
-        let steps = self.matcher.steps_of(u64::from(message.content.header_size()));
+        let steps = self.matcher.predicted_steps(u64::from(message.content.header_size()));
         if steps <= SLICE_STEPS {
             self.ahead = None;
             self.judged_steps += steps;

@@ -11,7 +11,7 @@ use crate::change::{DeadLetterCause, SubscriptionCopy};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::limits::Limits;
-use crate::message::{Beneath, Content, Envelope, HeaderSizes, Overlay};
+use crate::message::{Content, Envelope, HeaderSizes, IndexedOverlay, Overlay};
 use crate::path::SubQueue;
 use crate::rule::{Cause, Copy, Refusal, Selection};
 use crate::slot::Slot;
@@ -237,7 +237,7 @@ pub(super) fn overlay_bytes(copy: &Copy) -> u64 {
 struct EarlierOverlays<'m> {
     content: &'m Content,
     set: Option<&'m Overlay>,
-    beneath: Option<Beneath<'m>>,
+    beneath: Option<IndexedOverlay<'m>>,
     measurement: Option<HeaderMeasurement>,
 }
 
@@ -260,7 +260,7 @@ impl<'m> EarlierOverlays<'m> {
         let (Some(set), Some(before)) = (set, self.set) else {
             return set.or(self.set).cloned();
         };
-        Some(self.beneath.get_or_insert_with(|| before.beneath()).with(set))
+        Some(self.beneath.get_or_insert_with(|| before.indexed()).combined_with(set))
     }
 
     /// DLQ-20: the overlays of a transfer may make the header too large. As in a queue, the header
@@ -277,7 +277,8 @@ impl<'m> EarlierOverlays<'m> {
         }
         let (content, before) = (self.content, self.set);
         let HeaderMeasurement { sizes, source_bytes } = self.measurement.get_or_insert_with(|| {
-            let source = Overlay::source_of(before.into_iter()).map(Overlay::dead_letter_source);
+            let source =
+                Overlay::dead_letter_source_of(before.into_iter()).map(Overlay::dead_letter_source);
             let source_bytes = source.map_or(0, |source| source.size_bytes());
             HeaderMeasurement { sizes: content.header_sizes(before), source_bytes }
         });

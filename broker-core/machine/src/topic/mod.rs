@@ -59,7 +59,7 @@ use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
 use super::slot::{Mark, SlotState, SlotTable};
 use super::usage::Usage;
-use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
+use super::{CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{Command, Counts, DescribedTopic, Outcome, TopicCommand};
 use crate::description::TopicDescription;
@@ -348,12 +348,12 @@ impl Machine for Topic {
         result
     }
 
-    fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
+    fn prepare(&mut self, ahead: Preparation<'_>, ctx: &mut Ctx<'_>) -> bool {
         self.judge_ahead(ahead, ctx)
     }
 
-    fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {
-        if let Ahead::Command { command, .. } = ahead
+    fn is_long(&self, ahead: Preparation<'_>, now: Timestamp, limits: &Limits) -> bool {
+        if let Preparation::Command { command, .. } = ahead
             && crate::is_long(self.steps_of(command, now, limits))
         {
             return true;
@@ -365,9 +365,9 @@ impl Machine for Topic {
         self.steps_of_command(command, now, limits)
     }
 
-    fn set_on_settled(&self, part: &Part) -> u64 {
+    fn overlays_of_settled(&self, part: &Part) -> u64 {
         match (&self.outbox, part.member) {
-            (Some(outbox), None) => outbox.set_on_settled(part),
+            (Some(outbox), None) => outbox.overlays_of_settled(part),
             // A subscription counts the overlays of its own messages.
             _ => 0,
         }
@@ -452,7 +452,7 @@ impl Machine for Topic {
         self.usage.restart(now);
     }
 
-    fn take_in(&mut self, family: &mut Family, now: Timestamp) {
+    fn take_from_family(&mut self, family: &mut Family, now: Timestamp) {
         for (id, settings) in family.altered() {
             if let Some(subscription) = self.subscriptions.get_mut(&id) {
                 subscription.settings = settings;
@@ -469,7 +469,7 @@ impl Machine for Topic {
         };
     }
 
-    fn give_out(&self, family: &mut Family) {
+    fn report_to_family(&self, family: &mut Family) {
         let receivers = self.outbox.as_ref().map_or(0, |outbox| outbox.receiver_count());
         family.note_topic_receivers(receivers);
     }
@@ -484,8 +484,8 @@ impl Machine for Topic {
         self.ahead = None;
     }
 
-    fn kept(&self) -> Kept {
-        Kept {
+    fn memory_use(&self) -> MemoryUse {
+        MemoryUse {
             messages: self.slots.len() as u64,
             duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
                 + self.peers.len() as u64,
@@ -501,7 +501,7 @@ impl Machine for Topic {
         self.overhead_bytes()
     }
 
-    fn set_bytes(&self) -> u64 {
+    fn rule_bytes_max(&self) -> u64 {
         self.set_bytes
     }
 

@@ -94,7 +94,7 @@ impl Topic {
         step: &mut Step,
     ) -> SequenceNumber {
         let InboundMessage { content, envelope } = message;
-        journey.marks = Marks::never_duplicate(envelope.never_duplicate());
+        journey.marks = Marks::never_duplicate(envelope.is_never_duplicate());
         if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
             return DuplicateHistory::number_for_sender(&envelope, earlier);
         }
@@ -155,7 +155,7 @@ impl Topic {
 impl Journey {
     /// The entity in which it was dead-lettered (FWD-26).
     pub(super) fn dead_letter_source(&self) -> Option<&str> {
-        Overlay::source_of(self.changes.iter())
+        Overlay::dead_letter_source_of(self.changes.iter())
     }
 
     /// Bytes of the properties set on it.

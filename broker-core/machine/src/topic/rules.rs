@@ -28,13 +28,13 @@ impl Topic {
             RuleCommand::Create(rule) => {
                 intake::refuse_too_many_rules(1, ctx)?;
                 let rule = RuleDescription { created_at: ctx.now, ..*rule };
-                let rule = self.matcher.judge(id, rule, ctx.limits)?;
+                let rule = self.matcher.check_rule(id, rule, ctx.limits)?;
                 intake::refuse_descriptions(rule.memory_bytes(), 0, ctx)?;
                 self.set(id, rule, true, ctx, step);
                 Ok(Answer::after_commit(Outcome::Done))
             }
             RuleCommand::Update(rule) => {
-                let rule = self.matcher.judge_update(id, *rule, ctx.limits)?;
+                let rule = self.matcher.check_update(id, *rule, ctx.limits)?;
                 let before = self.matcher.rule(id, rule.name()).map_or(0, Rule::memory_bytes);
                 intake::refuse_descriptions(rule.memory_bytes(), before, ctx)?;
                 self.set(id, rule, false, ctx, step);
@@ -59,7 +59,7 @@ impl Topic {
             RuleCommand::Explain(message) => {
                 if let Some(selected_by) = self.passed_over(id, &message.content, ctx) {
                     let rules = self.matcher.rules(id).take(ctx.limits.list_count_max);
-                    let explained = rules.map(|rule| rule.not_asked(selected_by)).collect();
+                    let explained = rules.map(|rule| rule.not_evaluated(selected_by)).collect();
                     return Ok(Answer::after_commit(Outcome::Explained(explained)));
                 }
                 if let Some(explained) = self.explained_ahead(ticket) {

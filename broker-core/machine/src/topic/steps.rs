@@ -104,7 +104,7 @@ impl Topic {
                     true => published * part.operation.count(),
                     // As in a queue. The driver of the tree looks overlays of a subscription's
                     // messages up there.
-                    false => 2 * part.operation.count() + self.set_on_settled(part),
+                    false => 2 * part.operation.count() + self.overlays_of_settled(part),
                 };
                 parts.iter().map(steps_of).sum::<u64>()
             }

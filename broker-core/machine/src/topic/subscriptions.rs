@@ -39,7 +39,7 @@ impl Topic {
                 rules.map(|rule| Rule::create(rule, ctx.limits)).collect::<Result<_, _>>()?
             }
         };
-        let rules = self.matcher.judge_subscription(rules, ctx.limits)?;
+        let rules = self.matcher.check_subscription(rules, ctx.limits)?;
         let bytes = rules.iter().map(Rule::memory_bytes).sum::<u64>();
         intake::refuse_descriptions(bytes + description.text_bytes(), 0, ctx)?;
         let change = TopicChange::SubscriptionCreated { id, description, rules, at: ctx.now };

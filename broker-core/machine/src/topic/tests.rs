@@ -7,7 +7,7 @@ mod transfer;
 mod update;
 
 use super::*;
-use crate::Left;
+use crate::RemainingCapacity;
 use crate::change::{SubscriptionCopy, TopicChange};
 use crate::command::{InboundMessage, RuleCommand, TopicCommand};
 use crate::condition::Condition;
@@ -24,7 +24,7 @@ struct Stand {
     limits: Limits,
     now: Timestamp,
     stored_bytes: u64,
-    left: Left,
+    left: RemainingCapacity,
 }
 
 impl Stand {
@@ -44,7 +44,7 @@ impl Stand {
             ..TopicDescription::new("events", &limits)
         };
         let topic = Topic::new(EntityId(1), description, config, now);
-        let mut stand = Self { topic, limits, now, stored_bytes: 0, left: Left::ALL };
+        let mut stand = Self { topic, limits, now, stored_bytes: 0, left: RemainingCapacity::ALL };
         for number in 0..subscriptions {
             let id = EntityId(number + 2);
             let name = number.to_string();
@@ -67,7 +67,7 @@ impl Stand {
             stage: StageNumber(1),
             stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
-            left: self.left,
+            remaining: self.left,
             limits: &self.limits,
             tokens: &mut || 0,
         };
@@ -84,11 +84,11 @@ impl Stand {
             stage: StageNumber(1),
             stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
-            left: self.left,
+            remaining: self.left,
             limits: &self.limits,
             tokens: &mut || 0,
         };
-        self.topic.go_ahead(Ahead::Command { ticket: Ticket(1), command }, &mut ctx)
+        self.topic.prepare(Preparation::Command { ticket: Ticket(1), command }, &mut ctx)
     }
 
     fn send(&mut self, bytes: usize) -> Result<(Answer, Step), Rejection> {
@@ -103,7 +103,7 @@ impl Stand {
             stage: StageNumber(1),
             stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
-            left: self.left,
+            remaining: self.left,
             limits: &self.limits,
             tokens: &mut || 0,
         };
@@ -112,7 +112,7 @@ impl Stand {
 
     /// Number of slices until a command can be applied.
     fn slices(&mut self, command: &Command) -> usize {
-        let ahead = Ahead::Command { ticket: Ticket(1), command };
+        let ahead = Preparation::Command { ticket: Ticket(1), command };
         (1..100_000)
             .find(|_| self.ctx_of(|topic, ctx| topic.judge_ahead(ahead, ctx)))
             .expect("it comes to an end")

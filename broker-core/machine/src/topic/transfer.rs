@@ -130,7 +130,7 @@ impl Topic {
 /// source, as one overlay.
 pub(super) fn journey_of(arrival: &Arrival) -> Journey {
     let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
-    let set = Overlay::together(&arrival.overlays);
+    let set = Overlay::combine(&arrival.overlays);
     let on_top = |below: Option<Overlay>, above: Option<Overlay>| match (below, above) {
         (Some(below), Some(above)) => Some(above.on_top_of(&below)),
         (below, above) => above.or(below),
@@ -141,7 +141,7 @@ pub(super) fn journey_of(arrival: &Arrival) -> Journey {
         first: arrival.enqueued_sequence,
         changes: on_top(on_top(set, lowered), source),
         copies_spent: arrival.copies_spent,
-        marks: Marks::never_duplicate(arrival.message.envelope.never_duplicate()),
+        marks: Marks::never_duplicate(arrival.message.envelope.is_never_duplicate()),
     }
 }
 

@@ -298,7 +298,7 @@ impl<'a, M: Machine> World<'a, M> {
             stage,
             stored_bytes: 0,
             room: Reserved::Granted,
-            left: Left::ALL,
+            remaining: RemainingCapacity::ALL,
             limits: self.limits,
             tokens: &mut tokens,
         };

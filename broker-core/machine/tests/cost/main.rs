@@ -12,7 +12,7 @@ use bytes::Bytes;
 use peeklock_machine::config::{ForwardingConfig, QueueConfig};
 use peeklock_machine::queue::Queue;
 use peeklock_machine::topic::Topic;
-use peeklock_machine::{Ctx, Left, Machine, StageNumber, Step};
+use peeklock_machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_model::command::{
     Command, InboundMessage, PeerArrival, ReceiveMode, SessionCommand, TopicCommand,
 };
@@ -139,7 +139,7 @@ fn written(machine: &mut impl Machine, command: Command, limits: &Limits) -> Opt
         stage: StageNumber(1),
         stored_bytes: 0,
         room: Reserved::Granted,
-        left: Left::ALL,
+        remaining: RemainingCapacity::ALL,
         limits,
         tokens: &mut || 7,
     };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use peeklock_machine::Ahead;
+use peeklock_machine::Preparation;
 use peeklock_model::command::RuleCommand;
 use peeklock_words::rule::{CorrelationFilter, Filter, RuleDescription};
 
@@ -56,11 +56,11 @@ fn judged(machine: &mut impl Machine, command: &Command, limits: &Limits) -> usi
             stage: StageNumber(1),
             stored_bytes: 0,
             room: Reserved::Granted,
-            left: Left::ALL,
+            remaining: RemainingCapacity::ALL,
             limits,
             tokens: &mut || 7,
         };
-        if machine.go_ahead(Ahead::Command { ticket: Ticket(1), command }, &mut ctx) {
+        if machine.prepare(Preparation::Command { ticket: Ticket(1), command }, &mut ctx) {
             return slices;
         }
         slices += 1;
@@ -147,11 +147,11 @@ fn memory_of_a_rule_is_bounded_by_its_text() {
                 RuleDescription::new(format!("r{number}"), Filter::Correlation(filter), now())
             }
         };
-        let (bytes, before) = (rule.bytes(), topic.kept().described_bytes);
+        let (bytes, before) = (rule.bytes(), topic.memory_use().described_bytes);
         let command = RuleCommand::Create(Box::new(rule));
         let command = TopicCommand::InSubscription { subscription: id, command };
         written(&mut topic, Command::OfTopic(command), &limits).unwrap();
-        let taken = topic.kept().described_bytes - before;
+        let taken = topic.memory_use().described_bytes - before;
         most = most.max(taken as f64 / (bytes + 256) as f64);
     }
     // A character of a pattern with `_` is stored with its positions.

@@ -178,7 +178,7 @@ impl Command {
     /// is one of several steps. The match names every command, so that a new one is not open to
     /// clients by default.
     #[must_use]
-    pub const fn is_the_brokers_own(&self) -> bool {
+    pub const fn is_internal(&self) -> bool {
         match self {
             Self::TransferIn { .. } | Self::TransferOut { .. } => true,
             Self::OfTopic(command) => match command {

@@ -28,10 +28,10 @@ pub enum Outcome<M, S, W> {
     AcceptedBatch(Vec<SequenceNumber>),
     /// The entity would store the messages of a transaction, and has reserved numbers for the
     /// scheduled ones (SCH-13).
-    NumbersSetAside {
+    NumbersReserved {
         /// The number to return to the client for each message, as in [`Outcome::Accepted`]; 0 if
         /// it gets its number at the commit.
-        told: Vec<SequenceNumber>,
+        returned: Vec<SequenceNumber>,
         /// The reserved numbers; 0 for a message without one.
         numbers: Vec<SequenceNumber>,
     },

@@ -3,7 +3,7 @@
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::records::{TABLE_IDS, TABLE_SECRETS, write_facts};
-use super::{AnswerTo, CreateSubscription, NamespaceActor, State, WaitsForId, refuse};
+use super::{AnswerTo, CreateSubscription, NamespaceActor, PendingCreation, State, refuse};
 use crate::change::codec::{self, NAMESPACE_SPACE};
 use crate::description::{EntityKind, QueueDescription, TopicDescription};
 use crate::entity::queue::Queue;
@@ -41,7 +41,7 @@ pub(super) type RefusedCreation = (AnswerTo, Rejection);
 /// Result of reserving a block of ids.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct IdBlockTaken {
+struct IdBlockResult {
     limit: u64,
     result: Result<(), StoreError>,
 }
@@ -79,7 +79,7 @@ impl NamespaceActor {
         write_facts(&self.facts, &mut batch);
         batch.require_sync();
         if let Some(writer) = self.writers.first() {
-            let done = move |result| itself.do_send(IdBlockTaken { limit, result });
+            let done = move |result| itself.do_send(IdBlockResult { limit, result });
             writer.submit(batch, Box::new(done));
         }
     }
@@ -95,8 +95,8 @@ impl NamespaceActor {
     }
 
     /// Lets a creation wait for the next block of ids.
-    pub(super) fn wait_for_id(&mut self, waits: WaitsForId, itself: Addr<Self>) {
-        self.directory().begin_forming(&waits.key());
+    pub(super) fn wait_for_id(&mut self, waits: PendingCreation, itself: Addr<Self>) {
+        self.directory().begin_creation(&waits.key());
         self.waiting.push(waits);
         if self.waiting.len() == 1 {
             self.take_id_block(itself);
@@ -109,7 +109,7 @@ impl NamespaceActor {
             return Err((mail.answer, Rejection::cancelled("the broker is stopping")));
         }
         let key = PathKey::fold(path);
-        if self.passing(&key).is_some() {
+        if self.entity_in_change(&key).is_some() {
             self.park(key, mail, itself);
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl NamespaceActor {
             return Err((mail.answer, Rejection::too_many_descriptions(limits)));
         }
         let Some(id) = self.next_id() else {
-            self.wait_for_id(WaitsForId::Root(mail), itself);
+            self.wait_for_id(PendingCreation::Root(mail), itself);
             return Ok(());
         };
         let Create { root, answer } = mail;
@@ -170,13 +170,13 @@ impl Handler<Create> for NamespaceActor {
     }
 }
 
-impl Handler<IdBlockTaken> for NamespaceActor {
+impl Handler<IdBlockResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, mail: IdBlockTaken, context: &mut Self::Context) {
-        let IdBlockTaken { limit, result } = mail;
+    fn handle(&mut self, mail: IdBlockResult, context: &mut Self::Context) {
+        let IdBlockResult { limit, result } = mail;
         let waiting = std::mem::take(&mut self.waiting);
-        let keys: Vec<PathKey> = waiting.iter().map(WaitsForId::key).collect();
+        let keys: Vec<PathKey> = waiting.iter().map(PendingCreation::key).collect();
         // The next block begins after this one, whether it was stored or not.
         self.next_id = self.id_limit;
         self.id_limit = limit;
@@ -187,8 +187,8 @@ impl Handler<IdBlockTaken> for NamespaceActor {
                 self.shared.health.fail(&error.to_string());
             }
             let lost = waiting.into_iter().map(|waits| {
-                let (WaitsForId::Root(Create { answer, .. })
-                | WaitsForId::Subscription(CreateSubscription { answer, .. })) = waits;
+                let (PendingCreation::Root(Create { answer, .. })
+                | PendingCreation::Subscription(CreateSubscription { answer, .. })) = waits;
                 (answer, Rejection::internal("the store failed"))
             });
             self.refuse_creations(keys, lost.collect());
@@ -197,8 +197,10 @@ impl Handler<IdBlockTaken> for NamespaceActor {
         let mut refused = Vec::new();
         for waits in waiting {
             let created = match waits {
-                WaitsForId::Root(mail) => self.create(mail, context.address()),
-                WaitsForId::Subscription(mail) => self.create_subscription(mail, context.address()),
+                PendingCreation::Root(mail) => self.create(mail, context.address()),
+                PendingCreation::Subscription(mail) => {
+                    self.create_subscription(mail, context.address())
+                }
             };
             refused.extend(created.err());
         }
@@ -211,8 +213,8 @@ impl NamespaceActor {
     /// their clients may look the entity up at once, without waiting (ENT-32).
     fn refuse_creations(&mut self, keys: Vec<PathKey>, refused: Vec<RefusedCreation>) {
         for key in keys {
-            if self.passing(&key).is_none() {
-                self.outcome_is_known(&key);
+            if self.entity_in_change(&key).is_none() {
+                self.continue_parked(&key);
             }
         }
         for (answer, reason) in refused {
@@ -221,7 +223,7 @@ impl NamespaceActor {
     }
 }
 
-impl WaitsForId {
+impl PendingCreation {
     /// Path to create.
     fn key(&self) -> PathKey {
         match self {

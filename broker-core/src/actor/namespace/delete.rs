@@ -2,7 +2,7 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::landing::Then;
+use super::landing::AfterLanding;
 use super::{AnswerTo, Entity, NamespaceActor, State, refuse};
 use crate::actor::messages::{IdleElapsed, Retire, RetireWhen};
 use crate::error::Rejection;
@@ -22,7 +22,7 @@ pub struct DeleteEntity {
 /// The work of a retired actor is durable; its records can be deleted.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct Retired(pub(super) EntityId);
+pub(super) struct ActorRetired(pub(super) EntityId);
 
 impl NamespaceActor {
     /// Retires an open entity, and with a topic its subscriptions, for deletion when no batch or
@@ -69,10 +69,10 @@ impl NamespaceActor {
             match &entity.actor {
                 Some(actor) => {
                     let reason = Rejection::entity_not_found(&entity.path);
-                    let done = Box::new(move || itself.do_send(Retired(id)));
+                    let done = Box::new(move || itself.do_send(ActorRetired(id)));
                     actor.do_send(Retire { when: RetireWhen::Now, reason, done });
                 }
-                None => itself.do_send(Retired(id)),
+                None => itself.do_send(ActorRetired(id)),
             }
         }
     }
@@ -97,7 +97,7 @@ impl NamespaceActor {
         }
         // If the tree failed while it was retired, the shard must be taken over again.
         self.recover_writer(root);
-        self.when_landed(root, Then::Delete, itself);
+        self.when_landed(root, AfterLanding::Delete, itself);
     }
 }
 
@@ -119,17 +119,17 @@ impl Handler<IdleElapsed> for NamespaceActor {
         {
             // The actor checks again: it may have been used since its report.
             let itself = context.address();
-            let done = Box::new(move || itself.do_send(Retired(id)));
+            let done = Box::new(move || itself.do_send(ActorRetired(id)));
             let reason = Rejection::entity_not_found(&entity.path);
             actor.do_send(Retire { when: RetireWhen::Idle, reason, done });
         }
     }
 }
 
-impl Handler<Retired> for NamespaceActor {
+impl Handler<ActorRetired> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Retired(id): Retired, context: &mut Self::Context) {
+    fn handle(&mut self, ActorRetired(id): ActorRetired, context: &mut Self::Context) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         entity.actor = None;
         let (key, topic) = (entity.key.clone(), entity.topic);
@@ -149,7 +149,7 @@ impl Handler<Retired> for NamespaceActor {
                 if let Some(entity) = self.entities.get_mut(&id) {
                     entity.state = State::Deleting;
                 }
-                self.when_landed(id, Then::Leave, context.address());
+                self.when_landed(id, AfterLanding::Leave, context.address());
             }
             None => {
                 // An idle topic takes its subscriptions along (TMP-19).

@@ -11,7 +11,7 @@ use crate::ids::EntityId;
 
 /// Action once no transfer is on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Then {
+pub(super) enum AfterLanding {
     /// Reopens a tree that failed.
     Open,
     /// Removes a tree that was retired.
@@ -25,13 +25,13 @@ pub(super) enum Then {
 #[rtype(result = "()")]
 struct Landed {
     id: EntityId,
-    then: Then,
+    then: AfterLanding,
 }
 
 /// Calls back when its last reference is dropped.
-struct Last(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+struct CallOnDrop(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
-impl Drop for Last {
+impl Drop for CallOnDrop {
     fn drop(&mut self) {
         let call = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(call) = call {
@@ -44,13 +44,13 @@ impl NamespaceActor {
     /// Waits for the transfers of entities whose actors have ended, then continues with `then`. If
     /// the shard had to be taken over again, the caller has done it: the wait depends only on the
     /// store.
-    pub(super) fn when_landed(&self, id: EntityId, then: Then, itself: Addr<Self>) {
+    pub(super) fn when_landed(&self, id: EntityId, then: AfterLanding, itself: Addr<Self>) {
         let members = match then {
-            Then::Open | Then::Delete => self.family_of(id),
-            Then::Leave => vec![id],
+            AfterLanding::Open | AfterLanding::Delete => self.family_of(id),
+            AfterLanding::Leave => vec![id],
         };
         let call = move || itself.do_send(Landed { id, then });
-        let last = Arc::new(Last(Mutex::new(Some(Box::new(call)))));
+        let last = Arc::new(CallOnDrop(Mutex::new(Some(Box::new(call)))));
         for entity in members.iter().filter_map(|id| self.entities.get(id)) {
             let last = Arc::clone(&last);
             entity.passages.close(Box::new(move || drop(last)));
@@ -64,12 +64,16 @@ impl Handler<Landed> for NamespaceActor {
     fn handle(&mut self, Landed { id, then }: Landed, context: &mut Self::Context) {
         let Some(entity) = self.entities.get(&id) else { return };
         match (then, entity.state) {
-            (Then::Open, State::Open) if self.stopping => self.end_if_retired(),
+            (AfterLanding::Open, State::Open) if self.stopping => self.end_if_retired(),
             // The entity may have been deleted while it had no actor.
-            (Then::Open, State::Open) if entity.actor.is_none() => self.open(id, context.address()),
-            (Then::Delete, State::Deleting) => self.write_deletion(id, context.address()),
-            (Then::Leave, State::Deleting) => self.remove_subscription(id, context.address()),
-            (Then::Open | Then::Delete | Then::Leave, _) => {}
+            (AfterLanding::Open, State::Open) if entity.actor.is_none() => {
+                self.open(id, context.address())
+            }
+            (AfterLanding::Delete, State::Deleting) => self.write_deletion(id, context.address()),
+            (AfterLanding::Leave, State::Deleting) => {
+                self.remove_subscription(id, context.address())
+            }
+            (AfterLanding::Open | AfterLanding::Delete | AfterLanding::Leave, _) => {}
         }
     }
 }

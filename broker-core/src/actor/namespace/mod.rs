@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 use super::directory::{Directory, Entry};
 use super::entity::EntityActor;
 use super::inlet::Inlet;
-use super::messages::{Counts, Look};
+use super::messages::{RoundQuestion, RoundScope};
 use crate::admission::Permit;
 use crate::change::codec::{NAMESPACE_SPACE, NamespaceFacts};
 use crate::description::EntityKind;
@@ -48,11 +48,11 @@ use crate::shell::writer::ShardWriter;
 use crate::transfer::passage::Passages;
 
 pub use create::{Create, Root};
+use delete::ActorRetired;
 pub use delete::DeleteEntity;
-use delete::Retired;
-use parked::Parked;
+use parked::ParkedOperations;
 pub use policy::ChangePolicies;
-pub(crate) use records::{Loaded, load};
+pub(crate) use records::{StoredNamespace, load};
 pub(crate) use stop::Stop;
 pub use subscription::CreateSubscription;
 
@@ -96,9 +96,9 @@ pub struct NamespaceActor {
     facts: NamespaceFacts,
     are_facts_new: bool,
     /// Creations that wait for a block of ids.
-    waiting: Vec<WaitsForId>,
+    waiting: Vec<PendingCreation>,
     /// Operations that wait for the outcome of a creation or deletion.
-    parked: Parked,
+    parked: ParkedOperations,
     /// Entities whose policies are being stored.
     policies_in_flight: BTreeSet<EntityId>,
     makes_root_policy: bool,
@@ -107,13 +107,13 @@ pub struct NamespaceActor {
     stopping: bool,
     stopped: Option<oneshot::Sender<()>>,
     /// Entities that had not ended at the last full check during a stop.
-    unended: Vec<EntityId>,
+    not_ended: Vec<EntityId>,
     /// Timer of the grace period of a stop, until all entities are retired.
     grace: Option<SpawnHandle>,
 }
 
 /// A creation that waits for a block of ids.
-enum WaitsForId {
+enum PendingCreation {
     Root(Create),
     Subscription(CreateSubscription),
 }
@@ -129,12 +129,12 @@ struct Entity {
     inlet: Arc<Inlet>,
     /// Transfers that others have taken over from its current actor.
     passages: Arc<Passages>,
-    observed: Arc<crate::telemetry::Observed>,
+    observed: Arc<crate::telemetry::LiveGauges>,
     state: State,
     actor: Option<Addr<EntityActor>>,
     failures: VecDeque<Instant>,
     /// Whether the result of the topic's last request about this subscription is unknown.
-    is_unsure: bool,
+    is_outcome_unknown: bool,
     answer: Option<AnswerTo>,
 }
 
@@ -172,7 +172,7 @@ impl NamespaceActor {
         shared: Arc<Shared>,
         writers: Vec<Arc<ShardWriter>>,
         arbiters: Vec<actix::ArbiterHandle>,
-        loaded: Loaded,
+        loaded: StoredNamespace,
         opened: oneshot::Sender<()>,
     ) -> Self {
         let mut namespace = Self {
@@ -189,7 +189,7 @@ impl NamespaceActor {
             facts: loaded.facts,
             are_facts_new: loaded.are_facts_new,
             waiting: Vec::new(),
-            parked: Parked::default(),
+            parked: ParkedOperations::default(),
             policies_in_flight: BTreeSet::new(),
             makes_root_policy: loaded.has_policies
                 && !loaded.policies.contains_key(&EntityId(NAMESPACE_SPACE)),
@@ -197,7 +197,7 @@ impl NamespaceActor {
             opened: Some(opened),
             stopping: false,
             stopped: None,
-            unended: Vec::new(),
+            not_ended: Vec::new(),
             grace: None,
         };
         for (id, kind, path) in loaded.roots {
@@ -235,11 +235,11 @@ impl NamespaceActor {
             state,
             actor: None,
             failures: VecDeque::new(),
-            is_unsure: false,
+            is_outcome_unknown: false,
             answer: None,
         };
         if state == State::Creating {
-            self.directory().begin_forming(&key);
+            self.directory().begin_creation(&key);
         }
         self.paths.insert(key, id);
         self.entities.insert(id, entity);
@@ -284,7 +284,7 @@ impl NamespaceActor {
         let entity = self.entities.remove(&id)?;
         self.paths.remove(&entity.key);
         self.directory().remove(&entity.key);
-        self.outcome_is_known(&entity.key);
+        self.continue_parked(&entity.key);
         if entity.kind != EntityKind::Subscription {
             self.shared.policies.install(&entity.key, Vec::new());
         }
@@ -318,10 +318,10 @@ impl Actor for NamespaceActor {
     }
 }
 
-impl Handler<Look> for NamespaceActor {
+impl Handler<RoundQuestion> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
+    fn handle(&mut self, RoundQuestion(round): RoundQuestion, _: &mut Context<Self>) {
         let are_settled = self
             .entities
             .values()
@@ -330,9 +330,9 @@ impl Handler<Look> for NamespaceActor {
             && self.waiting.is_empty()
             && self.policies_in_flight.is_empty()
             && are_settled;
-        round.says(is_quiet || round.counts == Counts::AllButStore);
+        round.record(is_quiet || round.counts == RoundScope::AllButStore);
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
-            actor.do_send(Look(Arc::clone(&round)));
+            actor.do_send(RoundQuestion(Arc::clone(&round)));
         }
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use actix::{Actor, Addr, AsyncContext, Handler, Message};
 
-use super::{NamespaceActor, Retired, State};
+use super::{ActorRetired, NamespaceActor, State};
 use crate::actor::desk::Desk;
-use crate::actor::drive::{Drive, Parts, Patience};
-use crate::actor::entity::{Adopt, EntityActor, Home};
+use crate::actor::drive::{Drive, DriveParts, QueueTimeout};
+use crate::actor::entity::{Adopt, EntityActor, SharedTree};
 use crate::actor::inlet::Inlet;
 use crate::actor::messages::{Retire, RetireWhen, RoomAgain};
 use crate::actor::transfer::Courier;
@@ -36,7 +36,7 @@ use crate::transfer::passage::Passages;
 /// Result of opening a tree on its arbiter.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Opened {
+struct OpenResult {
     root: EntityId,
     result: Result<Vec<OpenedEntity>, String>,
 }
@@ -53,13 +53,13 @@ struct OpenedEntity {
 /// Result of taking a new subscription into the tree of its topic.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Adopted {
+struct AdoptResult {
     id: EntityId,
-    result: Result<Addr<EntityActor>, NotAdopted>,
+    result: Result<Addr<EntityActor>, AdoptError>,
 }
 
 /// Reason why a new subscription has no actor.
-enum NotAdopted {
+enum AdoptError {
     /// Its topic has failed or is retired.
     NoHome,
     /// Its records cannot be used.
@@ -77,7 +77,7 @@ impl NamespaceActor {
                 State::Creating if entity.kind == EntityKind::Subscription => {
                     // Skipped because the topic has not been asked yet; opened if the topic's
                     // answer is unknown.
-                    if !entity.is_unsure {
+                    if !entity.is_outcome_unknown {
                         continue;
                     }
                     true
@@ -89,7 +89,7 @@ impl NamespaceActor {
                 entity.state = State::Opening;
                 entity.passages = Arc::default();
             }
-            members.push(Opening {
+            members.push(OpenTask {
                 id,
                 kind: entity.kind,
                 path: Arc::clone(&entity.path),
@@ -108,7 +108,7 @@ impl NamespaceActor {
             arbiter.spawn_fn(move || {
                 let result = catch_unwind(AssertUnwindSafe(|| open_tree(writer, members)))
                     .unwrap_or_else(|_| Err("the entity panicked while it was opened".to_owned()));
-                itself.do_send(Opened { root, result });
+                itself.do_send(OpenResult { root, result });
             })
         });
         if !started {
@@ -122,7 +122,7 @@ impl NamespaceActor {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         entity.state = State::Opening;
         entity.passages = Arc::default();
-        let opening = Opening {
+        let opening = OpenTask {
             id,
             kind: entity.kind,
             path: Arc::clone(&entity.path),
@@ -134,14 +134,14 @@ impl NamespaceActor {
             observed: Arc::clone(&entity.observed),
             namespace: itself.clone(),
         };
-        let start = move |home: Option<Home>| {
+        let start = move |home: Option<SharedTree>| {
             let result = match home {
                 Some(home) => catch_unwind(AssertUnwindSafe(|| opening.adopt(&home)))
                     .unwrap_or_else(|_| Err("the entity panicked while it was opened".to_owned()))
-                    .map_err(NotAdopted::Unusable),
-                None => Err(NotAdopted::NoHome),
+                    .map_err(AdoptError::Unusable),
+                None => Err(AdoptError::NoHome),
             };
-            itself.do_send(Adopted { id, result });
+            itself.do_send(AdoptResult { id, result });
         };
         let actor = self.entities.get(&topic).and_then(|topic| topic.actor.as_ref());
         if let Some(actor) = actor {
@@ -163,7 +163,7 @@ impl NamespaceActor {
     fn started(&mut self, id: EntityId, actor: Addr<EntityActor>, itself: Addr<Self>) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
         if self.stopping {
-            let done = Box::new(move || itself.do_send(Retired(id)));
+            let done = Box::new(move || itself.do_send(ActorRetired(id)));
             let reason = Rejection::cancelled("the broker is stopping");
             actor.do_send(Retire { when: RetireWhen::Now, reason, done });
         }
@@ -173,24 +173,24 @@ impl NamespaceActor {
         let (key, answer) = (entity.key.clone(), entity.answer.take());
         self.directory().insert(key.clone(), entry);
         // Before the answer: its client may look the entity up at once, without waiting.
-        self.directory().end_forming(&key);
+        self.directory().end_creation(&key);
         if let Some(answer) = answer {
             answer.send(Ok(()));
         }
-        self.outcome_is_known(&key);
+        self.continue_parked(&key);
     }
 }
 
-impl Handler<Opened> for NamespaceActor {
+impl Handler<OpenResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Opened { root, result }: Opened, context: &mut Self::Context) {
+    fn handle(&mut self, OpenResult { root, result }: OpenResult, context: &mut Self::Context) {
         match result {
             Ok(opened) => {
                 for OpenedEntity { id, actor, is_there } in opened {
                     match actor {
                         Some(actor) => self.started(id, actor, context.address()),
-                        None => self.resolve_unsure(id, is_there, context.address()),
+                        None => self.resolve_unknown_outcome(id, is_there, context.address()),
                     }
                 }
             }
@@ -205,15 +205,15 @@ impl Handler<Opened> for NamespaceActor {
     }
 }
 
-impl Handler<Adopted> for NamespaceActor {
+impl Handler<AdoptResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Adopted { id, result }: Adopted, context: &mut Self::Context) {
+    fn handle(&mut self, AdoptResult { id, result }: AdoptResult, context: &mut Self::Context) {
         match result {
             Ok(actor) => self.started(id, actor, context.address()),
-            Err(NotAdopted::Unusable(why)) => self.close(id, &why),
+            Err(AdoptError::Unusable(why)) => self.close(id, &why),
             // A failed topic will be reopened together with it; a retiring topic takes it along.
-            Err(NotAdopted::NoHome) => {
+            Err(AdoptError::NoHome) => {
                 let topic = self.root_of(id);
                 let goes = self.stopping
                     || self.entities.get(&topic).is_some_and(|topic| {
@@ -224,7 +224,7 @@ impl Handler<Adopted> for NamespaceActor {
                     let reason = Rejection::entity_not_found(&entity.path);
                     super::refuse(entity.answer.take(), reason);
                     let key = entity.key.clone();
-                    self.outcome_is_known(&key);
+                    self.continue_parked(&key);
                 }
                 self.delete_if_retired(topic, context.address());
             }
@@ -236,7 +236,7 @@ impl Handler<Adopted> for NamespaceActor {
 }
 
 /// Data for opening an entity on another thread.
-struct Opening {
+struct OpenTask {
     id: EntityId,
     kind: EntityKind,
     path: Arc<str>,
@@ -246,7 +246,7 @@ struct Opening {
     duplicate_key: [u8; 16],
     inlet: Arc<Inlet>,
     passages: Arc<Passages>,
-    observed: Arc<crate::telemetry::Observed>,
+    observed: Arc<crate::telemetry::LiveGauges>,
     namespace: Addr<NamespaceActor>,
 }
 
@@ -256,7 +256,10 @@ thread_local! {
 
 /// Restores the machines of a tree from the store, and starts their actors on this arbiter. The
 /// first member is the root.
-fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<OpenedEntity>, String> {
+fn open_tree(
+    writer: Arc<ShardWriter>,
+    members: Vec<OpenTask>,
+) -> Result<Vec<OpenedEntity>, String> {
     let mut members = members.into_iter();
     let Some(root) = members.next() else { return Err("there is nothing to open".to_owned()) };
     let now = root.shared.clock.now();
@@ -271,7 +274,7 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
     let take_tray = |tree: Tree| {
         let tree = Rc::new(RefCell::new(tree));
         let tray = desk.take_tray(id, &tree, namespace.recipient());
-        Home { tree, desk: Rc::clone(&desk), tray }
+        SharedTree { tree, desk: Rc::clone(&desk), tray }
     };
     if root.kind != EntityKind::Topic {
         let queue = root.restore_queue(now)?;
@@ -289,11 +292,11 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
             && let Some(description) = queue.subscription_description()
         {
             topic.adopt(member.id, description, queue.last_sequence(), rules.clone());
-            family.enter(member.id);
-            queue.give_out(&mut family);
+            family.add_subscription(member.id);
+            queue.report_to_family(&mut family);
             stored_bytes += queue.size_bytes();
             if !member.starts {
-                family.leave(member.id);
+                family.begin_removal(member.id);
             }
         }
         restored.push((member, subscription));
@@ -310,7 +313,7 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
     Ok(opened)
 }
 
-impl Opening {
+impl OpenTask {
     fn config(&self) -> QueueConfig {
         QueueConfig::of(&self.shared.settings, self.duplicate_key)
     }
@@ -394,7 +397,7 @@ impl Opening {
     }
 
     /// Starts the actor of a new subscription in the tree of its topic.
-    fn adopt(&self, home: &Home) -> Result<Addr<EntityActor>, String> {
+    fn adopt(&self, home: &SharedTree) -> Result<Addr<EntityActor>, String> {
         let now = self.shared.clock.now();
         let topic = home.tree.borrow_mut().family().map(|family| Arc::clone(family.topic()));
         let topic = topic.ok_or_else(|| "its topic is a queue".to_owned())?;
@@ -409,7 +412,7 @@ impl Opening {
     }
 
     /// Starts an actor that drives a machine.
-    fn start(&self, machine: AnyMachine, home: &Home) -> Addr<EntityActor> {
+    fn start(&self, machine: AnyMachine, home: &SharedTree) -> Addr<EntityActor> {
         let shared = &self.shared;
         let tokens = Arc::clone(shared);
         let actor_of_waker: Arc<Mutex<Option<Addr<EntityActor>>>> = Arc::default();
@@ -430,11 +433,11 @@ impl Opening {
                 })
             }),
         )
-        .counted(Arc::clone(&shared.census))
-        .loading_within(shared.loads.clone());
+        .with_census(Arc::clone(&shared.census))
+        .with_loads(shared.loads.clone());
         home.tree.borrow_mut().join_family(self.id, shell.number());
         let passages = Arc::clone(&self.passages);
-        let actor = EntityActor::new(Drive::new(Parts {
+        let actor = EntityActor::new(Drive::new(DriveParts {
             id: self.id,
             shell,
             inlet: Arc::clone(&self.inlet),
@@ -444,7 +447,7 @@ impl Opening {
             desk: Rc::clone(&home.desk),
             tray: home.tray,
             namespace: self.namespace.clone().recipient(),
-            patience: Patience {
+            patience: QueueTimeout {
                 room: shared.budget.clone(),
                 loads: shared.loads.clone(),
                 wait_max: shared.settings.limits.send_wait_max,

@@ -14,11 +14,11 @@ use crate::path::PathKey;
 /// Operations by the path on whose outcome they wait. They are then sent to the namespace again, in
 /// order.
 #[derive(Default)]
-pub(super) struct Parked(HashMap<PathKey, Vec<Box<dyn FnOnce() + Send>>>);
+pub(super) struct ParkedOperations(HashMap<PathKey, Vec<Box<dyn FnOnce() + Send>>>);
 
 impl State {
     /// Whether a creation, deletion or opening is in progress.
-    pub(super) const fn is_passing(self) -> bool {
+    pub(super) const fn is_changing(self) -> bool {
         match self {
             Self::Creating | Self::Opening | Self::Retiring | Self::Deleting | Self::Undoing => {
                 true
@@ -30,9 +30,9 @@ impl State {
 
 impl NamespaceActor {
     /// Returns the entity at a path if a creation or deletion is in progress.
-    pub(super) fn passing(&self, key: &PathKey) -> Option<EntityId> {
+    pub(super) fn entity_in_change(&self, key: &PathKey) -> Option<EntityId> {
         let id = self.paths.get(key).copied()?;
-        self.entities.get(&id).is_some_and(|entity| entity.state.is_passing()).then_some(id)
+        self.entities.get(&id).is_some_and(|entity| entity.state.is_changing()).then_some(id)
     }
 
     /// Sends an operation to the namespace again when the outcome at a path is known.
@@ -47,8 +47,8 @@ impl NamespaceActor {
     }
 
     /// Continues waiting operations after the end of a creation or deletion at a path.
-    pub(super) fn outcome_is_known(&mut self, key: &PathKey) {
-        self.directory().end_forming(key);
+    pub(super) fn continue_parked(&mut self, key: &PathKey) {
+        self.directory().end_creation(key);
         for again in self.parked.0.remove(key).into_iter().flatten() {
             again();
         }

@@ -34,7 +34,7 @@ pub struct ChangePolicies {
 /// Result of storing policies.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct PoliciesWritten {
+struct PoliciesWriteResult {
     id: EntityId,
     policies: Vec<Arc<Policy>>,
     /// None for the first policy, which no client requested.
@@ -45,7 +45,7 @@ struct PoliciesWritten {
 /// Result of storing the previous policies again.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct PoliciesRestored {
+struct PoliciesRestoreResult {
     id: EntityId,
     result: Result<(), StoreError>,
 }
@@ -72,7 +72,7 @@ impl NamespaceActor {
             refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
             return;
         }
-        if self.passing(&mail.owner).is_some() {
+        if self.entity_in_change(&mail.owner).is_some() {
             self.park(mail.owner.clone(), mail, itself);
             return;
         }
@@ -147,7 +147,7 @@ impl NamespaceActor {
         self.policies_in_flight.insert(id);
         if let Some(writer) = self.writer_of_policies(id) {
             let done =
-                move |result| itself.do_send(PoliciesWritten { id, policies, answer, result });
+                move |result| itself.do_send(PoliciesWriteResult { id, policies, answer, result });
             writer.submit(batch, Box::new(done));
         }
     }
@@ -165,7 +165,7 @@ impl NamespaceActor {
         let mut batch = policies_batch(id, &known);
         batch.require_sync();
         if let Some(writer) = self.writer_of_policies(id) {
-            let done = move |result| itself.do_send(PoliciesRestored { id, result });
+            let done = move |result| itself.do_send(PoliciesRestoreResult { id, result });
             writer.submit(batch, Box::new(done));
         }
     }
@@ -206,11 +206,11 @@ impl Handler<ChangePolicies> for NamespaceActor {
     }
 }
 
-impl Handler<PoliciesWritten> for NamespaceActor {
+impl Handler<PoliciesWriteResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, mail: PoliciesWritten, context: &mut Self::Context) {
-        let PoliciesWritten { id, policies, answer, result } = mail;
+    fn handle(&mut self, mail: PoliciesWriteResult, context: &mut Self::Context) {
+        let PoliciesWriteResult { id, policies, answer, result } = mail;
         let is_first = answer.is_none();
         match result {
             Ok(()) => {
@@ -240,10 +240,14 @@ impl Handler<PoliciesWritten> for NamespaceActor {
     }
 }
 
-impl Handler<PoliciesRestored> for NamespaceActor {
+impl Handler<PoliciesRestoreResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, PoliciesRestored { id, result }: PoliciesRestored, _: &mut Self::Context) {
+    fn handle(
+        &mut self,
+        PoliciesRestoreResult { id, result }: PoliciesRestoreResult,
+        _: &mut Self::Context,
+    ) {
         self.policies_in_flight.remove(&id);
         if let Err(error) = result {
             // The stored policies may differ from those in force, so a withdrawn key could return

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use actix::{AsyncContext, Handler};
 
-use super::landing::Then;
+use super::landing::AfterLanding;
 use super::{NamespaceActor, State, refuse};
 use crate::actor::messages::TreeFailed;
 use crate::error::Rejection;
@@ -53,9 +53,9 @@ impl NamespaceActor {
         // The path must answer with this reason, not with `EntityNotFound`.
         let (key, entry) = (entity.key.clone(), entity.entry(id));
         self.directory().insert(key.clone(), entry);
-        self.directory().end_forming(&key);
+        self.directory().end_creation(&key);
         refuse(answer, reason);
-        self.outcome_is_known(&key);
+        self.continue_parked(&key);
     }
 }
 
@@ -91,6 +91,6 @@ impl Handler<TreeFailed> for NamespaceActor {
             self.close_family(id, &why);
             return;
         }
-        self.when_landed(id, Then::Open, context.address());
+        self.when_landed(id, AfterLanding::Open, context.address());
     }
 }

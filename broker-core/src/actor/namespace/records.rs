@@ -20,7 +20,7 @@ pub(super) const TABLE_SECRETS: u8 = 0x02;
 pub(super) const TABLE_ANONYMOUS: u8 = 0x03;
 
 /// State of a namespace before its entities are opened.
-pub(crate) struct Loaded {
+pub(crate) struct StoredNamespace {
     pub(crate) duplicate_key: [u8; 16],
     pub(super) id_limit: u64,
     /// Facts about the namespace itself, as of this start (CNT-10).
@@ -45,8 +45,8 @@ pub(crate) fn load(
     settings: &Settings,
     now: Timestamp,
     fresh_key: [u8; 16],
-) -> Result<Loaded, StoreError> {
-    let mut loaded = Loaded {
+) -> Result<StoredNamespace, StoreError> {
+    let mut loaded = StoredNamespace {
         duplicate_key: fresh_key,
         id_limit: 1,
         facts: NamespaceFacts {
@@ -77,7 +77,7 @@ pub(crate) fn load(
 
 /// Reads the facts about the namespace. Data of a version that stored none gets the creation time
 /// of its oldest entity.
-fn load_facts(loaded: &mut Loaded, store: &dyn Store) -> Result<(), StoreError> {
+fn load_facts(loaded: &mut StoredNamespace, store: &dyn Store) -> Result<(), StoreError> {
     let mut stored = None;
     store.scan(codec::namespace_facts_key().as_bytes(), &mut |_, value| {
         stored = Some(codec::read_namespace_facts(value));
@@ -117,7 +117,7 @@ pub(super) fn write_facts(facts: &NamespaceFacts, batch: &mut Batch) {
     batch.put(&codec::namespace_facts_key(), |value| codec::write_namespace_facts(facts, value));
 }
 
-fn read(loaded: &mut Loaded, key: &[u8], value: &[u8]) -> Option<()> {
+fn read(loaded: &mut StoredNamespace, key: &[u8], value: &[u8]) -> Option<()> {
     let (table, rest) = key.get(crate::store::SPACE_BYTES..)?.split_first()?;
     let id = || Some(EntityId(u64::from_be_bytes(rest.try_into().ok()?)));
     match *table {
@@ -151,7 +151,7 @@ fn read(loaded: &mut Loaded, key: &[u8], value: &[u8]) -> Option<()> {
 
 /// Refuses records that no broker writes: two entities with the same path, a subscription without a
 /// topic.
-fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
+fn check(loaded: &mut StoredNamespace) -> Result<(), StoreError> {
     let damaged = |text: String| Err(StoreError::Damaged(text.into()));
     let mut paths = HashMap::new();
     let mut topics = HashMap::new();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message, WrapFuture};
 use tokio::sync::oneshot;
 
-use super::{NamespaceActor, Retired, State};
-use crate::actor::messages::{Counts, EndWaits, Look, Retire, RetireWhen, Round};
+use super::{ActorRetired, NamespaceActor, State};
+use crate::actor::messages::{EndWaits, Retire, RetireWhen, Round, RoundQuestion, RoundScope};
 use crate::error::Rejection;
 use crate::ids::EntityId;
 
@@ -24,23 +24,23 @@ impl NamespaceActor {
     /// Ends the stop when every entity has ended. The full check runs only when all entities found
     /// by the previous check have ended, not for each one of possibly tens of thousands.
     pub(super) fn end_if_retired(&mut self) {
-        while let Some(id) = self.unended.last().copied() {
-            if self.is_unended(id) {
+        while let Some(id) = self.not_ended.last().copied() {
+            if self.has_not_ended(id) {
                 return;
             }
-            self.unended.pop();
+            self.not_ended.pop();
         }
-        let unended = self.entities.keys().copied().filter(|id| self.is_unended(*id)).collect();
-        self.unended = unended;
-        if self.unended.is_empty()
+        let unended = self.entities.keys().copied().filter(|id| self.has_not_ended(*id)).collect();
+        self.not_ended = unended;
+        if self.not_ended.is_empty()
             && let Some(stopped) = self.stopped.take()
         {
-            self.directory().end_all_forming();
+            self.directory().end_all_creations();
             stopped.send(()).ok();
         }
     }
 
-    fn is_unended(&self, id: EntityId) -> bool {
+    fn has_not_ended(&self, id: EntityId) -> bool {
         self.entities.get(&id).is_some_and(|entity| {
             entity.actor.is_some() || matches!(entity.state, State::Creating | State::Opening)
         })
@@ -50,9 +50,9 @@ impl NamespaceActor {
     /// answers when it no longer does, so no timer is needed.
     fn retire_when_nothing_is_held(&self, context: &mut Context<Self>) {
         let turns = self.shared.pulses.turns();
-        let (round, told) = Round::begin(Counts::Held);
+        let (round, told) = Round::begin(RoundScope::Held);
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
-            actor.do_send(Look(Arc::clone(&round)));
+            actor.do_send(RoundQuestion(Arc::clone(&round)));
         }
         drop(round);
         let look = told.into_actor(self).map(move |told, namespace, context| {
@@ -78,7 +78,7 @@ impl NamespaceActor {
         for (id, entity) in open {
             let Some(actor) = &entity.actor else { continue };
             let (id, itself) = (*id, context.address());
-            let done = Box::new(move || itself.do_send(Retired(id)));
+            let done = Box::new(move || itself.do_send(ActorRetired(id)));
             actor.do_send(Retire { when: RetireWhen::Now, reason: reason.clone(), done });
         }
         self.end_if_retired();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::create::RefusedCreation;
-use super::{AnswerTo, NamespaceActor, State, WaitsForId, refuse};
+use super::{AnswerTo, NamespaceActor, PendingCreation, State, refuse};
 use crate::command::{Command, Outcome, TopicCommand};
 use crate::condition::Condition;
 use crate::description::{EntityKind, SubscriptionDescription};
@@ -31,7 +31,7 @@ pub struct CreateSubscription {
 /// Answer of a topic to a creation or removal.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Answered {
+struct TopicAnswer {
     id: EntityId,
     result: Result<(), Rejection>,
 }
@@ -47,7 +47,7 @@ impl Outlet for ToNamespace {
         for item in group {
             let Released::Answer { result, .. } = item else { continue };
             let result = result.map(|_: Outcome| ());
-            self.namespace.do_send(Answered { id: self.id, result });
+            self.namespace.do_send(TopicAnswer { id: self.id, result });
         }
     }
 }
@@ -63,7 +63,8 @@ impl NamespaceActor {
         }
         let topic = PathKey::fold(&mail.description.topic);
         let key = PathKey::fold(&mail.description.path());
-        if let Some(key) = [topic, key].into_iter().find(|key| self.passing(key).is_some()) {
+        if let Some(key) = [topic, key].into_iter().find(|key| self.entity_in_change(key).is_some())
+        {
             self.park(key, mail, itself);
             return Ok(());
         }
@@ -72,7 +73,7 @@ impl NamespaceActor {
             Err(reason) => return Err((mail.answer, reason)),
         };
         let Some(id) = self.next_id() else {
-            self.wait_for_id(WaitsForId::Subscription(mail), itself);
+            self.wait_for_id(PendingCreation::Subscription(mail), itself);
             return Ok(());
         };
         let CreateSubscription { mut description, rules, answer } = mail;
@@ -99,7 +100,7 @@ impl NamespaceActor {
         let id = self.paths.get(&PathKey::fold(&description.topic)).copied().ok_or_else(absent)?;
         let owner = self.entities.get(&id).ok_or_else(absent)?;
         if owner.kind != EntityKind::Topic {
-            return Err(Rejection::entity_is_no(EntityKind::Topic, &owner.path, owner.kind));
+            return Err(Rejection::wrong_entity_kind(EntityKind::Topic, &owner.path, owner.kind));
         }
         if owner.state != State::Open {
             return Err(Rejection::update_conflict(&owner.path));
@@ -129,7 +130,7 @@ impl NamespaceActor {
     fn ask_topic(&mut self, id: EntityId, command: Command, itself: Addr<Self>) {
         let topic = self.root_of(id);
         if let Some(entity) = self.entities.get_mut(&id) {
-            entity.is_unsure = false;
+            entity.is_outcome_unknown = false;
         }
         let Some(topic) = self.entities.get(&topic) else { return };
         let outlet: Arc<dyn Outlet> = Arc::new(ToNamespace { id, namespace: itself });
@@ -157,10 +158,10 @@ impl Handler<CreateSubscription> for NamespaceActor {
     }
 }
 
-impl Handler<Answered> for NamespaceActor {
+impl Handler<TopicAnswer> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Answered { id, result }: Answered, context: &mut Self::Context) {
+    fn handle(&mut self, TopicAnswer { id, result }: TopicAnswer, context: &mut Self::Context) {
         let topic = self.entities.get(&self.root_of(id));
         let is_of_closed = topic.is_some_and(|topic| topic.state == State::Closed);
         let Some(entity) = self.entities.get_mut(&id) else { return };
@@ -175,7 +176,7 @@ impl Handler<Answered> for NamespaceActor {
             (State::Creating | State::Deleting, Err(reason))
                 if is_of_closed || reason.condition() == Condition::InternalError =>
             {
-                entity.is_unsure = true;
+                entity.is_outcome_unknown = true;
                 if self.is_closed(self.root_of(id)) {
                     self.close(id, reason.detail());
                 }
@@ -204,9 +205,14 @@ impl NamespaceActor {
     }
 
     /// Resolves an unknown result after the tree was rebuilt.
-    pub(super) fn resolve_unsure(&mut self, id: EntityId, is_there: bool, itself: Addr<Self>) {
+    pub(super) fn resolve_unknown_outcome(
+        &mut self,
+        id: EntityId,
+        is_there: bool,
+        itself: Addr<Self>,
+    ) {
         let Some(entity) = self.entities.get_mut(&id) else { return };
-        let was_unsure = std::mem::take(&mut entity.is_unsure);
+        let was_unsure = std::mem::take(&mut entity.is_outcome_unknown);
         match (entity.state, is_there) {
             (State::Deleting, true) if was_unsure => self.remove_subscription(id, itself),
             (State::Deleting, false) if was_unsure => {

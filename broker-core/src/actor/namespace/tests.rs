@@ -35,7 +35,7 @@ async fn is_ready(future: std::pin::Pin<&mut impl Future>) -> bool {
 /// DESIGN D6: a creation takes room before it is sent to the namespace, and releases it with its
 /// answer.
 #[tokio::test]
-async fn a_creation_waits_for_room_before_it_is_mail() {
+async fn creation_takes_room_before_it_is_sent() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
     let all = all_room(&broker).await;
     let mut creation = pin!(broker.create_queue("orders", QueueUpdate::default()));
@@ -56,7 +56,7 @@ async fn a_creation_waits_for_room_before_it_is_mail() {
 /// DESIGN D6: a transport that holds room for requests of its clients can still use management,
 /// however many others do the same.
 #[tokio::test]
-async fn management_does_not_wait_for_room_of_what_asks_for_it() {
+async fn management_works_while_clients_hold_all_command_room() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
     let held: Vec<Permit> =
         std::iter::from_fn(|| broker.shared.budget.try_take(u64::MAX >> 1)).collect();
@@ -71,7 +71,7 @@ async fn management_does_not_wait_for_room_of_what_asks_for_it() {
 /// ERR-09, DESIGN D6: a management request that waits too long for room is refused, and has no
 /// effect.
 #[tokio::test]
-async fn management_is_not_waited_for_without_end() {
+async fn management_wait_for_room_is_bounded() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_000_000)));
     let broker =
         Broker::builder().arbiters(1).clock(Arc::clone(&clock) as Arc<_>).start().await.unwrap();
@@ -96,9 +96,9 @@ async fn management_is_not_waited_for_without_end() {
 /// DESIGN D6: management room goes to the connection that holds less, not to the first that
 /// asked.
 #[tokio::test]
-async fn management_is_done_for_who_has_least() {
+async fn management_room_goes_to_connection_with_least() {
     let broker = Broker::builder().arbiters(1).start().await.unwrap();
-    let (greedy, modest) = (broker.placed(), broker.placed());
+    let (greedy, modest) = (broker.with_connection_place(), broker.with_connection_place());
     let room = broker.shared.management.clone();
     let mut held: Vec<Permit> = Vec::new();
     while let Ok(Ok(permit)) =
@@ -123,7 +123,7 @@ async fn management_is_done_for_who_has_least() {
 /// ERR-09, DESIGN D6: a creation or replacement takes room once, for the change and for reading its
 /// result. After the change is done, the answer is not "busy".
 #[tokio::test]
-async fn who_has_room_for_a_change_is_told_what_came_of_it() {
+async fn change_keeps_room_until_its_result_is_read() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_000_000)));
     let store = FaultStore::at_once(1, u64::MAX);
     let broker = Broker::builder()

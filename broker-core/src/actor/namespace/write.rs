@@ -12,12 +12,12 @@ use crate::store::{Batch, StoreError};
 /// Result of storing the facts about the namespace.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct FactsWritten(Result<(), StoreError>);
+struct FactsWriteResult(Result<(), StoreError>);
 
 /// Result of storing the records of a creation or deletion.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Written {
+struct WriteResult {
     id: EntityId,
     result: Result<(), StoreError>,
 }
@@ -30,7 +30,7 @@ impl NamespaceActor {
         records::write_facts(&self.facts, &mut batch);
         batch.require_sync();
         if let Some(writer) = self.writers.first() {
-            writer.submit(batch, Box::new(move |result| itself.do_send(FactsWritten(result))));
+            writer.submit(batch, Box::new(move |result| itself.do_send(FactsWriteResult(result))));
         }
     }
 
@@ -38,7 +38,8 @@ impl NamespaceActor {
     pub(super) fn write(&self, id: EntityId, mut batch: Batch, itself: Addr<Self>) {
         batch.require_sync();
         if let Some(writer) = self.writer(id) {
-            writer.submit(batch, Box::new(move |result| itself.do_send(Written { id, result })));
+            writer
+                .submit(batch, Box::new(move |result| itself.do_send(WriteResult { id, result })));
         }
     }
 
@@ -61,10 +62,10 @@ impl NamespaceActor {
     }
 }
 
-impl Handler<FactsWritten> for NamespaceActor {
+impl Handler<FactsWriteResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, FactsWritten(result): FactsWritten, _: &mut Self::Context) {
+    fn handle(&mut self, FactsWriteResult(result): FactsWriteResult, _: &mut Self::Context) {
         let Err(error) = result else { return };
         tracing::error!(%error, "a change of the namespace could not be stored");
         if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
@@ -73,10 +74,10 @@ impl Handler<FactsWritten> for NamespaceActor {
     }
 }
 
-impl Handler<Written> for NamespaceActor {
+impl Handler<WriteResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Written { id, result }: Written, context: &mut Self::Context) {
+    fn handle(&mut self, WriteResult { id, result }: WriteResult, context: &mut Self::Context) {
         let Some(state) = self.entities.get(&id).map(|entity| entity.state) else { return };
         match (state, result) {
             (State::Creating, Ok(())) => self.open(id, context.address()),

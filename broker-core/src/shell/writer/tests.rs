@@ -105,7 +105,7 @@ fn a_batch_completed_before_an_earlier_one_fails_the_shard() {
 /// DESIGN D11: batches after one of unknown outcome may be durable. They are submitted again, and
 /// results of their first submission are ignored.
 #[test]
-fn what_completes_behind_an_unknown_outcome_waits_for_it() {
+fn batches_after_unknown_outcome_wait_for_resubmission() {
     let world = World::with_batches(3);
     world.complete(1, Err(StoreError::Unknown));
     world.complete(2, Ok(()));
@@ -123,12 +123,12 @@ fn what_completes_behind_an_unknown_outcome_waits_for_it() {
 /// FND-03: a failed batch may be stored until another owner has its shard, so its transfer counts
 /// as on its way until then. The transfer of a stored batch has ended.
 #[test]
-fn the_guard_of_a_failed_batch_is_out_until_the_shard_is_owned_anew() {
+fn guard_of_failed_batch_is_held_until_shard_is_acquired_again() {
     let world = World::with_batches(0);
     let passages = Arc::new(Passages::default());
     for number in 1..=2 {
         let guard = passages.open(Box::new(|_| {})).claim().unwrap();
-        world.writer.submit_behind(None, Batch::default(), vec![guard], Box::new(|_| {}));
+        world.writer.submit_after(None, Batch::default(), vec![guard], Box::new(|_| {}));
         world.complete(number, if number == 1 { Ok(()) } else { Err(StoreError::Unknown) });
     }
     world.writer.resubmit();

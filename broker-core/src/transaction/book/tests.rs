@@ -7,7 +7,7 @@ use crate::description::Settings;
 /// connections, however many there are. (All of them are locked here: a request to one never
 /// returns.)
 #[tokio::test]
-async fn who_is_refused_has_asked_no_other_connection() {
+async fn refused_begin_locks_no_other_connection() {
     let mut settings = Settings::default();
     settings.limits.broker_inbound_bytes_max = 2 * 32 * BEGUN_BYTES;
     let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();

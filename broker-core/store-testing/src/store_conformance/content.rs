@@ -158,7 +158,7 @@ fn pinned_content(subject: &Subject<'_>) {
     owner.put_content(&key(2, b"dropped with its space"), b"three");
     let keys = [key(1, b"deleted"), key(1, b"replaced"), key(2, b"dropped with its space")];
     let mut pinned = contents_of(&*owner.store, &keys);
-    owner.store.pin_apart(&keys, &mut pinned);
+    owner.store.pin_unloaded(&keys, &mut pinned);
     let mut batch = Batch::default();
     batch.delete(&keys[0]);
     batch.put_with_content(&keys[1], Bytes::from_static(b"other"), |_| {});

@@ -183,12 +183,12 @@ impl StoredContent for Pin {
     }
 
     // A read of a neighbour may have cached it after it was pinned.
-    fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
+    fn cached(&self) -> Option<Result<Bytes, StoreError>> {
         self.content.cached(&self.readers.cache)
     }
 
     async fn load(&self) -> Result<Bytes, StoreError> {
-        if let Some(found) = self.at_hand() {
+        if let Some(found) = self.cached() {
             return found;
         }
         let (readers, size) = (&self.readers, self.content.size());

@@ -160,8 +160,8 @@ impl Journal {
         Ok(Arc::new(journal))
     }
 
-    /// Opens the journal on a disk, without threads: only [`Self::turn_committer`],
-    /// [`Self::turn_keeper`] and [`Self::mark`] act. A new journal gets `identity`, and its segments
+    /// Opens the journal on a disk, without threads: only [`Self::run_committer`],
+    /// [`Self::run_keeper`] and [`Self::mark`] act. A new journal gets `identity`, and its segments
     /// get their seeds from `seeds`.
     ///
     /// # Errors
@@ -250,14 +250,14 @@ impl Journal {
     /// Writes all submitted batches as one group, syncs, and completes them. Returns whether there
     /// was any work. Only without threads.
     #[cfg(feature = "testing")]
-    pub fn turn_committer(&self) -> bool {
+    pub fn run_committer(&self) -> bool {
         self.turn()
     }
 
     /// Writes groups of at least `records` records in the background: they finish one turn later.
     /// Only without threads.
     #[cfg(feature = "testing")]
-    pub fn fly_from(&self, records: usize) {
+    pub fn set_background_records_min(&self, records: usize) {
         if let Driver::Manual(manual) = &self.driver
             && let Some(manual) = &mut *lock(manual)
         {
@@ -284,7 +284,7 @@ impl Journal {
     /// Runs a step of the keeper. Returns whether it made progress without waiting for the
     /// committer. Only without threads.
     #[cfg(feature = "testing")]
-    pub fn turn_keeper(&self) -> bool {
+    pub fn run_keeper(&self) -> bool {
         let Driver::Manual(manual) = &self.driver else { return false };
         let Some(manual) = &mut *lock(manual) else { return false };
         match manual.1.step() {
@@ -381,7 +381,7 @@ impl Store for Journal {
         }));
     }
 
-    fn pin_apart(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+    fn pin_unloaded(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
         let mut pinned = Vec::with_capacity(keys.len());
         self.index.pin(keys, &mut pinned);
         contents.extend(pinned.into_iter().map(|pinned| {

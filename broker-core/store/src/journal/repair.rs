@@ -7,7 +7,7 @@
 //!
 //! Every step leaves a journal on which repair can run again: until the holes are made, a second
 //! run has all findings of the first one, and finds the saved records after the end. The command
-//! line calls [`Plan::make`], then [`Plan::copy_to`] and [`Plan::apply`].
+//! line calls [`Plan::new`], then [`Plan::copy_to`] and [`Plan::apply`].
 
 mod copy;
 mod patch;
@@ -59,7 +59,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`verify`](super::verify::verify), and if a segment to drop is readable.
-    pub fn make(
+    pub fn new(
         disk: Arc<dyn Disk>,
         drop: &[u32],
         progress: &mut dyn FnMut(Progress),

@@ -52,7 +52,7 @@ impl Subject {
             Ok(MachineOutcome::AcceptedBatch(sequences)) => {
                 Reply::AcceptedBatch(sequences.iter().map(|sequence| sequence.0).collect())
             }
-            Ok(MachineOutcome::NumbersSetAside { told, .. }) => {
+            Ok(MachineOutcome::NumbersReserved { returned: told, .. }) => {
                 Reply::AcceptedBatch(told.iter().map(|sequence| sequence.0).collect())
             }
             Ok(MachineOutcome::Received(all)) => {

@@ -189,7 +189,7 @@ impl Clients {
         if random.one_in(3) {
             return Command::ListSessions {
                 which: SessionFilter::All,
-                behind: None,
+                after: None,
                 skip: 0,
                 top: 100,
             };

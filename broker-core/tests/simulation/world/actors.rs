@@ -164,12 +164,12 @@ impl World {
             let of = &mut self.entities[entity];
             match result {
                 Ok(()) => {
-                    releases.extend(of.tree.borrow_mut().completed(stage));
+                    releases.extend(of.tree.borrow_mut().complete(stage));
                     of.mail.push_back(Mail::Committed(stage));
                 }
                 Err(_) => {
                     self.auditor.failed(entity);
-                    of.tree.borrow_mut().ended(stage);
+                    of.tree.borrow_mut().note_lost(stage);
                     of.mail.push_back(Mail::Failed);
                 }
             }

@@ -179,8 +179,8 @@ impl World {
                 last: queue.last_sequence().0,
             });
             topic.adopt(*id, description, queue.last_sequence(), rules);
-            family.enter(*id);
-            queue.give_out(&mut family);
+            family.add_subscription(*id);
+            queue.report_to_family(&mut family);
             bytes += queue.size_bytes();
             queues.push(AnyMachine::Queue(Box::new(queue)));
         }
@@ -450,10 +450,10 @@ impl Events {
         for (stage, result) in done {
             match result {
                 Ok(()) => {
-                    let mut held = self.tree.borrow_mut().completed(stage);
+                    let mut held = self.tree.borrow_mut().complete(stage);
                     release_all(&mut held);
                 }
-                Err(_) => self.tree.borrow_mut().ended(stage),
+                Err(_) => self.tree.borrow_mut().note_lost(stage),
             }
         }
         any

@@ -138,7 +138,7 @@ impl World {
             match result {
                 Ok(()) => {
                     let numbers = entity.tree.borrow().members_of(stage);
-                    releases.extend(entity.tree.borrow_mut().completed(stage));
+                    releases.extend(entity.tree.borrow_mut().complete(stage));
                     entity.mail.push_back(Mail::Committed(stage));
                     for number in numbers {
                         let member = self.numbered(place, number);
@@ -149,7 +149,7 @@ impl World {
                 }
                 Err(_) => {
                     entity.mail.push_back(Mail::Failed);
-                    entity.tree.borrow_mut().ended(stage);
+                    entity.tree.borrow_mut().note_lost(stage);
                 }
             }
         }

@@ -94,8 +94,8 @@ impl World {
             }
             let description = queue.subscription_description().unwrap();
             topic.adopt(id, description, queue.last_sequence(), rules);
-            family.enter(id);
-            queue.give_out(&mut family);
+            family.add_subscription(id);
+            queue.report_to_family(&mut family);
             bytes += queue.size_bytes();
             queues.push(AnyMachine::Queue(Box::new(queue)));
         }

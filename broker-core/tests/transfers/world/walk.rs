@@ -36,7 +36,7 @@ impl World {
         match found {
             Some(place) => {
                 let command = Command::TransferIn { messages: arrivals, when_full: list.when_full };
-                let reply = Reply::of_passage(passage);
+                let reply = Reply::for_passage(passage);
                 let (ticket, sub_queue) = (Ticket(0), SubQueue::Main);
                 let request = Request { ticket, sub_queue, command, reply };
                 self.entities[place].inlet.push_back(request);
@@ -77,7 +77,7 @@ impl World {
                 ticket: Ticket(0),
                 sub_queue: SubQueue::Main,
                 command: Command::TransferOut { list, departures },
-                reply: Reply::nobody(),
+                reply: Reply::without_receiver(),
             };
             self.turn(place, |shell, now, out| shell.run([request], now, out));
         }

@@ -240,11 +240,11 @@ impl World {
                 for member in &mut self.groves[place].members {
                     member.mail.push_back(Mail::Failed);
                 }
-                tree.borrow_mut().ended(stage);
+                tree.borrow_mut().note_lost(stage);
                 continue;
             }
             let numbers = tree.borrow().members_of(stage);
-            let mut held = tree.borrow_mut().completed(stage);
+            let mut held = tree.borrow_mut().complete(stage);
             if self.groves[place].ending.is_none() {
                 let ids: Vec<u64> =
                     self.groves[place].members.iter().map(|member| member.id).collect();
@@ -343,7 +343,7 @@ impl World {
         }
         let when_full = list.when_full;
         let command = Command::TransferIn { messages: arrivals, when_full };
-        let reply = Reply::of_passage(passage);
+        let reply = Reply::for_passage(passage);
         let request = Request { ticket: Ticket(0), sub_queue: SubQueue::Main, command, reply };
         self.run(to, None, |shell, now, out| shell.run([request], now, out));
     }
@@ -391,7 +391,7 @@ impl World {
                 ticket: Ticket(0),
                 sub_queue: SubQueue::Main,
                 command: Command::TransferOut { list, departures },
-                reply: Reply::nobody(),
+                reply: Reply::without_receiver(),
             };
             self.run(from, None, |shell, now, out| shell.run([request], now, out));
         }

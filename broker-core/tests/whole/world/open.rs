@@ -223,7 +223,7 @@ impl World {
         }
         for (_, stage, result) in take(&self.done) {
             result.unwrap();
-            let mut held = self.groves[place].tree.borrow_mut().completed(stage);
+            let mut held = self.groves[place].tree.borrow_mut().complete(stage);
             peeklock_core::request::release_all(&mut held);
         }
     }
@@ -353,8 +353,8 @@ impl World {
             topic.adopt(Self::id(*id), description, queue.last_sequence(), rules.clone());
             self.find_description(*id, found);
             self.find_rules(*id, &rules);
-            family.enter(Self::id(*id));
-            queue.give_out(&mut family);
+            family.add_subscription(Self::id(*id));
+            queue.report_to_family(&mut family);
             stored_bytes += queue.size_bytes();
             queues.push((*id, queue));
         }
@@ -434,7 +434,7 @@ impl World {
         let shell: AnyShell = Rc::new(RefCell::new(shell));
         let participant: Weak<RefCell<dyn Participant>> =
             Rc::downgrade(&(Rc::clone(&shell) as Rc<RefCell<dyn Participant>>));
-        tree.borrow_mut().enlist(Self::id(id), participant);
+        tree.borrow_mut().register_participant(Self::id(id), participant);
         Member {
             id,
             path: self.oracle.entities[&id].nature.path.clone(),

@@ -9,7 +9,7 @@ pub struct Patch {
     /// Properties that lose their value.
     pub cleared: Cleared,
     /// The instant of the description to change. A later description is refused (ENT-17).
-    pub read_at: Option<Timestamp>,
+    pub expected_created_at: Option<Timestamp>,
 }
 
 /// Generates the set of properties from the list of their names.

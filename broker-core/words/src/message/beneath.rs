@@ -7,7 +7,7 @@ use super::codec;
 /// An overlay whose properties are indexed once. Combining it with another one takes time in
 /// proportion to the other one, and a copy of the bytes.
 #[derive(Debug)]
-pub struct Beneath<'a> {
+pub struct IndexedOverlay<'a> {
     entries: Vec<Place<'a>>,
     /// The encoded entries, one after the other.
     items: Vec<u8>,
@@ -31,7 +31,7 @@ fn identity<'a>(entry: &codec::PropertyEntry<'a>) -> Option<Identity<'a>> {
 impl Overlay {
     /// Indexes this overlay, for overlays on top.
     #[must_use]
-    pub fn beneath(&self) -> Beneath<'_> {
+    pub fn indexed(&self) -> IndexedOverlay<'_> {
         let mut entries = Vec::new();
         let mut items = Vec::with_capacity(self.as_bytes().len());
         for entry in codec::entries(self.as_bytes()) {
@@ -42,15 +42,15 @@ impl Overlay {
             entries.push(Place { identity, from, to: items.len() });
         }
         entries.sort_by_key(|place| place.identity);
-        Beneath { entries, items }
+        IndexedOverlay { entries, items }
     }
 }
 
-impl Beneath<'_> {
+impl IndexedOverlay<'_> {
     /// One overlay that has the effect of this one followed by `later`. Equals
     /// [`Overlay::on_top_of`].
     #[must_use]
-    pub fn with(&self, later: &Overlay) -> Overlay {
+    pub fn combined_with(&self, later: &Overlay) -> Overlay {
         let mut replaced = Vec::new();
         let mut count = self.entries.len();
         for entry in codec::entries(later.as_bytes()) {

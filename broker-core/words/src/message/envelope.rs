@@ -102,12 +102,12 @@ impl Envelope {
 
     /// Whether the message is never a duplicate, because its sender gave it no id (DUP-14).
     #[must_use]
-    pub const fn never_duplicate(&self) -> bool {
+    pub const fn is_never_duplicate(&self) -> bool {
         self.message_id_hash.is_none()
     }
 
     /// Exempts the message from duplicate detection, because a broker made its id.
-    pub const fn let_never_be_duplicate(&mut self) {
+    pub const fn exempt_from_duplicate_detection(&mut self) {
         self.message_id_hash = None;
     }
 }

@@ -24,7 +24,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub use self::beneath::Beneath;
+pub use self::beneath::IndexedOverlay;
 pub use self::content::{Content, Sections};
 pub use self::envelope::{Defect, Envelope, PropertyLimits};
 pub use self::header_sizes::HeaderSizes;

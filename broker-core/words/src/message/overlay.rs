@@ -101,7 +101,9 @@ impl Overlay {
     /// The entity in which a message with these overlays, the oldest first, was dead-lettered
     /// before it was forwarded. `None` if it was not.
     #[must_use]
-    pub fn source_of<'a>(overlays: impl DoubleEndedIterator<Item = &'a Self>) -> Option<&'a str> {
+    pub fn dead_letter_source_of<'a>(
+        overlays: impl DoubleEndedIterator<Item = &'a Self>,
+    ) -> Option<&'a str> {
         overlays.rev().find_map(|overlay| {
             codec::entries(&overlay.map).find_map(|entry| {
                 if !entry.has_symbol_key() || entry.key()? != DEAD_LETTER_SOURCE {
@@ -236,7 +238,7 @@ impl Overlay {
     /// One overlay that has the effect of all of these in turn, the oldest first. `None` if there
     /// are none. Takes time in proportion to their total size.
     #[must_use]
-    pub fn together(overlays: &[Self]) -> Option<Self> {
+    pub fn combine(overlays: &[Self]) -> Option<Self> {
         let (newest, earlier) = overlays.split_last()?;
         if earlier.is_empty() {
             return Some(newest.clone());

@@ -485,7 +485,7 @@ fn overlay_on_top_of_another_combines_both() {
 /// occurs once.
 #[test]
 fn together_combines_many_overlays_in_order() {
-    assert_eq!(Overlay::together(&[]), None);
+    assert_eq!(Overlay::combine(&[]), None);
     let set = |pairs_of: &[(&str, i32)]| Overlay::encode(&pairs(pairs_of)).unwrap();
     let removal = Overlay::of_changes([PropertyChange::Remove("a")]);
     let overlays = [
@@ -498,9 +498,9 @@ fn together_combines_many_overlays_in_order() {
         let overlays = &overlays[..count];
         let one_by_one =
             overlays.iter().cloned().reduce(|earlier, later| later.on_top_of(&earlier));
-        assert_eq!(Overlay::together(overlays), one_by_one);
+        assert_eq!(Overlay::combine(overlays), one_by_one);
     }
-    let together = Overlay::together(&overlays).unwrap();
+    let together = Overlay::combine(&overlays).unwrap();
     assert_eq!(together.changes().count(), 4);
     let mut message = Message::new("");
     message.application_properties = pairs(&[("a", 0), ("e", 0)]);

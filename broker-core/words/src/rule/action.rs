@@ -1,7 +1,7 @@
 //! Actions: the changes that a rule makes to its copy (ACT-01 to ACT-11). Judging a message runs
 //! them; they never alter the message itself.
 
-use super::properties::{Properties, Published};
+use super::properties::{Properties, PublishedMessage};
 use super::sql::{
     EvaluationError, Fault, Observer, Operand, Random, Statement, Target, to_text, to_time_span,
     to_timestamp, to_type_of,
@@ -16,7 +16,7 @@ const RULE_NAME: &str = "RuleName";
 
 /// The changes of a rule to its copy of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Changed {
+pub struct CopyChanges {
     /// The name of the rule.
     pub rule: Box<str>,
     /// All changes, RuleName included (TOP-03).
@@ -29,7 +29,7 @@ pub struct Changed {
 
 /// A message in the middle of an action. Each statement sees the changes of earlier ones (ACT-02).
 struct Draft<'m, 'a> {
-    published: &'m Published<'a>,
+    published: &'m PublishedMessage<'a>,
     /// Changed application properties by exact key; `None` is removed.
     user: Vec<(Box<str>, Option<Value>)>,
     /// Changed broker properties; null is unset.
@@ -43,10 +43,10 @@ struct Draft<'m, 'a> {
 pub(super) fn run(
     rule: &str,
     statements: &[Statement],
-    (published, limits): (&Published<'_>, &Limits),
+    (published, limits): (&PublishedMessage<'_>, &Limits),
     random: &mut Random<'_>,
     observer: &mut impl Observer,
-) -> Result<Changed, EvaluationError> {
+) -> Result<CopyChanges, EvaluationError> {
     let mut draft = Draft { published, user: Vec::new(), system: Vec::new() };
     for statement in statements {
         draft.carry_out(statement, limits, random, observer)?;
@@ -63,7 +63,7 @@ impl Draft<'_, '_> {
         random: &mut Random<'_>,
         observer: &mut impl Observer,
     ) -> Result<(), EvaluationError> {
-        observer.took(Properties::lookup_steps(self));
+        observer.count_steps(Properties::lookup_steps(self));
         let fault = |fault| EvaluationError { from: statement.from, to: statement.to, fault };
         let Some(expression) = &statement.expression else {
             return self.remove(&statement.target).map_err(fault);
@@ -157,7 +157,7 @@ impl Draft<'_, '_> {
         })
     }
 
-    fn finish(self, rule: &str) -> Changed {
+    fn finish(self, rule: &str) -> CopyChanges {
         let system = |property| Properties::system(&self, SystemProperty::Settable(property));
         let session_id = match system(SettableProperty::SessionId) {
             Operand::Text(id) => Some(Box::from(id.as_ref())),
@@ -176,7 +176,7 @@ impl Draft<'_, '_> {
             .iter()
             .map(|(property, value)| PropertyChange::SetBroker(*property, value.borrow()));
         let overlay = Overlay::of_changes(system.chain(user));
-        Changed { rule: rule.into(), overlay, session_id, time_to_live }
+        CopyChanges { rule: rule.into(), overlay, session_id, time_to_live }
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use super::action::{self, Changed};
+use super::action::{self, CopyChanges};
 use super::correlation::{condition_steps, refuse_too_many_steps};
-use super::properties::Published;
+use super::properties::PublishedMessage;
 use super::selection::Cause;
 use super::sql::{Observer, Operand, Random, Unobserved};
 use super::system::SystemProperty;
@@ -28,7 +28,7 @@ pub struct Explanation {
     /// The properties that the rule read, in order.
     pub reads: Vec<Read>,
     /// The tests that the rule made, in order, without skipped ones (SQL-21).
-    pub tests: Vec<Tested>,
+    pub tests: Vec<FilterTest>,
     /// The changes of the action.
     pub changes: Vec<String>,
 }
@@ -48,7 +48,7 @@ pub enum Verdict {
     ActionFailed(String),
     /// The rule belongs to a catch-all and was not evaluated, because the subscription of that name
     /// selects the message (TOP-30).
-    NotAsked(String),
+    NotEvaluated(String),
 }
 
 /// A property that a rule read.
@@ -62,7 +62,7 @@ pub struct Read {
 
 /// One test of a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tested {
+pub struct FilterTest {
     /// The test in the spelling of the rule.
     pub text: String,
     /// The values of its operands in SQL.
@@ -76,7 +76,7 @@ impl Rule {
     #[must_use]
     pub fn explain(
         &self,
-        published: &Published<'_>,
+        published: &PublishedMessage<'_>,
         limits: &Limits,
         random: &mut Random<'_>,
     ) -> Explanation {
@@ -87,7 +87,7 @@ impl Rule {
     #[must_use]
     pub fn explain_counted(
         &self,
-        published: &Published<'_>,
+        published: &PublishedMessage<'_>,
         limits: &Limits,
         random: &mut Random<'_>,
     ) -> (Explanation, u64) {
@@ -100,14 +100,14 @@ impl Rule {
             && refuse_too_many_steps(filter.len(), published).is_ok()
         {
             // These steps come on top of the test below, which looks the properties up again.
-            recorder.took(condition_steps(published).saturating_mul(filter.len() as u64));
+            recorder.count_steps(condition_steps(published).saturating_mul(filter.len() as u64));
             for condition in filter.ordered_conditions().into_iter().take(RECORDED_MAX) {
                 let property = condition.property();
                 let value = property.of(published);
                 let wanted = condition.wanted();
                 let known = (value != Operand::Unknown).then_some(&value);
                 recorder.read(&property.to_string(), known);
-                recorder.tests.push(Tested {
+                recorder.tests.push(FilterTest {
                     text: format!("{property} = {}", shown(&wanted)),
                     operands: vec![shown(&value), shown(&wanted)],
                     result: known.map(|_| condition.holds(published)),
@@ -134,10 +134,10 @@ impl Rule {
     /// The explanation for a rule of a catch-all that was not evaluated, because the subscription
     /// of that name selects the message (TOP-30).
     #[must_use]
-    pub fn not_asked(&self, selected_by: &str) -> Explanation {
+    pub fn not_evaluated(&self, selected_by: &str) -> Explanation {
         Explanation {
             rule: self.name().to_owned(),
-            verdict: Verdict::NotAsked(selected_by.to_owned()),
+            verdict: Verdict::NotEvaluated(selected_by.to_owned()),
             reads: Vec::new(),
             tests: Vec::new(),
             changes: Vec::new(),
@@ -146,10 +146,10 @@ impl Rule {
 
     fn explain_action(
         &self,
-        published: &Published<'_>,
+        published: &PublishedMessage<'_>,
         limits: &Limits,
         random: &mut Random<'_>,
-    ) -> Result<Option<Changed>, String> {
+    ) -> Result<Option<CopyChanges>, String> {
         let Some(statements) = &self.action else { return Ok(None) };
         action::run(self.name(), statements, (published, limits), random, &mut Unobserved)
             .map(Some)
@@ -160,7 +160,7 @@ impl Rule {
 struct Recorder<'t> {
     text: &'t str,
     reads: Vec<Read>,
-    tests: Vec<Tested>,
+    tests: Vec<FilterTest>,
     steps: u64,
 }
 
@@ -171,7 +171,7 @@ impl Observer for Recorder<'_> {
         }
     }
 
-    fn took(&mut self, steps: u64) {
+    fn count_steps(&mut self, steps: u64) {
         self.steps = self.steps.saturating_add(steps);
     }
 
@@ -180,10 +180,10 @@ impl Observer for Recorder<'_> {
         self.read(&format!("sys.{property}"), value);
     }
 
-    fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
+    fn record_test(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
         let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
         if self.tests.len() < RECORDED_MAX {
-            self.tests.push(Tested {
+            self.tests.push(FilterTest {
                 text: self.text.get(place(from)..place(to)).unwrap_or_default().to_owned(),
                 operands: operands.iter().map(shown).collect(),
                 result,
@@ -200,7 +200,7 @@ fn shown(operand: &Operand<'_>) -> String {
     }
 }
 
-fn describe_changes(changed: &Changed) -> Vec<String> {
+fn describe_changes(changed: &CopyChanges) -> Vec<String> {
     let changes = changed.overlay.changes().map(|change| match change {
         PropertyChange::Set(key, value) => format!("SET {key} = {}", shown(&value.into())),
         PropertyChange::Remove(key) => format!("REMOVE {key}"),
@@ -220,12 +220,12 @@ impl fmt::Display for Explanation {
             Verdict::Unknown => "does not match: the result is unknown".to_owned(),
             Verdict::FilterFailed(error) => format!("its filter fails: {error}"),
             Verdict::ActionFailed(error) => format!("matches, and its action fails: {error}"),
-            Verdict::NotAsked(by) => {
+            Verdict::NotEvaluated(by) => {
                 format!("is not evaluated: the subscription {by} selects the message")
             }
         };
         write!(f, "rule {} {verdict}", self.rule)?;
-        for Tested { text, operands, result } in &self.tests {
+        for FilterTest { text, operands, result } in &self.tests {
             let result = match result {
                 Some(true) => "true",
                 Some(false) => "false",

@@ -15,15 +15,15 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::action::{self, Changed};
+use super::action::{self, CopyChanges};
 use super::correlation::{
     CorrelationFilter, Property, ValuesHash, condition_steps, refuse_too_many_steps,
 };
 use super::matcher::{
     Group, Matcher, PlacedRule, Round, RulePlace, Subscription, SubscriptionSettings,
 };
-use super::properties::Published;
-use super::selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
+use super::properties::PublishedMessage;
+use super::selection::{Cause, Copy, Excess, Refusal, Selection, WorkCounts};
 use super::sql::{EvaluationError, Observer, Operand, Random, Statement};
 use super::{CompiledFilter, Rule};
 use crate::error::Quoted;
@@ -38,13 +38,13 @@ const MATCH_STEPS: u64 = 32;
 const SECTIONS_BYTES: u64 = 512;
 
 /// The state of judging a message, between slices.
-pub struct Judging {
+pub struct RuleEvaluation {
     round: Round,
     stage: Stage,
     hits: SmallVec<[Hit; 16]>,
     copies: Vec<Copy>,
     selected_by: Option<EntityId>,
-    counted: Counted,
+    counted: WorkCounts,
     /// Bytes that the changes of the copies need in the store.
     changed_bytes: u64,
     /// The subscription whose hits are being evaluated.
@@ -102,7 +102,7 @@ struct OpenSubscription {
     /// Position after its last hit.
     end: usize,
     plain: bool,
-    changed: SmallVec<[Changed; 2]>,
+    changed: SmallVec<[CopyChanges; 2]>,
     failed: Option<Refusal>,
 }
 
@@ -114,11 +114,11 @@ impl OpenSubscription {
 }
 
 /// A message with all inputs of judging it.
-pub struct Judged<'m, 'a> {
+pub struct EvaluatedMessage<'m, 'a> {
     /// The content.
     pub content: &'m Content,
     /// The properties that rules can read.
-    pub published: &'m Published<'a>,
+    pub published: &'m PublishedMessage<'a>,
     /// The limits in force.
     pub limits: &'m Limits,
 }
@@ -127,12 +127,12 @@ pub struct Judged<'m, 'a> {
 struct Meter<'s>(&'s mut u64);
 
 impl Observer for Meter<'_> {
-    fn took(&mut self, steps: u64) {
+    fn count_steps(&mut self, steps: u64) {
         *self.0 = self.0.saturating_add(steps);
     }
 }
 
-impl Default for Judging {
+impl Default for RuleEvaluation {
     fn default() -> Self {
         Self {
             round: Round::Ordinary,
@@ -140,7 +140,7 @@ impl Default for Judging {
             hits: SmallVec::new(),
             copies: Vec::new(),
             selected_by: None,
-            counted: Counted::default(),
+            counted: WorkCounts::default(),
             changed_bytes: 0,
             open: None,
             steps: 0,
@@ -149,7 +149,7 @@ impl Default for Judging {
     }
 }
 
-impl Judging {
+impl RuleEvaluation {
     /// Number of steps taken.
     #[must_use]
     pub const fn steps(&self) -> u64 {
@@ -162,7 +162,7 @@ impl Judging {
         self.changed_bytes
     }
 
-    /// The result. Complete only after [`Matcher::go_on`] returned true.
+    /// The result. Complete only after [`Matcher::advance`] returned true.
     #[must_use]
     pub fn into_selection(self) -> Selection {
         let Self { copies, selected_by, counted, excess, .. } = self;
@@ -205,27 +205,32 @@ impl Matcher {
     pub fn publish(
         &self,
         content: &Content,
-        published: &Published<'_>,
+        published: &PublishedMessage<'_>,
         limits: &Limits,
         random: &mut Random<'_>,
     ) -> Selection {
-        let mut judging = Judging::default();
-        self.go_on(&mut judging, &Judged { content, published, limits }, u64::MAX, random);
+        let mut judging = RuleEvaluation::default();
+        self.advance(
+            &mut judging,
+            &EvaluatedMessage { content, published, limits },
+            u64::MAX,
+            random,
+        );
         judging.into_selection()
     }
 
     /// Upper bound on the steps of publishing a message with `property_bytes` of properties, about.
     #[must_use]
-    pub fn steps_of(&self, property_bytes: u64) -> u64 {
+    pub fn predicted_steps(&self, property_bytes: u64) -> u64 {
         // The constant covers the texts of the rules.
         self.weight().saturating_mul(property_bytes.saturating_add(1_024))
     }
 
     /// Continues for about `steps` steps, and returns whether judging is complete.
-    pub fn go_on(
+    pub fn advance(
         &self,
-        judging: &mut Judging,
-        message: &Judged<'_, '_>,
+        judging: &mut RuleEvaluation,
+        message: &EvaluatedMessage<'_, '_>,
         steps: u64,
         random: &mut Random<'_>,
     ) -> bool {
@@ -258,7 +263,12 @@ impl Matcher {
     }
 
     /// TOP-23: one look-up for each set of properties that filters constrain.
-    fn correlate(&self, judging: &mut Judging, published: &Published<'_>, until: u64) {
+    fn correlate(
+        &self,
+        judging: &mut RuleEvaluation,
+        published: &PublishedMessage<'_>,
+        until: u64,
+    ) {
         let Stage::Correlation(lookup) = &mut judging.stage else { return };
         let LookupProgress { group, mut progress } = std::mem::take(lookup);
         let from = match (&group, &progress) {
@@ -289,10 +299,10 @@ impl Matcher {
     /// Continues with a group until it is finished or no steps are left.
     fn look_up(
         &self,
-        judging: &mut Judging,
+        judging: &mut RuleEvaluation,
         mut progress: GroupProgress,
         (properties, group): (&[Property], &Group),
-        published: &Published<'_>,
+        published: &PublishedMessage<'_>,
         until: u64,
     ) -> GroupProgress {
         let each = condition_steps(published);
@@ -344,10 +354,10 @@ impl Matcher {
     /// last finished rule, and the number of conditions of the next one that hold.
     fn compare(
         &self,
-        judging: &mut Judging,
+        judging: &mut RuleEvaluation,
         places: impl Iterator<Item = RulePlace>,
         mut held: usize,
-        published: &Published<'_>,
+        published: &PublishedMessage<'_>,
         until: u64,
     ) -> Option<(Option<RulePlace>, usize)> {
         let each = condition_steps(published);
@@ -380,8 +390,8 @@ impl Matcher {
 
     fn evaluate(
         &self,
-        judging: &mut Judging,
-        published: &Published<'_>,
+        judging: &mut RuleEvaluation,
+        published: &PublishedMessage<'_>,
         until: u64,
         random: &mut Random<'_>,
     ) {
@@ -411,8 +421,8 @@ impl Matcher {
     /// Makes the copies of each subscription from its rules that match or fail (TOP-02 to TOP-05).
     fn copy(
         &self,
-        judging: &mut Judging,
-        message: &Judged<'_, '_>,
+        judging: &mut RuleEvaluation,
+        message: &EvaluatedMessage<'_, '_>,
         from: usize,
         until: u64,
         random: &mut Random<'_>,
@@ -462,7 +472,7 @@ impl Matcher {
 
     /// Decides whether the rules of catch-alls follow: only if no other subscription selects the
     /// message (TOP-25).
-    fn after_copies(&self, judging: &mut Judging) -> Stage {
+    fn after_copies(&self, judging: &mut RuleEvaluation) -> Stage {
         match judging.round {
             Round::CatchAll => {
                 // Dead letters of other subscriptions may precede.
@@ -506,7 +516,7 @@ impl Matcher {
         &self,
         hit: &Hit,
         open: &mut OpenSubscription,
-        message: &Judged<'_, '_>,
+        message: &EvaluatedMessage<'_, '_>,
         random: &mut Random<'_>,
     ) -> (u64, u64) {
         let Some(PlacedRule { rule, .. }) = self.entry(hit.place) else { return (0, MATCH_STEPS) };
@@ -551,7 +561,7 @@ type Sizes = Option<Option<HeaderSizes>>;
 /// took.
 fn make_copies(
     open: OpenSubscription,
-    message: &Judged<'_, '_>,
+    message: &EvaluatedMessage<'_, '_>,
     copies: &mut Vec<Copy>,
     sizes: &mut Sizes,
 ) -> u64 {
@@ -576,8 +586,8 @@ fn make_copies(
 /// DLQ-20, ACT-11: the refusal of a copy whose header is too large, and the steps of the check. The
 /// header is measured only if the changes might not fit, which is rare.
 fn header_refusal(
-    message: &Judged<'_, '_>,
-    changed: &Changed,
+    message: &EvaluatedMessage<'_, '_>,
+    changed: &CopyChanges,
     sizes: &mut Sizes,
 ) -> (Option<Box<Refusal>>, u64) {
     let bytes_max = message.limits.header_bytes_max;

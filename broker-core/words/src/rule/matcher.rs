@@ -1,7 +1,7 @@
 //! All rules of a topic, and an index for the copies that a published message becomes (TOP-01 to
 //! TOP-06).
 //!
-//! Topics change rules here and [judge](super::Judging) messages with them. The rules are in one
+//! Topics change rules here and [judge](super::RuleEvaluation) messages with them. The rules are in one
 //! list. An index next to it has them by the work that they take for a message:
 //!
 //! ```text
@@ -190,8 +190,8 @@ impl Matcher {
     /// nothing; [`Matcher::restore_rule`] adds them.
     ///
     /// # Errors
-    /// As [`Matcher::judge`] (TOP-17).
-    pub fn judge_subscription(
+    /// As [`Matcher::check_rule`] (TOP-17).
+    pub fn check_subscription(
         &self,
         rules: Vec<Rule>,
         limits: &Limits,
@@ -211,10 +211,10 @@ impl Matcher {
     }
 
     /// Adds a subscription with these rules, or with `default` if there are none (TOP-12).
-    /// [`Matcher::judge_subscription`] checks them.
+    /// [`Matcher::check_subscription`] checks them.
     ///
     /// # Errors
-    /// As [`Matcher::judge`], with nothing changed (TOP-17).
+    /// As [`Matcher::check_rule`], with nothing changed (TOP-17).
     pub fn create_subscription(
         &mut self,
         subscription: EntityId,
@@ -225,7 +225,7 @@ impl Matcher {
     ) -> Result<(), Rejection> {
         let rules = if rules.is_empty() { vec![default] } else { rules };
         let rules = rules.into_iter().map(|rule| Rule::create(rule, limits));
-        let rules = self.judge_subscription(rules.collect::<Result<_, _>>()?, limits)?;
+        let rules = self.check_subscription(rules.collect::<Result<_, _>>()?, limits)?;
         self.restore_subscription(subscription, settings);
         for rule in rules {
             self.restore_rule(subscription, rule);
@@ -272,7 +272,7 @@ impl Matcher {
     /// # Errors
     /// As [`Rule::create`]; `EntityAlreadyExists` if the name is in use (ENT-13); `QuotaExceeded`
     /// if the topic has reached its number of rules of this kind (QUO-01).
-    pub fn judge(
+    pub fn check_rule(
         &self,
         subscription: EntityId,
         description: RuleDescription,
@@ -291,7 +291,7 @@ impl Matcher {
     ///
     /// # Errors
     /// As [`Rule::create`]; `QuotaExceeded` as for a new rule; `EntityNotFound`.
-    pub fn judge_update(
+    pub fn check_update(
         &self,
         subscription: EntityId,
         mut description: RuleDescription,
@@ -309,32 +309,32 @@ impl Matcher {
         Ok(rule)
     }
 
-    /// Adds a rule after [`Matcher::judge`].
+    /// Adds a rule after [`Matcher::check_rule`].
     ///
     /// # Errors
-    /// As [`Matcher::judge`], with nothing changed.
+    /// As [`Matcher::check_rule`], with nothing changed.
     pub fn create_rule(
         &mut self,
         subscription: EntityId,
         description: RuleDescription,
         limits: &Limits,
     ) -> Result<(), Rejection> {
-        let rule = self.judge(subscription, description, limits)?;
+        let rule = self.check_rule(subscription, description, limits)?;
         self.restore_rule(subscription, rule);
         Ok(())
     }
 
-    /// Replaces a rule after [`Matcher::judge_update`].
+    /// Replaces a rule after [`Matcher::check_update`].
     ///
     /// # Errors
-    /// As [`Matcher::judge_update`], with nothing changed.
+    /// As [`Matcher::check_update`], with nothing changed.
     pub fn update_rule(
         &mut self,
         subscription: EntityId,
         description: RuleDescription,
         limits: &Limits,
     ) -> Result<(), Rejection> {
-        let rule = self.judge_update(subscription, description, limits)?;
+        let rule = self.check_update(subscription, description, limits)?;
         self.restore_rule(subscription, rule);
         Ok(())
     }

@@ -29,14 +29,14 @@ mod trial;
 )]
 mod tests;
 
-pub use action::Changed;
+pub use action::CopyChanges;
 pub use correlation::{CorrelationField, CorrelationFilter};
 pub use description::{DEFAULT_RULE, Filter, RuleDescription, SqlText};
-pub use explain::{Explanation, Read, Tested, Verdict};
-pub use judging::{Judged, Judging};
+pub use explain::{Explanation, FilterTest, Read, Verdict};
+pub use judging::{EvaluatedMessage, RuleEvaluation};
 pub use matcher::{Matcher, SubscriptionSettings};
-pub use properties::{Facts, Properties, Published};
-pub use selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
+pub use properties::{Facts, Properties, PublishedMessage};
+pub use selection::{Cause, Copy, Excess, Refusal, Selection, WorkCounts};
 pub use system::SystemProperty;
 pub use trial::try_rules;
 
@@ -177,7 +177,8 @@ impl Rule {
             CompiledFilter::Correlation => {
                 let Some(filter) = self.correlation() else { return Ok(Some(false)) };
                 refuse_too_many_steps(filter.len(), properties)?;
-                observer.took(condition_steps(properties).saturating_mul(filter.len() as u64));
+                observer
+                    .count_steps(condition_steps(properties).saturating_mul(filter.len() as u64));
                 Ok(Some(filter.conditions().all(|condition| condition.holds(properties))))
             }
             CompiledFilter::Sql(program) => program.test(properties, random, observer),

@@ -40,12 +40,12 @@ pub struct Facts<'a> {
 
 /// A message, for the rules of a topic.
 #[derive(Clone, Debug)]
-pub struct Published<'a> {
+pub struct PublishedMessage<'a> {
     view: PropertyView<'a>,
     facts: Facts<'a>,
 }
 
-impl<'a> Published<'a> {
+impl<'a> PublishedMessage<'a> {
     /// A message with these properties that a topic has accepted.
     #[must_use]
     pub const fn new(view: PropertyView<'a>, facts: Facts<'a>) -> Self {
@@ -65,7 +65,7 @@ impl<'a> Published<'a> {
     }
 }
 
-impl Properties for Published<'_> {
+impl Properties for PublishedMessage<'_> {
     fn system(&self, property: SystemProperty) -> Operand<'_> {
         let Facts {
             sequence,

@@ -1,7 +1,7 @@
 //! The result of judging a published message: its copies, and the reasons why some copies go
 //! straight into a dead-letter queue.
 
-use super::action::Changed;
+use super::action::CopyChanges;
 use super::sql::EvaluationError;
 use super::{Filter, Rule};
 use crate::condition::Condition;
@@ -22,7 +22,7 @@ pub struct Selection {
     /// The first ordinary subscription that selects the message. Catch-alls do not count (TOP-25).
     pub selected_by: Option<EntityId>,
     /// The work that it took.
-    pub counted: Counted,
+    pub counted: WorkCounts,
     /// The exceeded bound, if any. Then no copy may be stored.
     pub excess: Option<Excess>,
 }
@@ -44,7 +44,7 @@ pub struct Copy {
     /// The subscription that gets it.
     pub subscription: EntityId,
     /// The changes to the published message.
-    pub changed: Option<Box<Changed>>,
+    pub changed: Option<Box<CopyChanges>>,
     /// The reason why it goes into the dead-letter queue of the subscription.
     pub refusal: Option<Box<Refusal>>,
 }
@@ -73,7 +73,7 @@ pub enum Cause {
 
 /// Counts of the work for one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counted {
+pub struct WorkCounts {
     /// Look-ups in the index of correlation filters (TOP-23).
     pub lookups: usize,
     /// Correlation filters that were compared with the message.

@@ -74,7 +74,7 @@ fn create(
 
 fn publish(matcher: &Matcher, message: &Message) -> Selection {
     let content = message.encode();
-    let published = Published::new(content.property_view(), facts(&content));
+    let published = PublishedMessage::new(content.property_view(), facts(&content));
     let mut bits = 0;
     let mut random = || {
         bits += 1;

@@ -1,7 +1,7 @@
 //! Rules tried on a message that is not published. Tools and tests use it.
 
 use super::explain::Explanation;
-use super::properties::{Facts, Published};
+use super::properties::{Facts, PublishedMessage};
 use super::sql::Random;
 use super::{Rule, RuleDescription};
 use crate::error::Rejection;
@@ -35,7 +35,7 @@ pub fn try_rules(
         size: u64::from(content.size()),
         dead_letter_source: None,
     };
-    let published = Published::new(content.property_view(), facts);
+    let published = PublishedMessage::new(content.property_view(), facts);
     Ok(rules.iter().map(|rule| rule.explain(&published, limits, &mut *random)).collect())
 }
 

@@ -303,13 +303,13 @@ async fn known_keys_do_not_wait_for_the_issuer() {
 async fn a_file_of_keys_may_change() {
     let [first, second, third] = ["k1", "k2", "k3"].map(IssuerKey::new);
     let file = KeyFile::new("changes", &[&first]);
-    assert!(file.source().judge().is_ok());
+    assert!(file.source().check().is_ok());
     let world = World::new(config(file.source())).await;
     let [first_token, second_token, third_token] =
         [&first, &second, &third].map(|key| token(&world, key));
     assert!(is_good(&world, &first_token).await);
     file.write("hush");
-    let detail = file.source().judge().unwrap_err().to_string();
+    let detail = file.source().check().unwrap_err().to_string();
     assert!(detail.contains("must be a JSON object") && !detail.contains("hush"), "{detail}");
     world.clock.advance(TimeSpan::from_seconds(10));
     assert!(!is_good(&world, &second_token).await);
@@ -319,9 +319,9 @@ async fn a_file_of_keys_may_change() {
     assert!(is_good(&world, &second_token).await);
     assert!(!is_good(&world, &third_token).await);
     world.stop().await;
-    assert!(KeySource::file("/nowhere/at/all").judge().is_err());
+    assert!(KeySource::file("/nowhere/at/all").check().is_err());
     file.write(&" ".repeat((256 << 10) + 1));
-    assert!(file.source().judge().unwrap_err().to_string().contains("262144 bytes"));
+    assert!(file.source().check().unwrap_err().to_string().contains("262144 bytes"));
 }
 
 /// SEC-29: keys come over TLS from a trusted host, or from this machine.

@@ -104,7 +104,7 @@ fn mutated_key_sets_are_parsed_or_refused() {
     for _ in 0..3_000 {
         let bytes = random.mutate(good.as_bytes());
         std::fs::write(&file.0, &bytes).unwrap();
-        match file.source().judge() {
+        match file.source().check() {
             Ok(_) => read += 1,
             Err(error) => assert!(error.to_string().len() < 400, "{error}"),
         }

@@ -4,7 +4,7 @@ use peeklock_core::Broker;
 use peeklock_core::command::{Command, Counts};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
-use peeklock_core::telemetry::{Connected, Gauges};
+use peeklock_core::telemetry::{ConnectionCount, Gauges};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{BrokerState, EntityGauges, escaped, render};
@@ -109,7 +109,7 @@ async fn a_scrape_shows_counters_buckets_and_entities_of_a_broker() {
         line.map(str::to_owned)
     };
     assert_eq!(connections(&page), None);
-    let one = Connected::by("amqp");
+    let one = ConnectionCount::by("amqp");
     let page = metrics.render(&broker, EntityGauges::None);
     assert_eq!(connections(&page).unwrap(), "peeklock_connections{transport=\"amqp\"} 1");
     drop(one);

@@ -17,7 +17,7 @@ fn messages_carry_the_current_span_and_deliveries_continue_it() {
         let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let from = TraceContext::new(text).unwrap().with_tracestate("a=1");
         let delivery = tracing::info_span!("delivery");
-        traces.go_on(&delivery, &from);
+        traces.continue_trace(&delivery, &from);
         let _entered = delivery.enter();
         let current = traces.current().unwrap();
         assert_eq!(&current.traceparent()[..36], &text[..36], "the same trace");

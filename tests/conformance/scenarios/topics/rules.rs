@@ -191,7 +191,7 @@ pub async fn a_catch_all_gets_messages_unselected_by_others(s: &Stage) {
         let explained = admin.explain(rest, priced("x", price)).await.unwrap();
         explained.into_iter().map(|one| one.verdict).collect::<Vec<_>>()
     };
-    assert_eq!(verdicts(7).await, [Verdict::NotAsked("audit".to_owned())]);
+    assert_eq!(verdicts(7).await, [Verdict::NotEvaluated("audit".to_owned())]);
     assert_eq!(verdicts(2).await, [Verdict::Matches]);
     admin.create_rule(rest, sql("cheap", "price < 3").with_action("SET mark = 1")).await.unwrap();
     assert_eq!(s.drain(rest).await, ["cheap", "without a price"], "rules are for what comes");

@@ -9,7 +9,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{
-    CorrelationFilter, Explanation, Filter, Read, RuleDescription, SqlText, Tested, Verdict,
+    CorrelationFilter, Explanation, Filter, FilterTest, Read, RuleDescription, SqlText, Verdict,
 };
 use peeklock_core::time::Timestamp;
 use serde_json::{Map, Value as Json, json};
@@ -171,7 +171,7 @@ fn read_explanation(view: &Json) -> Explanation {
             "unknown" => Verdict::Unknown,
             "filterFailed" => Verdict::FilterFailed(error),
             "actionFailed" => Verdict::ActionFailed(error),
-            "notAsked" => Verdict::NotAsked(text_of(view, "selectedBy").unwrap()),
+            "notAsked" => Verdict::NotEvaluated(text_of(view, "selectedBy").unwrap()),
             other => panic!("unknown verdict {other}"),
         },
         reads: list("reads")
@@ -183,7 +183,7 @@ fn read_explanation(view: &Json) -> Explanation {
             .collect(),
         tests: list("tests")
             .iter()
-            .map(|test| Tested {
+            .map(|test| FilterTest {
                 text: text_of(test, "text").unwrap(),
                 operands: texts(&test["operands"]),
                 result: test["result"].as_bool(),

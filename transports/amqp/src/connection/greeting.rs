@@ -67,27 +67,29 @@ impl Connection {
 
     fn refuse_header(&mut self, offered: Protocol) {
         self.wire.header(offered.header());
-        self.break_off(AmqpError::framing("protocol is not offered"));
+        self.close_without_waiting(AmqpError::framing("protocol is not offered"));
     }
 
     pub(super) fn take_sasl(&mut self, body: &Bytes) {
         let login = match (self.phase, ClientFrame::read(body)) {
             (Phase::Mechanism, Ok(ClientFrame::Init(init))) => self.choose(&init),
             (Phase::Password, Ok(ClientFrame::Response(response))) => plain(&response.response),
-            (_, Ok(_)) => return self.break_off(AmqpError::illegal_state("SASL out of order")),
-            (_, Err(error)) => return self.break_off(error),
+            (_, Ok(_)) => {
+                return self.close_without_waiting(AmqpError::illegal_state("SASL out of order"));
+            }
+            (_, Err(error)) => return self.close_without_waiting(error),
         };
         self.phase = match login {
-            Login::Asked => Phase::Password,
-            Login::Known(_) | Login::Unknown => Phase::Judged,
+            Login::Challenged => Phase::Password,
+            Login::Credentials(_) | Login::Invalid => Phase::Judged,
         };
         match login {
-            Login::Known(credentials) => self.events.push_back(Event::Login(credentials)),
-            Login::Unknown => {
+            Login::Credentials(credentials) => self.events.push_back(Event::Login(credentials)),
+            Login::Invalid => {
                 self.deny();
                 self.events.push_back(Event::Closed { error: None, by_client: false });
             }
-            Login::Asked => {}
+            Login::Challenged => {}
         }
     }
 
@@ -95,17 +97,17 @@ impl Connection {
         let mut offered = self.config.mechanisms.iter();
         match offered.find(|offered| **offered == &*init.mechanism) {
             Some(&(mechanism::ANONYMOUS | mechanism::MSSBCBS)) => {
-                Login::Known(Credentials::Anonymous)
+                Login::Credentials(Credentials::Anonymous)
             }
-            Some(&mechanism::EXTERNAL) => Login::Known(Credentials::External),
+            Some(&mechanism::EXTERNAL) => Login::Credentials(Credentials::External),
             Some(&mechanism::PLAIN) => match &init.initial_response {
                 Some(response) => plain(response),
                 None => {
                     self.wire.sasl(&Challenge { challenge: Bytes::new() });
-                    Login::Asked
+                    Login::Challenged
                 }
             },
-            _ => Login::Unknown,
+            _ => Login::Invalid,
         }
     }
 }
@@ -113,13 +115,14 @@ impl Connection {
 /// Result of a SASL frame of the client.
 enum Login {
     /// Credentials to be judged.
-    Known(Credentials),
+    Credentials(Credentials),
     /// More data is needed from the client.
-    Asked,
+    Challenged,
     /// No credentials that could be judged.
-    Unknown,
+    Invalid,
 }
 
 fn plain(response: &[u8]) -> Login {
-    Plain::read(response).map_or(Login::Unknown, |plain| Login::Known(Credentials::Plain(plain)))
+    Plain::read(response)
+        .map_or(Login::Invalid, |plain| Login::Credentials(Credentials::Plain(plain)))
 }

@@ -10,12 +10,12 @@ use crate::error::{AmqpError, condition};
 /// Times of the last received and sent bytes, and the deadline for opening or closing.
 #[derive(Debug)]
 pub(super) struct Clock {
-    heard_at: Duration,
-    spoke_at: Duration,
+    input_at: Duration,
+    output_at: Duration,
     /// Number of received bytes that were not understood yet.
-    left_bytes: usize,
+    unread_bytes: usize,
     /// Longest time without a sent frame that the peer accepts.
-    pub(super) speak_every: Option<Duration>,
+    pub(super) keep_alive_interval: Option<Duration>,
     /// Deadline by which the connection must be open, or closed.
     pub(super) until: Option<Duration>,
 }
@@ -23,54 +23,54 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) const fn new(opening_max: Duration) -> Self {
         Self {
-            heard_at: Duration::ZERO,
-            spoke_at: Duration::ZERO,
-            left_bytes: 0,
-            speak_every: None,
+            input_at: Duration::ZERO,
+            output_at: Duration::ZERO,
+            unread_bytes: 0,
+            keep_alive_interval: None,
             until: Some(opening_max),
         }
     }
 
     /// Records the number of unread input bytes; a higher number than before is activity of the
     /// peer.
-    pub(super) const fn heard(&mut self, input_bytes: usize, now: Duration) {
-        if input_bytes > self.left_bytes {
-            self.heard_at = now;
+    pub(super) const fn record_input(&mut self, input_bytes: usize, now: Duration) {
+        if input_bytes > self.unread_bytes {
+            self.input_at = now;
         }
     }
 
     /// Records the number of input bytes that were not understood yet.
-    pub(super) const fn left(&mut self, input_bytes: usize) {
-        self.left_bytes = input_bytes;
+    pub(super) const fn record_unread(&mut self, input_bytes: usize) {
+        self.unread_bytes = input_bytes;
     }
 
     /// Records that bytes are written.
-    pub(super) const fn spoke(&mut self, now: Duration) {
-        self.spoke_at = now;
+    pub(super) const fn record_output(&mut self, now: Duration) {
+        self.output_at = now;
     }
 }
 
 impl Connection {
     /// Restarts the timeout for silence, since this side did not read until now (AMQP-06).
-    pub const fn was_not_read(&mut self, now: Duration) {
-        self.clock.heard_at = now;
+    pub const fn restart_idle_timeout(&mut self, now: Duration) {
+        self.clock.input_at = now;
     }
 
     /// Time at which [`tick`](Self::tick) must be called, unless something happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        let speak = self.speak_at().filter(|_| self.is_open());
-        let silence = self.silent_at().filter(|_| self.is_open());
+        let speak = self.keep_alive_at().filter(|_| self.is_open());
+        let silence = self.timeout_at().filter(|_| self.is_open());
         [self.clock.until, speak, silence].into_iter().flatten().min()
     }
 
-    fn speak_at(&self) -> Option<Duration> {
-        self.clock.speak_every.map(|every| self.clock.spoke_at.saturating_add(every))
+    fn keep_alive_at(&self) -> Option<Duration> {
+        self.clock.keep_alive_interval.map(|every| self.clock.output_at.saturating_add(every))
     }
 
-    fn silent_at(&self) -> Option<Duration> {
+    fn timeout_at(&self) -> Option<Duration> {
         let limit = self.config.idle_time_out;
-        (!limit.is_zero()).then(|| self.clock.heard_at.saturating_add(limit))
+        (!limit.is_zero()).then(|| self.clock.input_at.saturating_add(limit))
     }
 
     /// Handles elapsed time: sends an empty frame if one is due, and closes a connection whose peer
@@ -82,7 +82,7 @@ impl Connection {
         if !self.is_open() {
             return;
         }
-        if self.silent_at().is_some_and(|at| now >= at) {
+        if self.timeout_at().is_some_and(|at| now >= at) {
             let limit = self.config.idle_time_out.as_millis();
             let error = AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
@@ -90,12 +90,12 @@ impl Connection {
             );
             return self.close_because(error, now);
         }
-        if self.speak_at().is_some_and(|at| now >= at) {
+        if self.keep_alive_at().is_some_and(|at| now >= at) {
             // Waiting output keeps the connection alive just as well.
             if self.wire.waiting_bytes() == 0 {
                 self.wire.empty_frame();
             }
-            self.clock.spoke(now);
+            self.clock.record_output(now);
         }
     }
 
@@ -105,7 +105,7 @@ impl Connection {
         match self.phase {
             Phase::Opening => self.close_because(error, now),
             Phase::Closing => self.phase = Phase::Closed,
-            _ => self.break_off(error),
+            _ => self.close_without_waiting(error),
         }
     }
 }

@@ -23,6 +23,6 @@ impl Connection {
         let link_count = links().count();
         assert_eq!(self.link_count, link_count, "links are miscounted");
         assert!(self.events.len() <= EVENTS_MAX, "events queue up");
-        assert!(self.under_way.len() <= link_count);
+        assert!(self.unsent_links.len() <= link_count);
     }
 }

@@ -29,7 +29,7 @@ use crate::codec::list::List;
 use crate::error::{AmqpError, condition};
 use crate::frame::{FRAME_BYTES_MIN, Frame, Kind, Output};
 use crate::performative::{Disposition, Performative, Role};
-use crate::session::{BegunDisposition, Session};
+use crate::session::{CurrentDisposition, Session};
 use crate::state::DeliveryState;
 
 /// Maximum size of frames before `open`: enough for a token as a password, and little memory for an
@@ -73,9 +73,9 @@ pub struct Connection {
     pub(crate) links_bytes: usize,
     pub(crate) events: VecDeque<Event>,
     /// Disposition of the client that is reported delivery by delivery.
-    pub(crate) settling: Option<BegunDisposition>,
+    pub(crate) current_disposition: Option<CurrentDisposition>,
     /// Links with unsent frames of a message, in turn.
-    pub(crate) under_way: VecDeque<LinkId>,
+    pub(crate) unsent_links: VecDeque<LinkId>,
     peer_channel_max: u16,
     clock: idle::Clock,
 }
@@ -105,8 +105,8 @@ impl Connection {
             link_count: 0,
             links_bytes: 0,
             events: VecDeque::new(),
-            settling: None,
-            under_way: VecDeque::new(),
+            current_disposition: None,
+            unsent_links: VecDeque::new(),
             peer_channel_max: u16::MAX,
         }
     }
@@ -114,9 +114,9 @@ impl Connection {
     /// Reads frames from `input` and returns the next event. `None` means that more bytes are
     /// needed, or that the caller must act first: judge a client, or write the output.
     pub fn next_event(&mut self, input: &mut BytesMut, now: Duration) -> Option<Event> {
-        self.clock.heard(input.len(), now);
+        self.clock.record_input(input.len(), now);
         let event = self.step(input, now);
-        self.clock.left(input.len());
+        self.clock.record_unread(input.len());
         event
     }
 
@@ -129,7 +129,7 @@ impl Connection {
             if let Some(event) = self.next_settled() {
                 return Some(event);
             }
-            if self.settling.is_some() {
+            if self.current_disposition.is_some() {
                 continue;
             }
             if self.is_full() || self.phase == Phase::Judged {
@@ -151,7 +151,7 @@ impl Connection {
     pub fn output(&mut self, now: Duration) -> &mut Output {
         self.pump();
         if self.wire.has_written() {
-            self.clock.spoke(now);
+            self.clock.record_output(now);
         }
         self.wire.output()
     }
@@ -207,7 +207,7 @@ impl Connection {
             Ok(None) => return None,
             Ok(Some(frame)) => self.take(&frame, now),
             // The start of the next frame is unknown.
-            Err(error) => self.break_off(error),
+            Err(error) => self.close_without_waiting(error),
         }
         Some(())
     }
@@ -218,7 +218,7 @@ impl Connection {
             _ => (Kind::Amqp, false),
         };
         if frame.kind != expected {
-            return self.break_off(AmqpError::framing("frame has an unexpected type"));
+            return self.close_without_waiting(AmqpError::framing("frame has an unexpected type"));
         }
         if sasl {
             return self.take_sasl(&frame.body);

@@ -30,7 +30,7 @@ impl Connection {
         self.wire.frame_bytes_max =
             frame_bytes_max.min(self.config.frame_sent_bytes_max.max(FRAME_BYTES_MIN));
         self.peer_channel_max = open.channel_max.unwrap_or(u16::MAX);
-        self.clock.speak_every =
+        self.clock.keep_alive_interval =
             idle_time_out.map(|milliseconds| Duration::from_millis(u64::from(milliseconds) / 2));
         self.clock.until = None;
         self.events.push_back(Event::Opened(open));
@@ -72,16 +72,18 @@ impl Connection {
         }
         if self.phase != Phase::Open {
             return match error {
-                Some(error) => self.break_off(error),
-                None => self.break_off(AmqpError::illegal_state("connection is not open")),
+                Some(error) => self.close_without_waiting(error),
+                None => {
+                    self.close_without_waiting(AmqpError::illegal_state("connection is not open"))
+                }
             };
         }
         self.wire.frame(0, &Close { error: error.map(AmqpError::with_transience) });
         self.phase = Phase::Closing;
         self.clock.until = Some(now.saturating_add(self.config.closing_max));
         self.sessions.clear();
-        self.under_way.clear();
-        self.settling = None;
+        self.unsent_links.clear();
+        self.current_disposition = None;
         self.forget_links();
     }
 
@@ -95,7 +97,7 @@ impl Connection {
 
     /// Ends the connection without waiting, since its bytes cannot be understood. An open
     /// connection gets the reason.
-    pub(super) fn break_off(&mut self, error: AmqpError) {
+    pub(super) fn close_without_waiting(&mut self, error: AmqpError) {
         match self.phase {
             Phase::Closed => return,
             Phase::Opening => {
@@ -117,8 +119,8 @@ impl Connection {
 
     fn forget(&mut self, error: Option<AmqpError>, by_client: bool) {
         self.sessions.clear();
-        self.under_way.clear();
-        self.settling = None;
+        self.unsent_links.clear();
+        self.current_disposition = None;
         self.forget_links();
         self.events.push_back(Event::Closed { error, by_client });
     }

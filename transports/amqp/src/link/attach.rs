@@ -104,7 +104,7 @@ impl Connection {
         let (role, session_id) = (attach.role, session.id(channel));
         let is_namesake = |link: &Link| link.role == role && link.name == attach.name;
         // Clients match answers by name, so the answer for the older link must be first.
-        self.hurry(session_id, is_namesake);
+        self.answer_detaches_where(session_id, is_namesake);
         let is_stolen = |link: &Link| link.is_attached() && is_namesake(link);
         if let Some(older) = self.first_link(session_id, is_stolen) {
             let text = format!("link `{:.64}` was attached again", attach.name);
@@ -113,7 +113,7 @@ impl Connection {
         let our_handle = self.take_our_handle(session_id, handle)?;
         let link_id = LinkId { session: session_id, generation: self.next_generation() };
         let link = Link {
-            stage: Stage::Asked,
+            stage: Stage::Requested,
             name: attach.name.clone(),
             handle: our_handle,
             kept_bytes: bytes,
@@ -131,7 +131,7 @@ impl Connection {
             message_bytes_max: 0,
             taken_bytes_max: 0,
             assembly: None,
-            under_way: None,
+            unsent: None,
         };
         if let Some(session) = self.session_mut(session_id) {
             session.handles.map(handle, link_id.generation);
@@ -155,7 +155,7 @@ impl Connection {
             if let Some(handle) = open.and_then(|open| open.handles.take_ours(of_client)) {
                 return Ok(handle);
             }
-            self.hurry(session, |_| true);
+            self.answer_detaches_where(session, |_| true);
         }
         Err(Fault::Session(AmqpError::new(
             condition::RESOURCE_LIMIT_EXCEEDED,
@@ -166,12 +166,13 @@ impl Connection {
     /// Answers all unanswered `detach`es of the client in a session: nothing may follow an `end`
     /// (AMQP-39).
     pub(crate) fn answer_detaches(&mut self, session: SessionId) {
-        self.hurry(session, |_| true);
+        self.answer_detaches_where(session, |_| true);
     }
 
     /// Answers the client's `detach` of each matching link immediately.
-    fn hurry(&mut self, session: SessionId, is_such: impl Fn(&Link) -> bool) {
-        let is_such = |link: &Link| matches!(link.stage, Stage::Leaving { .. }) && is_such(link);
+    fn answer_detaches_where(&mut self, session: SessionId, is_such: impl Fn(&Link) -> bool) {
+        let is_such =
+            |link: &Link| matches!(link.stage, Stage::DetachReceived { .. }) && is_such(link);
         while let Some(link) = self.first_link(session, is_such) {
             self.detach(link, None);
         }
@@ -243,7 +244,7 @@ impl Connection {
     pub fn accept(&mut self, id: LinkId, answer: Answer) -> bool {
         let config_max = self.config.message_bytes_max;
         let initial_delivery_count = self.config.initial_delivery_count;
-        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Asked) else {
+        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Requested) else {
             return false;
         };
         link.stage = Stage::Attached;
@@ -271,7 +272,7 @@ impl Connection {
         self.keep(id, |link| link.names_bytes);
         self.wire.frame(id.session.channel, &reply);
         if !client_sends && (credit > 0 || drain) {
-            self.tell_credit(id);
+            self.report_credit(id);
         }
         true
     }
@@ -289,11 +290,11 @@ impl Connection {
         let Some(link) = self.link_mut(id) else {
             return;
         };
-        let leaving = link.stage == Stage::Leaving { attached: false };
-        if link.stage != Stage::Asked && !leaving {
+        let leaving = link.stage == Stage::DetachReceived { attached: false };
+        if link.stage != Stage::Requested && !leaving {
             return;
         }
-        link.stage = Stage::Left;
+        link.stage = Stage::DetachSent;
         let client_sends = link.role == Role::Sender;
         let reply = Attach {
             // The name is not needed any more.

@@ -12,18 +12,18 @@ impl Connection {
             return Ok(());
         };
         let (id, link) = session.link_at(channel, detach.handle)?;
-        let is_answer = link.stage == Stage::Left;
-        link.stage = Stage::Leaving { attached: link.is_attached() };
+        let is_answer = link.stage == Stage::DetachSent;
+        link.stage = Stage::DetachReceived { attached: link.is_attached() };
         link.credit = 0;
         link.drain = false;
         link.assembly = None;
-        link.under_way = None;
+        link.unsent = None;
         // The client may assign its handle to another link immediately (AMQP 2.7.7).
         session.handles.unmap(detach.handle);
         if is_answer {
             self.remove_link(id);
         } else {
-            self.under_way.retain(|other| *other != id);
+            self.unsent_links.retain(|other| *other != id);
             self.events.push_back(Event::Detached { link: id, error: detach.error });
         }
         Ok(())
@@ -36,25 +36,27 @@ impl Connection {
             return;
         };
         let answered = match link.stage {
-            Stage::Left => return,
-            Stage::Asked => {
+            Stage::DetachSent => return,
+            Stage::Requested => {
                 let gone = || AmqpError::new(condition::DETACH_FORCED, "link no longer exists");
                 return self.refuse(id, error.unwrap_or_else(gone));
             }
             // The client requested the detach, so it gets no error.
-            Stage::Leaving { attached: false } => return self.attach_without_ends(id, error),
+            Stage::DetachReceived { attached: false } => {
+                return self.attach_without_ends(id, error);
+            }
             Stage::Attached => false,
-            Stage::Leaving { attached: true } => true,
+            Stage::DetachReceived { attached: true } => true,
         };
-        link.stage = Stage::Left;
+        link.stage = Stage::DetachSent;
         link.credit = 0;
         link.assembly = None;
-        link.under_way = None;
+        link.unsent = None;
         let handle = link.handle;
         let error = error.map(AmqpError::with_transience);
         self.wire.frame(id.session.channel, &Detach { handle, closed: true, error });
         self.free_our_handle(id.session, handle);
-        self.under_way.retain(|other| *other != id);
+        self.unsent_links.retain(|other| *other != id);
         if answered {
             self.remove_link(id);
         }

@@ -39,11 +39,11 @@ impl Connection {
         session.count_frame(first)?;
         let (id, link) = session.link_at(channel, handle)?;
         match link.stage {
-            Stage::Left | Stage::Leaving { .. } => {
+            Stage::DetachSent | Stage::DetachReceived { .. } => {
                 self.open_window(channel);
                 return Ok(());
             }
-            Stage::Asked => {
+            Stage::Requested => {
                 let text = "link is not accepted yet";
                 let error = AmqpError::new(condition::TRANSFER_LIMIT_EXCEEDED, text);
                 return Err(Fault::Link(id, error));
@@ -162,7 +162,7 @@ impl Connection {
             return Ok(());
         };
         let (id, link) = session.link_at(channel, handle)?;
-        if matches!(link.stage, Stage::Left | Stage::Leaving { .. }) {
+        if matches!(link.stage, Stage::DetachSent | Stage::DetachReceived { .. }) {
             return Ok(());
         }
         let is_transactional =
@@ -184,7 +184,7 @@ impl Connection {
             }
             link.drain = flow.drain;
             if link.is_attached() {
-                self.tell_credit(id);
+                self.report_credit(id);
             }
         }
         if flow.echo {
@@ -194,7 +194,7 @@ impl Connection {
     }
 
     /// Reports the client's credit. A drain without credit is answered immediately (AMQP-51).
-    pub(super) fn tell_credit(&mut self, id: LinkId) {
+    pub(super) fn report_credit(&mut self, id: LinkId) {
         let Some(link) = self.link_mut(id) else {
             return;
         };

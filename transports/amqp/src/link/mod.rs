@@ -15,21 +15,21 @@ pub use self::attach::Answer;
 pub use self::incoming::Assembly;
 use self::incoming::IncomingMessage;
 pub use self::outgoing::Delivery;
-use self::outgoing::UnderWay;
+use self::outgoing::UnsentMessage;
 use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
 
 /// Progress of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// The client's `attach` is not answered.
-    Asked,
+    Requested,
     /// Attached on both sides.
     Attached,
     /// The client's `detach` is not answered; its handle is free. `attached` is whether its
     /// `attach` was answered.
-    Leaving { attached: bool },
+    DetachReceived { attached: bool },
     /// Our `detach` is not answered; our handle is free. Frames for the link are ignored.
-    Left,
+    DetachSent,
 }
 
 /// A link of a session.
@@ -60,7 +60,7 @@ pub(crate) struct Link {
     /// A message of which more frames will arrive.
     pub(crate) assembly: Option<IncomingMessage>,
     /// A message with unsent frames.
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) unsent: Option<UnsentMessage>,
 }
 
 impl Link {

@@ -28,7 +28,7 @@ pub struct Delivery {
 
 /// A message with unsent frames.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct UnsentMessage {
     number: i64,
     settled: bool,
     payload: VecDeque<Bytes>,
@@ -107,10 +107,11 @@ impl Connection {
             message_format: Some(0),
             ..Transfer::default()
         };
-        let mut under_way = UnderWay { number, settled, payload: payload.into(), aborted: false };
+        let mut under_way =
+            UnsentMessage { number, settled, payload: payload.into(), aborted: false };
         if under_way.send_frame(wire, channel, first) {
-            link.under_way = Some(under_way);
-            self.under_way.push_back(id);
+            link.unsent = Some(under_way);
+            self.unsent_links.push_back(id);
         }
         session.outgoing.window -= 1;
         session.outgoing.next_id = session.outgoing.next_id.wrapping_add(1);
@@ -120,7 +121,7 @@ impl Connection {
     /// Aborts the message of a link that has unsent frames, and forgets its delivery. The client
     /// learns that the parts it got are void.
     pub fn abort(&mut self, id: LinkId) {
-        let under_way = self.link_mut(id).and_then(|link| link.under_way.as_mut());
+        let under_way = self.link_mut(id).and_then(|link| link.unsent.as_mut());
         let Some(under_way) = under_way else {
             return;
         };
@@ -136,14 +137,14 @@ impl Connection {
     /// that does not exist.
     #[must_use]
     pub fn is_sent(&mut self, id: LinkId) -> bool {
-        self.link_mut(id).is_none_or(|link| link.under_way.is_none())
+        self.link_mut(id).is_none_or(|link| link.unsent.is_none())
     }
 
     /// Returns whether all frames of the last message are in the output and the link is still
     /// attached.
     #[must_use]
     pub fn has_sent(&mut self, id: LinkId) -> bool {
-        self.link_mut(id).is_some_and(|link| link.is_attached() && link.under_way.is_none())
+        self.link_mut(id).is_some_and(|link| link.is_attached() && link.unsent.is_none())
     }
 
     /// Number of bytes of the last message on a link that are not in the output.
@@ -151,7 +152,7 @@ impl Connection {
     pub fn unsent_bytes(&self, id: LinkId) -> usize {
         let session = self.sessions.get(&id.session.channel);
         let link = session.and_then(|session| session.links.get(&id.generation));
-        let under_way = link.and_then(|link| link.under_way.as_ref());
+        let under_way = link.and_then(|link| link.unsent.as_ref());
         under_way.map_or(0, |under_way| under_way.payload.iter().map(Bytes::len).sum())
     }
 
@@ -159,8 +160,8 @@ impl Connection {
     /// sessions have room and few bytes wait to be written.
     pub(crate) fn pump(&mut self) {
         let mut stuck_count = 0;
-        while stuck_count < self.under_way.len() && !self.is_full() {
-            let Some(id) = self.under_way.pop_front() else {
+        while stuck_count < self.unsent_links.len() && !self.is_full() {
+            let Some(id) = self.unsent_links.pop_front() else {
                 return;
             };
             let Self { sessions, wire, .. } = self;
@@ -168,7 +169,7 @@ impl Connection {
                 continue;
             };
             if session.outgoing.window == 0 {
-                self.under_way.push_back(id);
+                self.unsent_links.push_back(id);
                 stuck_count += 1;
                 continue;
             }
@@ -176,14 +177,14 @@ impl Connection {
             let Some(link) = session.links.get_mut(&id.generation) else {
                 continue;
             };
-            let Some(under_way) = &mut link.under_way else {
+            let Some(under_way) = &mut link.unsent else {
                 continue;
             };
             let next = Transfer { handle: link.handle, ..Transfer::default() };
             if under_way.send_frame(wire, id.session.channel, next) {
-                self.under_way.push_back(id);
+                self.unsent_links.push_back(id);
             } else {
-                link.under_way = None;
+                link.unsent = None;
             }
             session.outgoing.window -= 1;
             session.outgoing.next_id = session.outgoing.next_id.wrapping_add(1);
@@ -191,7 +192,7 @@ impl Connection {
     }
 }
 
-impl UnderWay {
+impl UnsentMessage {
     /// Writes one frame; returns whether more are left.
     fn send_frame(
         &mut self,
@@ -230,6 +231,6 @@ impl Link {
         self.is_attached()
             && self.role == Role::Receiver
             && self.credit > 0
-            && self.under_way.is_none()
+            && self.unsent.is_none()
     }
 }

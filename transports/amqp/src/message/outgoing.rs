@@ -434,7 +434,7 @@ fn instant_of(value: &[u8]) -> Option<i64> {
 /// Writes the application properties: first the sender's in their order with changed values, then
 /// new ones.
 fn application_properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
-    let Some(set) = Overlay::together(overlays) else {
+    let Some(set) = Overlay::combine(overlays) else {
         return;
     };
     let changes: Vec<_> = set

@@ -72,7 +72,7 @@ fn a_message_is_sent_with_new_sections_before_old_bytes() {
 /// annotations with names of the broker are replaced. Others are kept byte for byte, except nulls
 /// under names that clients read.
 #[test]
-fn what_a_sender_said_of_what_the_broker_owns_is_replaced() {
+fn annotations_of_the_broker_replace_those_of_the_sender() {
     let kept = format!("{} 54 07", key("mine"));
     let annotations =
         format!("{} 55 63 {} 40 {kept}", key("x-opt-sequence-number"), key("x-opt-partition-key"),);
@@ -275,7 +275,7 @@ fn a_deep_property_is_kept_with_those_behind_it() {
 /// other properties are unchanged. A missing creation time becomes the time of the enqueueing
 /// (AMQ-19).
 #[test]
-fn a_message_says_when_it_expires() {
+fn expiry_is_sent_with_its_distance_from_creation() {
     let instant = |ms: i64| format!("83 {ms:016x}");
     let (expires, enqueued) = (instant(0x0001_0203_0405_0607), instant(stamps().enqueued_at_ms));
     let stamps = Stamps { expires_at_ms: Some(0x0001_0203_0405_0607), ..stamps() };

@@ -265,7 +265,7 @@ fn a_list_of_32_bits_and_other_descriptors_are_read_alike() {
 }
 
 #[test]
-fn what_stands_behind_a_transfer_is_its_payload_and_is_not_copied() {
+fn payload_after_a_transfer_is_not_copied() {
     let frame = bytes("005314 c00b06 43 5204 a002abcd 43 42 41 0102030405");
     let (_, payload) = Performative::read(&frame).unwrap();
     assert_eq!(payload, [1, 2, 3, 4, 5][..]);
@@ -275,7 +275,7 @@ fn what_stands_behind_a_transfer_is_its_payload_and_is_not_copied() {
 }
 
 #[test]
-fn what_is_missing_or_of_the_wrong_type_is_refused_by_name() {
+fn missing_and_mistyped_fields_are_refused_by_name() {
     let cases = [
         ("005310 45", "amqp:invalid-field", "field container-id of open is missing"),
         ("005316 c0020140", "amqp:invalid-field", "field handle of detach is missing"),
@@ -334,7 +334,7 @@ fn no_truncation_is_read_as_something_else_or_panics() {
 }
 
 #[test]
-fn mutations_are_refused_or_read_as_what_writes_them_again() {
+fn mutations_are_refused_or_survive_a_round_trip() {
     let golden = golden();
     let mut random = Random::new(15);
     for _ in 0..20_000 {

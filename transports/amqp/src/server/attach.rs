@@ -22,8 +22,8 @@ use super::node::{
     Inlet, Node, Outlet, REQUEST_CREDIT, Replies, Requests, TOKENS_NODE, address_of, decoded,
     management_node,
 };
-use super::session::Wanted;
-use super::work::{ANSWERS, Asked, AttachKind, Attaching, Expect, Work};
+use super::session::SessionRequest;
+use super::work::{ANSWERS, AttachKind, LinkRequest, PendingAnswer, PendingAttach, Work};
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
@@ -124,7 +124,7 @@ impl Conversation {
             let requests = Requests::of_management(entity.path().into());
             return self.attach_requests(link, answer, requests);
         }
-        let attaching = Attaching { link, entity, answer, kind: AttachKind::Requests };
+        let attaching = PendingAttach { link, entity, answer, kind: AttachKind::Requests };
         self.when_room(Work::Attach(Box::new(attaching))).await;
     }
 
@@ -176,7 +176,7 @@ impl Conversation {
         let answer = Answer::echo(attach).capable_of(attach.role, capabilities(&entity));
         let answer = Answer { offered_capabilities, ..answer };
         let kind = AttachKind::Inlet { destination };
-        let attaching = Attaching { link, entity, answer, kind };
+        let attaching = PendingAttach { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
         Ok(())
     }
@@ -231,7 +231,7 @@ impl Conversation {
         if source.and_then(|source| source.distribution_mode.as_deref()) == Some(MODE_COPY) {
             return self.attach_browser(link, attach, address).await;
         }
-        let wanted = Wanted::of(attach)?;
+        let wanted = SessionRequest::of(attach)?;
         let action = if wanted.is_some() { Action::AcceptSession } else { Action::Receive };
         let entity = self.entity(address, action).await?;
         self.check_type(attach, &entity)?;
@@ -245,14 +245,14 @@ impl Conversation {
             Some(wanted) => AttachKind::Session { name, mode, wanted },
             None => AttachKind::Outlet { name, mode },
         };
-        let attaching = Attaching { link, entity, answer, kind };
+        let attaching = PendingAttach { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
         Ok(())
     }
 
     /// Sends the request of a link to its entity. The entity's answer leads to the answer to the
     /// client.
-    pub(super) async fn open(&mut self, attaching: Attaching, permit: Permit) {
+    pub(super) async fn open(&mut self, attaching: PendingAttach, permit: Permit) {
         let permit = Arc::new(permit);
         let path: Arc<str> = attaching.entity.path().into();
         if matches!(attaching.kind, AttachKind::Outlet { .. } | AttachKind::Session { .. }) {
@@ -265,30 +265,30 @@ impl Conversation {
         match attaching.kind {
             AttachKind::Inlet { .. } | AttachKind::Requests => {
                 // A sender may know the size limit without a right to read the description.
-                let entity = attaching.entity.as_the_broker();
-                let expect = Expect::Described(Box::new(attaching));
-                let slot = self.engine.links.ask_of(path, 0, Some(permit), expect);
+                let entity = attaching.entity.as_broker();
+                let expect = PendingAnswer::Described(Box::new(attaching));
+                let slot = self.engine.links.add_unlinked_request(path, 0, Some(permit), expect);
                 self.engine.links.submit_to(&entity, Command::Describe, correlation(slot, 0));
             }
             AttachKind::Outlet { name, mode } => {
-                let Attaching { link, entity, answer, .. } = attaching;
+                let PendingAttach { link, entity, answer, .. } = attaching;
                 let number = self.number(link);
                 self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
                 let outlet = Outlet::new(number, name, answer);
                 self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
-                let id = self.ask(Asked::Attach(link));
+                let id = self.add_link_request(LinkRequest::Attach(link));
                 self.engine.links.attach_flow(number, 0, id, permit);
             }
             AttachKind::Session { name, mode, wanted } => {
-                let Attaching { link, entity, answer, .. } = attaching;
+                let PendingAttach { link, entity, answer, .. } = attaching;
                 let number = self.number(link);
                 self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
-                let id = self.ask(Asked::Attach(link));
-                let (session, wait) = wanted.question();
+                let id = self.add_link_request(LinkRequest::Attach(link));
+                let (session, wait) = wanted.session_and_wait();
                 let wait =
                     if self.engine.stop_deadline().is_some() { TimeSpan::ZERO } else { wait };
                 let mut outlet = Outlet::new(number, name, answer);
-                outlet.wanted = Some(wanted);
+                outlet.session_request = Some(wanted);
                 self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
                 self.engine.links.accept(number, session, wait, 0, id, Some(permit));
             }
@@ -296,8 +296,12 @@ impl Conversation {
     }
 
     /// Attaches a sender after the entity has returned its description.
-    pub(super) fn described(&mut self, attaching: Attaching, result: Result<Outcome, Rejection>) {
-        let Attaching { link, entity, answer, kind } = attaching;
+    pub(super) fn described(
+        &mut self,
+        attaching: PendingAttach,
+        result: Result<Outcome, Rejection>,
+    ) {
+        let PendingAttach { link, entity, answer, kind } = attaching;
         let kilobytes = match result {
             Ok(Outcome::Described(of)) => of.description.max_message_size_in_kilobytes,
             Ok(Outcome::TopicDescribed(of)) => of.description.max_message_size_in_kilobytes,
@@ -348,7 +352,7 @@ impl Conversation {
         let path: Arc<str> = entity.path().into();
         self.engine.links.attach(number, entity, path, LinkRole::Sender, ReceiveMode::PeekLock);
         if let Some(destination) = destination {
-            self.engine.links.send_on(number, destination);
+            self.engine.links.send_via(number, destination);
         }
         let room_bytes = self.engine.broker.settings().limits.connection_inbound_bytes_max;
         let (inlet, credit) = Inlet::new(number, room_bytes, bytes_max.get());
@@ -387,9 +391,9 @@ impl Conversation {
         match result {
             Ok((session, until)) => {
                 let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-                let Some(wanted) = outlet.wanted.take() else { return };
+                let Some(wanted) = outlet.session_request.take() else { return };
                 let Some(answer) = outlet.answer.take() else { return };
-                self.amqp.accept(link, wanted.answered(answer, &session, until));
+                self.amqp.accept(link, wanted.complete_answer(answer, &session, until));
                 self.note_root(link.session());
             }
             Err(reason) => self.attached(link, path, Err(reason)),
@@ -460,9 +464,9 @@ impl Conversation {
 
     fn forget(&mut self, link: LinkId, number: u32) {
         self.numbering.numbers.remove(&number);
-        let id = self.ask(Asked::Detach(link));
+        let id = self.add_link_request(LinkRequest::Detach(link));
         let end = peeklock_core::command::LinkEnd::Orderly;
-        self.engine.links.detach(number, peeklock_link::Closing { id, end });
+        self.engine.links.detach(number, peeklock_link::PendingClose { id, end });
     }
 }
 

@@ -13,14 +13,14 @@ use crate::connection::{LinkId, ReceivedId, SessionId};
 
 /// Data about the transactions of a connection that only AMQP needs.
 #[derive(Default)]
-pub(super) struct Book {
-    pub(super) open: BTreeMap<TransactionId, Open>,
+pub(super) struct TransactionBook {
+    pub(super) open: BTreeMap<TransactionId, OpenTransaction>,
     /// Commits that wait for answers to operations; at most one per transaction.
-    pub(super) waiting: Vec<Committing>,
+    pub(super) waiting: Vec<CommitRequest>,
     pub(super) groups: Groups,
 }
 
-impl Book {
+impl TransactionBook {
     /// Returns whether a commit of the transaction waits.
     pub(super) fn is_ending(&self, id: TransactionId) -> bool {
         self.waiting.iter().any(|committing| committing.id == id)
@@ -33,26 +33,26 @@ impl Book {
 }
 
 /// A declared transaction.
-pub(super) struct Open {
+pub(super) struct OpenTransaction {
     pub(super) coordinator: LinkId,
     /// Queue or topic that it covers, known after its first operation (TXN-08, AMQP-98).
     pub(super) root: Option<Arc<str>>,
     /// Whether a send was refused. Some clients do not notice that, so the transaction is rolled
     /// back (AMQP-100).
-    pub(super) is_doomed: bool,
+    pub(super) must_roll_back: bool,
     /// Deliveries that the client has settled itself. After a rollback the broker must release them
     /// (TXN-04).
-    pub(super) forgotten: Vec<Forgotten>,
+    pub(super) client_settled: Vec<ClientSettled>,
 }
 
 /// A commit that waits for a permit, or for answers to operations.
-pub(super) struct Committing {
+pub(super) struct CommitRequest {
     pub(super) delivery: ReceivedId,
     pub(super) id: TransactionId,
 }
 
 /// A delivery of a transaction that the client has settled itself.
-pub(super) struct Forgotten {
+pub(super) struct ClientSettled {
     pub(super) token: LockToken,
     pub(super) entity: Entity,
 }

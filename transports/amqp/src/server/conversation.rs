@@ -11,16 +11,16 @@ use peeklock_core::admission::{Account, Budget};
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_link::{ByToken, Engine};
-use peeklock_listen::Tracked;
+use peeklock_listen::TrackGuard;
 
-use super::book::Book;
+use super::book::TransactionBook;
 use super::flow::{Clock, Inflow, Outflow};
 use super::identity::Identity;
 use super::node::Node;
 use super::place::Entry;
-use super::settlement::Understood;
-use super::site::{Share, Site};
-use super::work::{Asked, Sent, Work};
+use super::settlement::SettlementCache;
+use super::site::{ListenerState, Share};
+use super::work::{LinkRequest, LockedDelivery, Work};
 use crate::connection::{Connection, Event, LinkId};
 use crate::error::AmqpError;
 
@@ -31,7 +31,7 @@ pub(super) enum Close {
     /// This side closed it because of an error.
     ByError,
     /// Memory is short: arriving frames are not even read.
-    GaveUp,
+    OutOfMemory,
 }
 
 /// Numbers of links, and ids of requests to links.
@@ -39,16 +39,16 @@ pub(super) enum Close {
 pub(super) struct Numbering {
     pub(super) numbers: HashMap<u32, LinkId>,
     pub(super) last_number: u32,
-    pub(super) asked: HashMap<u32, Asked>,
-    last_asked: u32,
+    pub(super) link_requests: HashMap<u32, LinkRequest>,
+    last_link_request: u32,
 }
 
 /// State of a connection.
 pub(super) struct Conversation {
-    pub(super) site: Arc<Site>,
+    pub(super) site: Arc<ListenerState>,
     /// Its access applies where no token was put.
     pub(super) engine: Engine<Self>,
-    _tracked: Tracked,
+    _tracked: TrackGuard,
     pub(super) identity: Identity,
     /// Limits of links, sessions and tokens.
     pub(super) share: Share,
@@ -62,38 +62,38 @@ pub(super) struct Conversation {
     pub(super) clock: Clock,
 
     /// Budget of messages that may be removed before they are sent.
-    pub(super) for_good: Budget,
+    pub(super) removal_budget: Budget,
     // Requests are carried out in order: first a request that needs a permit, then `gathered`, then
     // `behind`, then the events of the machine and `input`. A connection must not end before all of
-    // these are done (see `has_ahead`): a client may send requests, close, and not wait for
+    // these are done (see `has_pending_work`): a client may send requests, close, and not wait for
     // answers.
     /// Requests that are handed over together with the ones after them. Present only within
     /// `carry_out`, which ends with none, so no request waits for the client to send more.
-    pub(super) gathered: Option<Work>,
+    pub(super) grouped_work: Option<Work>,
     /// The event after the gathered requests that could not join them, or an event that needs a
     /// place. It is carried out before any other event of the machine, and may be the client's own
     /// `close`.
-    pub(super) behind: Option<Event>,
+    pub(super) delayed_event: Option<Event>,
     /// The outcome of the client's current disposition, while it is reported for each delivery.
-    pub(super) understood: Understood,
+    pub(super) settlement_cache: SettlementCache,
 
     pub(super) nodes: BTreeMap<LinkId, Node>,
     /// Links on which something may be sent; reused at each turn.
-    pub(super) pumped: Vec<LinkId>,
+    pub(super) pump_links: Vec<LinkId>,
     pub(super) numbering: Numbering,
     /// Deliveries by lock token, which requests and delivery tags carry: unsettled deliveries of
     /// its sessions, and deliveries that are being settled.
-    pub(super) sent: ByToken<Sent>,
+    pub(super) locked_deliveries: ByToken<LockedDelivery>,
     /// Number of requests that wait for credit for their replies.
     pub(super) waiting_requests: usize,
-    pub(super) book: Book,
+    pub(super) book: TransactionBook,
     /// Whether the client was notified of the stop.
     pub(super) stop_announced: bool,
 }
 
 impl Conversation {
-    pub(super) fn new(site: Arc<Site>, who: Principal) -> Self {
-        let broker = site.broker.placed();
+    pub(super) fn new(site: Arc<ListenerState>, who: Principal) -> Self {
+        let broker = site.broker.with_connection_place();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
         let share = Share::new(Arc::clone(&site.links), config.link_count_max);
@@ -122,29 +122,29 @@ impl Conversation {
             outflow: Outflow::default(),
             clock: Clock::new(config.opening_timeout),
             numbering: Numbering::default(),
-            for_good: Budget::new(window_bytes),
-            gathered: None,
-            behind: None,
-            understood: Understood::default(),
+            removal_budget: Budget::new(window_bytes),
+            grouped_work: None,
+            delayed_event: None,
+            settlement_cache: SettlementCache::default(),
             nodes: BTreeMap::new(),
-            pumped: Vec::new(),
-            sent: ByToken::default(),
+            pump_links: Vec::new(),
+            locked_deliveries: ByToken::default(),
             waiting_requests: 0,
-            book: Book::default(),
+            book: TransactionBook::default(),
             stop_announced: false,
             site,
         }
     }
 
     /// Registers a request to a link and returns its id.
-    pub(super) fn ask(&mut self, asked: Asked) -> u32 {
+    pub(super) fn add_link_request(&mut self, asked: LinkRequest) -> u32 {
         loop {
-            self.numbering.last_asked = self.numbering.last_asked.wrapping_add(1);
-            if self.numbering.last_asked != 0
-                && !self.numbering.asked.contains_key(&self.numbering.last_asked)
+            self.numbering.last_link_request = self.numbering.last_link_request.wrapping_add(1);
+            if self.numbering.last_link_request != 0
+                && !self.numbering.link_requests.contains_key(&self.numbering.last_link_request)
             {
-                self.numbering.asked.insert(self.numbering.last_asked, asked);
-                return self.numbering.last_asked;
+                self.numbering.link_requests.insert(self.numbering.last_link_request, asked);
+                return self.numbering.last_link_request;
             }
         }
     }
@@ -170,7 +170,7 @@ impl Conversation {
 
     /// Takes a step from the shared pool. Returns false if none is left for this connection.
     pub(super) fn grow(&mut self) -> bool {
-        let grows = self.is_let_in() && self.share.grow();
+        let grows = self.may_stay() && self.share.grow();
         if grows {
             self.amqp.allow(self.share.count(), self.share.session_count());
         }
@@ -179,7 +179,7 @@ impl Conversation {
 
     /// Returns unneeded steps to the shared pool.
     pub(super) fn shrink_share(&mut self) {
-        let count = self.amqp.link_count().max(self.identity.shown.len());
+        let count = self.amqp.link_count().max(self.identity.tokens.len());
         self.share.shrink(count, self.amqp.session_count(), self.identity.shown_bytes(None));
         self.amqp.allow(self.share.count(), self.share.session_count());
     }

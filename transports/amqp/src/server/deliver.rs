@@ -11,7 +11,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::conversation::Conversation;
 use super::node::{Lapse, Node, Waiting, return_at};
-use super::work::Sent;
+use super::work::LockedDelivery;
 use crate::connection::LinkId;
 use crate::link::Delivery;
 use crate::message::{NO_LOCK_MS, Stamps, encode};
@@ -22,7 +22,7 @@ const LAPSED_FOR: TimeSpan = TimeSpan::from_seconds(5);
 
 /// Form in which a message is encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum MessageForm {
     /// For a delivery.
     Delivered,
     /// For a peek: without a lock, even if the message is locked (PEK-05).
@@ -32,11 +32,11 @@ pub(super) enum Shown {
 }
 
 /// Encodes a message in consecutive pieces; `None` if its content is not loaded or cannot be read.
-pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Bytes>> {
+pub(super) fn encoded(message: &ReceivedMessage, shown: MessageForm) -> Option<Vec<Bytes>> {
     let content = Content::parse(message.content.loaded()?.clone()).ok()?;
     let content = match shown {
-        Shown::Delivered | Shown::Peeked => content,
-        Shown::PeekedWithoutBody => without_body(&content)?,
+        MessageForm::Delivered | MessageForm::Peeked => content,
+        MessageForm::PeekedWithoutBody => without_body(&content)?,
     };
     let overlays = message
         .overlays
@@ -60,8 +60,8 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         },
         enqueued_at_ms: facts.enqueued_at.unix_ms(),
         locked_until_ms: match shown {
-            Shown::Delivered => facts.lock.map(|lock| lock.until.unix_ms()),
-            Shown::Peeked | Shown::PeekedWithoutBody => Some(NO_LOCK_MS),
+            MessageForm::Delivered => facts.lock.map(|lock| lock.until.unix_ms()),
+            MessageForm::Peeked | MessageForm::PeekedWithoutBody => Some(NO_LOCK_MS),
         },
         state: match facts.state {
             // A message that was scheduled keeps that state (PEK-05). The protocol has no state for
@@ -72,10 +72,10 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
             MessageState::Scheduled => 2,
         },
         delayed_until_ms: facts.delayed_until.map(Timestamp::unix_ms),
-        dead_letter_source: Overlay::source_of(overlays.iter()),
+        dead_letter_source: Overlay::dead_letter_source_of(overlays.iter()),
         // Some clients read it from here first, some only from here (AMQP-54, AMQP-93).
         lock_token: facts.lock.map(|lock| lock.token.0),
-        is_delivered: shown == Shown::Delivered,
+        is_delivered: shown == MessageForm::Delivered,
     };
     Some(encode(&content, &overlays, &stamps))
 }
@@ -95,17 +95,17 @@ fn without_body(content: &Content) -> Option<Content> {
 
 /// Converts a lock token to the byte order of .NET (AMQP-54).
 fn tag(token: LockToken) -> [u8; 16] {
-    turned(token.0.to_be_bytes())
+    swap_dotnet_bytes(token.0.to_be_bytes())
 }
 
 /// Returns the lock token in a delivery tag.
 pub(super) fn token_of(tag: &DeliveryTag) -> Option<LockToken> {
     let bytes = <[u8; 16]>::try_from(tag.as_slice()).ok()?;
-    Some(LockToken(u128::from_be_bytes(turned(bytes))))
+    Some(LockToken(u128::from_be_bytes(swap_dotnet_bytes(bytes))))
 }
 
 /// Converts between the byte orders of the standard and of .NET.
-fn turned(mut bytes: [u8; 16]) -> [u8; 16] {
+fn swap_dotnet_bytes(mut bytes: [u8; 16]) -> [u8; 16] {
     for part in [0..4, 4..6, 6..8] {
         if let Some(part) = bytes.get_mut(part) {
             part.reverse();
@@ -118,8 +118,8 @@ impl Conversation {
     /// Queues a message for a link. It holds `held_bytes` bytes of the account.
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
-        let removed = self.outflow.lost.unless_written(u64::from(lock.is_none()));
-        let payload = encoded(&message, Shown::Delivered);
+        let removed = self.outflow.lost.guard(u64::from(lock.is_none()));
+        let payload = encoded(&message, MessageForm::Delivered);
         let is_lost = payload.is_none();
         // As long as the tag of a locked delivery, which some clients require (AMQP-55).
         let sequence = u128::from(message.facts.sequence.0).to_be_bytes();
@@ -129,10 +129,10 @@ impl Conversation {
         let (Some(payload), Some(tag), Some(Node::Outlet(outlet))) = (payload, tag, node) else {
             self.engine.account.release(held_bytes);
             let token = lock.map(|lock| lock.token);
-            token.and_then(|token| self.engine.links.settled(token));
+            token.and_then(|token| self.engine.links.remove_settled(token));
             match is_lost {
-                true => self.engine.links.lose(number, &message.facts),
-                false => self.engine.links.give_back(number, token),
+                true => self.engine.links.abandon_lost(number, &message.facts),
+                false => self.engine.links.release_messages(number, token),
             }
             if link.is_some() {
                 self.engine.links.break_flow(number);
@@ -145,7 +145,7 @@ impl Conversation {
         let expires_at = message.facts.expires_at;
         let at = self.engine.links.get(number);
         let of_session = at.is_some_and(|at| at.session().is_some());
-        let is_beyond = at.is_some_and(|at| outlet.is_beyond(at.last()));
+        let is_beyond = at.is_some_and(|at| outlet.exceeds_credit(at.last()));
         let return_at =
             lock.filter(|_| !of_session).map(|lock| return_at(lock, self.engine.broker.now()));
         outlet.waiting.push_back(Waiting {
@@ -159,14 +159,14 @@ impl Conversation {
         });
         if let (true, Some(link)) = (is_beyond, link) {
             // The client took back the credit for this message while it was in transit.
-            self.give_back_beyond(link);
+            self.give_back_excess(link);
         }
     }
 
     /// Sends waiting deliveries and replies while credit, windows and the socket allow.
     pub(super) fn pump(&mut self) {
         // The list is reused, since this runs after every event.
-        let mut links = std::mem::take(&mut self.pumped);
+        let mut links = std::mem::take(&mut self.pump_links);
         links
             .extend(self.nodes.iter().filter(|(_, node)| node.is_sent_on()).map(|(link, _)| *link));
         for link in links.drain(..) {
@@ -177,7 +177,7 @@ impl Conversation {
                 _ => {}
             }
         }
-        self.pumped = links;
+        self.pump_links = links;
     }
 
     fn pump_outlet(&mut self, link: LinkId) {
@@ -192,7 +192,7 @@ impl Conversation {
                 // If the link is detached, the number of written bytes is unknown.
                 let removed = outlet.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.outflow
-                    .leaving
+                    .unflushed_removals
                     .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
             }
             let is_settled = outlet.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
@@ -203,41 +203,42 @@ impl Conversation {
             if !can_send {
                 break;
             }
-            outlet.is_held_up = false;
+            outlet.is_paused = false;
             let Some(waiting) = outlet.waiting.pop_front() else { break };
             let Waiting { delivery, lock, removed, expires_at, bytes, held_bytes, .. } = waiting;
             if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
                 // The message waited too long for the client's windows, and another client may
                 // receive it now.
-                outlet.passed_over();
+                outlet.return_credit();
                 self.engine.account.release(held_bytes);
-                self.engine.links.settled(lock.token);
-                self.engine.links.taken(number, bytes);
+                self.engine.links.remove_settled(lock.token);
+                self.engine.links.record_received_bytes(number, bytes);
                 sent_any = true;
                 continue;
             }
             let Ok(sent) = self.amqp.send(link, delivery) else { break };
             outlet.held_bytes = held_bytes;
             outlet.removed = removed;
-            self.engine.links.taken(number, bytes);
+            self.engine.links.record_received_bytes(number, bytes);
             sent_any = true;
             outlet.last_sent = lock.map(|lock| lock.token);
             if let (Some(lock), Some(at)) = (lock, self.engine.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
-                let sent = Sent { id: sent, number, entity, of_session, until, expires_at };
-                self.sent.insert(token, sent);
+                let sent =
+                    LockedDelivery { id: sent, number, entity, of_session, until, expires_at };
+                self.locked_deliveries.insert(token, sent);
             }
         }
         if sent_any {
-            self.engine.links.limit(number);
+            self.engine.links.update_limits(number);
         }
         if self.rests_after_lapse(link) {
             return;
         }
         self.return_late(link);
         self.return_large(link);
-        self.let_further(link);
+        self.extend_entity_limit(link);
         if matches!(self.nodes.get(&link), Some(Node::Outlet(outlet)) if outlet.waiting.is_empty())
         {
             self.go_on_draining(link);

@@ -9,7 +9,7 @@ use peeklock_link::Phase;
 
 use super::conversation::{Close, Conversation};
 use super::node::Node;
-use super::removed::Leaving;
+use super::removed::UnflushedRemovals;
 
 impl Conversation {
     /// Returns whether a connection that is being stopped may end: its deadline has passed, or it
@@ -19,7 +19,7 @@ impl Conversation {
         let is_due = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         is_due
             || (self.engine.links.pending_count() == 0
-                && self.sent.is_empty()
+                && self.locked_deliveries.is_empty()
                 && !self.engine.needs_permit())
     }
 
@@ -28,7 +28,7 @@ impl Conversation {
     /// still count (SET-31). The wait for room is limited by the write timeout.
     pub(super) fn is_done(&mut self) -> bool {
         let is_over = self.amqp.is_over();
-        if is_over && !self.has_ahead() {
+        if is_over && !self.has_pending_work() {
             return self.outflow.write_closed
                 || !self.amqp.output(self.clock.began.elapsed()).has_remaining();
         }
@@ -43,7 +43,7 @@ impl Conversation {
         {
             return false;
         }
-        if self.has_ahead() {
+        if self.has_pending_work() {
             tracing::warn!(
                 "dropping commands of a client that has ended, because there is no memory for them"
             );
@@ -68,14 +68,14 @@ impl Conversation {
         self.engine.cancel();
         self.roll_back_all();
         // Unwritten messages count as lost.
-        self.outflow.leaving = Leaving::default();
+        self.outflow.unflushed_removals = UnflushedRemovals::default();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {
             if let Node::Outlet(outlet) = node {
                 self.give_back(*outlet);
             }
         }
-        let lost_count = self.engine.quiet().await;
+        let lost_count = self.engine.end_deliveries().await;
         self.engine.links.finish_end(end, lost_count + self.outflow.lost.count());
         tracing::debug!(?end, "connection ended");
     }

@@ -8,8 +8,8 @@ use bytes::BytesMut;
 use peeklock_core::admission::PacedShare;
 use tokio::time::Sleep;
 
-use super::removed::{Leaving, Lost};
-use super::site::Site;
+use super::removed::{LossCounter, UnflushedRemovals};
+use super::site::ListenerState;
 
 /// Time for which a large content may make no progress while another waits to begin. Its client
 /// would have to send it again.
@@ -29,7 +29,7 @@ pub(super) struct Inflow {
 }
 
 impl Inflow {
-    pub(super) fn new(site: &Site) -> Self {
+    pub(super) fn new(site: &ListenerState) -> Self {
         Self {
             input: BytesMut::new(),
             share: site.inbound.paced_share(),
@@ -48,8 +48,8 @@ pub(super) struct Outflow {
     /// Number of the large content that the account holds, and since when.
     pub(super) large_since: Option<(u64, Instant)>,
     /// Messages that were received and deleted: the lost ones, and the ones that are being written.
-    pub(super) lost: Lost,
-    pub(super) leaving: Leaving,
+    pub(super) lost: LossCounter,
+    pub(super) unflushed_removals: UnflushedRemovals,
     /// Whether bytes were written that the operating system may not have yet.
     pub(super) is_unflushed: bool,
     pub(super) stalled_since: Option<Instant>,

@@ -12,28 +12,33 @@ use peeklock_core::time::Timestamp;
 /// Identity of a client, with its credentials.
 pub(super) struct Identity {
     /// Identity before the first byte: address and certificate.
-    pub(super) who: Principal,
-    pub(super) shown: Vec<ShownToken>,
-    pub(super) logged_in: LoggedIn,
+    pub(super) principal: Principal,
+    pub(super) tokens: Vec<PutToken>,
+    pub(super) logged_in: LoginKind,
     /// Time of the last check that found a valid credential.
-    pub(super) known_at: Instant,
+    pub(super) last_valid_at: Instant,
 }
 
 impl Identity {
     pub(super) fn new(who: Principal) -> Self {
-        Self { who, shown: Vec::new(), logged_in: LoggedIn::Not, known_at: Instant::now() }
+        Self {
+            principal: who,
+            tokens: Vec::new(),
+            logged_in: LoginKind::Not,
+            last_valid_at: Instant::now(),
+        }
     }
 
     /// Returns the token as a shared text; equal tokens share one allocation.
     pub(super) fn kept_token(&self, token: &str) -> Arc<str> {
-        let same = self.shown.iter().find(|shown| *shown.token == *token);
+        let same = self.tokens.iter().find(|shown| *shown.token == *token);
         same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
     }
 
     /// Bytes of all tokens and their paths, except the path `but`. Equal tokens count once.
     pub(super) fn shown_bytes(&self, but: Option<&str>) -> usize {
         let mut counted = HashSet::new();
-        let others = self.shown.iter().filter(|shown| but != Some(&*shown.path));
+        let others = self.tokens.iter().filter(|shown| but != Some(&*shown.path));
         let bytes = others.map(|shown| {
             let is_new = counted.insert(Arc::as_ptr(&shown.token));
             shown.path.len() + if is_new { shown.token.len() } else { 0 }
@@ -44,7 +49,7 @@ impl Identity {
 
 /// Credential with which a client has logged in. The client counts as known while it is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum LoggedIn {
+pub(super) enum LoginKind {
     /// No valid credential: the client puts tokens, or is disconnected.
     Not,
     /// Certificate; valid while the authorizer's grant for it is.
@@ -54,7 +59,7 @@ pub(super) enum LoggedIn {
 }
 
 /// A token that a client has put, and the path to which it applies.
-pub(super) struct ShownToken {
+pub(super) struct PutToken {
     /// Path in folded case; empty for the namespace.
     pub(super) path: Box<str>,
     pub(super) access: Access,
@@ -63,7 +68,7 @@ pub(super) struct ShownToken {
     pub(super) put_at: Timestamp,
 }
 
-impl ShownToken {
+impl PutToken {
     /// Returns whether the token applies to a path in folded case.
     pub(super) fn covers(&self, folded: &str) -> bool {
         let rest = folded.strip_prefix(&*self.path);

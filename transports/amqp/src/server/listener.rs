@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
 use peeklock_core::telemetry;
-use peeklock_listen::{Serve, Start, Tracker};
+use peeklock_listen::{ListenerStart, Serve, Tracker};
 use peeklock_tls::Stream;
 
 use super::config::AmqpConfig;
 use super::reception::receive;
-use super::site::Site;
+use super::site::ListenerState;
 use super::websocket;
 
 const NAME: &str = "amqp";
@@ -64,7 +64,7 @@ impl Transport for AmqpTransport {
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         let mut config = self.config;
-        let start = Start {
+        let start = ListenerStart {
             transport: NAME,
             threads: "peeklock-amqp",
             address: config.address,
@@ -77,13 +77,13 @@ impl Transport for AmqpTransport {
             // Not left in the site: the gateway leads to the site, as the entrance does.
             shared_port: config.shared_port.take(),
         };
-        start.serve(broker, |broker| Site::new(broker, config))
+        start.serve(broker, |broker| ListenerState::new(broker, config))
     }
 }
 
-impl Serve for Site {
+impl Serve for ListenerState {
     async fn serve(self: Arc<Self>, stream: Stream) {
-        let _counted = telemetry::Connected::by("amqp");
+        let _counted = telemetry::ConnectionCount::by("amqp");
         let who = stream.principal();
         receive(self, stream, who).await;
     }

@@ -12,7 +12,7 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::time::TimeSpan;
 
 use super::conversation::Conversation;
-use super::identity::{LoggedIn, ShownToken};
+use super::identity::{LoginKind, PutToken};
 use super::node::Node;
 use crate::sasl::{Credentials, Plain};
 
@@ -22,11 +22,11 @@ const TOKEN_USER: &str = "$jwt";
 const FRESH: TimeSpan = TimeSpan::from_seconds(10);
 
 /// Reason why a token is refused.
-pub(super) enum Refused {
+pub(super) enum TokenRefusal {
     /// The token is invalid.
     Token(BrokerError),
     /// There are too many tokens that links depend on.
-    Many,
+    TooManyTokens,
 }
 
 impl Conversation {
@@ -38,8 +38,10 @@ impl Conversation {
             // The listener has verified the certificate, and the authorizer decides on its rights.
             // Without a certificate, the client is anonymous (AMQ-02).
             Credentials::External => {
-                if self.identity.who.tls.is_some() && self.engine.access.is_identified().await {
-                    self.identity.logged_in = LoggedIn::ByCertificate;
+                if self.identity.principal.tls.is_some()
+                    && self.engine.access.has_valid_credentials().await
+                {
+                    self.identity.logged_in = LoginKind::ByCertificate;
                 }
                 true
             }
@@ -52,99 +54,100 @@ impl Conversation {
         let Plain { user, password } = plain;
         let principal = match &*user {
             TOKEN_USER => self.principal(&password),
-            _ => self.identity.who.clone().with_key(user, password),
+            _ => self.identity.principal.clone().with_key(user, password),
         };
         let access = self.engine.broker.access(principal);
         // A client that guesses has to wait for the answer (SEC-26).
-        let is_known = access.identify().await.is_ok();
+        let is_known = access.require_valid_credentials().await.is_ok();
         if is_known {
-            self.identity.logged_in = LoggedIn::ByPassword;
+            self.identity.logged_in = LoginKind::ByPassword;
         }
         self.engine.access = access;
         is_known
     }
 
     fn principal(&self, token: &str) -> Principal {
-        self.identity.who.clone().with_token(token)
+        self.identity.principal.clone().with_token(token)
     }
 
     /// Closes a connection that had no valid credential for the opening timeout, unless anonymous
     /// clients are allowed (SEC-16), and a connection that has found no place.
     pub(super) fn close_unknown(&mut self) {
         self.mark_key();
-        if self.is_let_in() {
-            self.identity.known_at = Instant::now();
+        if self.may_stay() {
+            self.identity.last_valid_at = Instant::now();
             return self.close_without_place();
         }
-        let is_late = self.identity.known_at.elapsed() > self.site.config.opening_timeout;
+        let is_late = self.identity.last_valid_at.elapsed() > self.site.config.opening_timeout;
         if !is_late || self.engine.is_closed() {
             return;
         }
         self.stop_seeking();
         let text = "the client presented no valid token to $cbs and no key over SASL PLAIN in time";
-        let reason =
-            Rejection::unauthorized(text).because("missing").of_peer(self.identity.who.peer);
+        let reason = Rejection::unauthorized(text)
+            .with_cause("missing")
+            .with_peer(self.identity.principal.peer);
         let error = self.refuse(reason, "");
         self.amqp.close(Some(error), self.clock.began.elapsed());
     }
 
     /// Returns whether the client may stay connected.
-    pub(super) fn is_let_in(&self) -> bool {
-        self.shows_key() || self.engine.broker.allows_anonymous()
+    pub(super) fn may_stay(&self) -> bool {
+        self.has_credential() || self.engine.broker.allows_anonymous()
     }
 
     /// Returns whether a credential of the client is still valid; anonymous access does not count.
-    pub(super) fn shows_key(&self) -> bool {
+    pub(super) fn has_credential(&self) -> bool {
         let by_login = match self.identity.logged_in {
-            LoggedIn::Not => false,
-            LoggedIn::ByCertificate | LoggedIn::ByPassword => self.engine.access.holds(),
+            LoginKind::Not => false,
+            LoginKind::ByCertificate | LoginKind::ByPassword => self.engine.access.holds(),
         };
-        by_login || self.identity.shown.iter().any(|shown| shown.access.holds())
+        by_login || self.identity.tokens.iter().any(|shown| shown.access.holds())
     }
 
     /// Stores a token for a path and everything below it. A newer token replaces the older one for
     /// the path, also for attached links (AMQP-26).
-    pub(super) async fn put_token(&mut self, path: &str, token: &str) -> Result<(), Refused> {
+    pub(super) async fn put_token(&mut self, path: &str, token: &str) -> Result<(), TokenRefusal> {
         let folded: Box<str> = path.to_lowercase().into();
         let token = self.identity.kept_token(token);
-        let principal = self.identity.who.clone().with_token(Arc::clone(&token));
+        let principal = self.identity.principal.clone().with_token(Arc::clone(&token));
         let tried = self.engine.broker.access(principal.clone());
         // The token is stored even if no entity exists yet: links may be attached as soon as it is
         // created.
-        tried.allow(Action::End, path).await.map_err(Refused::Token)?;
+        tried.allow(Action::End, path).await.map_err(TokenRefusal::Token)?;
         self.make_room_for_token(&folded, &token)?;
         let put_at = self.engine.broker.now();
-        if let Some(shown) = self.identity.shown.iter_mut().find(|shown| shown.path == folded) {
+        if let Some(shown) = self.identity.tokens.iter_mut().find(|shown| shown.path == folded) {
             (shown.token, shown.put_at) = (token, put_at);
             let access = shown.access.clone();
             access.renew(principal).await;
             if !access.holds() {
                 // No link depends on the access, so the newer token was not checked by `renew`.
-                access.allow(Action::End, path).await.map_err(Refused::Token)?;
+                access.allow(Action::End, path).await.map_err(TokenRefusal::Token)?;
             }
             return Ok(());
         }
-        self.identity.shown.push(ShownToken { path: folded, access: tried, token, put_at });
+        self.identity.tokens.push(PutToken { path: folded, access: tried, token, put_at });
         Ok(())
     }
 
     /// Makes room for a token for a path. Tokens that no link depends on are removed before more
     /// shared room is taken.
-    fn make_room_for_token(&mut self, path: &str, token: &Arc<str>) -> Result<(), Refused> {
+    fn make_room_for_token(&mut self, path: &str, token: &Arc<str>) -> Result<(), TokenRefusal> {
         loop {
-            let of_others = |shown: &&ShownToken| *shown.path != *path;
-            let is_here = |shown: &ShownToken| Arc::ptr_eq(&shown.token, token);
-            let count = self.identity.shown.iter().filter(of_others).count();
-            let is_shared = self.identity.shown.iter().filter(of_others).any(is_here);
+            let of_others = |shown: &&PutToken| *shown.path != *path;
+            let is_here = |shown: &PutToken| Arc::ptr_eq(&shown.token, token);
+            let count = self.identity.tokens.iter().filter(of_others).count();
+            let is_shared = self.identity.tokens.iter().filter(of_others).any(is_here);
             let bytes = path.len() + if is_shared { 0 } else { token.len() };
             let held = self.identity.shown_bytes(Some(path));
             if count < self.share.count() && held + bytes <= self.share.token_bytes() {
                 return Ok(());
             }
             if let Some(unused) = self.unused(path) {
-                self.identity.shown.remove(unused);
+                self.identity.tokens.remove(unused);
             } else if !self.grow() {
-                return Err(Refused::Many);
+                return Err(TokenRefusal::TooManyTokens);
             }
         }
     }
@@ -170,10 +173,10 @@ impl Conversation {
             used.insert(Box::default());
         }
         let now = self.engine.broker.now();
-        let is_unused = |shown: &ShownToken| {
+        let is_unused = |shown: &PutToken| {
             now >= shown.put_at.plus(FRESH) && *shown.path != *but && !used.contains(&shown.path)
         };
-        let unused = self.identity.shown.iter().position(is_unused);
+        let unused = self.identity.tokens.iter().position(is_unused);
         self.engine.steps.add(used.len());
         unused
     }
@@ -182,7 +185,7 @@ impl Conversation {
     /// invalid ones; without such tokens the access of the connection.
     pub(super) fn access_at(&self, path: &str) -> Access {
         let folded = path.to_lowercase();
-        let covering = self.identity.shown.iter().filter(|shown| shown.covers(&folded));
+        let covering = self.identity.tokens.iter().filter(|shown| shown.covers(&folded));
         let nearest = covering.max_by_key(|shown| (shown.access.holds(), shown.path.len()));
         let access = nearest.map_or(&self.engine.access, |shown| &shown.access);
         // An access remembers grants of links; unused ones are dropped here.
@@ -206,7 +209,7 @@ mod tests {
     use peeklock_link::Protocol as _;
 
     use super::super::config::AmqpConfig;
-    use super::super::site::Site;
+    use super::super::site::ListenerState;
     use super::*;
     use crate::connection::Event;
 
@@ -230,9 +233,11 @@ mod tests {
         async fn authorize(&self, who: &Principal, _: &str) -> Result<Grant, Rejection> {
             match &who.key {
                 Some(shown) if &*shown.key == "k" && !self.is_over.load(Ordering::Acquire) => {
-                    Ok(Grant::everything().within(self.epoch.mark()))
+                    Ok(Grant::everything().with_epoch(self.epoch.mark()))
                 }
-                None if who.tls.is_some() => Ok(Grant::nothing().within(self.certificates.mark())),
+                None if who.tls.is_some() => {
+                    Ok(Grant::nothing().with_epoch(self.certificates.mark()))
+                }
                 _ => Err(Rejection::unauthorized("not known")),
             }
         }
@@ -273,7 +278,11 @@ mod tests {
         [bare, certified]
     }
 
-    async fn logged_in(site: &Arc<Site>, who: &Principal, said: Credentials) -> Conversation {
+    async fn logged_in(
+        site: &Arc<ListenerState>,
+        who: &Principal,
+        said: Credentials,
+    ) -> Conversation {
         let mut client = Conversation::new(Arc::clone(site), who.clone());
         client.log_in(said).await;
         client
@@ -283,9 +292,9 @@ mod tests {
     /// certificate. A client that logged in with its certificate is known until the authorizer
     /// withdraws it.
     #[tokio::test]
-    async fn a_client_is_known_by_what_it_has_logged_in_with() {
+    async fn client_is_known_while_its_credential_is_valid() {
         let (authorizer, broker) = start().await;
-        let site = Arc::new(Site::new(broker.clone(), config()));
+        let site = Arc::new(ListenerState::new(broker.clone(), config()));
         let [bare, certified] = clients();
         let logged_in = async |who: &Principal, said| logged_in(&site, who, said).await;
         let by_key = [logged_in(&bare, plain("k")).await, logged_in(&certified, plain("k")).await];
@@ -294,7 +303,7 @@ mod tests {
             // As for a link that may be refused: unused grants are forgotten, but not the identity
             // of the client.
             drop(client.access_at("orders"));
-            assert!(client.is_let_in(), "{:?}", client.identity.who);
+            assert!(client.may_stay(), "{:?}", client.identity.principal);
         }
         for (who, credentials) in [
             (&bare, plain("x")),
@@ -302,16 +311,16 @@ mod tests {
             (&certified, Credentials::Anonymous),
             (&bare, Credentials::External),
         ] {
-            assert!(!logged_in(who, credentials).await.is_let_in());
+            assert!(!logged_in(who, credentials).await.may_stay());
         }
-        assert!(by_certificate.is_let_in());
+        assert!(by_certificate.may_stay());
         authorizer.regenerate();
         for client in &by_key {
-            assert!(!client.is_let_in(), "{:?}", client.identity.who);
+            assert!(!client.may_stay(), "{:?}", client.identity.principal);
         }
-        assert!(by_certificate.is_let_in());
+        assert!(by_certificate.may_stay());
         authorizer.certificates.raise();
-        assert!(!by_certificate.is_let_in());
+        assert!(!by_certificate.may_stay());
         drop((by_key, by_certificate));
         broker.stop(Duration::ZERO).await.unwrap();
     }
@@ -320,7 +329,7 @@ mod tests {
     /// link must have arrived, so a stranger does not get its place. A client without credentials
     /// is idle, and so is one that took too long.
     #[tokio::test]
-    async fn who_has_logged_in_has_time_for_its_first_link() {
+    async fn client_with_key_is_not_idle_before_its_first_link() {
         let (_, broker) = start().await;
         let [bare, _] = clients();
         for (said, opening_timeout, is_idle) in [
@@ -328,8 +337,10 @@ mod tests {
             (plain("k"), Duration::ZERO, true),
             (Credentials::Anonymous, Duration::from_secs(600), true),
         ] {
-            let site =
-                Arc::new(Site::new(broker.clone(), AmqpConfig { opening_timeout, ..config() }));
+            let site = Arc::new(ListenerState::new(
+                broker.clone(),
+                AmqpConfig { opening_timeout, ..config() },
+            ));
             let mut client = logged_in(&site, &bare, said).await;
             client.seek_place().await;
             assert!(client.mark_idle() && client.entry.place.is_some());
@@ -342,13 +353,13 @@ mod tests {
     /// stranger, and nobody gets its own. A certificate that was not used for the login does not
     /// count.
     #[tokio::test]
-    async fn who_has_logged_in_gets_a_place() {
+    async fn client_with_key_takes_the_place_of_a_stranger() {
         let context = Context::from_waker(Waker::noop());
         let (_, broker) = start().await;
         let [bare, certified] = clients();
         for (who, said) in [(&bare, plain("k")), (&certified, Credentials::External)] {
             let config = AmqpConfig { connection_count_max: 1, ..config() };
-            let site = Arc::new(Site::new(broker.clone(), config));
+            let site = Arc::new(ListenerState::new(broker.clone(), config));
             let mut stranger = logged_in(&site, &certified, Credentials::Anonymous).await;
             stranger.seek_place().await;
             assert!(stranger.entry.place.is_some(), "it was free");
@@ -363,7 +374,7 @@ mod tests {
                 let mut next = logged_in(&site, &certified, said).await;
                 next.seek_place().await;
                 assert!(next.entry.place.is_none() && next.entry.seeking.is_some());
-                next.happened(Event::Closed { error: None, by_client: true }).await;
+                next.handle_event(Event::Closed { error: None, by_client: true }).await;
                 assert!(next.entry.seeking.is_none(), "somebody would go for one that is closed");
             }
             assert!(!is_told(&mut client));

@@ -56,4 +56,4 @@ mod work;
 pub use self::config::AmqpConfig;
 pub use self::listener::AmqpTransport;
 #[cfg(feature = "testing")]
-pub use self::node::{operations, understand};
+pub use self::node::{decode_all, operations};

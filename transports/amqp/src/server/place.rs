@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use peeklock_core::admission::{Newcomer, Place, Standing};
+use peeklock_core::admission::{ConnectionPlace, Newcomer, Place};
 use peeklock_core::error::Rejection;
 use peeklock_link::Phase;
 
@@ -41,12 +41,14 @@ impl Conversation {
 
     /// Who wants a place, by what it has shown.
     async fn newcomer(&mut self) -> Newcomer {
-        if self.shows_key() {
+        if self.has_credential() {
             return Newcomer::ByKey;
         }
         // Where everybody is let in, it may be that this one is not (SEC-17).
-        match self.engine.broker.allows_anonymous() && self.engine.access.is_identified().await {
-            true => Newcomer::Known(self.identity.who.peer),
+        match self.engine.broker.allows_anonymous()
+            && self.engine.access.has_valid_credentials().await
+        {
+            true => Newcomer::Known(self.identity.principal.peer),
             false => Newcomer::Stranger,
         }
     }
@@ -62,8 +64,8 @@ impl Conversation {
     /// It has a place from now on.
     pub(super) fn take_place(&mut self, place: Place) {
         self.entry.place = Some(place);
-        let member = self.site.places.join(self.identity.who.peer);
-        self.engine.standing = Standing::new(member, self.site.config.opening_timeout);
+        let member = self.site.places.join(self.identity.principal.peer);
+        self.engine.standing = ConnectionPlace::new(member, self.site.config.opening_timeout);
         (self.entry.opening, self.entry.seeking) = (None, None);
         if self.engine.needs_place() {
             self.engine.phase = Phase::Open;
@@ -76,7 +78,7 @@ impl Conversation {
         self.entry.seeking = None;
         if self.engine.needs_place() {
             self.engine.phase = Phase::Open;
-            self.behind = None;
+            self.delayed_event = None;
         }
     }
 
@@ -89,7 +91,7 @@ impl Conversation {
 
     /// Says whether its place can be needed by who shows a key.
     pub(super) fn mark_key(&self) {
-        self.engine.standing.mark_key(self.shows_key());
+        self.engine.standing.mark_key(self.has_credential());
     }
 
     /// Closes a connection that was opened, and has found no place in the time in which it has to be.

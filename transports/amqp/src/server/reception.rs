@@ -8,12 +8,12 @@ use peeklock_core::telemetry::count_unopened;
 use tokio::io::AsyncReadExt as _;
 
 use super::conversation::Conversation;
-use super::site::Site;
+use super::site::ListenerState;
 use super::turn::Socket;
 use super::websocket;
 
 /// Serves a client until its connection ends.
-pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Principal) {
+pub(super) async fn receive<S: Socket>(site: Arc<ListenerState>, mut stream: S, who: Principal) {
     let patience = site.config.opening_timeout;
     let opening = site.places.begin_opening();
     let mut first = [0];

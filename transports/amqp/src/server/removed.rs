@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of deleted messages of a connection that were never written.
 #[derive(Default)]
-pub(super) struct Lost(Arc<AtomicU64>);
+pub(super) struct LossCounter(Arc<AtomicU64>);
 
 /// Messages that are no longer stored. They travel with the delivery or reply that contains them,
 /// and count as lost if it is dropped before the operating system has its last byte.
-pub(super) struct Removed {
+pub(super) struct RemovedMessages {
     count: u64,
     lost: Arc<AtomicU64>,
 }
@@ -19,12 +19,12 @@ pub(super) struct Removed {
 /// Deleted messages whose bytes are all in the output or not flushed yet; at most one entry per
 /// frame there.
 #[derive(Default)]
-pub(super) struct Leaving(VecDeque<(u64, Removed)>);
+pub(super) struct UnflushedRemovals(VecDeque<(u64, RemovedMessages)>);
 
-impl Lost {
+impl LossCounter {
     /// Returns a guard for `count` deleted messages; `None` for 0.
-    pub(super) fn unless_written(&self, count: u64) -> Option<Removed> {
-        (count > 0).then(|| Removed { count, lost: Arc::clone(&self.0) })
+    pub(super) fn guard(&self, count: u64) -> Option<RemovedMessages> {
+        (count > 0).then(|| RemovedMessages { count, lost: Arc::clone(&self.0) })
     }
 
     /// Number of messages lost until now.
@@ -33,22 +33,22 @@ impl Lost {
     }
 }
 
-impl Removed {
+impl RemovedMessages {
     /// Records that the operating system has all bytes of the messages.
     fn written(mut self) {
         self.count = 0;
     }
 }
 
-impl Drop for Removed {
+impl Drop for RemovedMessages {
     fn drop(&mut self) {
         self.lost.fetch_add(self.count, Ordering::Relaxed);
     }
 }
 
-impl Leaving {
+impl UnflushedRemovals {
     /// Adds messages whose last byte is at position `end` of the connection's output.
-    pub(super) fn put(&mut self, removed: Option<Removed>, end: u64) {
+    pub(super) fn put(&mut self, removed: Option<RemovedMessages>, end: u64) {
         self.0.extend(removed.map(|removed| (end, removed)));
     }
 
@@ -72,18 +72,18 @@ mod tests {
     /// RCV-02: deleted messages are lost unless their last byte was flushed, wherever they are
     /// dropped.
     #[test]
-    fn what_is_dropped_before_it_is_flushed_is_lost() {
-        let lost = Lost::default();
-        assert!(lost.unless_written(0).is_none());
-        let mut leaving = Leaving::default();
+    fn removed_messages_are_lost_unless_flushed() {
+        let lost = LossCounter::default();
+        assert!(lost.guard(0).is_none());
+        let mut leaving = UnflushedRemovals::default();
         for (count, end) in [(1, 10), (2, 20), (4, 30)] {
-            leaving.put(lost.unless_written(count), end);
+            leaving.put(lost.guard(count), end);
         }
         leaving.put(None, 40);
         assert!(!leaving.has_within(9) && leaving.has_within(10));
         leaving.flushed(29);
         assert!(!leaving.has_within(29));
-        drop(lost.unless_written(8));
+        drop(lost.guard(8));
         assert_eq!(lost.count(), 8);
         drop(leaving);
         assert_eq!(lost.count(), 12);

@@ -13,14 +13,14 @@ use std::convert::Infallible;
 use peeklock_core::admission::Permit;
 use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::request::{Outcome, Released};
-use peeklock_link::pending::place;
-use peeklock_link::{Engine, Event as LinkEvent, Finished, LONG_MAX, Phase, Protocol};
+use peeklock_link::pending::slot_and_index;
+use peeklock_link::{Engine, Event as LinkEvent, FinishedWork, LONG_MAX, Phase, Protocol};
 
 use super::conversation::{Close, Conversation};
 use super::deliver::token_of;
 use super::node::{Answered, ManagementAnswer, Node};
-use super::settlement::Understood;
-use super::work::{ANSWERS, Asked, Expect, Work};
+use super::settlement::SettlementCache;
+use super::work::{ANSWERS, LinkRequest, PendingAnswer, Work};
 use crate::connection::{Event, LinkId, SessionId};
 use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
@@ -31,26 +31,26 @@ const COUNT_MAX: usize = 64;
 const BYTES_MAX: u64 = 256 << 10;
 
 impl Protocol for Conversation {
-    type Expect = Expect;
+    type PendingAnswer = PendingAnswer;
     type Unpaid = Work;
     type Paid = Infallible;
     type Close = Close;
     type Outcome = Answered;
 
-    const APART_MAX: usize = LONG_MAX;
+    const BACKGROUND_MAX: usize = LONG_MAX;
 
     fn engine(&mut self) -> &mut Engine<Self> {
         &mut self.engine
     }
 
-    fn order_of(&mut self, released: &Released) -> u32 {
+    fn ordering_link(&mut self, released: &Released) -> u32 {
         let link = self.engine.links.link_of(released);
         let Released::Answer { correlation, result } = released else { return link };
         let brings = matches!(
             result,
             Ok(Outcome::Received(_) | Outcome::Peeked(_) | Outcome::SessionState(_))
         );
-        let is_asked = self.engine.links.asked_mut(place(*correlation).0).is_some();
+        let is_asked = self.engine.links.request_mut(slot_and_index(*correlation).0).is_some();
         if is_asked && !brings { ANSWERS } else { link }
     }
 
@@ -69,11 +69,11 @@ impl Protocol for Conversation {
         let is_idle = self.entry.place.is_some()
             && self.engine.is_open()
             && !has_link
-            && !(self.engine.standing.awaits_link() && self.shows_key())
+            && !(self.engine.standing.awaits_link() && self.has_credential())
             && self.engine.links.pending_count() == 0
-            && self.numbering.asked.is_empty()
-            && self.sent.is_empty()
-            && self.gathered.is_none()
+            && self.numbering.link_requests.is_empty()
+            && self.locked_deliveries.is_empty()
+            && self.grouped_work.is_none()
             && self.waiting_requests == 0
             && !self.engine.apart.is_busy()
             && !self.engine.transactions.has_operations();
@@ -84,7 +84,7 @@ impl Protocol for Conversation {
         self.may_answer()
     }
 
-    fn may_start_apart(&self) -> bool {
+    fn may_start_background(&self) -> bool {
         self.engine.account.held_bytes() < self.engine.account.bytes_max() && self.may_answer()
     }
 
@@ -102,18 +102,20 @@ impl Protocol for Conversation {
                 return self.answered(slot, index, result, held_bytes);
             }
             LinkEvent::Stopped { link, path, reason } => self.stopped(link, &path, reason),
-            LinkEvent::Done { id, path, result } => match self.numbering.asked.remove(&id) {
-                Some(Asked::Attach(link)) => self.attached(link, &path, result),
-                Some(Asked::Detach(link)) => self.amqp.detach(link, None),
-                Some(Asked::Drain(_)) | None => {}
-            },
+            LinkEvent::Done { id, path, result } => {
+                match self.numbering.link_requests.remove(&id) {
+                    Some(LinkRequest::Attach(link)) => self.attached(link, &path, result),
+                    Some(LinkRequest::Detach(link)) => self.amqp.detach(link, None),
+                    Some(LinkRequest::Drain(_)) | None => {}
+                }
+            }
             LinkEvent::Drained { id, .. } => {
-                if let Some(Asked::Drain(link)) = self.numbering.asked.remove(&id) {
+                if let Some(LinkRequest::Drain(link)) = self.numbering.link_requests.remove(&id) {
                     self.drained(link);
                 }
             }
             LinkEvent::Accepted { id, path, result } => {
-                if let Some(Asked::Attach(link)) = self.numbering.asked.remove(&id) {
+                if let Some(LinkRequest::Attach(link)) = self.numbering.link_requests.remove(&id) {
                     self.session_accepted(link, &path, result);
                 }
             }
@@ -122,7 +124,7 @@ impl Protocol for Conversation {
         self.engine.account.release(held_bytes);
     }
 
-    fn emit_finished(&mut self, finished: Finished<Answered>) {
+    fn emit_finished(&mut self, finished: FinishedWork<Answered>) {
         self.answer_apart(finished);
     }
 }
@@ -132,42 +134,43 @@ impl Conversation {
     pub(super) async fn carry_out(&mut self) -> bool {
         let now = self.clock.began.elapsed();
         let is_stopped = loop {
-            self.engine.steps.rest().await;
-            if !self.may_ask() {
+            self.engine.steps.yield_if_due().await;
+            if !self.may_carry_out() {
                 break true;
             }
             self.engine.steps.add(1);
-            if self.gathered.is_none() && (self.ask_waiting().await || self.commit_answered().await)
+            if self.grouped_work.is_none()
+                && (self.carry_out_waiting().await || self.commit_answered().await)
             {
                 continue;
             }
-            let next = self.behind.take();
+            let next = self.delayed_event.take();
             self.make_room_for_links();
             let before = self.inflow.input.len();
             let next = next.or_else(|| self.amqp.next_event(&mut self.inflow.input, now));
             self.engine.steps.add_bytes(before.saturating_sub(self.inflow.input.len()) as u64);
             let Some(event) = next else { break false };
             if self.needs_place(&event) {
-                self.behind = Some(event);
+                self.delayed_event = Some(event);
                 self.engine.phase = Phase::NeedsPlace;
                 break true;
             }
             self.engine.standing.asks();
-            if self.joins(&event) {
-                self.happened(event).await;
+            if self.can_join_group(&event) {
+                self.handle_event(event).await;
             } else {
-                self.behind = Some(event);
-                self.hand_over_gathered().await;
+                self.delayed_event = Some(event);
+                self.hand_over_group().await;
             }
         };
-        self.hand_over_gathered().await;
-        self.engine.links.hand_over();
-        if self.amqp.settling.is_none() {
+        self.hand_over_group().await;
+        self.engine.links.submit_groups();
+        if self.amqp.current_disposition.is_none() {
             // The outcome may be as large as a frame.
-            self.understood = Understood::default();
+            self.settlement_cache = SettlementCache::default();
         }
         match self.engine.phase {
-            Phase::Closed(Close::GaveUp) => self.inflow.input.clear(),
+            Phase::Closed(Close::OutOfMemory) => self.inflow.input.clear(),
             // After a close, only the client's own close matters.
             Phase::Closed(_) => {
                 while self.amqp.next_event(&mut self.inflow.input, now).is_some() {}
@@ -178,14 +181,14 @@ impl Conversation {
     }
 
     /// Bytes of the event that waits for earlier requests and is not part of a message yet.
-    pub(super) fn behind_bytes(&self) -> u64 {
-        match &self.behind {
+    pub(super) fn delayed_event_bytes(&self) -> u64 {
+        match &self.delayed_event {
             Some(Event::Received { part, .. }) => part.payload.len() as u64,
             _ => 0,
         }
     }
 
-    pub(super) async fn happened(&mut self, event: Event) {
+    pub(super) async fn handle_event(&mut self, event: Event) {
         match event {
             Event::Login(credentials) => self.log_in(credentials).await,
             Event::Opened(open) => {
@@ -226,7 +229,7 @@ impl Conversation {
         // Nobody can settle the deliveries any more; queues keep them locked until their locks end
         // (AMQP-69). Each is looked up, since other sessions may have many.
         for token in unsettled.iter().filter_map(token_of) {
-            self.sent.remove(&token);
+            self.locked_deliveries.remove(&token);
         }
         self.engine.steps.add(unsettled.len());
     }
@@ -239,10 +242,10 @@ impl Conversation {
         result: Result<Outcome, Rejection>,
         held_bytes: u64,
     ) {
-        if let Some((_, _, Expect::Managed(_))) = self.engine.links.asked_mut(slot) {
-            return self.managed(slot, index, result, held_bytes);
+        if let Some((_, _, PendingAnswer::Managed(_))) = self.engine.links.request_mut(slot) {
+            return self.handle_command_answer(slot, index, result, held_bytes);
         }
-        self.answered_alone(slot, index, result);
+        self.handle_single_answer(slot, index, result);
         // Released only now: the reply made from the answer is already counted, and takes over its
         // room.
         self.engine.account.release(held_bytes);
@@ -250,41 +253,49 @@ impl Conversation {
 
     /// Handles an answer that leads to an answer for the client immediately, independent of other
     /// commands of the request.
-    fn answered_alone(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        match self.engine.links.asked_mut(slot) {
-            Some((_, path, Expect::Sent { number, deliveries, is_large })) => {
+    fn handle_single_answer(
+        &mut self,
+        slot: usize,
+        index: usize,
+        result: Result<Outcome, Rejection>,
+    ) {
+        match self.engine.links.request_mut(slot) {
+            Some((_, path, PendingAnswer::Sent { number, deliveries, is_large })) => {
                 let (number, is_large) = (*number, *is_large);
                 let Some((delivery, is_last)) = deliveries.answered(index) else { return };
                 if is_last {
-                    self.engine.links.answered(slot);
+                    self.engine.links.remove_request(slot);
                     self.inflow.large_count -= usize::from(is_large);
                 }
                 return self.stored(number, delivery, &path, result.map(|_| ()));
             }
-            Some((_, path, Expect::Settled(each))) => {
+            Some((_, path, PendingAnswer::Settled(each))) => {
                 let Some((ended, is_last)) = each.answered(index) else { return };
                 if is_last {
-                    self.engine.links.answered(slot);
+                    self.engine.links.remove_request(slot);
                 }
                 return self.settled(ended, &path, result.map(|_| ()));
             }
             _ => {}
         }
-        let Some(pending) = self.engine.links.answered(slot) else { return };
+        let Some(pending) = self.engine.links.remove_request(slot) else { return };
         let path = pending.path;
         match pending.expect {
-            Expect::Described(attaching) => self.described(*attaching, result),
-            Expect::Seen { number } => self.seen(number, &path, result),
-            Expect::Joined(joining) => self.joined(*joining, &path, result),
-            Expect::Committed(committed) => self.committed(*committed, &path, result),
-            Expect::Managed(_) | Expect::Apart(_) | Expect::Sent { .. } | Expect::Settled(_) => {}
+            PendingAnswer::Described(attaching) => self.described(*attaching, result),
+            PendingAnswer::Seen { number } => self.handle_peeked(number, &path, result),
+            PendingAnswer::Joined(joining) => self.joined(*joining, &path, result),
+            PendingAnswer::Committed(committed) => self.committed(*committed, &path, result),
+            PendingAnswer::Managed(_)
+            | PendingAnswer::Apart(_)
+            | PendingAnswer::Sent { .. }
+            | PendingAnswer::Settled(_) => {}
         }
     }
 
     /// Returns whether another request may be carried out: no earlier one waits for a permit or a
     /// place, and there is room for answers. Deliveries that wait for the client's windows do not
     /// matter, since it is the client that opens these.
-    pub(super) fn may_ask(&self) -> bool {
+    pub(super) fn may_carry_out(&self) -> bool {
         self.engine.is_open()
             && self.engine.links.pending_count()
                 < self.engine.broker.settings().limits.connection_inbound_count_max
@@ -299,16 +310,16 @@ impl Conversation {
 
     /// Returns whether a request was read but not carried out, so that nothing after it may be
     /// read. Call only while `gathered` is `None`.
-    pub(super) const fn has_ahead(&self) -> bool {
-        self.engine.needs_permit() || self.behind.is_some()
+    pub(super) const fn has_pending_work(&self) -> bool {
+        self.engine.needs_permit() || self.delayed_event.is_some()
     }
 
     /// Returns whether an event may be handled before the gathered requests are handed over: it
     /// joins them, or there are none.
-    pub(super) fn joins(&self, event: &Event) -> bool {
+    pub(super) fn can_join_group(&self, event: &Event) -> bool {
         let count_max = self.engine.broker.settings().limits.connection_inbound_count_max;
         let has_room = |count: usize| count < COUNT_MAX.min(count_max);
-        match (&self.gathered, event) {
+        match (&self.grouped_work, event) {
             (None, _) => true,
             (Some(Work::Send(inbound)), Event::Received { link, part }) => {
                 let Some(Node::Inlet(inlet)) = self.nodes.get(link) else { return false };
@@ -324,7 +335,7 @@ impl Conversation {
                 has_room(list.len())
                     && !matches!(state, Some(DeliveryState::Transactional(_)))
                     && token_of(tag)
-                        .and_then(|token| self.sent.get(&token))
+                        .and_then(|token| self.locked_deliveries.get(&token))
                         .is_none_or(|sent| of(sent.number))
             }
             _ => false,
@@ -332,8 +343,8 @@ impl Conversation {
     }
 
     /// Hands over the gathered requests when there is room.
-    pub(super) async fn hand_over_gathered(&mut self) {
-        if let Some(work) = self.gathered.take() {
+    pub(super) async fn hand_over_group(&mut self) {
+        if let Some(work) = self.grouped_work.take() {
             self.when_room(work).await;
         }
     }
@@ -344,7 +355,7 @@ impl Conversation {
         if let Some(permit) = self.engine.budget.try_take_list(count, bytes) {
             return self.work(work, permit).await;
         }
-        self.engine.hold(work, count, bytes);
+        self.engine.wait_for_permit(work, count, bytes);
     }
 
     /// Carries out work with its permit.
@@ -356,8 +367,8 @@ impl Conversation {
             Work::Attach(_) if self.amqp.is_over() => {}
             Work::Attach(attaching) => self.open(*attaching, permit).await,
             Work::Commit(committing) => self.commit(committing, permit),
-            Work::AskApart(asker, asking) => self.ask_apart(asker, asking, permit),
-            Work::Ask(plan) => self.ask_planned(*plan, permit).await,
+            Work::RequestApart(asker, asking) => self.run_apart(asker, asking, permit),
+            Work::Request(plan) => self.submit_plan(*plan, permit).await,
         }
     }
 }

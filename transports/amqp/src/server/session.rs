@@ -27,7 +27,7 @@ const TICKS_OF_1970: i64 = 621_355_968_000_000_000;
 const TICKS_OF_MS: i64 = 10_000;
 
 /// Session that a client requests.
-pub(super) struct Wanted {
+pub(super) struct SessionRequest {
     /// Named session; `None` for the next available one.
     session: Option<Box<str>>,
     /// Maximum wait for the next session.
@@ -36,7 +36,7 @@ pub(super) struct Wanted {
     descriptor: Option<Raw>,
 }
 
-impl Wanted {
+impl SessionRequest {
     /// Reads the request of an `attach`; `None` if it does not ask for a session.
     pub(super) fn of(attach: &Attach) -> Result<Option<Self>, AmqpError> {
         let filters = attach.source.as_ref().and_then(|source| source.filter.as_ref());
@@ -81,7 +81,7 @@ impl Wanted {
 
     /// Returns the session and the maximum wait. A named session is available now or not at all
     /// (SES-06).
-    pub(super) fn question(&self) -> (Option<Box<str>>, TimeSpan) {
+    pub(super) fn session_and_wait(&self) -> (Option<Box<str>>, TimeSpan) {
         match &self.session {
             Some(session) => (Some(session.clone()), TimeSpan::ZERO),
             None => (None, self.wait),
@@ -90,7 +90,12 @@ impl Wanted {
 
     /// Completes the answer of a link that holds a session: its name in the form of the request,
     /// and the end of its lock (AMQP-71).
-    pub(super) fn answered(&self, answer: Answer, session: &str, until: Timestamp) -> Answer {
+    pub(super) fn complete_answer(
+        &self,
+        answer: Answer,
+        session: &str,
+        until: Timestamp,
+    ) -> Answer {
         let name = Raw::encoded(|bytes| {
             if let Some(descriptor) = &self.descriptor {
                 bytes.push(code::DESCRIBED);

@@ -12,12 +12,14 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::time::Timestamp;
 use peeklock_link::pending::correlation;
 
-use super::book::Book;
+use super::book::TransactionBook;
 use super::conversation::Conversation;
 use super::deliver::token_of;
 use super::outcomes::OutcomeKind;
 use super::settlement::same_kind;
-use super::work::{Each, Ended, Expect, PartKind, Sent, Settling, Work};
+use super::work::{
+    Each, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, SettlementRequest, Work,
+};
 use crate::connection::SentId;
 use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
@@ -31,7 +33,8 @@ impl Conversation {
         state: Option<DeliveryState>,
         settled: bool,
     ) {
-        let is_known = |token: &LockToken| self.sent.get(token).is_some_and(|sent| sent.id == id);
+        let is_known =
+            |token: &LockToken| self.locked_deliveries.get(token).is_some_and(|sent| sent.id == id);
         let Some(token) = token_of(tag).filter(is_known) else {
             // It is being settled already, and that answer also answers this disposition (AMQP-68).
             return;
@@ -39,23 +42,23 @@ impl Conversation {
         let (transaction, outcome) = match state {
             Some(DeliveryState::Outcome(outcome)) => (None, Some(outcome)),
             Some(DeliveryState::Transactional(state)) => {
-                (Some(Book::id(&state.txn_id)), state.outcome)
+                (Some(TransactionBook::id(&state.txn_id)), state.outcome)
             }
             Some(DeliveryState::Received(_)) | None => (None, None),
         };
         let Some(outcome) = outcome else {
             // The client has settled it without an outcome; its lock continues (AMQP-65).
             if settled {
-                self.sent.remove(&token);
+                self.locked_deliveries.remove(&token);
             }
             return;
         };
         let limits = &self.engine.broker.settings().limits;
-        let settlement = match self.understood.settlement(&outcome, limits) {
+        let settlement = match self.settlement_cache.settlement(&outcome, limits) {
             Ok(settlement) => settlement,
             Err(rejection) if settled => {
                 // The client has settled the delivery (AMQP-65).
-                let Some(sent) = self.sent.remove(&token) else { return };
+                let Some(sent) = self.locked_deliveries.remove(&token) else { return };
                 if let Some(transaction) = transaction {
                     // The client gets no answer, so the transaction must be rolled back.
                     let path = sent.entity.path().to_owned();
@@ -65,7 +68,7 @@ impl Conversation {
                 return;
             }
             Err(rejection) => {
-                let Some(sent) = self.sent.get(&token) else { return };
+                let Some(sent) = self.locked_deliveries.get(&token) else { return };
                 let error = self.refuse(rejection, sent.entity.path());
                 // Its lock and the delivery remain, so the client may settle it with another
                 // outcome (AMQP-62).
@@ -73,7 +76,7 @@ impl Conversation {
                 return;
             }
         };
-        let Some(sent) = self.sent.remove(&token) else { return };
+        let Some(sent) = self.locked_deliveries.remove(&token) else { return };
         let is_dropped = settled
             && matches!(settlement, Settlement::Defer { .. })
             && sent.expires_at.is_some_and(|at| at <= self.engine.broker.now());
@@ -82,20 +85,22 @@ impl Conversation {
         let settlement = if is_dropped { Settlement::Release } else { settlement };
         let answer = (!settled).then(|| (id, same_kind(outcome)));
         let session = id.session();
-        let settling = Settling { token, sent, session, settlement, transaction, answer };
-        match &mut self.gathered {
+        let settling = SettlementRequest { token, sent, session, settlement, transaction, answer };
+        match &mut self.grouped_work {
             Some(Work::Settle(list)) => list.push(settling),
             _ if transaction.is_some() => self.when_room(Work::Settle(vec![settling])).await,
-            _ => self.gathered = Some(Work::Settle(vec![settling])),
+            _ => self.grouped_work = Some(Work::Settle(vec![settling])),
         }
     }
 
     /// Sends the settlements of deliveries of a link to their entity.
-    pub(super) async fn settle_now(&mut self, mut list: Vec<Settling>, permit: Permit) {
+    pub(super) async fn settle_now(&mut self, mut list: Vec<SettlementRequest>, permit: Permit) {
         let Some(first) = list.first() else { return };
         if let Some(transaction) = first.transaction {
             // A settlement in a transaction is never grouped.
-            let Some(Settling { token, sent, session, settlement, answer, .. }) = list.pop() else {
+            let Some(SettlementRequest { token, sent, session, settlement, answer, .. }) =
+                list.pop()
+            else {
                 return;
             };
             let command = Command::Settle { token, settlement };
@@ -108,18 +113,21 @@ impl Conversation {
         let permit = Some(Arc::new(permit));
         let mut commands = Vec::with_capacity(list.len());
         let each = Each::new(list.into_iter().map(|settling| {
-            let Settling { token, sent, settlement, answer, .. } = settling;
+            let SettlementRequest { token, sent, settlement, answer, .. } = settling;
             let kind = OutcomeKind::of(&settlement);
             commands.push(Command::Settle { token, settlement });
             let answer = answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome)));
-            Ended { token, kind, answer, sent: Some(sent) }
+            PendingSettlement { token, kind, answer, sent: Some(sent) }
         }));
         let is_open = self.engine.links.get(number).is_some_and(|link| link.is_open());
         let slot = match is_open {
-            true => self.engine.links.ask(number, 0, permit, Expect::Settled(each)),
-            false => {
-                self.engine.links.ask_of(entity.path().into(), 0, permit, Expect::Settled(each))
-            }
+            true => self.engine.links.add_request(number, 0, permit, PendingAnswer::Settled(each)),
+            false => self.engine.links.add_unlinked_request(
+                entity.path().into(),
+                0,
+                permit,
+                PendingAnswer::Settled(each),
+            ),
         };
         for (index, command) in commands.into_iter().enumerate() {
             match is_open {
@@ -130,11 +138,17 @@ impl Conversation {
     }
 
     /// Answers a settlement that is durable or was refused.
-    pub(super) fn settled(&mut self, ended: Ended, path: &str, result: Result<(), Rejection>) {
-        let Ended { token, kind, answer, sent } = ended;
+    pub(super) fn settled(
+        &mut self,
+        ended: PendingSettlement,
+        path: &str,
+        result: Result<(), Rejection>,
+    ) {
+        let PendingSettlement { token, kind, answer, sent } = ended;
         let refused = match result {
             Ok(()) => {
-                let is_gone = |sent: &Sent| !self.numbering.numbers.contains_key(&sent.number);
+                let is_gone =
+                    |sent: &LockedDelivery| !self.numbering.numbers.contains_key(&sent.number);
                 if sent.as_ref().is_some_and(is_gone) {
                     self.site.outcomes().remember(token, kind);
                 }
@@ -154,7 +168,7 @@ impl Conversation {
             && let Some(sent) = sent
             && self.amqp.answer_kept(id, state.clone())
         {
-            self.sent.insert(token, sent);
+            self.locked_deliveries.insert(token, sent);
             return;
         }
         self.lock_over(token);
@@ -163,23 +177,23 @@ impl Conversation {
 
     /// Removes a lock that is over, which may make room for more deliveries.
     fn lock_over(&mut self, token: LockToken) {
-        if let Some(held) = self.engine.links.settled(token) {
-            self.engine.links.limit(held.link);
+        if let Some(held) = self.engine.links.remove_settled(token) {
+            self.engine.links.update_limits(held.link);
         }
     }
 
     /// Forgets a delivery that was settled by its lock token.
     pub(super) fn lock_settled(&mut self, token: LockToken) {
         self.lock_over(token);
-        if let Some(sent) = self.sent.remove(&token) {
+        if let Some(sent) = self.locked_deliveries.remove(&token) {
             self.amqp.forget_delivery(sent.id);
         }
     }
 
     /// Records the new end of a renewed lock.
     pub(super) fn lock_renewed(&mut self, token: LockToken, until: Timestamp) {
-        self.engine.links.unsettled.renewed(token, until);
-        if let Some(sent) = self.sent.get_mut(&token) {
+        self.engine.links.unsettled.record_renewal(token, until);
+        if let Some(sent) = self.locked_deliveries.get_mut(&token) {
             sent.until = until;
         }
     }
@@ -188,12 +202,13 @@ impl Conversation {
     /// for others.
     pub(super) fn forget_ended(&mut self) {
         let now = self.engine.broker.now();
-        self.engine.links.forget_ended(now);
+        self.engine.links.remove_ended(now);
         let unsettled = &self.engine.links.unsettled;
-        let ended = |token: &LockToken, sent: &mut Sent| {
-            sent.until <= now && unsettled.of_lock(*token).is_none()
+        let ended = |token: &LockToken, sent: &mut LockedDelivery| {
+            sent.until <= now && unsettled.find_by_lock(*token).is_none()
         };
-        let mut ended: Vec<Sent> = self.sent.extract_if(ended).map(|(_, sent)| sent).collect();
+        let mut ended: Vec<LockedDelivery> =
+            self.locked_deliveries.extract_if(ended).map(|(_, sent)| sent).collect();
         // In this order they form few ranges (see `Lapsed`).
         ended.sort_unstable_by_key(|sent| sent.id);
         for sent in ended {
@@ -202,7 +217,7 @@ impl Conversation {
                 false => self.amqp.forget_delivery(sent.id),
             }
         }
-        peeklock_link::shrink(&mut self.sent);
+        peeklock_link::shrink(&mut self.locked_deliveries);
     }
 }
 

@@ -18,9 +18,9 @@ const DESCRIPTION: &str = "DeadLetterErrorDescription";
 /// The last converted outcome. A disposition has the same outcome for every delivery of its range,
 /// and may set as many properties as a frame has room for, so the result is shared.
 #[derive(Default)]
-pub(super) struct Understood(Option<(Outcome, Result<Settlement, Rejection>)>);
+pub(super) struct SettlementCache(Option<(Outcome, Result<Settlement, Rejection>)>);
 
-impl Understood {
+impl SettlementCache {
     /// Returns the settlement of an outcome; equal consecutive outcomes are converted once.
     pub(super) fn settlement(
         &mut self,
@@ -136,8 +136,8 @@ mod tests {
     /// AMQP-63, DESIGN D6: the properties of a disposition are decoded once and shared by all its
     /// deliveries. Another disposition sets its own.
     #[test]
-    fn what_is_said_of_many_deliveries_is_understood_once() {
-        let (mut understood, limits) = (Understood::default(), Limits::default());
+    fn outcome_of_many_deliveries_is_converted_once() {
+        let (mut understood, limits) = (SettlementCache::default(), Limits::default());
         let mut of = |name| understood.settlement(&changed(name), &limits);
         let first = of(Some("a")).unwrap();
         let (again, other) = (of(Some("a")).unwrap(), of(Some("b")).unwrap());

@@ -17,7 +17,7 @@ use super::config::AmqpConfig;
 use super::outcomes::Outcomes;
 
 /// A listener: its broker, its settings and its connections.
-pub(super) struct Site {
+pub(super) struct ListenerState {
     pub(super) broker: Broker,
     pub(super) config: AmqpConfig,
     /// Places of connections, and connections without a place.
@@ -37,7 +37,7 @@ pub(super) struct Site {
     pub(super) links: Arc<SharedLinks>,
 }
 
-impl Site {
+impl ListenerState {
     pub(super) fn new(broker: Broker, config: AmqpConfig) -> Self {
         Self {
             broker,

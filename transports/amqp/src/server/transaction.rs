@@ -14,14 +14,19 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::request::Outcome as Answered;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{
-    Ending, Operation, PartOutcome, Question, Reach, SPANS_SEVERAL, TransactionId,
+    Operation, PartCheck, PartOutcome, PendingCommit, Reach, SPANS_SEVERAL, TransactionId,
 };
 use peeklock_link::pending::correlation;
 
-use super::book::{Book, Committing, Forgotten, Open, Root, is_same, root_path};
+use super::book::{
+    ClientSettled, CommitRequest, OpenTransaction, Root, TransactionBook, is_same, root_path,
+};
 use super::conversation::Conversation;
 use super::outcomes::OutcomeKind;
-use super::work::{Committed, Each, Ended, Expect, Joining, PartKind, Sent, Work};
+use super::work::{
+    Each, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, TransactionCommit,
+    TransactionPart, Work,
+};
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::message::{Discharge, Request};
@@ -70,8 +75,12 @@ impl Conversation {
         // The reach of the transaction follows from the sessions that use it.
         let state = match self.engine.transactions.begin(Reach::CrossEntity) {
             Ok(id) => {
-                let open =
-                    Open { coordinator: link, root: None, is_doomed: false, forgotten: Vec::new() };
+                let open = OpenTransaction {
+                    coordinator: link,
+                    root: None,
+                    must_roll_back: false,
+                    client_settled: Vec::new(),
+                };
                 self.book.open.insert(id, open);
                 // Not wrapped in a transactional state, which clients would take for a failure
                 // (AMQP-97).
@@ -83,15 +92,15 @@ impl Conversation {
     }
 
     async fn discharge(&mut self, delivery: ReceivedId, discharge: &Discharge) {
-        let id = Book::id(&discharge.txn_id);
+        let id = TransactionBook::id(&discharge.txn_id);
         if self.book.is_ending(id) {
             // The first discharge has ended the id, and at most one commit of a transaction waits.
             let error = self.refuse(unknown(id), "");
             return self.amqp.dispose(delivery, DeliveryState::rejected(error));
         }
         if !discharge.fail {
-            let committing = Committing { delivery, id };
-            if self.engine.transactions.is_unanswered(id) {
+            let committing = CommitRequest { delivery, id };
+            if self.engine.transactions.has_unanswered(id) {
                 return self.book.waiting.push(committing);
             }
             return self.when_room(Work::Commit(committing)).await;
@@ -108,7 +117,7 @@ impl Conversation {
     /// Carries out a commit whose operations are all answered. Returns whether there was one.
     pub(super) async fn commit_answered(&mut self) -> bool {
         let transactions = &self.engine.transactions;
-        let ready = |committing: &Committing| !transactions.is_unanswered(committing.id);
+        let ready = |committing: &CommitRequest| !transactions.has_unanswered(committing.id);
         let Some(at) = self.book.waiting.iter().position(ready) else { return false };
         let committing = self.book.waiting.remove(at);
         self.when_room(Work::Commit(committing)).await;
@@ -116,8 +125,8 @@ impl Conversation {
     }
 
     /// Sends the commit of a transaction to its entity.
-    pub(super) fn commit(&mut self, committing: Committing, permit: Permit) {
-        let Committing { delivery, id } = committing;
+    pub(super) fn commit(&mut self, committing: CommitRequest, permit: Permit) {
+        let CommitRequest { delivery, id } = committing;
         let Some(open) = self.book.open.remove(&id) else {
             // Unknown or timed out.
             let unknown = match self.engine.transactions.commit(id) {
@@ -129,7 +138,7 @@ impl Conversation {
             let error = self.refuse(unknown, "");
             return self.amqp.dispose(delivery, DeliveryState::rejected(error));
         };
-        let Open { is_doomed, forgotten, .. } = open;
+        let OpenTransaction { must_roll_back: is_doomed, client_settled: forgotten, .. } = open;
         let ending = if is_doomed {
             // If it has timed out, its messages were refused for that reason (TXN-06).
             self.engine.transactions.roll_back(id).and_then(|()| {
@@ -143,21 +152,22 @@ impl Conversation {
         };
         match ending {
             Ok(None) => self.amqp.dispose(delivery, DeliveryState::accepted()),
-            Ok(Some(Ending { entity, command, room })) => {
+            Ok(Some(PendingCommit { entity, command, room })) => {
                 let locks = match &command {
                     Command::Commit { parts } => {
                         parts.iter().map(|part| lock(&part.operation)).collect()
                     }
                     _ => Vec::new(),
                 };
-                let committed = Committed { delivery, locks, forgotten, _room: room };
-                let expect = Expect::Committed(Box::new(committed));
+                let committed = TransactionCommit { delivery, locks, forgotten, _room: room };
+                let expect = PendingAnswer::Committed(Box::new(committed));
                 let permit = Some(Arc::new(permit));
-                let slot = self.engine.links.ask_of(entity.path().into(), 0, permit, expect);
+                let slot =
+                    self.engine.links.add_unlinked_request(entity.path().into(), 0, permit, expect);
                 self.engine.links.submit_to(&entity, command, correlation(slot, 0));
             }
             Err(rejection) => {
-                self.take_back(forgotten);
+                self.abandon_client_settled(forgotten);
                 let error = self.refuse(rejection, "");
                 self.amqp.dispose(delivery, DeliveryState::rejected(error));
             }
@@ -167,11 +177,11 @@ impl Conversation {
     /// Handles the answer to a commit: all of the transaction was carried out, or nothing.
     pub(super) fn committed(
         &mut self,
-        committed: Committed,
+        committed: TransactionCommit,
         path: &str,
         result: Result<Answered, Rejection>,
     ) {
-        let Committed { delivery, locks, forgotten, _room } = committed;
+        let TransactionCommit { delivery, locks, forgotten, _room } = committed;
         let result = match result {
             Ok(Answered::Committed(outcomes)) => Ok(outcomes),
             Ok(_) => Err(Rejection::internal("unexpected answer")),
@@ -189,7 +199,7 @@ impl Conversation {
                 DeliveryState::accepted()
             }
             Err(rejection) => {
-                self.take_back(forgotten);
+                self.abandon_client_settled(forgotten);
                 DeliveryState::rejected(self.refuse(rejection, path))
             }
         };
@@ -197,42 +207,42 @@ impl Conversation {
     }
 
     /// Marks the named transaction, if any, for rollback, since an operation is not carried out;
-    /// see [`Self::doom`].
-    pub(super) fn doom_named(&mut self, transaction: Option<TransactionId>) {
+    /// see [`Self::require_rollback`].
+    pub(super) fn require_rollback_of_named(&mut self, transaction: Option<TransactionId>) {
         if let Some(id) = transaction {
-            self.doom(id);
+            self.require_rollback(id);
         }
     }
 
     /// Marks a transaction for rollback, since a message cannot join it and the client may not
     /// notice (AMQP-100).
-    pub(super) fn doom(&mut self, id: TransactionId) {
+    pub(super) fn require_rollback(&mut self, id: TransactionId) {
         if let Some(open) = self.book.open.get_mut(&id) {
-            open.is_doomed = true;
+            open.must_roll_back = true;
         }
     }
 
     /// Ends a transaction without carrying it out.
     fn roll_back(&mut self, id: TransactionId) {
         if let Some(open) = self.book.open.remove(&id) {
-            self.take_back(open.forgotten);
+            self.abandon_client_settled(open.client_settled);
         }
     }
 
     /// Abandons deliveries that the client has settled itself in a transaction that is rolled back.
     /// They become available immediately, with a higher delivery count (TXN-04).
-    fn take_back(&mut self, forgotten: Vec<Forgotten>) {
-        for Forgotten { token, entity } in forgotten {
+    fn abandon_client_settled(&mut self, forgotten: Vec<ClientSettled>) {
+        for ClientSettled { token, entity } in forgotten {
             let path = entity.path().into();
             let kind = OutcomeKind::Abandoned;
-            let ended = Ended { token, kind, answer: None, sent: None };
-            let expect = Expect::Settled(Each::new([ended]));
-            let slot = self.engine.links.ask_of(path, 0, None, expect);
+            let ended = PendingSettlement { token, kind, answer: None, sent: None };
+            let expect = PendingAnswer::Settled(Each::new([ended]));
+            let slot = self.engine.links.add_unlinked_request(path, 0, None, expect);
             // Immediately, without the retry delay.
             let delay = Some(TimeSpan::ZERO);
             let settlement = Settlement::Abandon { properties: None, delay };
             let command = Command::Settle { token, settlement };
-            self.engine.links.submit_to(&entity.as_the_broker(), command, correlation(slot, 0));
+            self.engine.links.submit_to(&entity.as_broker(), command, correlation(slot, 0));
         }
     }
 
@@ -246,7 +256,7 @@ impl Conversation {
         self.roll_back_those(|_| true);
     }
 
-    fn roll_back_those(&mut self, which: impl Fn(&Open) -> bool) {
+    fn roll_back_those(&mut self, which: impl Fn(&OpenTransaction) -> bool) {
         let over = self.book.open.iter().filter(|(_, open)| which(open)).map(|(id, _)| *id);
         for id in over.collect::<Vec<_>>() {
             self.engine.transactions.forget(id);
@@ -275,10 +285,11 @@ impl Conversation {
         permit: Permit,
     ) {
         match self.issue(id, session, entity, command).await {
-            Ok(Question { entity, command, issued }) => {
-                let expect = Expect::Joined(Box::new(Joining { id, issued, of }));
+            Ok(PartCheck { entity, command, issued }) => {
+                let expect = PendingAnswer::Joined(Box::new(TransactionPart { id, issued, of }));
                 let permit = Some(Arc::new(permit));
-                let slot = self.engine.links.ask_of(entity.path().into(), 0, permit, expect);
+                let slot =
+                    self.engine.links.add_unlinked_request(entity.path().into(), 0, permit, expect);
                 self.engine.links.submit_to(&entity, command, correlation(slot, 0));
             }
             Err(rejection) => self.not_joined(id, of, rejection, entity.path()),
@@ -292,7 +303,7 @@ impl Conversation {
         session: SessionId,
         entity: &Entity,
         command: Command,
-    ) -> Result<Question, Rejection> {
+    ) -> Result<PartCheck, Rejection> {
         self.reach(id, session, entity).await?;
         self.engine.transactions.issue(id, entity, command).await
     }
@@ -357,11 +368,11 @@ impl Conversation {
     /// Handles the answer of an entity to the check of an operation.
     pub(super) fn joined(
         &mut self,
-        joining: Joining,
+        joining: TransactionPart,
         path: &str,
         result: Result<Answered, Rejection>,
     ) {
-        let Joining { id, issued, of } = joining;
+        let TransactionPart { id, issued, of } = joining;
         match result {
             Ok(outcome) => issued.confirm(&outcome),
             Err(rejection) => {
@@ -379,11 +390,11 @@ impl Conversation {
                 self.answer_open((token, sent), delivery, within(id, outcome));
             }
             PartKind::Settled { token, sent, answer: None } => {
-                let forgotten = Forgotten { token, entity: sent.entity };
+                let forgotten = ClientSettled { token, entity: sent.entity };
                 match self.book.open.get_mut(&id) {
-                    Some(open) => open.forgotten.push(forgotten),
+                    Some(open) => open.client_settled.push(forgotten),
                     // The transaction was rolled back in the meantime.
-                    None => self.take_back(vec![forgotten]),
+                    None => self.abandon_client_settled(vec![forgotten]),
                 }
             }
         }
@@ -393,12 +404,12 @@ impl Conversation {
     /// settles it, or the client after a rollback (AMQP-66, TXN-04).
     fn answer_open(
         &mut self,
-        (token, sent): (LockToken, Sent),
+        (token, sent): (LockToken, LockedDelivery),
         delivery: SentId,
         state: DeliveryState,
     ) {
         if self.amqp.answer_open(delivery, state) {
-            self.sent.insert(token, sent);
+            self.locked_deliveries.insert(token, sent);
         }
     }
 
@@ -440,22 +451,22 @@ impl Conversation {
                 false
             }
             PartKind::Settled { token, sent, answer: None } => {
-                let forgotten = Forgotten { token, entity: sent.entity };
+                let forgotten = ClientSettled { token, entity: sent.entity };
                 let count_max =
                     self.engine.broker.settings().limits.transaction_operation_count_max;
                 match self.book.open.get_mut(&id) {
-                    Some(open) if open.forgotten.len() < count_max => {
-                        open.forgotten.push(forgotten);
+                    Some(open) if open.client_settled.len() < count_max => {
+                        open.client_settled.push(forgotten);
                     }
                     // The transaction is over, or already has the maximum number of such deliveries
                     // and will be rolled back.
-                    _ => self.take_back(vec![forgotten]),
+                    _ => self.abandon_client_settled(vec![forgotten]),
                 }
                 true
             }
         };
         if doomed {
-            self.doom(id);
+            self.require_rollback(id);
         }
     }
 }

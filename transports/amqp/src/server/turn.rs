@@ -74,7 +74,7 @@ pub(super) enum AmqpTurn {
     Read(io::Result<usize>),
     Wrote(io::Result<()>),
     /// Its received bytes must be dropped, since other connections wait for the room.
-    GiveUp,
+    DropReceived,
     /// The connection got a place.
     Placed(Place),
     /// The spare socket is needed for another client.
@@ -100,12 +100,12 @@ impl Conversation {
     fn tick(&mut self) -> Result<(), LinkEnd> {
         self.clock.has_read = false;
         self.clock.next_tick = Instant::now() + TICK;
-        if self.is_late() {
+        if self.is_too_slow() {
             return Err(self.how_it_ends());
         }
         self.close_unknown();
         if self.clock.read_blocked {
-            self.amqp.was_not_read(self.clock.began.elapsed());
+            self.amqp.restart_idle_timeout(self.clock.began.elapsed());
         }
         self.amqp.tick(self.clock.began.elapsed());
         self.forget_ended();
@@ -116,11 +116,11 @@ impl Conversation {
     }
 
     /// Closes the connection because memory is short.
-    fn give_up(&mut self, text: &'static str) {
+    fn close_for_memory(&mut self, text: &'static str) {
         let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
         self.amqp.close(Some(error), self.clock.began.elapsed());
         self.stop_seeking();
-        self.engine.phase = Phase::Closed(Close::GaveUp);
+        self.engine.phase = Phase::Closed(Close::OutOfMemory);
         self.inflow.input.clear();
         for node in self.nodes.values_mut() {
             node.forget_arriving();
@@ -132,7 +132,7 @@ impl Conversation {
     }
 
     /// Closes a connection whose place is needed, without waiting for the client's answer.
-    async fn say_place_is_needed<S: Socket>(&mut self, stream: &mut S) {
+    async fn close_for_place<S: Socket>(&mut self, stream: &mut S) {
         let text = "the connection is closed to make room: the limit of connections is reached";
         let error = AmqpError::new(condition::CONNECTION_FORCED, text);
         self.amqp.close(Some(error), self.clock.began.elapsed());
@@ -179,7 +179,7 @@ impl Conversation {
             self.discard_output();
             return Poll::Pending;
         }
-        if self.outflow.leaving.has_within(self.outflow.taken_bytes) {
+        if self.outflow.unflushed_removals.has_within(self.outflow.taken_bytes) {
             // A removed message belongs to the client once the operating system has its bytes. So
             // they are flushed even if more bytes follow.
             ready!(self.poll_flush(stream, context))?;
@@ -232,7 +232,7 @@ impl Conversation {
             }
         }
         self.outflow.stalled_since = None;
-        self.outflow.leaving.flushed(self.outflow.taken_bytes);
+        self.outflow.unflushed_removals.flushed(self.outflow.taken_bytes);
         Poll::Ready(Ok(()))
     }
 
@@ -248,7 +248,7 @@ impl Conversation {
     fn poll_room(&mut self, withheld_bytes: u64, context: &mut Context<'_>) -> Poll<bool> {
         let read = withheld_bytes
             .saturating_add(self.inflow.input.len() as u64)
-            .saturating_add(self.behind_bytes());
+            .saturating_add(self.delayed_event_bytes());
         let mut unfinished = self.inflow.assembled_bytes.saturating_add(read);
         let largest = self.largest_bytes();
         let is_large = largest > Account::LARGE_BYTES;
@@ -315,7 +315,7 @@ impl Conversation {
 
     /// Returns whether the client reads none of the written bytes, or reads a large message too
     /// slowly.
-    fn is_late(&mut self) -> bool {
+    fn is_too_slow(&mut self) -> bool {
         let patience = self.site.config.write_timeout;
         let large = self.engine.account.large();
         if large != self.outflow.large_since.map(|(number, _)| number) {
@@ -351,9 +351,9 @@ impl<S: Socket> Serve<S> for Conversation {
             if !self.outflow.write_closed {
                 self.pump();
             }
-            self.engine.links.hand_over();
+            self.engine.links.submit_groups();
             // Collecting may have made room.
-            if !(is_stopped && self.may_ask()) {
+            if !(is_stopped && self.may_carry_out()) {
                 break;
             }
         }
@@ -411,7 +411,7 @@ impl<S: Socket> Serve<S> for Conversation {
             // The client is not the slow side.
             self.inflow.share.rest();
         }
-        let may_ask = self.may_ask();
+        let may_ask = self.may_carry_out();
         self.clock.read_blocked = !may_ask;
         let reads_place =
             self.engine.needs_place() && (self.inflow.input.len() as u64) < FREE_BYTES;
@@ -423,7 +423,7 @@ impl<S: Socket> Serve<S> for Conversation {
                 let read = self.poll_read_bytes(stream, context);
                 Some(read.map(|read| Turn::Own(AmqpTurn::Read(read))))
             }
-            Poll::Ready(false) => Some(Poll::Ready(Turn::Own(AmqpTurn::GiveUp))),
+            Poll::Ready(false) => Some(Poll::Ready(Turn::Own(AmqpTurn::DropReceived))),
             Poll::Pending => {
                 self.clock.read_blocked = true;
                 None
@@ -454,15 +454,15 @@ impl<S: Socket> Serve<S> for Conversation {
                 (self.clock.has_read, self.engine.peer_disconnected) = (true, false);
             }
             Turn::Own(AmqpTurn::Placed(place)) => self.take_place(place),
-            Turn::Own(AmqpTurn::GiveUp) => {
-                self.give_up("messages arrive too slowly while other clients wait");
+            Turn::Own(AmqpTurn::DropReceived) => {
+                self.close_for_memory("messages arrive too slowly while other clients wait");
             }
             Turn::Own(AmqpTurn::SocketNeeded) => return Err(LinkEnd::Lost),
             Turn::Permit(work, permit) => self.work(work, permit).await,
             // Nothing can be written to a slow client either.
             Turn::End(end) => return Err(end),
             Turn::PlaceNeeded => {
-                self.say_place_is_needed(stream).await;
+                self.close_for_place(stream).await;
                 return Err(self.how_it_ends());
             }
             Turn::Tick => self.tick()?,

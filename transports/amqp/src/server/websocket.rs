@@ -15,10 +15,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use futures_util::{Sink as _, Stream as _};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::browser::{Known, split_host};
+use peeklock_core::contract::browser::{HeaderRules, split_host};
 use peeklock_core::error::Rejection;
 use peeklock_listen::upgrade;
-use peeklock_listen::websocket::{BufferSizes, PIECE_BYTES, Pieces, Pongs};
+use peeklock_listen::websocket::{BufferSizes, FrameSplitter, PIECE_BYTES, Pongs};
 use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -28,7 +28,7 @@ use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 use tokio_tungstenite::tungstenite::{Bytes as Payload, Error};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
-use super::site::Site;
+use super::site::ListenerState;
 use super::turn::Socket;
 
 /// Path of the upgrade, with or without slashes around it.
@@ -60,7 +60,7 @@ const SIZES: BufferSizes = BufferSizes {
 
 /// A socket over WebSocket.
 pub(super) struct WebSocket<S> {
-    stream: WebSocketStream<Below<S>>,
+    stream: WebSocketStream<LowerSocket<S>>,
     /// Bytes of the last message that were not read from this socket yet.
     rest: Payload,
     /// Size of that message, which stays in memory until all its bytes are read.
@@ -72,24 +72,24 @@ pub(super) struct WebSocket<S> {
 }
 
 /// The socket below WebSocket, with the byte that was already read from it.
-pub(super) struct Below<S> {
+pub(super) struct LowerSocket<S> {
     stream: S,
     first: Bytes,
     /// Number of bytes read of an incomplete message.
     unfinished_bytes: u64,
     /// Cuts the bytes for the library, after the upgrade.
-    pieces: Option<Pieces>,
+    pieces: Option<FrameSplitter>,
 }
 
 /// Answers an upgrade. Returns the socket and whether the request came through a proxy; `None` if
 /// it was refused.
 pub(super) async fn accept<S: Socket>(
-    site: &Site,
+    site: &ListenerState,
     peer: Option<SocketAddr>,
     stream: S,
     first: &[u8],
 ) -> Option<(WebSocket<S>, bool)> {
-    let mut below = Below::new(stream, Bytes::copy_from_slice(first));
+    let mut below = LowerSocket::new(stream, Bytes::copy_from_slice(first));
     let config = SIZES.config();
     let mut by_proxy = false;
     #[expect(clippy::result_large_err, reason = "the library's type")]
@@ -103,11 +103,11 @@ pub(super) async fn accept<S: Socket>(
     match accepted.map(|accepted| accepted.map(drop)) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            upgrade::turn_away(&site.broker, &mut below, &error, INSTEAD).await;
+            upgrade::answer_invalid_upgrade(&site.broker, &mut below, &error, INSTEAD).await;
             return None;
         }
         Err(_) => {
-            upgrade::turn_away_late(&site.broker, &mut below, INSTEAD).await;
+            upgrade::answer_late_request(&site.broker, &mut below, INSTEAD).await;
             return None;
         }
     }
@@ -117,24 +117,27 @@ pub(super) async fn accept<S: Socket>(
 /// Checks the origin and host of a request (SEC-23), its path, and its subprotocol.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 fn judge(
-    site: &Site,
+    site: &ListenerState,
     peer: Option<SocketAddr>,
     request: &Request,
     mut response: Response,
 ) -> Result<Response, ErrorResponse> {
     let broker = &site.broker;
     let config = &site.config;
-    let known =
-        Known { transport: "amqp", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
+    let known = HeaderRules {
+        transport: "amqp",
+        hosts: &config.allowed_hosts,
+        origins: &config.allowed_origins,
+    };
     let host = upgrade::host(request, is_same_name);
-    upgrade::check(known, (broker, &site.strangers), peer, host, request)?;
+    upgrade::check_origin_and_host(known, (broker, &site.strangers), peer, host, request)?;
     if !is_served_at(request.uri().path()) {
         let rejection = Rejection::new(Condition::EntityNotFound, INSTEAD);
         return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
     let instead = "credentials must not be in the URL: put a token to $cbs, or send a name and a \
         key over SASL";
-    upgrade::check_bare(broker, request, instead)?;
+    upgrade::check_no_query_or_body(broker, request, instead)?;
     let name = upgrade::subprotocols(request)
         .find(|name| SUBPROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name)));
     let Some(name) = name.and_then(|name| HeaderValue::from_str(name).ok()) else {
@@ -165,9 +168,9 @@ fn is_same_name(left: &str, right: &str) -> bool {
 
 impl<S: Socket> WebSocket<S> {
     /// Makes a socket after its upgrade.
-    async fn upgraded(mut below: Below<S>) -> Self {
+    async fn upgraded(mut below: LowerSocket<S>) -> Self {
         below.unfinished_bytes = 0;
-        below.pieces = Some(Pieces::new(MESSAGE_BYTES_MAX));
+        below.pieces = Some(FrameSplitter::new(MESSAGE_BYTES_MAX));
         let config = Some(SIZES.config());
         let stream = WebSocketStream::from_raw_socket(below, Role::Server, config).await;
         Self {
@@ -182,7 +185,7 @@ impl<S: Socket> WebSocket<S> {
     /// Writes all bytes that the library has buffered.
     fn poll_taken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context)).map_err(failed)?;
-        self.pongs.taken();
+        self.pongs.clear();
         Poll::Ready(Ok(()))
     }
 }
@@ -203,7 +206,7 @@ impl<S: Socket> Socket for WebSocket<S> {
     }
 
     fn is_unflushed(&self) -> bool {
-        self.pongs.are_owed()
+        self.pongs.are_pending()
     }
 }
 
@@ -250,12 +253,12 @@ impl<S: Socket> AsyncRead for WebSocket<S> {
                 }
                 Message::Ping(content) => {
                     passed_over += 1;
-                    self.stream.get_mut().passed_over(content.len() as u64);
-                    self.pongs.owe(content.len());
+                    self.stream.get_mut().subtract_control_frame(content.len() as u64);
+                    self.pongs.add_pong(content.len());
                 }
                 Message::Pong(content) => {
                     passed_over += 1;
-                    self.stream.get_mut().passed_over(content.len() as u64);
+                    self.stream.get_mut().subtract_control_frame(content.len() as u64);
                 }
                 Message::Frame(_) => {}
             }
@@ -281,7 +284,7 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.pongs.are_owed() {
+        if self.pongs.are_pending() {
             // New bytes are accepted only after the pongs.
             ready!(self.poll_taken(context))?;
         }
@@ -310,20 +313,20 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
     }
 }
 
-impl<S> Below<S> {
+impl<S> LowerSocket<S> {
     /// Makes a socket before its upgrade; the bytes of `first` were already read.
     const fn new(stream: S, first: Bytes) -> Self {
         Self { stream, first, unfinished_bytes: 0, pieces: None }
     }
 
     /// Subtracts a ping or pong with this content from the bytes of the incomplete message.
-    const fn passed_over(&mut self, content_bytes: u64) {
+    const fn subtract_control_frame(&mut self, content_bytes: u64) {
         let bytes = CONTROL_HEAD_BYTES.saturating_add(content_bytes);
         self.unfinished_bytes = self.unfinished_bytes.saturating_sub(bytes);
     }
 }
 
-impl<S: Socket> AsyncRead for Below<S> {
+impl<S: Socket> AsyncRead for LowerSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -361,7 +364,7 @@ fn poll_counted<S: Socket>(
     Poll::Ready(Ok(()))
 }
 
-impl<S: Socket> AsyncWrite for Below<S> {
+impl<S: Socket> AsyncWrite for LowerSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -396,7 +399,7 @@ mod tests {
 
     async fn socket() -> (DuplexStream, WebSocket<DuplexStream>) {
         let (client, stream) = duplex(1 << 20);
-        (client, WebSocket::upgraded(Below::new(stream, Bytes::new())).await)
+        (client, WebSocket::upgraded(LowerSocket::new(stream, Bytes::new())).await)
     }
 
     /// Makes a frame of a client with a mask of zeros.
@@ -452,7 +455,7 @@ mod tests {
     #[tokio::test]
     async fn pings_are_not_read_while_pongs_are_not_taken() {
         let (client, stream) = duplex(1 << 10);
-        let mut socket = WebSocket::upgraded(Below::new(stream, Bytes::new())).await;
+        let mut socket = WebSocket::upgraded(LowerSocket::new(stream, Bytes::new())).await;
         let (mut pongs, mut pings) = tokio::io::split(client);
         let pinging = tokio::spawn(async move {
             for _ in 0..1_000 {

@@ -1,6 +1,6 @@
 //! The work of a connection: requests of the client on their way from an event to an answer.
 //!
-//! [`Work`] waits for a permit. [`Expect`] and [`Asked`] are kept until an entity or a link
+//! [`Work`] waits for a permit. [`PendingAnswer`] and [`LinkRequest`] are kept until an entity or a link
 //! answers.
 
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use peeklock_core::command::{ReceiveMode, Settlement};
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::Content;
 use peeklock_core::time::Timestamp;
-use peeklock_core::transaction::{Issued, TransactionId};
-use peeklock_link::Working;
+use peeklock_core::transaction::{PendingPart, TransactionId};
+use peeklock_link::RunningWork;
 
-use super::book::{Committing, Forgotten};
-use super::node::{Answered, Managing, Plan};
+use super::book::{ClientSettled, CommitRequest};
+use super::node::{Answered, PendingManagement, Plan};
 use super::outcomes::OutcomeKind;
-use super::session::Wanted;
+use super::session::SessionRequest;
 use crate::codec::value::Raw;
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::link::Answer;
@@ -52,15 +52,15 @@ pub(super) enum Work {
     /// Hands deliveries of the client to their entity.
     Send(Inbound),
     /// Settles deliveries of a link at their entity.
-    Settle(Vec<Settling>),
+    Settle(Vec<SettlementRequest>),
     /// Opens a link at its entity.
-    Attach(Box<Attaching>),
+    Attach(Box<PendingAttach>),
     /// Commits a transaction.
-    Commit(Committing),
+    Commit(CommitRequest),
     /// Carries out a request to a management node.
-    Ask(Box<Plan>),
+    Request(Box<Plan>),
     /// Carries out a request to a management node apart from the connection.
-    AskApart(Asker, Working<Answered>),
+    RequestApart(ReplyAddress, RunningWork<Answered>),
 }
 
 impl Work {
@@ -68,15 +68,17 @@ impl Work {
     pub(super) fn cost(&self) -> (u64, u64) {
         match self {
             Self::Send(inbound) => inbound.cost(),
-            Self::Settle(list) => (list.len() as u64, list.iter().map(Settling::bytes).sum()),
-            Self::Attach(_) | Self::Commit(_) | Self::AskApart(..) => (1, 0),
-            Self::Ask(plan) => plan.cost(),
+            Self::Settle(list) => {
+                (list.len() as u64, list.iter().map(SettlementRequest::bytes).sum())
+            }
+            Self::Attach(_) | Self::Commit(_) | Self::RequestApart(..) => (1, 0),
+            Self::Request(plan) => plan.cost(),
         }
     }
 }
 
 /// Data that is kept until an entity answers.
-pub(super) enum Expect {
+pub(super) enum PendingAnswer {
     /// Deliveries of the client.
     Sent {
         /// Number of their link.
@@ -87,23 +89,23 @@ pub(super) enum Expect {
         is_large: bool,
     },
     /// Settlements.
-    Settled(Each<Ended>),
+    Settled(Each<PendingSettlement>),
     /// The description of an entity, which a sender needs before it is attached.
-    Described(Box<Attaching>),
+    Described(Box<PendingAttach>),
     /// A request to a management node.
-    Managed(Box<Managing>),
+    Managed(Box<PendingManagement>),
     /// Work apart from the connection for a request to a management node.
-    Apart(Asker),
+    Apart(ReplyAddress),
     /// The check whether an entity would carry out an operation of a transaction.
-    Joined(Box<Joining>),
+    Joined(Box<TransactionPart>),
     /// A peek of a browser.
     Seen { number: u32 },
     /// The commit of a transaction.
-    Committed(Box<Committed>),
+    Committed(Box<TransactionCommit>),
 }
 
 /// Requests to links, by id.
-pub(super) enum Asked {
+pub(super) enum LinkRequest {
     /// Attaches the link.
     Attach(LinkId),
     /// Returns the credit of the link.
@@ -113,7 +115,7 @@ pub(super) enum Asked {
 }
 
 /// A link whose entity must answer before the client gets an answer.
-pub(super) struct Attaching {
+pub(super) struct PendingAttach {
     pub(super) link: LinkId,
     pub(super) entity: Entity,
     pub(super) answer: Answer,
@@ -130,7 +132,7 @@ pub(super) enum AttachKind {
     /// The client receives.
     Outlet { name: Box<str>, mode: ReceiveMode },
     /// The client receives from a session.
-    Session { name: Box<str>, mode: ReceiveMode, wanted: Wanted },
+    Session { name: Box<str>, mode: ReceiveMode, wanted: SessionRequest },
 }
 
 /// Complete deliveries on one link.
@@ -174,7 +176,7 @@ impl Inbound {
 }
 
 /// A locked delivery to the client that is not settled, even if its link is detached (AMQP-39).
-pub(super) struct Sent {
+pub(super) struct LockedDelivery {
     pub(super) id: SentId,
     /// Number of its link.
     pub(super) number: u32,
@@ -188,9 +190,9 @@ pub(super) struct Sent {
 }
 
 /// A settlement of a delivery by the client.
-pub(super) struct Settling {
+pub(super) struct SettlementRequest {
     pub(super) token: LockToken,
-    pub(super) sent: Sent,
+    pub(super) sent: LockedDelivery,
     /// Session in which it was sent.
     pub(super) session: SessionId,
     pub(super) settlement: Settlement,
@@ -200,7 +202,7 @@ pub(super) struct Settling {
     pub(super) answer: Option<(SentId, Outcome)>,
 }
 
-impl Settling {
+impl SettlementRequest {
     /// Whether its delivery was sent on the link of this number.
     pub(super) const fn is_of(&self, number: u32) -> bool {
         self.sent.number == number
@@ -213,20 +215,20 @@ impl Settling {
 }
 
 /// A settlement in progress.
-pub(super) struct Ended {
+pub(super) struct PendingSettlement {
     pub(super) token: LockToken,
     pub(super) kind: OutcomeKind,
     /// Answer to the client, unless it has settled the delivery.
     pub(super) answer: Option<(SentId, DeliveryState)>,
     /// The delivery, unless the client has settled it. It stays if the settlement is refused and
     /// the lock remains.
-    pub(super) sent: Option<Sent>,
+    pub(super) sent: Option<LockedDelivery>,
 }
 
 /// An operation that is about to join a transaction.
-pub(super) struct Joining {
+pub(super) struct TransactionPart {
     pub(super) id: TransactionId,
-    pub(super) issued: Issued,
+    pub(super) issued: PendingPart,
     pub(super) of: PartKind,
 }
 
@@ -235,20 +237,20 @@ pub(super) enum PartKind {
     /// A send; its delivery is answered unless it was sent settled.
     Sent(Option<ReceivedId>),
     /// A settlement, with its answer unless the client has settled the delivery.
-    Settled { token: LockToken, sent: Sent, answer: Option<(SentId, Outcome)> },
+    Settled { token: LockToken, sent: LockedDelivery, answer: Option<(SentId, Outcome)> },
 }
 
 /// A commit in progress.
-pub(super) struct Committed {
+pub(super) struct TransactionCommit {
     pub(super) delivery: ReceivedId,
     /// Locks that it settles or renews, by part.
     pub(super) locks: Vec<Option<LockToken>>,
-    pub(super) forgotten: Vec<Forgotten>,
+    pub(super) forgotten: Vec<ClientSettled>,
     pub(super) _room: Vec<Permit>,
 }
 
 /// The link and the message id to which a request is answered.
-pub(super) struct Asker {
+pub(super) struct ReplyAddress {
     pub(super) to: LinkId,
     pub(super) message_id: Option<Raw>,
     /// End of the client's wait for the answer; `None` without a limit.
@@ -260,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_answered_once_and_the_last_one_is_told() {
+    fn each_answer_counts_once_and_the_last_is_marked() {
         let mut each = Each::new(["a", "b", "c"]);
         assert_eq!(each.answered(1), Some(("b", false)));
         assert_eq!(each.answered(1), None);

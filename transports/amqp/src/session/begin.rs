@@ -131,8 +131,9 @@ impl Connection {
             session.links.clear();
             session.handles.clear();
         }
-        self.under_way.retain(|link| link.session.channel != channel);
-        self.settling = self.settling.take().filter(|settling| settling.channel() != channel);
+        self.unsent_links.retain(|link| link.session.channel != channel);
+        self.current_disposition =
+            self.current_disposition.take().filter(|settling| settling.channel() != channel);
     }
 
     /// Returns a session that has not ended.

@@ -14,7 +14,7 @@ use crate::state::DeliveryState;
 /// A disposition of the client in the middle of being reported, one delivery at a time. A range may
 /// be much longer than the number of deliveries in it.
 #[derive(Debug)]
-pub(crate) struct BegunDisposition {
+pub(crate) struct CurrentDisposition {
     channel: u16,
     /// Next number to look at.
     next: i64,
@@ -23,7 +23,7 @@ pub(crate) struct BegunDisposition {
     settled: bool,
 }
 
-impl BegunDisposition {
+impl CurrentDisposition {
     pub(crate) const fn channel(&self) -> u16 {
         self.channel
     }
@@ -53,7 +53,8 @@ impl Connection {
             let next_number = session.outgoing.next_number;
             let first = next_number + i64::from(distance(delivery_id(next_number), first));
             let last = first + i64::from(length);
-            self.settling = Some(BegunDisposition { channel, next: first, last, state, settled });
+            self.current_disposition =
+                Some(CurrentDisposition { channel, next: first, last, state, settled });
         }
         Ok(())
     }
@@ -62,10 +63,10 @@ impl Connection {
     /// before it are answered here if an answer is due, because their locks are lost (AMQP-62);
     /// otherwise they are skipped silently (AMQP-68).
     pub(crate) fn next_settled(&mut self) -> Option<Event> {
-        let settling = self.settling.as_mut()?;
-        let BegunDisposition { channel, next, last, settled, .. } = *settling;
+        let settling = self.current_disposition.as_mut()?;
+        let CurrentDisposition { channel, next, last, settled, .. } = *settling;
         let Some(session) = self.sessions.get_mut(&channel) else {
-            self.settling = None;
+            self.current_disposition = None;
             return None;
         };
         let known = session.unsettled.range(next..=last).next();
@@ -80,7 +81,7 @@ impl Connection {
             unknown = last + 1;
         }
         let Some((number, Unsettled { link, tag })) = known else {
-            self.settling = None;
+            self.current_disposition = None;
             return None;
         };
         if settled {
@@ -91,7 +92,7 @@ impl Connection {
         let state = settling.state.clone();
         settling.next = number + 1;
         if number == last {
-            self.settling = None;
+            self.current_disposition = None;
         }
         Some(Event::Settled { link, delivery, tag, state, settled })
     }

@@ -13,7 +13,7 @@ mod lapsed;
 
 use std::collections::BTreeMap;
 
-pub(crate) use self::deliveries::BegunDisposition;
+pub(crate) use self::deliveries::CurrentDisposition;
 pub(crate) use self::handles::Handles;
 pub(crate) use self::lapsed::Lapsed;
 use crate::connection::SessionId;

@@ -34,7 +34,7 @@ fn scheduled(bytes: usize, at: Timestamp) -> Vec<u8> {
 /// cannot be rejected, so its link is detached with an error. An unsettled one is rejected, and the
 /// link stays.
 #[tokio::test]
-async fn a_request_that_is_too_large_is_not_passed_over_in_silence() {
+async fn oversized_settled_request_detaches_its_link() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.manager(0, "q").await;
@@ -44,7 +44,7 @@ async fn a_request_that_is_too_large_is_not_passed_over_in_silence() {
     let (_, state) = client.disposed().await;
     assert_eq!(crate::sending::condition(&state), "amqp:link:message-size-exceeded");
     client.send(0, 0, true, large.as_bytes()).await;
-    let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
+    let (Performative::Detach(detach), _) = client.next_frame().await else { panic!() };
     let error = detach.error.unwrap();
     assert_eq!((detach.handle, error.condition()), (0, "amqp:link:message-size-exceeded"));
     assert!(error.description().contains("request of 3"), "{error}");
@@ -54,7 +54,7 @@ async fn a_request_that_is_too_large_is_not_passed_over_in_silence() {
 /// AMQP-97, AMQP 2.7.3: the same holds for requests to a coordinator, if they are too large or
 /// malformed.
 #[tokio::test]
-async fn what_a_coordinator_cannot_take_is_not_passed_over_in_silence() {
+async fn invalid_settled_coordinator_request_detaches_its_link() {
     let server = Server::start().await;
     let mut client = server.client().await;
     for (handle, sent) in [(0, vec![0; 3 * MIB]), (1, b"none".to_vec())] {
@@ -62,7 +62,7 @@ async fn what_a_coordinator_cannot_take_is_not_passed_over_in_silence() {
         let attach = Attach { target, ..Client::sender_of(handle, "") };
         client.attach_sender(attach).await.unwrap();
         client.send(handle, 0, true, &sent).await;
-        let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
+        let (Performative::Detach(detach), _) = client.next_frame().await else { panic!() };
         assert!(detach.handle == handle && detach.error.is_some(), "{detach:?}");
     }
     server.stop().await;
@@ -114,7 +114,7 @@ async fn a_request_is_as_large_as_its_entity_takes() {
 /// AMQP-88, AMQP-81: a client whose waiting requests exceed their limit in bytes gets status 503,
 /// upon which clients try again. The other requests are carried out when there is credit.
 #[tokio::test]
-async fn requests_that_have_no_room_to_wait_are_told_to_come_again() {
+async fn requests_without_room_to_wait_get_503() {
     let server = Server::start_large().await;
     let at = server.broker.now().plus(TimeSpan::from_seconds(600));
     let mut client = server.client().await;
@@ -166,7 +166,7 @@ async fn large_requests_come_one_after_the_other() {
 /// AMQP-87, AMQP-104: a client that requests all rules at once gets all, or an error if they are
 /// too many. It never gets a part without notice.
 #[tokio::test]
-async fn all_rules_are_told_or_none() {
+async fn enumerate_rules_returns_all_rules() {
     let server = Server::start().await;
     server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
     let properties = SubscriptionUpdate::default();
@@ -197,7 +197,7 @@ async fn all_rules_are_told_or_none() {
 /// AMQP-104: a list with more rules than fit into a reply is refused. The error explains how to
 /// request parts with `top` and `skip`.
 #[tokio::test]
-async fn rules_that_are_too_many_for_a_reply_are_told_in_parts() {
+async fn too_many_rules_for_a_reply_are_refused() {
     const RULES: usize = 36;
     let mut limits = Limits::of(Tier::Premium);
     limits.rule_bytes_max = 1 << 20;
@@ -239,7 +239,7 @@ async fn rules_that_are_too_many_for_a_reply_are_told_in_parts() {
 /// AMQP-103: a link announces the maximum size of requests: the size of messages, but at least 2
 /// MiB. A request may be larger than a message of the entity.
 #[tokio::test]
-async fn a_link_says_how_large_requests_may_be() {
+async fn link_announces_maximum_request_size() {
     let server = Server::start().await;
     server.put(&["a"]).await;
     let token = server.lock_one().await;
@@ -264,7 +264,7 @@ async fn a_link_says_how_large_requests_may_be() {
 /// AMQP-82, SET-18: the cost of a request about a few locks does not depend on the number of other
 /// locks of the connection. Otherwise a single client could occupy the thread.
 #[tokio::test]
-async fn what_is_asked_of_few_locks_does_not_cost_by_the_many() {
+async fn request_cost_is_independent_of_other_locks() {
     const FEW: usize = 256;
     const MANY: usize = 8_000;
     let server = Server::start().await;
@@ -315,7 +315,7 @@ pub fn property<'a>(content: &'a Content, name: &str) -> &'a [u8] {
 /// AMQP-81, AMQP-87: values that clients cast have fixed types: the condition is a symbol, the
 /// description and names of rules are strings, the status is an int.
 #[tokio::test]
-async fn what_clients_cast_has_its_type() {
+async fn cast_values_have_fixed_types() {
     let server = Server::start().await;
     server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
     let properties = SubscriptionUpdate::default();

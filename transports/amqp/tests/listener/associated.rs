@@ -101,7 +101,7 @@ async fn a_lock_is_of_the_link_that_the_request_names() {
 /// AMQP-89, SES-12, SES-24: only the connection that holds a session may send requests about it,
 /// whichever link another connection names. A refused request has no effect.
 #[tokio::test]
-async fn who_does_not_hold_a_session_is_told_so() {
+async fn session_requests_need_the_holder() {
     let server = Server::start().await;
     server.put_in_sessions(&[("one", "a")]).await;
     let mut holder = server.client().await;

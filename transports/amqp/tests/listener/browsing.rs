@@ -29,7 +29,7 @@ async fn sees(client: &mut Client, bodies: &[&str]) {
 }
 
 async fn is_drained(client: &mut Client, delivery_count: u32) {
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     let told = (flow.link_credit, flow.drain, flow.delivery_count);
     assert_eq!(told, (Some(0), true, Some(delivery_count)));
 }
@@ -78,7 +78,7 @@ struct Looking;
 #[async_trait]
 impl Authorizer for Looking {
     async fn authorize(&self, _: &Principal, _: &str) -> Result<Grant, Rejection> {
-        Ok(Grant::everything().below(Ceiling::Viewer))
+        Ok(Grant::everything().with_ceiling(Ceiling::Viewer))
     }
 
     fn allows_anonymous(&self) -> bool {
@@ -88,7 +88,7 @@ impl Authorizer for Looking {
 
 /// SEC-05, AMQP-99: a client without the right to receive may keep a browser.
 #[tokio::test]
-async fn who_may_not_receive_may_look() {
+async fn browser_needs_no_right_to_receive() {
     let server = Server::start_for(Arc::new(Looking)).await;
     server.put(&["a"]).await;
     let mut client = server.client().await;
@@ -120,7 +120,7 @@ async fn a_browser_ends_with_its_entity() {
 
 /// AMQP-99, PEK-11: requests that go beyond a browser are refused with their name.
 #[tokio::test]
-async fn what_is_no_browser_is_refused() {
+async fn unsupported_browsers_are_refused() {
     let server = Server::start().await;
     server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
     let mut client = server.client().await;

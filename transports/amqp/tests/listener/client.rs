@@ -148,20 +148,20 @@ impl Client {
     async fn begin_with(&mut self, open: Open, incoming_window: u32) {
         self.stream.write_all(AMQP).await.unwrap();
         let open = Open { container_id: "client".into(), ..open };
-        self.say(&Performative::Open(Box::new(open))).await;
+        self.send_frame(&Performative::Open(Box::new(open))).await;
         let begin = Begin { incoming_window, outgoing_window: 1_000, ..Begin::default() };
-        self.say(&Performative::Begin(Box::new(begin))).await;
+        self.send_frame(&Performative::Begin(Box::new(begin))).await;
         assert_eq!(self.bytes(8).await, AMQP);
-        assert!(matches!(self.hear().await, (Performative::Open(_), _)));
-        assert!(matches!(self.hear().await, (Performative::Begin(_), _)));
+        assert!(matches!(self.next_frame().await, (Performative::Open(_), _)));
+        assert!(matches!(self.next_frame().await, (Performative::Begin(_), _)));
     }
 
     /// Begins another session and sends in it from now on.
     pub async fn begin_on(&mut self, channel: u16) {
         self.channel = channel;
         let begin = Begin { incoming_window: 1_000, outgoing_window: 1_000, ..Begin::default() };
-        self.say(&Performative::Begin(Box::new(begin))).await;
-        assert!(matches!(self.hear().await, (Performative::Begin(_), _)));
+        self.send_frame(&Performative::Begin(Box::new(begin))).await;
+        assert!(matches!(self.next_frame().await, (Performative::Begin(_), _)));
     }
 
     /// Restarts the delivery ids at 0, as in a new session.
@@ -202,7 +202,7 @@ impl Client {
         self.stream.shutdown().await.unwrap();
     }
 
-    pub async fn say(&mut self, performative: &Performative) {
+    pub async fn send_frame(&mut self, performative: &Performative) {
         self.say_with(performative, &[]).await;
     }
 
@@ -229,7 +229,7 @@ impl Client {
     }
 
     /// Returns the next frame of the broker that is not empty.
-    pub async fn hear(&mut self) -> (Performative, Bytes) {
+    pub async fn next_frame(&mut self) -> (Performative, Bytes) {
         if let Some(heard) = self.put_aside.pop_front() {
             return heard;
         }
@@ -258,12 +258,12 @@ impl Client {
 
     /// Attaches a sender and takes its credit; returns the answer, or the condition of a refusal.
     pub async fn attach_sender(&mut self, attach: Attach) -> Result<Box<Attach>, String> {
-        self.say(&Performative::Attach(Box::new(attach))).await;
-        let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
+        self.send_frame(&Performative::Attach(Box::new(attach))).await;
+        let (Performative::Attach(answer), _) = self.next_frame().await else { panic!() };
         if answer.target.is_none() {
             return Err(self.detached().await);
         }
-        let (Performative::Flow(flow), _) = self.hear().await else { panic!() };
+        let (Performative::Flow(flow), _) = self.next_frame().await else { panic!() };
         assert!(flow.link_credit > Some(0));
         Ok(answer)
     }
@@ -307,8 +307,8 @@ impl Client {
 
     /// Attaches a receiver; returns the answer, or the condition of a refusal.
     pub async fn attach_receiver(&mut self, attach: Attach) -> Result<Box<Attach>, String> {
-        self.say(&Performative::Attach(Box::new(attach))).await;
-        let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
+        self.send_frame(&Performative::Attach(Box::new(attach))).await;
+        let (Performative::Attach(answer), _) = self.next_frame().await else { panic!() };
         if answer.source.is_none() {
             return Err(self.detached().await);
         }
@@ -317,8 +317,8 @@ impl Client {
 
     /// Attaches a receiver that must be refused; returns the error.
     pub async fn refused_receiver(&mut self, attach: Attach) -> AmqpError {
-        self.say(&Performative::Attach(Box::new(attach))).await;
-        let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
+        self.send_frame(&Performative::Attach(Box::new(attach))).await;
+        let (Performative::Attach(answer), _) = self.next_frame().await else { panic!() };
         assert!(answer.source.is_none() && answer.target.is_none());
         self.detached_for().await.expect("an error")
     }
@@ -331,7 +331,7 @@ impl Client {
 
     /// Returns the error with which a link is detached, if there is one.
     async fn detached_for(&mut self) -> Option<AmqpError> {
-        let (Performative::Detach(detach), _) = self.hear().await else { panic!() };
+        let (Performative::Detach(detach), _) = self.next_frame().await else { panic!() };
         assert!(detach.closed);
         detach.error
     }
@@ -339,7 +339,7 @@ impl Client {
     /// Detaches a link and waits for the answer.
     pub async fn detach(&mut self, handle: u32) {
         let detach = Detach { handle, closed: true, error: None };
-        self.say(&Performative::Detach(detach)).await;
+        self.send_frame(&Performative::Detach(detach)).await;
         assert_eq!(self.detached().await, "");
     }
 
@@ -352,7 +352,7 @@ impl Client {
             outgoing_window: 1_000,
             ..Flow::default()
         };
-        self.say(&Performative::Flow(flow)).await;
+        self.send_frame(&Performative::Flow(flow)).await;
     }
 
     pub async fn credit(&mut self, handle: u32, delivery_count: u32, credit: u32, drain: bool) {
@@ -379,7 +379,7 @@ impl Client {
             drain,
             ..Flow::default()
         };
-        self.say(&Performative::Flow(flow)).await;
+        self.send_frame(&Performative::Flow(flow)).await;
     }
 
     /// Sends bytes as a single delivery.
@@ -430,7 +430,7 @@ impl Client {
         };
         self.say_with(&Performative::Transfer(begun), b"x").await;
         let aborted = Transfer { handle, aborted: true, ..Transfer::default() };
-        self.say(&Performative::Transfer(aborted)).await;
+        self.send_frame(&Performative::Transfer(aborted)).await;
     }
 
     /// Returns the final state of a delivery that it has sent.
@@ -442,7 +442,7 @@ impl Client {
 
     async fn disposition(&mut self) -> Disposition {
         loop {
-            match self.hear().await {
+            match self.next_frame().await {
                 (Performative::Disposition(disposition), _) => return disposition,
                 (Performative::Flow(_), _) if self.passes_flows => {}
                 other => panic!("{other:?}"),
@@ -455,7 +455,7 @@ impl Client {
         let mut whole = BytesMut::new();
         let mut first = None;
         loop {
-            let (transfer, payload) = match self.hear().await {
+            let (transfer, payload) = match self.next_frame().await {
                 (Performative::Transfer(transfer), payload) => (transfer, payload),
                 (Performative::Flow(_), _) if self.passes_flows => continue,
                 other => panic!("{other:?}"),
@@ -482,7 +482,7 @@ impl Client {
             state: Some(state),
             batchable: false,
         };
-        self.say(&Performative::Disposition(disposition)).await;
+        self.send_frame(&Performative::Disposition(disposition)).await;
         self.outcome_of(id).await
     }
 
@@ -510,7 +510,7 @@ impl Client {
             state: Some(state),
             batchable: false,
         };
-        self.say(&Performative::Disposition(disposition)).await;
+        self.send_frame(&Performative::Disposition(disposition)).await;
     }
 
     async fn outcome_of(&mut self, id: u32) -> DeliveryState {

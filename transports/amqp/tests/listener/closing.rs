@@ -40,7 +40,7 @@ async fn holding(server: &Server, count: u32) -> Client {
 }
 
 async fn close(client: &mut Client) {
-    client.say(&Performative::Close(Close { error: None })).await;
+    client.send_frame(&Performative::Close(Close { error: None })).await;
 }
 
 /// Waits until the queue has this number of messages; returns their stored delivery counts.
@@ -54,7 +54,7 @@ async fn left(server: &Server, count: u64) -> Vec<u32> {
 /// SET-21, SET-31, AMQP-69: settlements and settled sends before an orderly `close` are carried out
 /// when there is room. Unsettled deliveries stay locked, and nothing is counted.
 #[tokio::test]
-async fn what_was_said_before_a_close_is_carried_out() {
+async fn requests_before_close_are_carried_out() {
     let server = Server::start().await;
     server.put(&["a", "b", "c"]).await;
     let mut client = holding(&server, 3).await;
@@ -68,21 +68,21 @@ async fn what_was_said_before_a_close_is_carried_out() {
     let mut other = server.client().await;
     assert_eq!(server.total().await, 3);
     drop(held);
-    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert!(matches!(client.next_frame().await, (Performative::Close(_), _)));
     assert!(client.is_closed().await);
     assert_eq!(left(&server, 2).await, [0, 0]);
     other.receiver(0, "q", LOCKED).await.unwrap();
     other.credit(0, 0, 5, true).await;
     let (_, message) = other.message().await;
     assert_eq!(message.body_bytes(), "d");
-    let (Performative::Flow(flow), _) = other.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = other.next_frame().await else { panic!() };
     assert_eq!(flow.link_credit, Some(0), "the third is locked still");
     server.stop().await;
 }
 
 /// The same holds if the `close` is answered before there is room for the requests.
 #[tokio::test]
-async fn what_waits_for_room_outlasts_the_answer_to_a_close() {
+async fn waiting_requests_outlast_the_answer_to_close() {
     let server = Server::start().await;
     server.put(&["a", "b"]).await;
     let mut client = holding(&server, 2).await;
@@ -91,7 +91,7 @@ async fn what_waits_for_room_outlasts_the_answer_to_a_close() {
     client.settle_for_good(0, DeliveryState::accepted()).await;
     close(&mut client).await;
     client.let_go().await;
-    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert!(matches!(client.next_frame().await, (Performative::Close(_), _)));
     assert_eq!(server.total().await, 2);
     drop(held);
     assert!(client.is_closed().await);
@@ -139,7 +139,7 @@ async fn a_close_does_not_wait_for_room_without_end() {
     client.settle_for_good(0, DeliveryState::accepted()).await;
     close(&mut client).await;
     client.let_go().await;
-    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert!(matches!(client.next_frame().await, (Performative::Close(_), _)));
     assert!(client.is_closed().await);
     drop(held);
     let mut other = server.client().await;
@@ -155,7 +155,7 @@ async fn a_close_does_not_wait_for_room_without_end() {
 /// requests wait: they are not carried out, and its locks expire and are counted.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[tokio::test]
-async fn who_has_gone_does_not_wait_for_room_without_end() {
+async fn disconnected_client_waits_for_room_until_timeout() {
     let short = |config: &mut AmqpConfig| config.write_timeout = Duration::from_millis(200);
     let server = Server::start_with(Arc::new(AllowAll), short).await;
     server.put(&["a"]).await;

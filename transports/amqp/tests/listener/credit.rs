@@ -21,7 +21,7 @@ async fn left(server: &Server) -> Vec<Bytes> {
     other.credit(0, 0, 100, true).await;
     let mut bodies = Vec::new();
     loop {
-        match other.hear().await {
+        match other.next_frame().await {
             (Performative::Transfer(_), payload) => {
                 bodies.push(Content::parse(payload).unwrap().body_bytes());
             }
@@ -41,7 +41,7 @@ async fn stuck(server: &Server, behind: &[&str]) -> Client {
     client.receiver(0, "q", LOCKED).await.unwrap();
     client.credit_within(0, 0, 3, false, 3).await;
     for _ in 0..3 {
-        let (Performative::Transfer(transfer), _) = client.hear().await else { panic!() };
+        let (Performative::Transfer(transfer), _) = client.next_frame().await else { panic!() };
         assert!(transfer.more);
     }
     // By now the credit has reached the queue.
@@ -51,7 +51,7 @@ async fn stuck(server: &Server, behind: &[&str]) -> Client {
 
 /// Takes the rest of the first message.
 async fn rest(client: &mut Client) {
-    let (Performative::Transfer(transfer), _) = client.hear().await else { panic!() };
+    let (Performative::Transfer(transfer), _) = client.next_frame().await else { panic!() };
     assert!(!transfer.more);
 }
 
@@ -59,7 +59,7 @@ async fn rest(client: &mut Client) {
 /// others immediately, not at the end of their locks, and are not counted. Deliveries within the
 /// remaining credit are sent.
 #[tokio::test]
-async fn credit_that_is_lowered_gives_back_what_came_for_it() {
+async fn lowered_credit_gives_back_deliveries() {
     let server = Server::start().await;
     let mut client = stuck(&server, &["a", "b"]).await;
     assert!(left(&server).await.is_empty(), "all are locked for the link");
@@ -142,7 +142,7 @@ async fn credit_is_raised_and_left_standing() {
 /// AMQP-58: messages are delivered in the order of their numbers. An abandoned message, and one
 /// whose lock has expired, is delivered again before later ones.
 #[tokio::test]
-async fn what_comes_back_comes_back_to_its_place() {
+async fn returned_message_keeps_its_order() {
     let server = Server::start().await;
     server.put(&["a", "b", "c", "d"]).await;
     let mut client = server.client().await;
@@ -205,8 +205,8 @@ async fn messages_are_not_acquired_in_a_transaction() {
         properties: Some(Map::of_symbols([("txn-id", id)])),
         ..Flow::default()
     };
-    client.say(&Performative::Flow(flow)).await;
-    let (Performative::Detach(Detach { error, closed, .. }), _) = client.hear().await else {
+    client.send_frame(&Performative::Flow(flow)).await;
+    let (Performative::Detach(Detach { error, closed, .. }), _) = client.next_frame().await else {
         panic!()
     };
     assert!(closed);

@@ -21,7 +21,7 @@ const SUBSCRIPTION: &str = "news/Subscriptions/audit";
 /// SEC-05, SEC-09, SEC-12, SEC-13, SEC-14: a token that is invalid, or for another entity, grants
 /// nothing at a topic or its subscription.
 #[tokio::test]
-async fn a_topic_is_asked_nothing_with_a_token_that_is_not_good() {
+async fn invalid_token_grants_nothing_at_a_topic() {
     let server = start().await;
     for owner in ["", "news"] {
         let name = format!("Manage{owner}");
@@ -95,7 +95,7 @@ async fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
             assert!(again, "{name}");
         }
     }
-    server.broker.idle_but_for_store().await;
+    server.broker.idle_except_store().await;
     let counts = server.broker.describe_queue("sibling").await.unwrap().counts;
     assert_eq!(counts.active, 4, "what was taken before is there");
     server.stop().await;
@@ -121,7 +121,7 @@ fn is_end(frame: &[u8]) -> bool {
 /// AMQP-21, AMQP-25, SEC-14: every malformed token or message to `$cbs` is answered, or ends its
 /// link or connection. The listener continues, and accepts a valid token.
 #[tokio::test]
-async fn whatever_is_put_at_cbs_is_answered() {
+async fn malformed_requests_to_cbs_are_answered() {
     let server = start().await;
     let good = token("Manage", "orders");
     let mut random = Random(0x0c_b5_70_6b_65_6e);

@@ -39,7 +39,7 @@ async fn a_window_that_is_shut_can_be_opened() {
     let (mut frames, mut messages) = (0, 0);
     while messages < 31 {
         client.window(frames, 1).await;
-        let (Performative::Transfer(transfer), _) = client.hear().await else { panic!() };
+        let (Performative::Transfer(transfer), _) = client.next_frame().await else { panic!() };
         frames += 1;
         messages += u32::from(!transfer.more);
     }
@@ -60,7 +60,7 @@ async fn nothing_is_locked_for_a_window_that_is_shut() {
     let mut other = server.client().await;
     other.receiver(0, "q", LOCKED).await.unwrap();
     other.credit(0, 0, 1, true).await;
-    let (performative, _) = other.hear().await;
+    let (performative, _) = other.next_frame().await;
     assert!(matches!(performative, Performative::Transfer(_)), "{performative:?}");
     server.put(&["b"]).await;
     client.credit_within(0, 0, 5, true, 0).await;
@@ -69,7 +69,7 @@ async fn nothing_is_locked_for_a_window_that_is_shut() {
     client.window(0, 10).await;
     assert_eq!(client.message().await.1.body_bytes(), "b");
     assert_eq!(client.message().await.1.body_bytes(), "c");
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     assert_eq!((flow.link_credit, flow.delivery_count), (Some(0), Some(5)));
     assert_eq!(server.delivery_counts().await, [0; 3]);
     server.stop().await;
@@ -78,7 +78,7 @@ async fn nothing_is_locked_for_a_window_that_is_shut() {
 /// RCV-14: deliveries that cannot be sent are given back before their locks end. They are not
 /// counted, and others receive them.
 #[tokio::test]
-async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
+async fn blocked_delivery_is_given_back_before_its_lock_ends() {
     let server = Server::start().await;
     // The message has more frames than the window, so later ones wait behind it.
     let long = "x".repeat(200_000);
@@ -89,12 +89,12 @@ async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
     client.sender(1, "q").await.unwrap();
     client.credit_within(0, 0, 5, false, 3).await;
     for _ in 0..3 {
-        assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
+        assert!(matches!(client.next_frame().await, (Performative::Transfer(_), _)));
     }
     let mut other = server.client().await;
     other.receiver(0, "q", LOCKED).await.unwrap();
     other.credit(0, 0, 5, true).await;
-    let (Performative::Flow(flow), _) = other.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = other.next_frame().await else { panic!() };
     assert_eq!(flow.link_credit, Some(0), "they are locked");
     server.clock.advance(TimeSpan::from_seconds(59));
     client.send(1, 0, false, &text("d")).await;
@@ -102,7 +102,7 @@ async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
     other.credit(0, 5, 3, true).await;
     let mut bodies = Vec::new();
     for _ in 0..3 {
-        let (Performative::Transfer(_), bytes) = other.hear().await else { panic!() };
+        let (Performative::Transfer(_), bytes) = other.next_frame().await else { panic!() };
         bodies.push(Content::parse(bytes).unwrap().body_bytes());
     }
     bodies.sort();
@@ -110,7 +110,7 @@ async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
     assert_eq!(server.delivery_counts().await, [0; 4]);
     // Later messages are sent when it is possible.
     client.window(3, 10).await;
-    assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
+    assert!(matches!(client.next_frame().await, (Performative::Transfer(_), _)));
     server.put(&["e"]).await;
     assert_eq!(client.message().await.1.body_bytes(), "e");
     server.stop().await;
@@ -120,7 +120,7 @@ async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
 /// take earlier deliveries. While these exceed half of the bytes that may wait, such a request is
 /// refused and the message stays deferred. A request with a lock is not refused.
 #[tokio::test]
-async fn nothing_is_received_for_good_for_who_takes_little() {
+async fn slow_client_may_not_receive_and_delete_by_number() {
     let config =
         |config: &mut peeklock_amqp::server::AmqpConfig| config.outbound_bytes_max = 64 << 10;
     let server = Server::start_with(Arc::new(AllowAll), config).await;
@@ -137,7 +137,7 @@ async fn nothing_is_received_for_good_for_who_takes_little() {
     let mut client = Client::open_with(server.address, open, 1).await;
     client.receiver(2, "q", LOCKED).await.unwrap();
     client.credit_within(2, 0, 1, false, 1).await;
-    let (Performative::Transfer(first), _) = client.hear().await else { panic!() };
+    let (Performative::Transfer(first), _) = client.next_frame().await else { panic!() };
     assert!(first.more);
     client.begin_on(1).await;
     client.manager(0, "q").await;
@@ -153,7 +153,7 @@ async fn nothing_is_received_for_good_for_who_takes_little() {
     assert_eq!(server.total().await, 3);
     client.on(0);
     client.window(1, 10).await;
-    let (Performative::Transfer(last), _) = client.hear().await else { panic!() };
+    let (Performative::Transfer(last), _) = client.next_frame().await else { panic!() };
     assert!(!last.more);
     client.on(1);
     // The delivery no longer counts when a later request is answered.
@@ -180,7 +180,7 @@ async fn a_drain_waits_for_what_does_not_fit_at_once() {
     for _ in 0..30 {
         client.message().await;
     }
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(50)));
     server.stop().await;
 }
@@ -202,9 +202,9 @@ async fn credit_that_comes_during_a_drain_stands() {
         echo: true,
         ..Flow::default()
     };
-    client.say(&Performative::Flow(echo)).await;
+    client.send_frame(&Performative::Flow(echo)).await;
     client.let_go().await;
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     assert_eq!(flow.handle, None);
     // By now the credit has reached the queue, which gets these messages later.
     server.put(&["a", "b"]).await;
@@ -216,7 +216,7 @@ async fn credit_that_comes_during_a_drain_stands() {
 /// AMQP-81: a session with the maximum number of unsettled deliveries still gets replies, can
 /// browse, and can receive and delete.
 #[tokio::test]
-async fn what_is_settled_passes_by_what_is_not() {
+async fn settled_deliveries_pass_unsettled_limit() {
     let few = |config: &mut peeklock_amqp::server::AmqpConfig| config.unsettled_count_max = 2;
     let server = Server::start_with(Arc::new(AllowAll), few).await;
     server.put(&["a", "b", "c"]).await;
@@ -263,7 +263,7 @@ async fn a_silent_client_is_closed() {
     client.receiver(0, "q", LOCKED).await.unwrap();
     client.credit(0, 0, 1, false).await;
     client.message().await;
-    let (Performative::Close(close), _) = client.hear().await else { panic!() };
+    let (Performative::Close(close), _) = client.next_frame().await else { panic!() };
     assert_eq!(close.error.unwrap().condition(), "amqp:resource-limit-exceeded");
     assert!(client.is_closed().await);
     let mut other = server.client().await;
@@ -278,7 +278,7 @@ async fn a_silent_client_is_closed() {
 /// AMQP-06: a client that is not read for lack of room does not count as silent. It is served when
 /// there is room.
 #[tokio::test]
-async fn who_waits_for_room_is_not_silent() {
+async fn client_waiting_for_room_is_not_silent() {
     let idle = |config: &mut peeklock_amqp::server::AmqpConfig| {
         config.idle_timeout = Duration::from_millis(300);
     };
@@ -292,7 +292,7 @@ async fn who_waits_for_room_is_not_silent() {
         }
     }
     client.send(0, 0, false, &text("m")).await;
-    let heard = tokio::time::timeout(Duration::from_millis(1_000), client.hear()).await;
+    let heard = tokio::time::timeout(Duration::from_millis(1_000), client.next_frame()).await;
     assert!(heard.is_err(), "{heard:?}");
     drop(held);
     assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
@@ -305,10 +305,12 @@ async fn who_waits_for_room_is_not_silent() {
 async fn a_client_that_has_closed_too_is_let_go() {
     let server = Server::start().await;
     let mut client = server.client().await;
-    client.say(&Performative::Open(Box::default())).await;
-    let (Performative::Close(close), _) = client.hear().await else { panic!() };
+    client.send_frame(&Performative::Open(Box::default())).await;
+    let (Performative::Close(close), _) = client.next_frame().await else { panic!() };
     assert_eq!(close.error.unwrap().condition(), "amqp:illegal-state");
-    client.say(&Performative::Close(peeklock_amqp::performative::Close { error: None })).await;
+    client
+        .send_frame(&Performative::Close(peeklock_amqp::performative::Close { error: None }))
+        .await;
     // Long before the next regular check.
     let closed = tokio::time::timeout(Duration::from_secs(3), client.is_closed()).await;
     assert_eq!(closed, Ok(true));
@@ -332,16 +334,18 @@ async fn an_orderly_close_because_of(error: Option<AmqpError>) {
     client.credit(0, 0, 1, false).await;
     client.message().await;
     if error.is_none() {
-        client.say(&Performative::End(peeklock_amqp::performative::End { error: None })).await;
-        assert!(matches!(client.hear().await, (Performative::End(_), _)));
+        client
+            .send_frame(&Performative::End(peeklock_amqp::performative::End { error: None }))
+            .await;
+        assert!(matches!(client.next_frame().await, (Performative::End(_), _)));
     }
-    client.say(&Performative::Close(peeklock_amqp::performative::Close { error })).await;
-    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    client.send_frame(&Performative::Close(peeklock_amqp::performative::Close { error })).await;
+    assert!(matches!(client.next_frame().await, (Performative::Close(_), _)));
     assert!(client.is_closed().await);
     let mut other = server.client().await;
     other.receiver(0, "q", LOCKED).await.unwrap();
     other.credit(0, 0, 1, true).await;
-    let (Performative::Flow(flow), _) = other.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = other.next_frame().await else { panic!() };
     assert_eq!(flow.link_credit, Some(0), "it is locked still");
     assert_eq!(server.delivery_counts().await, [0]);
     server.stop().await;

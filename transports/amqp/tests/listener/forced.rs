@@ -14,7 +14,7 @@ pub const FORCED: &str = "amqp:link:detach-forced";
 
 /// Returns the next link that the broker detaches, with condition and description.
 pub async fn ended(client: &mut Client) -> (u32, String, String) {
-    let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
+    let (Performative::Detach(detach), _) = client.next_frame().await else { panic!() };
     assert!(detach.closed);
     let error = detach.error.unwrap();
     (detach.handle, error.condition().to_owned(), error.description().to_owned())
@@ -68,7 +68,7 @@ async fn a_sender_ends_with_its_entity() {
 /// AMQP-91: at a stop every connection, with or without links, is closed with a condition upon
 /// which clients connect again. It ends when the client has answered.
 #[tokio::test]
-async fn a_stop_is_told_on_every_connection() {
+async fn stop_closes_every_connection_with_an_error() {
     let server = Server::start().await;
     let (mut idle, mut receiving) = (server.client().await, server.client().await);
     receiving.receiver(0, "q", LOCKED).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_stop_is_told_on_every_connection() {
     let stopping = tokio::spawn(server.stop_in_order());
     for client in [&mut idle, &mut receiving] {
         let close = loop {
-            match client.hear().await.0 {
+            match client.next_frame().await.0 {
                 Performative::Close(close) => break close,
                 // Credit that is returned.
                 Performative::Flow(_) => {}
@@ -86,7 +86,7 @@ async fn a_stop_is_told_on_every_connection() {
         let error = close.error.unwrap();
         assert_eq!(error.condition(), "amqp:connection:forced");
         assert!(error.description().contains("stopped"), "{}", error.description());
-        client.say(&Performative::Close(Close { error: None })).await;
+        client.send_frame(&Performative::Close(Close { error: None })).await;
         assert!(client.is_closed().await);
     }
     stopping.await.unwrap();

@@ -39,7 +39,9 @@ async fn narrow(server: &Server, incoming_window: u32) -> Client {
 async fn take(client: &mut Client, mut frames: u32) -> usize {
     let mut bytes = 0;
     loop {
-        let (Performative::Transfer(transfer), payload) = client.hear().await else { panic!() };
+        let (Performative::Transfer(transfer), payload) = client.next_frame().await else {
+            panic!()
+        };
         frames += 1;
         bytes += payload.len();
         if !transfer.more {
@@ -162,9 +164,9 @@ async fn read(client: &mut Client, frames: u32) {
         echo: true,
         ..Flow::default()
     };
-    client.say(&Performative::Flow(echo)).await;
+    client.send_frame(&Performative::Flow(echo)).await;
     loop {
-        let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+        let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
         if flow.next_incoming_id == Some(frames) {
             return;
         }
@@ -174,7 +176,7 @@ async fn read(client: &mut Client, frames: u32) {
 /// Waits until a message is accepted, skipping flows.
 async fn accepted(client: &mut Client) {
     loop {
-        match client.hear().await {
+        match client.next_frame().await {
             (Performative::Disposition(disposition), _) => {
                 assert_eq!(disposition.state, Some(DeliveryState::accepted()));
                 return;
@@ -197,7 +199,7 @@ async fn large_messages_leave_one_at_a_time() {
     let mut first = narrow(&server, 0).await;
     first.receiver(0, "q", LOCKED).await.unwrap();
     first.credit_within(0, 0, 1, false, 1).await;
-    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    assert!(matches!(first.next_frame().await, (Performative::Transfer(_), _)));
     let mut second = narrow(&server, 1_000).await;
     second.manager(1, "q").await;
     second.receiver(0, "q", LOCKED).await.unwrap();
@@ -232,7 +234,7 @@ async fn a_large_message_that_stands_still_makes_room() {
     let mut first = narrow(&server, 0).await;
     first.receiver(0, "q", LOCKED).await.unwrap();
     first.credit_within(0, 0, 1, false, 1).await;
-    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    assert!(matches!(first.next_frame().await, (Performative::Transfer(_), _)));
     let mut second = narrow(&server, 1_000).await;
     second.receiver(0, "q", LOCKED).await.unwrap();
     second.credit(0, 0, 1, false).await;
@@ -241,10 +243,10 @@ async fn a_large_message_that_stands_still_makes_room() {
     // A peek shows as many messages as fit.
     assert_eq!(server.delivery_counts().await[0], 0);
     first.window(1, 1_000).await;
-    let (Performative::Transfer(transfer), _) = first.hear().await else { panic!() };
+    let (Performative::Transfer(transfer), _) = first.next_frame().await else { panic!() };
     assert!(transfer.aborted);
     first.credit_within(0, 1, 1, false, 1_000).await;
-    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    assert!(matches!(first.next_frame().await, (Performative::Transfer(_), _)));
     server.stop().await;
 }
 
@@ -258,7 +260,7 @@ async fn large_messages_are_looked_at_one_at_a_time() {
     let mut first = narrow(&server, 0).await;
     first.attach_receiver(browser(0, "q")).await.unwrap();
     first.credit_within(0, 0, 1, false, 1).await;
-    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    assert!(matches!(first.next_frame().await, (Performative::Transfer(_), _)));
     let mut second = narrow(&server, 1_000).await;
     second.sender(5, "q").await.unwrap();
     second.attach_receiver(browser(0, "q")).await.unwrap();

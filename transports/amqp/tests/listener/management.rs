@@ -39,7 +39,7 @@ pub fn token(tag: &[u8]) -> u128 {
 async fn locked(client: &mut Client) -> u128 {
     client.receiver(2, "q", LOCKED).await.unwrap();
     client.credit(2, 0, 1, false).await;
-    let (Performative::Transfer(transfer), message) = client.hear().await else { panic!() };
+    let (Performative::Transfer(transfer), message) = client.next_frame().await else { panic!() };
     let token = token(transfer.delivery_tag.unwrap().as_slice());
     let delivery = section(&message, descriptor::DELIVERY_ANNOTATIONS);
     let shown = annotation_of(delivery, "x-opt-lock-token").unwrap();
@@ -306,7 +306,7 @@ async fn an_update_of_a_disposition_takes_a_delay() {
 /// AMQP-22: a request that waits for credit is not carried out if the link for its reply is
 /// detached.
 #[tokio::test]
-async fn what_nobody_hears_is_not_done() {
+async fn request_without_reply_link_is_not_carried_out() {
     let (server, mut client) = managing(&["a"]).await;
     let number = deferred(&mut client).await;
     let mut other = server.client().await;
@@ -328,7 +328,7 @@ async fn what_nobody_hears_is_not_done() {
 /// AMQP-80: a request whose time-out passed while it waited is not carried out, and gets an error.
 /// The time-out is an integer of any type, under either name.
 #[tokio::test]
-async fn what_waited_for_too_long_is_not_done() {
+async fn expired_request_is_not_carried_out() {
     let (server, mut client) = managing(&[]).await;
     let mut other = server.client().await;
     other.sender(0, "q/$management").await.unwrap();
@@ -355,7 +355,7 @@ async fn what_waited_for_too_long_is_not_done() {
     }
     // The answer to this flow comes after all requests have arrived, which wait for credit.
     other.credit(1, 0, 0, true).await;
-    assert!(matches!(other.hear().await, (Performative::Flow(_), _)));
+    assert!(matches!(other.next_frame().await, (Performative::Flow(_), _)));
     server.clock.advance(TimeSpan::from_seconds(10));
     other.credit(1, 0, 100, false).await;
     for (name, wait, status) in &waits {
@@ -396,7 +396,7 @@ async fn a_schedule_may_have_null_for_an_id() {
 /// SET-21, SET-24: with `release_on_connection_loss`, messages received by number are locked while
 /// the connection exists. Its loss releases and counts them.
 #[tokio::test]
-async fn what_was_received_by_number_ends_with_the_connection() {
+async fn locks_of_messages_by_number_end_with_the_connection() {
     let server = Server::start_releasing().await;
     server.put(&["a"]).await;
     let mut client = server.client().await;
@@ -565,7 +565,7 @@ fn text(value: &Raw) -> &str {
 
 /// AMQP-88, AMQP-92, ERR-05, AMQ-22, AMQ-23: the status reports the error of a request.
 #[tokio::test]
-async fn a_wrong_request_is_told_so() {
+async fn invalid_request_gets_error_status() {
     let (server, mut client) = managing(&[]).await;
     let unknown = client.ask(0, "make-coffee", &[]).await;
     assert_eq!((unknown.status(), &*unknown.condition()), (501, "amqp:not-implemented"));
@@ -614,7 +614,7 @@ async fn a_request_waits_for_credit_of_its_reply() {
     assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
     assert_eq!(server.total().await, 1, "nothing was done whose answer nobody takes");
     client.credit(1, 0, 1, false).await;
-    let (Performative::Transfer(transfer), payload) = client.hear().await else { panic!() };
+    let (Performative::Transfer(transfer), payload) = client.next_frame().await else { panic!() };
     assert_eq!(transfer.handle, 1);
     // AMQP-19: the first frame has all of these.
     assert!(transfer.delivery_id.is_some() && transfer.delivery_tag.is_some());

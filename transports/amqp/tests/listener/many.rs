@@ -34,18 +34,18 @@ async fn begin_many(client: &mut Client, most: u16) -> u16 {
     for channel in 1..=most {
         client.on(channel);
         let begin = Begin { incoming_window: 10, outgoing_window: 10, ..Begin::default() };
-        client.say(&Performative::Begin(Box::new(begin))).await;
-        let (Performative::Begin(_), _) = client.hear().await else { panic!() };
+        client.send_frame(&Performative::Begin(Box::new(begin))).await;
+        let (Performative::Begin(_), _) = client.next_frame().await else { panic!() };
         // A refused session is ended immediately; an accepted one answers this `end`.
-        client.say(&Performative::End(End::default())).await;
-        let (Performative::End(end), _) = client.hear().await else { panic!() };
+        client.send_frame(&Performative::End(End::default())).await;
+        let (Performative::End(end), _) = client.next_frame().await else { panic!() };
         if let Some(error) = end.error {
             assert_eq!(error.condition(), LIMIT);
             return channel;
         }
         let begin = Begin { incoming_window: 10, outgoing_window: 10, ..Begin::default() };
-        client.say(&Performative::Begin(Box::new(begin))).await;
-        let (Performative::Begin(_), _) = client.hear().await else { panic!() };
+        client.send_frame(&Performative::Begin(Box::new(begin))).await;
+        let (Performative::Begin(_), _) = client.next_frame().await else { panic!() };
     }
     most
 }
@@ -66,7 +66,9 @@ async fn a_connection_has_hundreds_of_links() {
     }
     let refused = client.receiver(600, "q", SenderSettleMode::Unsettled).await;
     assert_eq!(refused, Err(LIMIT.to_owned()));
-    client.say(&Performative::Detach(Detach { handle: 600, closed: true, error: None })).await;
+    client
+        .send_frame(&Performative::Detach(Detach { handle: 600, closed: true, error: None }))
+        .await;
     let mut other = server.client().await;
     for handle in 0..256 + 128 {
         other.receiver(handle, "q", SenderSettleMode::Unsettled).await.unwrap();

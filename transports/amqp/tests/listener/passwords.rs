@@ -67,7 +67,7 @@ async fn a_password_is_a_key_or_a_token() {
 /// AMQP-03, AMQ-02: EXTERNAL without a certificate equals ANONYMOUS; an unknown mechanism ends the
 /// connection.
 #[tokio::test]
-async fn external_without_a_certificate_says_nothing() {
+async fn external_without_certificate_equals_anonymous() {
     let server = Server::start().await;
     let (mut client, code) = Client::log_in(server.address, "EXTERNAL", b"").await;
     assert_eq!(code, 0);
@@ -82,7 +82,7 @@ async fn external_without_a_certificate_says_nothing() {
 /// SEC-16, AMQP-25: a connection without credentials is closed; one that has logged in with a
 /// password is not.
 #[tokio::test]
-async fn who_shows_nothing_is_not_kept() {
+async fn connection_without_credentials_is_closed() {
     let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
         config.opening_timeout = Duration::from_millis(300);
     };
@@ -91,7 +91,7 @@ async fn who_shows_nothing_is_not_kept() {
     assert_eq!(code, 0);
     known.begin().await;
     let mut unknown = Client::open(server.address).await;
-    let (Performative::Close(close), _) = unknown.hear().await else { panic!("no close") };
+    let (Performative::Close(close), _) = unknown.next_frame().await else { panic!("no close") };
     assert_eq!(close.error.unwrap().condition(), "amqp:unauthorized-access");
     let settled = peeklock_amqp::performative::SenderSettleMode::Unsettled;
     known.receiver(0, "q", settled).await.unwrap();
@@ -100,7 +100,7 @@ async fn who_shows_nothing_is_not_kept() {
 
 /// SEC-16: a connection without credentials is closed even if it is busy.
 #[tokio::test]
-async fn who_shows_nothing_and_is_busy_is_not_kept() {
+async fn busy_connection_without_credentials_is_closed() {
     let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
         config.opening_timeout = Duration::from_millis(300);
     };
@@ -114,8 +114,8 @@ async fn who_shows_nothing_and_is_busy_is_not_kept() {
         ..Flow::default()
     };
     let close = loop {
-        unknown.say(&Performative::Flow(echo.clone())).await;
-        match unknown.hear().await.0 {
+        unknown.send_frame(&Performative::Flow(echo.clone())).await;
+        match unknown.next_frame().await.0 {
             Performative::Flow(_) => {}
             Performative::Close(close) => break close,
             other => panic!("{other:?}"),
@@ -134,7 +134,7 @@ async fn anonymous_clients_are_kept_where_they_are_let_in() {
     let server = Server::start_with(Arc::new(peeklock_core::contract::AllowAll), brief).await;
     let mut client = Client::open(server.address).await;
     // Until the regular check of the connection, every five seconds.
-    tokio::time::timeout(Duration::from_millis(5_500), client.hear()).await.unwrap_err();
+    tokio::time::timeout(Duration::from_millis(5_500), client.next_frame()).await.unwrap_err();
     client.sender(0, "q").await.unwrap();
     server.stop().await;
 }

@@ -26,7 +26,7 @@ const SPARE: usize = 16;
 /// gets the reason. A connection with a link keeps its place, however long it is silent. If no
 /// connection is idle, the new client waits with its requests.
 #[tokio::test]
-async fn who_is_idle_longest_makes_room() {
+async fn longest_idle_connection_gives_up_its_place() {
     let server = Server::start_with(Arc::new(AllowAll), |config| {
         config.connection_count_max = 3;
     })
@@ -45,7 +45,9 @@ async fn who_is_idle_longest_makes_room() {
         let mut next = server.client().await;
         next.sender(0, "q").await.unwrap();
         all.push(next);
-        let (Performative::Close(close), _) = idle.hear().await else { panic!("it is not closed") };
+        let (Performative::Close(close), _) = idle.next_frame().await else {
+            panic!("it is not closed")
+        };
         let error = close.error.unwrap();
         assert_eq!(error.condition(), "amqp:connection:forced");
         assert!(idle.is_closed().await);
@@ -81,7 +83,9 @@ async fn messages(server: &Server, kept: &mut Client) {
 
 /// Returns the condition with which the broker closes a connection.
 async fn closed(client: &mut Client) -> String {
-    let (Performative::Close(close), _) = client.hear().await else { panic!("it is not closed") };
+    let (Performative::Close(close), _) = client.next_frame().await else {
+        panic!("it is not closed")
+    };
     close.error.unwrap().condition().to_owned()
 }
 
@@ -122,7 +126,9 @@ async fn the_address_with_most_places_gives_one_up() {
     many[0].sender(1, "q").await.unwrap();
     let mut other = from([127, 0, 0, 3], &server).await;
     other.sender(0, "q").await.unwrap();
-    let (Performative::Close(close), _) = many[1].hear().await else { panic!("it is not closed") };
+    let (Performative::Close(close), _) = many[1].next_frame().await else {
+        panic!("it is not closed")
+    };
     assert_eq!(close.error.unwrap().condition(), "amqp:connection:forced");
     // The others go on.
     many[2].detach(0).await;
@@ -181,7 +187,7 @@ async fn strangers(count: usize, server: &Server) -> Vec<Client> {
 /// QUO-01, SEC-16: if all places are taken, a stranger gets the place of an idle connection. It
 /// does not get the place of a silent receiver, from any address.
 #[tokio::test]
-async fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
+async fn stranger_takes_only_places_of_idle_connections() {
     let server = listener(false, 4).await;
     let mut silent = Vec::new();
     for _ in 0..3 {
@@ -207,7 +213,7 @@ async fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
 /// links. Strangers without requests for the longest time go first. If all have logged in with a
 /// key, the client waits until one is idle, and a stranger gets no place.
 #[tokio::test]
-async fn who_logs_in_gets_the_place_of_a_stranger() {
+async fn client_with_key_takes_the_place_of_a_stranger() {
     let server = listener(false, 2).await;
     let mut strangers = strangers(2, &server).await;
     let mut known = Vec::new();
@@ -239,7 +245,7 @@ async fn who_logs_in_gets_the_place_of_a_stranger() {
 /// QUO-01, SEC-16, AMQP-21: a client that puts a valid token gets the place of a stranger, even if
 /// that has links. A client with an invalid token gets none.
 #[tokio::test]
-async fn who_puts_a_token_gets_the_place_of_a_stranger() {
+async fn client_with_token_takes_the_place_of_a_stranger() {
     let server = listener(true, 2).await;
     let mut strangers = strangers(2, &server).await;
     for stranger in &mut strangers {
@@ -270,7 +276,7 @@ async fn who_puts_a_token_gets_the_place_of_a_stranger() {
 /// a client without one, also from the same address, and keeps it when clients come from addresses
 /// with fewer connections.
 #[tokio::test]
-async fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
+async fn client_with_key_takes_and_keeps_a_place() {
     let server = listener(true, 3).await;
     let here = [127, 0, 0, 2];
     let mut without = Vec::new();
@@ -326,7 +332,7 @@ async fn the_oldest_without_a_place_is_closed() {
 /// QUO-01, SEC-16: a client that finds no place within the opening timeout gets an error with a
 /// condition upon which the SDKs connect again.
 #[tokio::test]
-async fn who_finds_no_place_in_time_is_told_so() {
+async fn client_without_place_is_closed_after_timeout() {
     let server = Server::start_with(Arc::new(AnyKey { allows_anonymous: false }), |config| {
         config.connection_count_max = 1;
         config.opening_timeout = Duration::from_millis(300);
@@ -334,8 +340,10 @@ async fn who_finds_no_place_in_time_is_told_so() {
     .await;
     let mut known = consumer([127, 0, 0, 2], &server).await;
     let mut next = from_saying([127, 0, 0, 3], &server, PLAIN).await;
-    next.say(&Performative::Attach(Box::new(Client::sender_of(0, "q")))).await;
-    let (Performative::Close(close), _) = next.hear().await else { panic!("it is not closed") };
+    next.send_frame(&Performative::Attach(Box::new(Client::sender_of(0, "q")))).await;
+    let (Performative::Close(close), _) = next.next_frame().await else {
+        panic!("it is not closed")
+    };
     let error = close.error.unwrap();
     assert_eq!(error.condition(), "amqp:connection:forced");
     let text = error.to_string();

@@ -51,7 +51,7 @@ pub fn modified(undeliverable_here: bool) -> DeliveryState {
 /// AMQP-48, AMQP-50, AMQP-54, AMQ-08, AMQ-14: at most as many messages are delivered as there is
 /// credit, with locks, in order.
 #[tokio::test]
-async fn credit_is_what_is_delivered() {
+async fn deliveries_never_exceed_credit() {
     let (server, mut client) = receiving(&["a", "b", "c"]).await;
     client.credit(0, 0, 2, false).await;
     for body in ["a", "b"] {
@@ -80,7 +80,7 @@ async fn a_link_goes_on_where_its_count_goes_round() {
         let (transfer, content) = client.message().await;
         assert_eq!(content.body_bytes(), body);
         if number == 2 {
-            let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+            let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
             assert_eq!((flow.delivery_count, flow.link_credit), (Some(1), Some(0)));
         }
         let answer = client.settle(id(&transfer), DeliveryState::accepted()).await;
@@ -297,7 +297,7 @@ async fn deferred_is_set_aside() {
     let (transfer, _) = client.message().await;
     assert_eq!(client.settle(id(&transfer), modified(true)).await, modified(true));
     client.credit(0, 1, 5, true).await;
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(6)));
     server.stop().await;
 }
@@ -309,7 +309,7 @@ async fn a_drain_comes_behind_what_there_is() {
     client.credit(0, 0, 10, true).await;
     client.message().await;
     client.message().await;
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(10)));
     server.stop().await;
 }
@@ -428,7 +428,7 @@ async fn a_dead_letter_queue_counts_nothing() {
     // The answer and the redelivery, in any order.
     let mut again = None;
     for _ in 0..2 {
-        match client.hear().await {
+        match client.next_frame().await {
             (Performative::Transfer(transfer), payload) => again = Some((transfer, payload)),
             (Performative::Disposition(_), _) => {}
             other => panic!("{other:?}"),
@@ -450,7 +450,7 @@ async fn a_dead_letter_queue_counts_nothing() {
 
 /// PEK-05, AMQP-56: a scheduled message keeps that state when it is enqueued.
 #[tokio::test]
-async fn what_was_scheduled_says_so() {
+async fn scheduled_message_keeps_its_state() {
     let (server, mut client) = receiving(&["now"]).await;
     let due = server.now().plus(TimeSpan::from_minutes(5));
     let message = Message::new("later").with_scheduled_enqueue_time(due);
@@ -496,7 +496,7 @@ async fn a_drain_waits_for_what_it_makes_expire() {
     client.coordinator().await;
     store.complete_at_once(true);
     while store.complete_next(Shard(0), Fate::Store) {}
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     assert_eq!(flow.link_credit, Some(0));
     assert_eq!(server.dead_letters().await.len(), 1);
     server.stop().await;
@@ -504,7 +504,7 @@ async fn a_drain_waits_for_what_it_makes_expire() {
 
 /// SET-22: deliveries are not resumed: unsettled deliveries in an `attach` are ignored.
 #[tokio::test]
-async fn what_was_unsettled_elsewhere_is_ignored() {
+async fn unsettled_map_of_attach_is_ignored() {
     let server = Server::start().await;
     server.put(&["a"]).await;
     let mut client = server.client().await;
@@ -551,14 +551,14 @@ async fn the_lock_of_a_forgotten_delivery_runs_on() {
         settled: true,
         ..Disposition::default()
     };
-    client.say(&Performative::Disposition(forgotten)).await;
+    client.send_frame(&Performative::Disposition(forgotten)).await;
     // A drain ends after all available messages, and there are none.
     client.credit(0, 1, 1, true).await;
-    assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
+    assert!(matches!(client.next_frame().await, (Performative::Flow(_), _)));
     assert_eq!(server.delivery_counts().await, [0]);
     server.clock.advance(TimeSpan::from_seconds(59));
     client.credit(0, 2, 1, true).await;
-    assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
+    assert!(matches!(client.next_frame().await, (Performative::Flow(_), _)));
     client.credit(0, 3, 1, false).await;
     server.clock.advance(TimeSpan::from_seconds(1));
     assert_eq!(client.message().await.1.body_bytes(), "a");
@@ -590,7 +590,7 @@ async fn the_type_of_an_entity_may_be_anything() {
 /// AMQ-18, EXP-01: an expiring message is delivered with its expiry; a message that does not expire
 /// has none.
 #[tokio::test]
-async fn a_delivery_says_when_it_expires() {
+async fn delivery_has_its_expiry() {
     let (server, mut client) = receiving(&["lasting"]).await;
     client.sender(1, "q").await.unwrap();
     let message = Message::new("a").with_time_to_live(TimeSpan::from_seconds(90));
@@ -655,7 +655,7 @@ async fn an_expired_message_that_is_dropped_ends_as_expired() {
         client.settle_for_good(id(&transfer), modified(true)).await;
         // A receive finds expired messages.
         client.credit(0, 1, 1, true).await;
-        assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
+        assert!(matches!(client.next_frame().await, (Performative::Flow(_), _)));
         let counts = server.counts().await;
         assert_eq!((counts.deferred, counts.dead_letter), (deferred, dead), "after {seconds} s");
         server.stop().await;
@@ -666,7 +666,7 @@ async fn an_expired_message_that_is_dropped_ends_as_expired() {
 /// maximum in its header, next to the two instants whose difference is the time to live. Without
 /// the header some clients take it for expired.
 #[tokio::test]
-async fn a_long_time_to_live_is_told() {
+async fn long_time_to_live_is_sent() {
     let (server, mut client) = receiving(&[]).await;
     client.sender(1, "q").await.unwrap();
     let long = TimeSpan::from_seconds(60 * 86_400);

@@ -17,7 +17,7 @@ const UNSETTLED: SenderSettleMode = SenderSettleMode::Unsettled;
 /// Returns the next reply, skipping other frames.
 async fn reply(client: &mut Client) -> Reply {
     loop {
-        if let (Performative::Transfer(_), payload) = client.hear().await {
+        if let (Performative::Transfer(_), payload) = client.next_frame().await {
             return Reply { content: Content::parse(payload).unwrap() };
         }
     }
@@ -28,7 +28,7 @@ async fn reply(client: &mut Client) -> Reply {
 async fn stored(client: &mut Client, handle: u32) {
     client.send(handle, 0, false, &text("m")).await;
     loop {
-        match client.hear().await {
+        match client.next_frame().await {
             (Performative::Disposition(of), _) => {
                 return assert_eq!(of.state, Some(DeliveryState::accepted()));
             }
@@ -115,7 +115,7 @@ async fn a_request_of_a_long_name_is_refused() {
         client.receiver(handle + 1, "$cbs", UNSETTLED).await.unwrap();
         client.credit(handle + 1, 0, 1, false).await;
         client.send(handle, 0, true, tokens::request("q", "t", name(bytes)).as_bytes()).await;
-        match client.hear().await {
+        match client.next_frame().await {
             (Performative::Transfer(transfer), _) => {
                 assert_eq!((transfer.handle, bytes), (3, 1_019))
             }
@@ -148,12 +148,12 @@ async fn replies_that_are_not_taken_are_few() {
         }
         let receiver =
             |handle| Performative::Attach(Box::new(Client::receiver_of(handle, "q", UNSETTLED)));
-        client.say(&receiver(9)).await;
+        client.send_frame(&receiver(9)).await;
         let detached = loop {
-            match client.hear().await {
+            match client.next_frame().await {
                 // The first may be read, and answered, with the last request.
                 (Performative::Attach(attach), _) if attach.handle == 9 => {
-                    client.say(&receiver(10)).await;
+                    client.send_frame(&receiver(10)).await;
                 }
                 (Performative::Attach(_), _) => break None,
                 (Performative::Detach(detach), _) => {

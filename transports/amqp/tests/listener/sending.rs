@@ -35,7 +35,7 @@ pub fn condition(state: &DeliveryState) -> String {
 
 /// AMQP-40, AMQP-41: a sender has credit immediately; an accepted message is stored.
 #[tokio::test]
-async fn what_is_accepted_is_stored() {
+async fn accepted_message_is_stored() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.sender(0, "amqps://localhost:5672/Q").await.unwrap();
@@ -54,10 +54,10 @@ async fn credit_goes_by_the_size_of_what_is_sent() {
     let server = Server::start_large().await;
     let mut client = server.client().await;
     let attach = Client::sender_of(0, "q");
-    client.say(&Performative::Attach(Box::new(attach))).await;
-    assert!(matches!(client.hear().await, (Performative::Attach(_), _)));
+    client.send_frame(&Performative::Attach(Box::new(attach))).await;
+    assert!(matches!(client.next_frame().await, (Performative::Attach(_), _)));
     let granted = async |client: &mut Client| loop {
-        match client.hear().await {
+        match client.next_frame().await {
             (Performative::Flow(Flow { handle: Some(0), link_credit, .. }), _) => {
                 break link_credit;
             }
@@ -82,7 +82,7 @@ async fn credit_goes_by_the_size_of_what_is_sent() {
 
 /// AMQP-41: a message that is sent settled is stored and not answered.
 #[tokio::test]
-async fn what_is_sent_settled_is_not_answered() {
+async fn settled_message_is_not_answered() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.sender(0, "q").await.unwrap();
@@ -250,7 +250,7 @@ async fn an_error_of_one_message_keeps_the_link() {
 /// AMQP-34, AMQP-37, AMQ-07: the answer to a sender has the size limits of its entity, with fixed
 /// types.
 #[tokio::test]
-async fn a_sender_is_told_what_its_entity_takes() {
+async fn sender_gets_size_limits_of_its_entity() {
     let server = Server::start().await;
     let mut client = server.client().await;
     let answer = client.attach_sender(Client::sender_of(0, "q")).await.unwrap();
@@ -291,14 +291,14 @@ async fn a_delivery_time_is_a_schedule() {
 /// AMQP-90, AMQ-05: the error for a missing entity has the words by which clients know that a retry
 /// is useless.
 #[tokio::test]
-async fn a_missing_entity_is_told_in_these_words() {
+async fn missing_entity_error_has_known_words() {
     let server = Server::start().await;
     let mut client = server.client().await;
     let attach = Performative::Attach(Box::new(Client::sender_of(0, "none")));
-    client.say(&attach).await;
-    let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
+    client.send_frame(&attach).await;
+    let (Performative::Attach(answer), _) = client.next_frame().await else { panic!() };
     assert!(answer.target.is_none() && answer.source.is_none());
-    let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
+    let (Performative::Detach(detach), _) = client.next_frame().await else { panic!() };
     let error = detach.error.unwrap();
     let words = "The messaging entity 'none' could not be found.";
     assert!(error.description().starts_with(words), "{error}");
@@ -310,7 +310,7 @@ async fn a_missing_entity_is_told_in_these_words() {
 
 /// AMQP-102, AMQP-45: an empty user-id and empty sections are accepted and passed on unchanged.
 #[tokio::test]
-async fn what_is_empty_is_passed_on() {
+async fn empty_sections_are_passed_on() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.sender(0, "q").await.unwrap();
@@ -332,7 +332,7 @@ async fn what_is_empty_is_passed_on() {
 
 /// AMQP-102: a rule sees the inner value of a described value, which is passed on byte for byte.
 #[tokio::test]
-async fn a_rule_sees_what_is_described() {
+async fn rule_sees_inner_value_of_described_value() {
     let server = Server::start().await;
     server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
     let filter = "due > sent AND short < long AND here = there AND here <> away";
@@ -370,7 +370,10 @@ async fn a_rule_sees_what_is_described() {
     client.credit(1, 0, 2, true).await;
     let (_, content) = client.message().await;
     assert_eq!(content.sections().application_properties, passed_on);
-    assert!(matches!(client.hear().await, (Performative::Flow(_), _)), "the other is not selected");
+    assert!(
+        matches!(client.next_frame().await, (Performative::Flow(_), _)),
+        "the other is not selected"
+    );
     server.stop().await;
 }
 

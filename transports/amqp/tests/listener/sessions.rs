@@ -80,15 +80,16 @@ async fn a_named_session_is_accepted() {
 
 /// AMQP-70, AMQP-76: filters that do not fit a session are refused.
 #[tokio::test]
-async fn what_is_no_session_is_refused() {
+async fn filters_without_a_session_are_refused() {
     let server = Server::start().await;
     server.put_in_sessions(&[]).await;
     let mut client = server.client().await;
     let attach = Client::receiver_of(0, "s", LOCKED);
-    client.say(&Performative::Attach(Box::new(attach))).await;
-    let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
+    client.send_frame(&Performative::Attach(Box::new(attach))).await;
+    let (Performative::Attach(answer), _) = client.next_frame().await else { panic!() };
     assert!(answer.source.is_none());
-    let (Performative::Detach(Detach { error: Some(error), .. }), _) = client.hear().await else {
+    let (Performative::Detach(Detach { error: Some(error), .. }), _) = client.next_frame().await
+    else {
         panic!()
     };
     assert_eq!(error.condition(), "amqp:not-allowed");
@@ -115,10 +116,10 @@ async fn the_next_session_is_waited_for() {
     let filter = described(0x13_7000_000c, raw(Value::Null));
     let answer = client.attach_receiver(of_session(1, "s", filter)).await.unwrap();
     assert_eq!(filter_of(&answer), described(0x13_7000_000c, raw("one")));
-    client.say(&Performative::Attach(Box::new(next(2)))).await;
+    client.send_frame(&Performative::Attach(Box::new(next(2)))).await;
     arrived(&mut client).await;
     server.clock.advance(TimeSpan::from_ms(5_000));
-    let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
+    let (Performative::Attach(answer), _) = client.next_frame().await else { panic!() };
     assert!(answer.source.is_none());
     assert_eq!(client.detached().await, "com.microsoft:timeout");
     server.stop().await;
@@ -126,16 +127,16 @@ async fn the_next_session_is_waited_for() {
 
 /// AMQP-73: a client that detached while waiting gets no session.
 #[tokio::test]
-async fn who_is_gone_gets_no_session() {
+async fn detached_client_gets_no_session() {
     let server = Server::start().await;
     server.put_in_sessions(&[]).await;
     let mut client = server.client().await;
     client.manager(10, "s").await;
-    client.say(&Performative::Attach(Box::new(of_session(0, "s", raw(Value::Null))))).await;
+    client.send_frame(&Performative::Attach(Box::new(of_session(0, "s", raw(Value::Null))))).await;
     arrived(&mut client).await;
-    client.say(&Performative::Detach(Detach { handle: 0, closed: true, error: None })).await;
-    assert!(matches!(client.hear().await, (Performative::Attach(_), _)));
-    assert!(matches!(client.hear().await, (Performative::Detach(_), _)));
+    client.send_frame(&Performative::Detach(Detach { handle: 0, closed: true, error: None })).await;
+    assert!(matches!(client.next_frame().await, (Performative::Attach(_), _)));
+    assert!(matches!(client.next_frame().await, (Performative::Detach(_), _)));
     server.put_message("s", "one", "a").await;
     let answer = client.attach_receiver(of_session(1, "s", raw("one"))).await;
     assert!(answer.is_ok(), "{answer:?}");
@@ -144,18 +145,18 @@ async fn who_is_gone_gets_no_session() {
 
 /// AMQP-73: a client that ended its AMQP session while waiting gets no session.
 #[tokio::test]
-async fn who_has_ended_its_session_gets_none() {
+async fn client_with_ended_session_gets_no_session() {
     let server = Server::start().await;
     server.put_in_sessions(&[]).await;
     let mut client = server.client().await;
     client.manager(10, "s").await;
     client.begin_on(1).await;
-    client.say(&Performative::Attach(Box::new(of_session(0, "s", raw(Value::Null))))).await;
+    client.send_frame(&Performative::Attach(Box::new(of_session(0, "s", raw(Value::Null))))).await;
     client.on(0);
     arrived(&mut client).await;
     client.on(1);
-    client.say(&Performative::End(End::default())).await;
-    assert!(matches!(client.hear().await, (Performative::End(_), _)));
+    client.send_frame(&Performative::End(End::default())).await;
+    assert!(matches!(client.next_frame().await, (Performative::End(_), _)));
     client.on(0);
     arrived(&mut client).await;
     server.put_message("s", "one", "a").await;
@@ -166,19 +167,19 @@ async fn who_has_ended_its_session_gets_none() {
 
 /// AMQP-73: a client without a time-out waits for a minute.
 #[tokio::test]
-async fn who_does_not_say_how_long_waits_for_a_minute() {
+async fn client_without_timeout_waits_a_minute() {
     let server = Server::start().await;
     server.put_in_sessions(&[]).await;
     let mut client = server.client().await;
     client.manager(10, "s").await;
     let attach = Attach { properties: None, ..of_session(0, "s", raw(Value::Null)) };
-    client.say(&Performative::Attach(Box::new(attach))).await;
+    client.send_frame(&Performative::Attach(Box::new(attach))).await;
     arrived(&mut client).await;
     server.clock.advance(TimeSpan::from_ms(59_999));
     // The answer to this is the first frame.
     arrived(&mut client).await;
     server.clock.advance(TimeSpan::from_ms(1));
-    let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
+    let (Performative::Attach(answer), _) = client.next_frame().await else { panic!() };
     assert!(answer.source.is_none());
     assert_eq!(client.detached().await, "com.microsoft:timeout");
     server.stop().await;
@@ -231,7 +232,7 @@ async fn a_lapsed_session_lock_ends_no_wait_for_good() {
     let mut other = server.client().await;
     other.attach_receiver(of_session(0, "s", raw("one"))).await.unwrap();
     client.credit(0, 1, 1, true).await;
-    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    let (Performative::Flow(flow), _) = client.next_frame().await else { panic!() };
     assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(2)));
     client.credit(0, 2, 1, false).await;
     assert_eq!(client.detached().await, "com.microsoft:session-lock-lost");

@@ -173,7 +173,7 @@ async fn tokens_make_room_for_others() {
         client.send(0, 0, true, put.as_bytes()).await;
         // Flows with credit may come first.
         let reply = loop {
-            if let (Performative::Transfer(_), reply) = client.hear().await {
+            if let (Performative::Transfer(_), reply) = client.next_frame().await {
                 break Content::parse(reply).unwrap();
             }
         };
@@ -298,7 +298,7 @@ impl Authorizer for Minutes {
         let minutes = principal.token.as_deref().and_then(|token| token.parse().ok());
         let unauthorized = || Rejection::unauthorized("token is not good");
         let minutes = minutes.ok_or_else(unauthorized)?;
-        Ok(Grant::everything().until(self.0.plus(TimeSpan::from_minutes(minutes))))
+        Ok(Grant::everything().with_end(self.0.plus(TimeSpan::from_minutes(minutes))))
     }
 
     fn allows_anonymous(&self) -> bool {
@@ -310,7 +310,7 @@ impl Authorizer for Minutes {
 /// connection with a newer token is kept, with or without a link. The same holds for a client that
 /// logged in with a token.
 #[tokio::test]
-async fn who_shows_nothing_any_more_is_not_kept() {
+async fn connection_with_expired_token_is_closed() {
     let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
     let server = Server::start_with(Arc::new(Minutes(begin)), |config| {
         config.opening_timeout = Duration::from_millis(300);
@@ -347,7 +347,7 @@ async fn who_shows_nothing_any_more_is_not_kept() {
     }
     server.clock.advance(TimeSpan::from_minutes(1));
     for mut client in lapsing {
-        let (Performative::Close(close), _) = client.hear().await else { panic!("no close") };
+        let (Performative::Close(close), _) = client.next_frame().await else { panic!("no close") };
         assert_eq!(close.error.unwrap().condition(), "amqp:unauthorized-access");
     }
     for mut client in kept {
@@ -359,7 +359,7 @@ async fn who_shows_nothing_any_more_is_not_kept() {
 /// AMQP-21: the size of tokens and audiences is limited, since they are kept for the life of the
 /// connection.
 #[tokio::test]
-async fn what_is_put_is_not_too_long() {
+async fn cbs_rejects_tokens_and_audiences_over_the_limit() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.sender(0, "$cbs").await.unwrap();
@@ -452,8 +452,8 @@ async fn sessions_that_end_at_cbs_leave_nothing() {
                 .send(0, 0, true, request("amqps://h/q", "q", MessageId::Ulong(7)).as_bytes())
                 .await;
         }
-        client.say(&Performative::End(End::default())).await;
-        assert!(matches!(client.hear().await, (Performative::End(_), _)));
+        client.send_frame(&Performative::End(End::default())).await;
+        assert!(matches!(client.next_frame().await, (Performative::End(_), _)));
     }
     // There is still room for messages.
     client.on(0);

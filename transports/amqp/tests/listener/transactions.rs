@@ -141,7 +141,7 @@ async fn a_rollback_undoes_everything() {
 /// after a rollback, with a higher delivery count. The same holds when the coordinator is detached
 /// (TXN-12, AMQ-28).
 #[tokio::test]
-async fn what_was_forgotten_comes_back() {
+async fn self_settled_delivery_returns_after_rollback() {
     let (server, mut client) = coordinating(&["a"]).await;
     client.receiver(1, "q", LOCKED).await.unwrap();
     client.credit(1, 0, 1, false).await;
@@ -191,7 +191,7 @@ async fn a_refused_send_dooms_its_transaction() {
 /// AMQP-43, AMQP-100: the same holds for a send that is too large or aborted. Later sends on the
 /// link are not part of the transaction.
 #[tokio::test]
-async fn a_send_that_never_was_dooms_its_transaction() {
+async fn oversized_or_aborted_send_requires_rollback() {
     let (server, mut client) = coordinating(&[]).await;
     let answer = client.attach_sender(Client::sender_of(0, "q")).await.unwrap();
     let most = usize::try_from(answer.max_message_size.unwrap()).unwrap();
@@ -270,7 +270,7 @@ async fn settlements_that_doom_their_transaction_are_few() {
 /// TXN-04: the same holds if the transaction is rolled back before the entity has answered the
 /// settlement.
 #[tokio::test]
-async fn what_is_forgotten_while_it_is_rolled_back_comes_back() {
+async fn self_settled_delivery_returns_after_early_rollback() {
     let (server, mut client) = coordinating(&["a"]).await;
     client.receiver(1, "q", LOCKED).await.unwrap();
     client.credit(1, 0, 1, false).await;
@@ -530,7 +530,7 @@ async fn a_transaction_of_another_connection_is_unknown() {
 /// connection that holds more than twice as much is rolled back, as after a timeout. A send that
 /// would hold more than half as much is refused.
 #[tokio::test]
-async fn the_oldest_transaction_of_who_holds_most_makes_room() {
+async fn oldest_transaction_of_largest_holder_makes_room() {
     const OVER: &str = "amqp:transaction:timeout";
     let mut limits = Limits::default();
     // Half of this is reserved.
@@ -734,7 +734,7 @@ async fn the_state_of_a_session_is_set_by_the_commit() {
 /// AMQP-100: a request that is not carried out because no link receives its reply marks its
 /// transaction for rollback.
 #[tokio::test]
-async fn a_request_that_nobody_listens_to_dooms_its_transaction() {
+async fn request_without_reply_link_requires_rollback() {
     let (server, mut client) = coordinating(&[]).await;
     client.sender(0, "q/$management").await.unwrap();
     let id = client.declare().await;

@@ -64,6 +64,6 @@ fn a_decimal_in_an_array_is_found() {
 }
 
 #[test]
-fn what_is_none_is_passed() {
+fn readable_types_pass() {
     check(&[0x45, 0xa1, 1, 0x73, 0xe0, 1, 0, 0xe0, 4, 1, 0xa1, 1, 0x74, 0xc1, 3, 2, 0x40, 0x41]);
 }

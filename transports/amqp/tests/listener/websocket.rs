@@ -202,7 +202,7 @@ fn condition(status: u16, text: &str) -> String {
 /// AMQP-17, ERR-02: an HTTP request without an upgrade to the port of AMQP gets an error that names
 /// the served protocols.
 #[tokio::test]
-async fn what_is_no_upgrade_gets_a_problem() {
+async fn request_without_upgrade_gets_a_problem() {
     let server = Server::start().await;
     for (request, status) in
         [("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 426), ("GET nonsense\r\n\r\n", 400)]
@@ -295,7 +295,7 @@ async fn a_close_of_the_websocket_is_one_in_order() {
         let mut other = server.client().await;
         other.receiver(0, "q", mode).await.unwrap();
         other.credit(0, 0, 1, true).await;
-        let (heard, _) = other.hear().await;
+        let (heard, _) = other.next_frame().await;
         assert_eq!(matches!(heard, Performative::Transfer(_)), delivered == 1, "{code}: {heard:?}");
         assert_eq!(server.delivery_counts().await, [delivered]);
         server.stop().await;

@@ -156,7 +156,7 @@ async fn connections_without_a_token_are_closed_when_everybody_needs_one() {
     let attach = Client::receiver_of(0, "q", LOCKED);
     assert!(is_refused(&server, &mut late, attach).await);
     for client in [&mut receiving, &mut idle] {
-        let (Performative::Close(close), _) = client.hear().await else { panic!("no close") };
+        let (Performative::Close(close), _) = client.next_frame().await else { panic!("no close") };
         assert_eq!(close.error.unwrap().condition(), "amqp:unauthorized-access");
     }
     receive(&mut kept, Client::receiver_of(2, "q", LOCKED), "a").await;

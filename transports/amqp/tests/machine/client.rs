@@ -44,10 +44,10 @@ impl Client {
     pub fn open_with(config: Config, open: Open) -> Self {
         let mut client = Self::new(Config { sasl_required: false, ..config });
         client.say_bytes(AMQP);
-        client.say(0, &Performative::Open(Box::new(open.clone())));
+        client.send(0, &Performative::Open(Box::new(open.clone())));
         assert_eq!(client.event(), Some(Event::Opened(Box::new(open))));
         assert_eq!(client.hear_bytes(8), AMQP);
-        assert!(matches!(client.hear()[..], [(0, Performative::Open(_), _)]));
+        assert!(matches!(client.receive()[..], [(0, Performative::Open(_), _)]));
         client
     }
 
@@ -59,22 +59,22 @@ impl Client {
     }
 
     pub fn begin(&mut self, channel: u16, incoming_window: u32) -> SessionId {
-        self.say(channel, &begin(incoming_window));
+        self.send(channel, &begin(incoming_window));
         let Some(Event::Begun(session)) = self.event() else {
             panic!("no session has begun");
         };
         assert!(
-            matches!(self.hear()[..], [(heard, Performative::Begin(_), _)] if heard == channel)
+            matches!(self.receive()[..], [(heard, Performative::Begin(_), _)] if heard == channel)
         );
         session
     }
 
     /// Attaches a link, which the broker accepts.
     pub fn attach(&mut self, attach: Attach) -> LinkId {
-        self.say(0, &Performative::Attach(Box::new(attach.clone())));
+        self.send(0, &Performative::Attach(Box::new(attach.clone())));
         let link = self.asked();
         assert!(self.connection.accept(link, Answer::echo(&attach)));
-        assert!(matches!(self.hear()[..], [(0, Performative::Attach(_), _)]));
+        assert!(matches!(self.receive()[..], [(0, Performative::Attach(_), _)]));
         link
     }
 
@@ -89,7 +89,7 @@ impl Client {
         self.input.extend_from_slice(bytes);
     }
 
-    pub fn say(&mut self, channel: u16, performative: &Performative) {
+    pub fn send(&mut self, channel: u16, performative: &Performative) {
         self.say_with(channel, performative, &[]);
     }
 
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Returns all further frames of the broker, without empty frames.
-    pub fn hear(&mut self) -> Vec<Heard> {
+    pub fn receive(&mut self) -> Vec<Heard> {
         self.listen();
         let mut heard = Vec::new();
         while let Some(frame) = Frame::split(&mut self.heard, u32::MAX).unwrap() {
@@ -137,7 +137,7 @@ impl Client {
             panic!("{events:?} instead of the end");
         };
         let error = error.clone();
-        match self.hear().pop() {
+        match self.receive().pop() {
             Some((0, Performative::Close(close), _)) => {
                 assert_eq!(close.error, Some(error.clone().with_transience()))
             }
@@ -153,7 +153,7 @@ impl Client {
             panic!("{events:?} instead of the end");
         };
         let error = error.clone();
-        match self.hear().pop() {
+        match self.receive().pop() {
             Some((0, Performative::End(end), _)) => {
                 assert_eq!(end.error, Some(error.clone().with_transience()))
             }
@@ -169,7 +169,7 @@ impl Client {
             panic!("{events:?} instead of the end");
         };
         let error = error.clone();
-        match self.hear().pop() {
+        match self.receive().pop() {
             Some((0, Performative::Detach(detach), _)) => {
                 assert_eq!(
                     (detach.closed, detach.error),

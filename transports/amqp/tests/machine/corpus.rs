@@ -99,7 +99,7 @@ fn logins_of_the_corpus_end_in_order() {
 /// Frames and messages are decoded in a process with little memory: no memory is reserved for
 /// announced sizes. Connections and logins check their memory themselves.
 #[test]
-fn what_is_read_takes_little_memory() {
+fn decoding_takes_little_memory() {
     let ended = Command::new("sh")
         .args(["-c", "ulimit -v \"$1\" && exec \"$0\" --test-threads=1 frames_of_the_corpus messages_of_the_corpus"])
         .arg(std::env::current_exe().unwrap())

@@ -18,7 +18,7 @@ fn send(client: &mut Client, link: LinkId) -> bool {
 }
 
 fn flowed(client: &mut Client, flow: Flow) -> Vec<(u32, bool)> {
-    client.say(0, &Performative::Flow(flow));
+    client.send(0, &Performative::Flow(flow));
     let events = client.events().into_iter();
     events
         .map(|event| match event {
@@ -30,7 +30,7 @@ fn flowed(client: &mut Client, flow: Flow) -> Vec<(u32, bool)> {
 
 /// Returns the only flow among the answers.
 fn answer(client: &mut Client) -> Flow {
-    let heard = client.hear();
+    let heard = client.receive();
     let flows: Vec<_> = heard
         .iter()
         .filter_map(|(_, performative, _)| match performative {
@@ -82,10 +82,10 @@ fn the_count_of_a_link_goes_round() {
     let first = u32::MAX - 1;
     let config = Config { initial_delivery_count: first, ..Config::default() };
     let (mut client, _) = Client::in_session(config);
-    client.say(0, &Performative::Attach(Box::new(receiver(0))));
+    client.send(0, &Performative::Attach(Box::new(receiver(0))));
     let link = client.asked();
     client.connection.accept(link, peeklock_amqp::link::Answer::echo(&receiver(0)));
-    let heard = client.hear();
+    let heard = client.receive();
     let [(_, Performative::Attach(attach), _)] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!(attach.initial_delivery_count, Some(first));
     let flow = Flow { delivery_count: None, ..credit(0, 0, 4) };
@@ -94,7 +94,7 @@ fn the_count_of_a_link_goes_round() {
         assert!(send(&mut client, link));
     }
     assert_eq!(flowed(&mut client, credit(0, u32::MAX, 4)), [(2, false)]);
-    client.hear();
+    client.receive();
     assert_eq!(flowed(&mut client, Flow { drain: true, ..credit(0, 1, 5) }), [(5, true)]);
     client.connection.drained(link);
     assert_eq!(answer(&mut client).delivery_count, Some(6));
@@ -103,7 +103,7 @@ fn the_count_of_a_link_goes_round() {
 /// AMQP-09: credit may be the highest number, which would be no credit if the end of the credit
 /// were compared.
 #[test]
-fn credit_may_be_as_much_as_can_be_said() {
+fn credit_may_be_u32_max() {
     let (mut client, link) = receiving();
     assert_eq!(flowed(&mut client, credit(0, 0, u32::MAX)), [(u32::MAX, false)]);
     assert!(send(&mut client, link));
@@ -115,8 +115,8 @@ fn credit_may_be_as_much_as_can_be_said() {
 #[test]
 fn credit_may_come_before_the_answer() {
     let (mut client, _) = Client::in_session(Config::default());
-    client.say(0, &Performative::Attach(Box::new(receiver(0))));
-    client.say(0, &Performative::Flow(credit(0, 0, 4)));
+    client.send(0, &Performative::Attach(Box::new(receiver(0))));
+    client.send(0, &Performative::Flow(credit(0, 0, 4)));
     let link = client.asked();
     assert_eq!(client.events(), []);
     assert!(!client.connection.can_send(link));
@@ -133,7 +133,7 @@ fn a_drain_uses_up_what_is_left() {
     assert_eq!(flowed(&mut client, Flow { drain: true, ..credit(0, 0, 10) }), [(10, true)]);
     assert!(send(&mut client, link));
     assert!(send(&mut client, link));
-    assert_eq!(client.hear().len(), 2);
+    assert_eq!(client.receive().len(), 2);
     client.connection.drained(link);
     let flow = answer(&mut client);
     assert_eq!(flow.handle, Some(0));
@@ -142,7 +142,7 @@ fn a_drain_uses_up_what_is_left() {
     assert!(!client.connection.can_send(link));
     // Only once.
     client.connection.drained(link);
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
     assert_eq!(flowed(&mut client, credit(0, 10, 1)), [(1, false)]);
     assert!(client.connection.can_send(link));
 }
@@ -180,7 +180,7 @@ fn an_echo_is_answered_with_the_state_of_the_link() {
 fn a_drain_with_an_echo_has_one_answer() {
     let (mut client, link) = receiving();
     flowed(&mut client, Flow { echo: true, drain: true, ..credit(0, 0, 5) });
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
     client.connection.drained(link);
     assert!(answer(&mut client).drain);
 }
@@ -191,7 +191,7 @@ fn a_senders_own_credit_means_nothing() {
     let (mut client, _) = Client::in_session(Config::default());
     let link = client.attach(sender(0));
     client.connection.grant(link, 10);
-    client.hear();
+    client.receive();
     assert_eq!(flowed(&mut client, credit(0, 77, 4_000_000_000)), []);
     assert_eq!(client.connection.credit(link), 10);
 }

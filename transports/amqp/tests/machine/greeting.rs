@@ -62,7 +62,7 @@ fn greeted(mechanism: &str, response: Option<&'static [u8]>) -> (Client, Event) 
 /// some clients know. The client may choose before it has read them. Accepted credentials lead to
 /// outcome 0. Then the other header is exchanged, and `open` follows (AMQP-03, AMQP-04).
 #[test]
-fn a_client_says_who_it_is_and_opens() {
+fn client_authenticates_and_opens() {
     for mechanism in ["ANONYMOUS", "MSSBCBS", "EXTERNAL"] {
         let (mut client, event) = greeted(mechanism, None);
         let credentials = match mechanism {
@@ -77,7 +77,7 @@ fn a_client_says_who_it_is_and_opens() {
         assert_eq!(client.event(), Some(Event::Opened(Box::new(open_of_client()))));
         assert_eq!(client.hear_bytes(outcome(0).len()), outcome(0));
         assert_eq!(client.hear_bytes(8), AMQP);
-        let heard = client.hear();
+        let heard = client.receive();
         let [(0, Performative::Open(open), _)] = &heard[..] else { panic!("{heard:?}") };
         assert_eq!(&*open.container_id, "peeklock");
     }
@@ -86,13 +86,13 @@ fn a_client_says_who_it_is_and_opens() {
 /// `open` announces frames of at least 65,536 bytes, at least 1,024 channels, and a time-out that
 /// every client accepts (AMQP-05, AMQP-06).
 #[test]
-fn what_open_announces_suits_every_client() {
+fn open_announces_values_that_suit_every_client() {
     let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
     client.say_bytes(AMQP);
     client.say_bytes(&open());
     client.events();
     client.hear_bytes(8);
-    let heard = client.hear();
+    let heard = client.receive();
     let [(0, Performative::Open(open), _)] = &heard[..] else { panic!("{heard:?}") };
     assert!(open.max_frame_size.unwrap() >= 65_536);
     assert!(open.channel_max.unwrap() >= 1_023);
@@ -129,7 +129,7 @@ fn a_user_and_a_password_are_judged_by_whoever_drives() {
 
 /// A mechanism that is not offered and an invalid response lead to code 1.
 #[test]
-fn what_says_nobody_is_denied_at_once() {
+fn invalid_credentials_are_denied_immediately() {
     for (mechanism, response) in [
         ("SCRAM-SHA-256", None),
         ("PLAIN", Some(&b"policy\0key"[..])),
@@ -167,21 +167,21 @@ fn another_header_is_answered_by_one_that_is_offered() {
 
 /// Frames before `open` must be small, and the first frame must be `open`.
 #[test]
-fn little_is_taken_of_whom_nobody_knows() {
+fn frames_before_open_are_small() {
     let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
     client.say_bytes(AMQP);
     client.say_bytes(&[0, 0, 0x20, 1, 2, 0, 0, 0]);
     client.event();
     client.hear_bytes(8);
-    let heard = client.hear();
+    let heard = client.receive();
     assert!(matches!(&heard[..], [(_, Performative::Open(_), _), (_, Performative::Close(_), _)]));
 
     let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
     client.say_bytes(AMQP);
-    client.say(0, &crate::client::begin(1));
+    client.send(0, &crate::client::begin(1));
     client.events();
     client.hear_bytes(8);
-    let heard = client.hear();
+    let heard = client.receive();
     let [(0, Performative::Open(_), _), (0, Performative::Close(close), _)] = &heard[..] else {
         panic!("{heard:?}")
     };
@@ -193,10 +193,10 @@ fn little_is_taken_of_whom_nobody_knows() {
 fn close_is_answered_by_close() {
     let (mut client, _) = Client::in_session(Config::default());
     client.attach(crate::client::receiver(0));
-    client.say(0, &Performative::Close(Close { error: None }));
+    client.send(0, &Performative::Close(Close { error: None }));
     assert_eq!(client.events(), [Event::Closed { error: None, by_client: true }]);
     assert_eq!(
-        client.hear(),
+        client.receive(),
         [(0, Performative::Close(Close { error: None }), bytes::Bytes::new())]
     );
     assert!(client.connection.is_over());
@@ -214,13 +214,13 @@ fn closing_from_here_waits_for_the_answer_but_not_for_ever() {
         client.connection.close(Some(error.clone()), client.now);
         let told = Some(error.clone().with_transience());
         let close = Performative::Close(Close { error: told });
-        assert_eq!(client.hear(), [(0, close, bytes::Bytes::new())]);
-        client.say(7, &crate::client::begin(1));
-        client.say(0, &Performative::Open(Box::new(open_of_client())));
+        assert_eq!(client.receive(), [(0, close, bytes::Bytes::new())]);
+        client.send(7, &crate::client::begin(1));
+        client.send(0, &Performative::Open(Box::new(open_of_client())));
         assert_eq!(client.events(), []);
         assert!(!client.connection.is_over());
         if answers {
-            client.say(0, &Performative::Close(Close { error: None }));
+            client.send(0, &Performative::Close(Close { error: None }));
             assert_eq!(client.events(), []);
         } else {
             client.now = client.connection.deadline().unwrap();
@@ -228,13 +228,13 @@ fn closing_from_here_waits_for_the_answer_but_not_for_ever() {
             client.connection.tick(client.now);
         }
         assert!(client.connection.is_over());
-        assert_eq!(client.hear(), []);
+        assert_eq!(client.receive(), []);
     }
 }
 
 /// An empty frame is sent after half of the client's time-out without other frames (AMQP-06).
 #[test]
-fn something_is_said_in_every_half_of_the_clients_time_out() {
+fn empty_frame_is_sent_in_each_half_of_the_timeout() {
     let seconds = Duration::from_secs;
     let open = Open { idle_time_out: Some(30_000), ..open_of_client() };
     let mut client = Client::open_with(Config::default(), open);
@@ -271,11 +271,11 @@ fn a_silent_client_is_given_up() {
 /// AMQP-06: while a client is not read, its silence does not count. The time starts when it is read
 /// again.
 #[test]
-fn who_is_not_read_is_not_silent() {
+fn unread_client_is_not_silent() {
     let seconds = Duration::from_secs;
     let mut client = Client::open(Config::default());
     client.now = seconds(240);
-    client.connection.was_not_read(client.now);
+    client.connection.restart_idle_timeout(client.now);
     client.connection.tick(client.now);
     assert_eq!(client.events(), []);
     assert_eq!(client.connection.deadline(), Some(seconds(480)));
@@ -289,14 +289,14 @@ fn who_is_not_read_is_not_silent() {
 fn an_idle_link_stays() {
     let (mut client, _) = Client::in_session(Config::default());
     let link = client.attach(crate::client::receiver(0));
-    client.say(0, &Performative::Flow(crate::client::credit(0, 0, 1)));
+    client.send(0, &Performative::Flow(crate::client::credit(0, 0, 1)));
     client.events();
     for minute in 1..=60 {
         client.now = Duration::from_secs(60 * minute);
         client.say_bytes(&[0, 0, 0, 8, 2, 0, 0, 0]);
         assert_eq!(client.events(), []);
         client.connection.tick(client.now);
-        assert_eq!((client.events(), client.hear()), (vec![], vec![]));
+        assert_eq!((client.events(), client.receive()), (vec![], vec![]));
     }
     assert!(client.connection.can_send(link));
 }
@@ -319,7 +319,7 @@ fn a_client_that_does_not_open_is_given_up() {
 
 /// A maximum frame size below 512 bytes and an idle time-out of a few milliseconds are refused.
 #[test]
-fn what_no_client_can_mean_is_refused() {
+fn useless_open_values_are_refused() {
     let wrong = [
         Open { max_frame_size: Some(511), ..open_of_client() },
         Open { idle_time_out: Some(99), ..open_of_client() },
@@ -327,7 +327,7 @@ fn what_no_client_can_mean_is_refused() {
     for open in wrong {
         let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
         client.say_bytes(AMQP);
-        client.say(0, &Performative::Open(Box::new(open)));
+        client.send(0, &Performative::Open(Box::new(open)));
         let events = client.events();
         client.hear_bytes(8);
         let Some(Event::Closed { error: Some(error), by_client: false }) = events.last() else {

@@ -19,9 +19,9 @@ fn in_session_up_to(handle_max: u32) -> Client {
         handle_max: Some(handle_max),
         ..Begin::default()
     };
-    client.say(0, &Performative::Begin(Box::new(begin)));
+    client.send(0, &Performative::Begin(Box::new(begin)));
     assert!(matches!(client.event(), Some(Event::Begun(_))));
-    client.hear();
+    client.receive();
     client
 }
 
@@ -35,16 +35,16 @@ fn named(name: &str, attach: Attach) -> Attach {
 
 /// Detaches a link without waiting for the answer.
 fn leave(client: &mut Client, handle: u32, link: LinkId) {
-    client.say(0, &detach(handle));
+    client.send(0, &detach(handle));
     assert_eq!(client.event(), Some(Event::Detached { link, error: None }));
 }
 
 /// Attaches a link; returns it with the broker's handle.
 fn attach(client: &mut Client, attach: &Attach) -> (LinkId, u32) {
-    client.say(0, &Performative::Attach(Box::new(attach.clone())));
+    client.send(0, &Performative::Attach(Box::new(attach.clone())));
     let link = client.asked();
     assert!(client.connection.accept(link, Answer::echo(attach)));
-    let heard = client.hear();
+    let heard = client.receive();
     let [.., (0, Performative::Attach(reply), _)] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!(reply.name, attach.name);
     (link, reply.handle)
@@ -60,12 +60,12 @@ fn a_handle_is_free_before_its_detach_is_answered() {
     let (new, new_handle) = attach(&mut client, &named("new", receiver(3)));
     assert_ne!(new_handle, old_handle);
     // Credit for the client's handle belongs to the new link.
-    client.say(0, &Performative::Flow(credit(3, 0, 1)));
+    client.send(0, &Performative::Flow(credit(3, 0, 1)));
     assert_eq!(client.events(), [Event::Credit { link: new, credit: 1, drain: false }]);
     let delivery = Delivery { tag: tag(b"t"), settled: true, payload: vec![] };
     assert!(client.connection.send(new, delivery).is_ok());
     client.connection.detach(old, None);
-    let heard = client.hear();
+    let heard = client.receive();
     let [(0, Performative::Transfer(sent), _), (0, told, _)] = &heard[..] else {
         panic!("{heard:?}")
     };
@@ -108,20 +108,20 @@ fn the_answer_to_an_older_link_of_the_name_goes_first() {
     for attached in [true, false] {
         let mut client = in_session();
         let same = receiver(0);
-        client.say(0, &Performative::Attach(Box::new(same.clone())));
+        client.send(0, &Performative::Attach(Box::new(same.clone())));
         let old = client.asked();
         if attached {
             assert!(client.connection.accept(old, Answer::echo(&same)));
-            client.hear();
+            client.receive();
         }
         leave(&mut client, 0, old);
-        client.say(0, &Performative::Attach(Box::new(same.clone())));
+        client.send(0, &Performative::Attach(Box::new(same.clone())));
         let new = client.asked();
         assert!(client.connection.accept(new, Answer::echo(&same)));
         // It was answered already.
         client.connection.detach(old, None);
         assert!(!client.connection.accept(old, Answer::echo(&same)));
-        let heard = client.hear();
+        let heard = client.receive();
         let told: Vec<_> = heard
             .iter()
             .map(|(_, heard, _)| match heard {
@@ -143,7 +143,7 @@ fn a_clients_handle_max_bounds_the_brokers_handles() {
     let mut client = in_session_up_to(1);
     assert_eq!(attach(&mut client, &receiver(900)).1, 0);
     assert_eq!(attach(&mut client, &receiver(7)).1, 1);
-    client.say(0, &Performative::Attach(Box::new(receiver(8))));
+    client.send(0, &Performative::Attach(Box::new(receiver(8))));
     assert_eq!(client.ended(), "amqp:resource-limit-exceeded");
 }
 
@@ -156,12 +156,12 @@ fn the_brokers_last_handle_goes_from_link_to_link() {
     for name in ["1", "2", "3"] {
         leave(&mut client, 0, old);
         let asked = named(name, receiver(0));
-        client.say(0, &Performative::Attach(Box::new(asked.clone())));
+        client.send(0, &Performative::Attach(Box::new(asked.clone())));
         let new = client.asked();
-        assert_eq!(client.hear().first().map(|(_, heard, _)| heard), Some(&detach(0)));
+        assert_eq!(client.receive().first().map(|(_, heard, _)| heard), Some(&detach(0)));
         assert!(client.connection.accept(new, Answer::echo(&asked)));
         client.connection.detach(old, None);
-        let heard = client.hear();
+        let heard = client.receive();
         let [(0, Performative::Attach(reply), _)] = &heard[..] else { panic!("{heard:?}") };
         assert_eq!((&*reply.name, reply.handle), (name, 0));
         old = new;
@@ -180,15 +180,15 @@ fn links_that_are_left_are_bounded() {
         left.push(link);
     }
     for _ in 0..100 {
-        client.say(0, &Performative::Attach(Box::new(receiver(0))));
-        client.say(0, &detach(0));
+        client.send(0, &Performative::Attach(Box::new(receiver(0))));
+        client.send(0, &detach(0));
         assert_eq!(client.events(), []);
-        let heard = client.hear();
+        let heard = client.receive();
         let [_, (0, Performative::Detach(told), _)] = &heard[..] else { panic!("{heard:?}") };
         let error = told.error.as_ref().map(peeklock_amqp::error::AmqpError::condition);
         assert_eq!(error, Some("amqp:resource-limit-exceeded"));
     }
     client.connection.detach(left[0], None);
-    client.hear();
+    client.receive();
     attach(&mut client, &receiver(0));
 }

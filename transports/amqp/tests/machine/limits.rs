@@ -47,10 +47,10 @@ fn the_largest_frame_is_taken() {
 #[test]
 fn channels_and_handles_above_their_limits_close_the_connection() {
     let mut client = open();
-    client.say(5_000, &begin(1));
+    client.send(5_000, &begin(1));
     assert_eq!(client.closed(), "amqp:connection:framing-error");
     let mut client = in_session();
-    client.say(0, &Performative::Attach(Box::new(receiver(5_000))));
+    client.send(0, &Performative::Attach(Box::new(receiver(5_000))));
     assert_eq!(client.closed(), "amqp:connection:framing-error");
 }
 
@@ -63,14 +63,14 @@ fn frames_on_channels_without_session_close_the_connection() {
         Performative::End(peeklock_amqp::performative::End { error: None }),
     ] {
         let mut client = open();
-        client.say(5, &performative);
+        client.send(5, &performative);
         assert_eq!(client.closed(), "amqp:illegal-state");
     }
     let mut client = in_session();
-    client.say(0, &begin(1));
+    client.send(0, &begin(1));
     assert_eq!(client.closed(), "amqp:illegal-state");
     let mut client = open();
-    client.say(
+    client.send(
         0,
         &Performative::Begin(Box::new(Begin { remote_channel: Some(0), ..Begin::default() })),
     );
@@ -81,7 +81,7 @@ fn frames_on_channels_without_session_close_the_connection() {
 fn handles_that_are_used_twice_or_not_at_all_end_the_session() {
     let mut client = in_session();
     client.attach(receiver(0));
-    client.say(0, &Performative::Attach(Box::new(sender(0))));
+    client.send(0, &Performative::Attach(Box::new(sender(0))));
     assert_eq!(client.ended(), "amqp:session:handle-in-use");
     for performative in [
         Performative::Flow(credit(7, 0, 1)),
@@ -93,7 +93,7 @@ fn handles_that_are_used_twice_or_not_at_all_end_the_session() {
         }),
     ] {
         let mut client = in_session();
-        client.say(0, &performative);
+        client.send(0, &performative);
         assert_eq!(client.ended(), "amqp:session:unattached-handle");
     }
 }
@@ -126,7 +126,7 @@ fn a_transfer_where_nothing_may_be_sent_detaches_the_link() {
     client.say_with(0, &Performative::Transfer(transfer(0, 0)), b"x");
     assert_eq!(client.failed(), "amqp:not-allowed");
     let mut client = in_session();
-    client.say(0, &Performative::Attach(Box::new(sender(0))));
+    client.send(0, &Performative::Attach(Box::new(sender(0))));
     client.asked();
     client.say_with(0, &Performative::Transfer(transfer(0, 0)), b"x");
     assert!(matches!(&client.events()[..], [Event::Failed { .. }]));
@@ -135,7 +135,7 @@ fn a_transfer_where_nothing_may_be_sent_detaches_the_link() {
 #[test]
 fn a_range_that_runs_backwards_ends_the_session() {
     let mut client = in_session();
-    client.say(
+    client.send(
         0,
         &Performative::Disposition(Disposition {
             role: Role::Receiver,
@@ -155,11 +155,11 @@ fn links_above_the_limit_are_refused() {
     let (mut client, _) = Client::in_session(Config { link_count_max: 2, ..Config::default() });
     let first = client.attach(receiver(0));
     client.begin(1, 1);
-    client.say(1, &Performative::Attach(Box::new(receiver(0))));
+    client.send(1, &Performative::Attach(Box::new(receiver(0))));
     client.asked();
-    client.say(0, &Performative::Attach(Box::new(receiver(1))));
+    client.send(0, &Performative::Attach(Box::new(receiver(1))));
     assert_eq!(client.events(), []);
-    let heard = client.hear();
+    let heard = client.receive();
     let [_, (0, Performative::Detach(detach), _)] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!(detach.error.as_ref().unwrap().condition(), "amqp:resource-limit-exceeded");
     let gone = |handle| {
@@ -169,11 +169,11 @@ fn links_above_the_limit_are_refused() {
             error: None,
         })
     };
-    client.say(0, &gone(1));
-    client.say(0, &gone(0));
+    client.send(0, &gone(1));
+    client.send(0, &gone(0));
     client.events();
     client.connection.detach(first, None);
-    client.hear();
+    client.receive();
     client.attach(receiver(2));
 }
 
@@ -182,11 +182,11 @@ fn links_above_the_limit_are_refused() {
 fn links_that_are_refused_and_kept_close_the_connection() {
     let (mut client, _) = Client::in_session(Config { link_count_max: 2, ..Config::default() });
     for handle in 0..66 {
-        client.say(0, &Performative::Attach(Box::new(receiver(handle))));
+        client.send(0, &Performative::Attach(Box::new(receiver(handle))));
     }
     assert_eq!(client.events().len(), 2);
-    client.hear();
-    client.say(0, &Performative::Attach(Box::new(receiver(66))));
+    client.receive();
+    client.send(0, &Performative::Attach(Box::new(receiver(66))));
     assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
 }
 
@@ -201,7 +201,7 @@ fn an_answer_that_fits_no_frame_closes_the_connection() {
     let mut client = Client::open_with(Config::default(), open);
     client.begin(0, 1);
     let attach = Attach { name: "x".repeat(600).into(), ..receiver(0) };
-    client.say(0, &Performative::Attach(Box::new(attach.clone())));
+    client.send(0, &Performative::Attach(Box::new(attach.clone())));
     let link = client.asked();
     client.connection.accept(link, peeklock_amqp::link::Answer::echo(&attach));
     assert_eq!(client.closed(), "amqp:frame-size-too-small");
@@ -212,7 +212,7 @@ fn an_answer_that_fits_no_frame_closes_the_connection() {
 fn an_open_on_another_channel_closes_the_connection() {
     let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
     client.say_bytes(b"AMQP\x00\x01\x00\x00");
-    client.say(3, &Performative::Open(Box::default()));
+    client.send(3, &Performative::Open(Box::default()));
     let Some(Event::Closed { error: Some(error), .. }) = client.events().pop() else { panic!() };
     assert_eq!(error.condition(), "amqp:connection:framing-error");
 }

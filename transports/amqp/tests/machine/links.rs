@@ -18,10 +18,10 @@ use peeklock_words::amqp::Scalar;
 use crate::client::{Client, credit, receiver, sender, tag, transfer};
 
 fn attached(client: &mut Client, attach: &Attach) -> Attach {
-    client.say(0, &Performative::Attach(Box::new(attach.clone())));
+    client.send(0, &Performative::Attach(Box::new(attach.clone())));
     let link = client.asked();
     assert!(client.connection.accept(link, Answer::echo(attach)));
-    let heard = client.hear();
+    let heard = client.receive();
     let [(0, Performative::Attach(reply), _)] = &heard[..] else { panic!("{heard:?}") };
     (**reply).clone()
 }
@@ -96,10 +96,10 @@ fn a_coordinator_is_echoed() {
 fn a_link_is_refused_by_attach_without_ends_and_detach() {
     for (asked, client_sends) in [(sender(0), true), (receiver(0), false)] {
         let (mut client, _) = Client::in_session(Config::default());
-        client.say(0, &Performative::Attach(Box::new(asked.clone())));
+        client.send(0, &Performative::Attach(Box::new(asked.clone())));
         let link = client.asked();
         client.connection.refuse(link, error());
-        let heard = client.hear();
+        let heard = client.receive();
         let [(0, Performative::Attach(reply), _), (0, Performative::Detach(detach), _)] =
             &heard[..]
         else {
@@ -115,10 +115,10 @@ fn a_link_is_refused_by_attach_without_ends_and_detach() {
         } else {
             Performative::Flow(credit(0, 0, 10))
         };
-        client.say(0, &said);
-        client.say(0, &Performative::Detach(Detach { handle: 0, closed: true, error: None }));
+        client.send(0, &said);
+        client.send(0, &Performative::Detach(Detach { handle: 0, closed: true, error: None }));
         assert_eq!(client.events(), []);
-        assert_eq!(client.hear(), []);
+        assert_eq!(client.receive(), []);
         // The handle is free again.
         client.attach(asked);
     }
@@ -131,12 +131,12 @@ fn a_detach_is_answered_for_good() {
     for closed in [true, false] {
         let (mut client, _) = Client::in_session(Config::default());
         let link = client.attach(receiver(0));
-        client.say(0, &Performative::Detach(Detach { handle: 0, closed, error: None }));
+        client.send(0, &Performative::Detach(Detach { handle: 0, closed, error: None }));
         assert_eq!(client.events(), [Event::Detached { link, error: None }]);
-        assert_eq!(client.hear(), []);
+        assert_eq!(client.receive(), []);
         client.connection.detach(link, None);
         let detach = Performative::Detach(Detach { handle: 0, closed: true, error: None });
-        assert_eq!(client.hear(), [(0, detach, Bytes::new())]);
+        assert_eq!(client.receive(), [(0, detach, Bytes::new())]);
         client.attach(receiver(0));
     }
 }
@@ -146,11 +146,11 @@ fn a_detach_is_answered_for_good() {
 fn nothing_is_sent_on_a_link_that_is_detached() {
     let (mut client, _) = Client::in_session(Config::default());
     let link = client.attach(receiver(0));
-    client.say(0, &Performative::Flow(credit(0, 0, 10)));
+    client.send(0, &Performative::Flow(credit(0, 0, 10)));
     client.events();
     assert!(client.connection.can_send(link));
     client.connection.detach(link, Some(AmqpError::new("amqp:link:detach-forced", "deleted")));
-    client.say(
+    client.send(
         0,
         &Performative::Flow(peeklock_amqp::performative::Flow {
             echo: true,
@@ -163,7 +163,7 @@ fn nothing_is_sent_on_a_link_that_is_detached() {
     assert_eq!(client.connection.send(link, delivery.clone()), Err(delivery));
     client.connection.drained(link);
     client.connection.detach(link, None);
-    let heard = client.hear();
+    let heard = client.receive();
     assert!(matches!(&heard[..], [(0, Performative::Detach(_), _)]), "{heard:?}");
 }
 
@@ -171,13 +171,13 @@ fn nothing_is_sent_on_a_link_that_is_detached() {
 #[test]
 fn a_client_that_does_not_wait_is_not_attached() {
     let (mut client, _) = Client::in_session(Config::default());
-    client.say(0, &Performative::Attach(Box::new(receiver(0))));
+    client.send(0, &Performative::Attach(Box::new(receiver(0))));
     let link = client.asked();
-    client.say(0, &Performative::Detach(Detach { handle: 0, closed: true, error: None }));
+    client.send(0, &Performative::Detach(Detach { handle: 0, closed: true, error: None }));
     assert_eq!(client.events(), [Event::Detached { link, error: None }]);
     assert!(!client.connection.accept(link, Answer::echo(&receiver(0))));
     client.connection.detach(link, None);
-    let heard = client.hear();
+    let heard = client.receive();
     assert!(matches!(
         &heard[..],
         [(0, Performative::Attach(attach), _), (0, Performative::Detach(detach), _)]
@@ -196,11 +196,11 @@ fn a_detach_is_answered_before_the_end_that_comes_with_it() {
             let link = if is_attached {
                 client.attach(receiver(0))
             } else {
-                client.say(0, &Performative::Attach(Box::new(receiver(0))));
+                client.send(0, &Performative::Attach(Box::new(receiver(0))));
                 client.asked()
             };
             let detach = Performative::Detach(Detach { handle: 0, closed: true, error: None });
-            client.say(0, &detach);
+            client.send(0, &detach);
             let (said, heard) = if is_close {
                 let close = Performative::Close(Close { error: None });
                 (close.clone(), close)
@@ -208,10 +208,10 @@ fn a_detach_is_answered_before_the_end_that_comes_with_it() {
                 let end = Performative::End(End { error: None });
                 (end.clone(), end)
             };
-            client.say(0, &said);
+            client.send(0, &said);
             client.events();
             client.connection.detach(link, None);
-            let answers: Vec<_> = client.hear().into_iter().map(|(_, heard, _)| heard).collect();
+            let answers: Vec<_> = client.receive().into_iter().map(|(_, heard, _)| heard).collect();
             let skipped = usize::from(!is_attached);
             assert_eq!(answers[skipped..], [detach, heard], "{answers:?}");
         }
@@ -220,7 +220,7 @@ fn a_detach_is_answered_before_the_end_that_comes_with_it() {
 
 /// ERR-02: each error reports whether a retry can succeed, according to the catalogue of errors.
 #[test]
-fn an_error_says_whether_it_is_transient() {
+fn error_reports_whether_it_is_transient() {
     let (mut client, _) = Client::in_session(Config::default());
     let cases = [
         ("amqp:not-found", false),
@@ -233,10 +233,10 @@ fn an_error_says_whether_it_is_transient() {
         ("amqp:link:stolen", false),
     ];
     for (handle, (condition, expected)) in (0..).zip(cases) {
-        client.say(0, &Performative::Attach(Box::new(receiver(handle))));
+        client.send(0, &Performative::Attach(Box::new(receiver(handle))));
         let link = client.asked();
         client.connection.refuse(link, AmqpError::new(condition, "why"));
-        let heard = client.hear();
+        let heard = client.receive();
         let [_, (0, Performative::Detach(Detach { error: Some(error), .. }), _)] = &heard[..]
         else {
             panic!("{heard:?}")
@@ -263,25 +263,27 @@ fn a_delivery_tag_may_be_long() {
 
 /// Another attach with the same name and direction takes the link from its older handle.
 #[test]
-fn a_link_that_is_attached_anew_is_stolen_from_its_older_handle() {
+fn second_attach_steals_link_from_older_handle() {
     let (mut client, _) = Client::in_session(Config::default());
     let older = client.attach(receiver(0));
     let same = Attach { handle: 1, ..receiver(0) };
-    client.say(0, &Performative::Attach(Box::new(same)));
+    client.send(0, &Performative::Attach(Box::new(same)));
     let events = client.events();
     let [Event::Failed { link, error }, Event::Attached { .. }] = &events[..] else {
         panic!("{events:?}")
     };
     assert_eq!((*link, error.condition()), (older, "amqp:link:stolen"));
     // A link of the other direction is a different link.
-    client
-        .say(0, &Performative::Attach(Box::new(Attach { name: "receiver-0".into(), ..sender(2) })));
+    client.send(
+        0,
+        &Performative::Attach(Box::new(Attach { name: "receiver-0".into(), ..sender(2) })),
+    );
     assert!(matches!(&client.events()[..], [Event::Attached { .. }]));
 }
 
 /// AMQP-96: dynamic nodes and resumed deliveries are refused.
 #[test]
-fn what_is_not_offered_is_refused_as_not_implemented() {
+fn unsupported_features_are_refused_as_not_implemented() {
     let (mut client, _) = Client::in_session(Config::default());
     let node = Node { dynamic: true, ..Node::default() };
     let dynamic = [
@@ -292,9 +294,9 @@ fn what_is_not_offered_is_refused_as_not_implemented() {
         },
     ];
     for attach in dynamic {
-        client.say(0, &Performative::Attach(Box::new(attach)));
+        client.send(0, &Performative::Attach(Box::new(attach)));
         assert_eq!(client.events(), []);
-        let heard = client.hear();
+        let heard = client.receive();
         let [_, (0, Performative::Detach(Detach { error: Some(error), .. }), _)] = &heard[..]
         else {
             panic!("{heard:?}")
@@ -303,7 +305,7 @@ fn what_is_not_offered_is_refused_as_not_implemented() {
     }
     client.attach(sender(2));
     let resumed = peeklock_amqp::performative::Transfer { resume: true, ..transfer(2, 0) };
-    client.say(0, &Performative::Transfer(resumed));
+    client.send(0, &Performative::Transfer(resumed));
     assert_eq!(client.failed(), "amqp:not-implemented");
 }
 
@@ -321,11 +323,11 @@ fn an_unsettled_map_is_ignored() {
 #[test]
 fn a_link_has_the_size_that_it_is_accepted_with() {
     let (mut client, _) = Client::in_session(Config::default());
-    client.say(0, &Performative::Attach(Box::new(sender(0))));
+    client.send(0, &Performative::Attach(Box::new(sender(0))));
     let link = client.asked();
     let answer = Answer { message_bytes_max: NonZero::new(256 << 10), ..Answer::echo(&sender(0)) };
     client.connection.accept(link, answer);
-    let heard = client.hear();
+    let heard = client.receive();
     let [(0, Performative::Attach(reply), _)] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!(reply.max_message_size, Some(256 << 10));
 }
@@ -338,23 +340,23 @@ fn a_long_name_is_refused() {
     let named = |handle, bytes| Attach { name: "n".repeat(bytes).into(), ..receiver(handle) };
     client.attach(named(0, 1 << 10));
     let long = named(1, (1 << 10) + 1);
-    client.say(0, &Performative::Attach(Box::new(long.clone())));
+    client.send(0, &Performative::Attach(Box::new(long.clone())));
     assert_eq!(client.events(), []);
-    let heard = client.hear();
+    let heard = client.receive();
     let [(0, Performative::Attach(reply), _), (0, Performative::Detach(detach), _)] = &heard[..]
     else {
         panic!("{heard:?}")
     };
     assert_eq!((&reply.name, &reply.source), (&long.name, &None));
     assert_eq!(detach.error.as_ref().unwrap().condition(), "amqp:invalid-field");
-    client.say(0, &Performative::Detach(Detach { handle: 1, closed: true, error: None }));
+    client.send(0, &Performative::Detach(Detach { handle: 1, closed: true, error: None }));
     client.attach(receiver(1));
 }
 
 /// The bytes that the links of a connection keep are limited: the whole `attach` until it is
 /// answered, then its names. A refused link keeps nothing.
 #[test]
-fn what_links_leave_behind_is_bounded() {
+fn kept_bytes_of_links_are_bounded() {
     let config = Config { link_count_max: 8, ..Config::default() };
     let (mut client, _) = Client::in_session(config.clone());
     let blob = Raw::encoded(|bytes| {
@@ -365,18 +367,18 @@ fn what_links_leave_behind_is_bounded() {
         properties: Some(Map::of_symbols([("blob", blob.clone())])),
         ..receiver(handle)
     };
-    let say = |client: &mut Client, attach: Attach| {
-        client.say(0, &Performative::Attach(Box::new(attach)));
+    let send = |client: &mut Client, attach: Attach| {
+        client.send(0, &Performative::Attach(Box::new(attach)));
         client.event()
     };
-    let asked = [0, 1].map(|handle| match say(&mut client, large(handle)) {
+    let asked = [0, 1].map(|handle| match send(&mut client, large(handle)) {
         Some(Event::Attached { link, .. }) => link,
         other => panic!("{other:?}"),
     });
     for handle in 2..5 {
-        assert_eq!(say(&mut client, large(handle)), None, "80 KiB are the most");
+        assert_eq!(send(&mut client, large(handle)), None, "80 KiB are the most");
     }
-    let heard = client.hear();
+    let heard = client.receive();
     let refusals = heard.iter().filter_map(|(_, heard, _)| match heard {
         Performative::Detach(detach) => detach.error.as_ref().map(AmqpError::condition),
         _ => None,
@@ -385,7 +387,7 @@ fn what_links_leave_behind_is_bounded() {
     for link in asked {
         assert!(client.connection.accept(link, Answer::echo(&receiver(0))));
     }
-    client.hear();
+    client.receive();
     client.attach(large(5));
     // The addresses of both ends are kept while the link exists.
     let (mut client, _) = Client::in_session(config);
@@ -394,13 +396,13 @@ fn what_links_leave_behind_is_bounded() {
     for handle in 0..2 {
         client.attach(addressed(handle));
     }
-    assert_eq!(say(&mut client, addressed(2)), None);
+    assert_eq!(send(&mut client, addressed(2)), None);
     let detach = Performative::Detach(Detach { handle: 1, closed: true, error: None });
-    client.hear();
-    client.say(0, &detach);
+    client.receive();
+    client.send(0, &detach);
     let Some(Event::Detached { link, .. }) = client.event() else { panic!() };
     client.connection.detach(link, None);
-    client.hear();
+    client.receive();
     client.attach(addressed(1));
 }
 
@@ -419,13 +421,13 @@ fn both_ends_are_in_the_answer() {
 /// AMQP-36, AMQP-90: error descriptions are cut at a character boundary if the client's frames are
 /// too small. The condition and the connection stay.
 #[test]
-fn long_words_are_cut_for_small_frames() {
+fn long_descriptions_are_cut_for_small_frames() {
     let open = Open { container_id: "c".into(), max_frame_size: Some(512), ..Open::default() };
     let mut client = Client::open_with(Config::default(), open);
     client.begin(0, 100);
     let long = || AmqpError::new("amqp:not-found", "\u{fc}".repeat(400));
     let link = client.attach(sender(1));
-    client.say(0, &Performative::Attach(Box::new(receiver(0))));
+    client.send(0, &Performative::Attach(Box::new(receiver(0))));
     let refused = client.asked();
     client.connection.refuse(refused, long());
     client.say_with(0, &Performative::Transfer(transfer(1, 0)), b"x");
@@ -433,7 +435,7 @@ fn long_words_are_cut_for_small_frames() {
     client.connection.dispose(part.delivery, DeliveryState::rejected(long()));
     client.connection.detach(link, Some(long()));
     let mut cut = Vec::new();
-    for (_, performative, _) in client.hear() {
+    for (_, performative, _) in client.receive() {
         match performative {
             Performative::Detach(Detach { error, .. }) => cut.extend(error),
             Performative::Disposition(Disposition { state, .. }) => {

@@ -15,17 +15,17 @@ fn script() -> Vec<Vec<u8>> {
     let open = Open { container_id: "c".into(), max_frame_size: Some(1_024), ..Open::default() };
     let mut frames = vec![AMQP.to_vec(), frame(0, 0, &Performative::Open(Box::new(open)), &[])];
     for channel in 0..2 {
-        let mut say = |performative: &Performative, payload: &[u8]| {
+        let mut send = |performative: &Performative, payload: &[u8]| {
             frames.push(frame(0, channel, performative, payload));
         };
-        say(&begin(100), &[]);
-        say(&Performative::Attach(Box::new(sender(0))), &[]);
-        say(&Performative::Attach(Box::new(receiver(1))), &[]);
+        send(&begin(100), &[]);
+        send(&Performative::Attach(Box::new(sender(0))), &[]);
+        send(&Performative::Attach(Box::new(receiver(1))), &[]);
         for id in 0..6 {
-            say(&Performative::Transfer(Transfer { more: true, ..transfer(0, id) }), &[1; 100]);
-            say(&Performative::Transfer(Transfer::default()), &[2; 1_000]);
+            send(&Performative::Transfer(Transfer { more: true, ..transfer(0, id) }), &[1; 100]);
+            send(&Performative::Transfer(Transfer::default()), &[2; 1_000]);
         }
-        say(&Performative::Flow(credit(1, 0, 4)), &[]);
+        send(&Performative::Flow(credit(1, 0, 4)), &[]);
         let disposition = Disposition {
             role: Role::Receiver,
             first: 0,
@@ -34,12 +34,12 @@ fn script() -> Vec<Vec<u8>> {
             state: Some(DeliveryState::Outcome(Outcome::Released)),
             batchable: false,
         };
-        say(&Performative::Disposition(disposition.clone()), &[]);
-        say(&Performative::Flow(Flow { echo: true, ..session_flow(6, 100) }), &[]);
-        say(&Performative::Flow(Flow { drain: true, ..credit(1, 4, 3) }), &[]);
+        send(&Performative::Disposition(disposition.clone()), &[]);
+        send(&Performative::Flow(Flow { echo: true, ..session_flow(6, 100) }), &[]);
+        send(&Performative::Flow(Flow { drain: true, ..credit(1, 4, 3) }), &[]);
         let settled = Disposition { settled: true, last: Some(u32::MAX >> 2), ..disposition };
-        say(&Performative::Disposition(settled), &[]);
-        say(&Performative::Detach(Detach { handle: 1, closed: true, error: None }), &[]);
+        send(&Performative::Disposition(settled), &[]);
+        send(&Performative::Detach(Detach { handle: 1, closed: true, error: None }), &[]);
     }
     frames.push(frame(0, 1, &Performative::End(End { error: None }), &[]));
     frames.push(frame(0, 0, &Performative::Close(Close { error: None }), &[]));

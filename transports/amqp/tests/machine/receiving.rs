@@ -14,7 +14,7 @@ fn receiving(config: Config, frame_bytes_max: Option<u32>) -> (Client, LinkId) {
     let mut client = Client::open_with(config, open);
     client.begin(0, 1_000);
     let link = client.attach(receiver(0));
-    client.say(0, &Performative::Flow(credit(0, 0, 100)));
+    client.send(0, &Performative::Flow(credit(0, 0, 100)));
     client.events();
     (client, link)
 }
@@ -39,7 +39,7 @@ fn says(
 }
 
 fn transfers(client: &mut Client) -> Vec<(Transfer, Bytes)> {
-    let heard = client.hear().into_iter();
+    let heard = client.receive().into_iter();
     heard
         .map(|(_, performative, payload)| match performative {
             Performative::Transfer(transfer) => (transfer, payload),
@@ -49,7 +49,7 @@ fn transfers(client: &mut Client) -> Vec<(Transfer, Bytes)> {
 }
 
 fn dispositions(client: &mut Client) -> Vec<(u32, Option<u32>, DeliveryState)> {
-    let heard = client.hear().into_iter();
+    let heard = client.receive().into_iter();
     heard
         .map(|(_, performative, _)| match performative {
             Performative::Disposition(Disposition {
@@ -70,7 +70,7 @@ fn released() -> DeliveryState {
 /// The first transfer of a delivery has id, tag and format (AMQP-19). It is unsettled with a lock,
 /// settled without one.
 #[test]
-fn the_first_frame_says_id_tag_and_format() {
+fn first_frame_has_id_tag_and_format() {
     let (mut client, link) = receiving(Config::default(), None);
     for (id, settled) in [(0, false), (1, true)] {
         let payload = vec![Bytes::from_static(b"head"), Bytes::from_static(b"tail")];
@@ -108,7 +108,7 @@ fn a_large_message_is_cut_into_frames_as_it_is_written() {
             assert_eq!(transfer.more, arrived.len() < body.len() + 4);
             next_incoming_id += 1;
         }
-        client.say(0, &Performative::Flow(session_flow(next_incoming_id, 1_000)));
+        client.send(0, &Performative::Flow(session_flow(next_incoming_id, 1_000)));
         client.events();
     }
     assert_eq!(&arrived[..4], b"head");
@@ -133,7 +133,7 @@ fn a_large_payload_is_not_copied() {
 fn large_messages_of_several_links_take_turns() {
     let (mut client, first) = receiving(Config::default(), Some(4_096));
     let second = client.attach(receiver(1));
-    client.say(0, &Performative::Flow(credit(1, 0, 1)));
+    client.send(0, &Performative::Flow(credit(1, 0, 1)));
     client.events();
     for link in [first, second] {
         client.connection.send(link, delivery(vec![Bytes::from(vec![0; 20_000])])).unwrap();
@@ -162,11 +162,11 @@ fn a_message_is_aborted() {
 /// A disposition is reported for each delivery of its range, and answered with the state that the
 /// broker returns, settled (AMQ-16).
 #[test]
-fn a_range_is_told_delivery_by_delivery_and_answered() {
+fn range_is_reported_per_delivery_and_answered() {
     let (mut client, link) = receiving(Config::default(), None);
     let ids = sent(&mut client, link, 5);
-    client.hear();
-    client.say(0, &says(1, Some(3), false, Some(DeliveryState::accepted())));
+    client.receive();
+    client.send(0, &says(1, Some(3), false, Some(DeliveryState::accepted())));
     let state = || Some(DeliveryState::accepted());
     let expected: Vec<_> = ids[1..4]
         .iter()
@@ -176,7 +176,7 @@ fn a_range_is_told_delivery_by_delivery_and_answered() {
         })
         .collect();
     assert_eq!(client.events(), expected);
-    assert_eq!(client.hear(), [], "nothing is answered before it is durable");
+    assert_eq!(client.receive(), [], "nothing is answered before it is durable");
     for delivery in &ids[1..4] {
         client.connection.answer(*delivery, DeliveryState::accepted());
     }
@@ -190,9 +190,9 @@ fn a_range_is_told_delivery_by_delivery_and_answered() {
 fn unknown_deliveries_are_answered_as_lost_locks() {
     let (mut client, link) = receiving(Config::default(), None);
     let ids = sent(&mut client, link, 4);
-    client.hear();
+    client.receive();
     client.connection.forget_delivery(ids[1]);
-    client.say(0, &says(u32::MAX, Some(0x7fff_fff0), false, Some(released())));
+    client.send(0, &says(u32::MAX, Some(0x7fff_fff0), false, Some(released())));
     assert_eq!(client.events().len(), 3);
     let lost = |state: &DeliveryState| match state {
         DeliveryState::Outcome(Outcome::Rejected(rejected)) => {
@@ -212,17 +212,17 @@ fn unknown_deliveries_are_answered_as_lost_locks() {
 fn deliveries_whose_session_lock_has_lapsed_are_answered_so() {
     let (mut client, link) = receiving(Config::default(), None);
     let ids = sent(&mut client, link, 6);
-    client.hear();
+    client.receive();
     for id in [ids[1], ids[2], ids[4]] {
         client.connection.lapse_delivery(id);
     }
     client.connection.forget_delivery(ids[3]);
     assert_eq!(client.connection.unsettled_count(link.session()), 2, "there is room for others");
     // A settled disposition gets no answer.
-    client.say(0, &says(1, Some(4), true, Some(DeliveryState::accepted())));
-    assert_eq!((client.events(), client.hear()), (vec![], vec![]));
+    client.send(0, &says(1, Some(4), true, Some(DeliveryState::accepted())));
+    assert_eq!((client.events(), client.receive()), (vec![], vec![]));
     for _ in 0..2 {
-        client.say(0, &says(0, Some(5), false, Some(DeliveryState::accepted())));
+        client.send(0, &says(0, Some(5), false, Some(DeliveryState::accepted())));
         assert_eq!(client.events().len(), 2, "the first and the last");
         let answers = dispositions(&mut client);
         let answers = answers.iter().map(|(first, last, state)| match state {
@@ -246,16 +246,16 @@ fn deliveries_whose_session_lock_has_lapsed_are_answered_so() {
 fn settled_dispositions_of_unknown_deliveries_are_ignored() {
     let (mut client, link) = receiving(Config::default(), None);
     let ids = sent(&mut client, link, 2);
-    client.hear();
-    client.say(0, &says(0, Some(1_000), true, Some(released())));
+    client.receive();
+    client.send(0, &says(0, Some(1_000), true, Some(released())));
     let events = client.events();
     assert_eq!(events.len(), 2);
     assert!(events.iter().all(|event| matches!(event, Event::Settled { settled: true, .. })));
     assert_eq!(client.connection.unsettled_count(link.session()), 0);
     client.connection.answer(ids[0], released());
-    client.say(0, &says(0, Some(1_000), true, None));
+    client.send(0, &says(0, Some(1_000), true, None));
     assert_eq!(client.events(), []);
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
 }
 
 /// An unsettled disposition with `received` or without a state changes nothing and gets no answer.
@@ -264,17 +264,17 @@ fn settled_dispositions_of_unknown_deliveries_are_ignored() {
 fn states_that_say_nothing_change_nothing() {
     let (mut client, link) = receiving(Config::default(), None);
     let ids = sent(&mut client, link, 1);
-    client.hear();
+    client.receive();
     let received = Received { section_number: 0, section_offset: 0 };
-    client.say(0, &says(0, None, false, Some(DeliveryState::Received(received))));
-    client.say(0, &says(0, None, false, None));
+    client.send(0, &says(0, None, false, Some(DeliveryState::Received(received))));
+    client.send(0, &says(0, None, false, None));
     assert_eq!(client.events(), []);
     assert_eq!(client.connection.unsettled_count(link.session()), 1);
-    client.say(0, &says(0, None, true, None));
+    client.send(0, &says(0, None, true, None));
     let tag = tag(&[7; 16]);
     let forgotten = Event::Settled { link, delivery: ids[0], tag, state: None, settled: true };
     assert_eq!(client.events(), [forgotten]);
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
 }
 
 /// Dispositions after the detach are still reported, and all dispositions precede the event of the
@@ -283,12 +283,12 @@ fn states_that_say_nothing_change_nothing() {
 fn deliveries_are_given_back_after_the_detach_and_before_the_end() {
     let (mut client, link) = receiving(Config::default(), None);
     sent(&mut client, link, 2);
-    client.say(0, &Performative::Detach(Detach { handle: 0, closed: true, error: None }));
-    client.say(0, &says(0, None, true, Some(released())));
+    client.send(0, &Performative::Detach(Detach { handle: 0, closed: true, error: None }));
+    client.send(0, &says(0, None, true, Some(released())));
     let failed = Modified { delivery_failed: Some(true), ..Modified::default() };
     let failed = DeliveryState::Outcome(Outcome::Modified(failed));
-    client.say(0, &says(1, None, true, Some(failed)));
-    client.say(0, &Performative::Close(peeklock_amqp::performative::Close { error: None }));
+    client.send(0, &says(1, None, true, Some(failed)));
+    client.send(0, &Performative::Close(peeklock_amqp::performative::Close { error: None }));
     let mut events = Vec::new();
     while let Some(event) = client.event() {
         if let Event::Detached { link, .. } = event {
@@ -333,10 +333,10 @@ fn a_slow_reader_is_neither_sent_to_nor_read_from() {
         client.connection.send(link, delivery(vec![Bytes::from(vec![0; 100])])).unwrap();
     }
     assert!(client.connection.is_full());
-    client.say(0, &Performative::Flow(Flow { echo: true, ..credit(0, 0, 100) }));
+    client.send(0, &Performative::Flow(Flow { echo: true, ..credit(0, 0, 100) }));
     let unread = client.input.len();
     assert_eq!(client.events(), []);
     assert_eq!(client.input.len(), unread);
-    client.hear();
+    client.receive();
     assert_eq!(client.events().len(), 1);
 }

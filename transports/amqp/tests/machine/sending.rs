@@ -15,7 +15,7 @@ fn sending(config: Config) -> (Client, LinkId) {
     let (mut client, _) = Client::in_session(config);
     let link = client.attach(sender(0));
     client.connection.grant(link, 1_000);
-    client.hear();
+    client.receive();
     (client, link)
 }
 
@@ -28,7 +28,7 @@ fn received(client: &mut Client, transfer: Transfer, payload: &[u8]) -> Part {
 }
 
 fn dispositions(client: &mut Client) -> Vec<(u32, Option<u32>, Option<DeliveryState>)> {
-    let heard = client.hear().into_iter();
+    let heard = client.receive().into_iter();
     heard
         .map(|(_, performative, _)| match performative {
             Performative::Disposition(Disposition {
@@ -131,14 +131,14 @@ fn an_aborted_message_is_void() {
     let aborted = Transfer { aborted: true, more: true, ..Transfer::default() };
     let part = received(&mut client, aborted, b"y");
     assert_eq!((part.fate, &part.payload[..]), (Fate::Void, &b""[..]));
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
     assert_eq!(received(&mut client, transfer(0, 1), b"z").fate, Fate::Whole);
 }
 
 /// A message that is too large is void as soon as that is known. Its other frames are dropped, its
 /// size is reported when all have arrived, and the link stays (AMQP-43).
 #[test]
-fn a_message_that_is_too_large_is_told_and_the_link_stays() {
+fn oversized_message_is_reported_and_link_stays() {
     let config = Config { message_bytes_max: NonZero::new(10).unwrap(), ..Config::default() };
     let (mut client, _) = sending(config);
     let whole = Transfer { more: true, ..transfer(0, 0) };
@@ -147,7 +147,7 @@ fn a_message_that_is_too_large_is_told_and_the_link_stays() {
     assert_eq!(received(&mut client, more(), &[0; 1]).fate, Fate::Void);
     client.say_with(0, &Performative::Transfer(more()), &[0; 1_000]);
     assert_eq!(client.events(), []);
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
     client.say_with(0, &Performative::Transfer(Transfer::default()), &[0; 1_000]);
     let told = |client: &mut Client| match &client.events()[..] {
         [Event::Received { part, .. }] => (part.fate, part.payload.len(), part.settled),
@@ -164,7 +164,7 @@ fn a_message_that_is_too_large_is_told_and_the_link_stays() {
     let aborted = Transfer { aborted: true, ..Transfer::default() };
     client.say_with(0, &Performative::Transfer(aborted), &[]);
     assert_eq!(client.events(), []);
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
     assert_eq!(received(&mut client, transfer(0, 3), &[0; 10]).fate, Fate::Whole);
 }
 
@@ -174,7 +174,7 @@ fn deliveries_above_credit_are_taken() {
     let (mut client, _) = Client::in_session(Config::default());
     let link = client.attach(sender(0));
     client.connection.grant(link, 1);
-    client.hear();
+    client.receive();
     for id in 0..3 {
         assert_eq!(received(&mut client, transfer(0, id), b"x").fate, Fate::Whole);
     }
@@ -187,11 +187,11 @@ fn deliveries_above_credit_are_taken() {
 fn a_client_may_dispose_of_its_own_deliveries() {
     let (mut client, link) = sending(Config::default());
     let receiving = client.attach(receiver(1));
-    client.say(0, &Performative::Flow(credit(1, 0, 1)));
+    client.send(0, &Performative::Flow(credit(1, 0, 1)));
     client.events();
     let sent = Delivery { tag: tag(b"t"), settled: false, payload: vec![] };
     client.connection.send(receiving, sent).unwrap();
-    client.hear();
+    client.receive();
     let delivery = received(&mut client, transfer(0, 0), b"x").delivery;
     let disposition = Disposition {
         role: Role::Sender,
@@ -201,7 +201,7 @@ fn a_client_may_dispose_of_its_own_deliveries() {
         state: Some(DeliveryState::Outcome(Outcome::Released)),
         batchable: false,
     };
-    client.say(0, &Performative::Disposition(disposition));
+    client.send(0, &Performative::Disposition(disposition));
     assert_eq!(client.events(), []);
     assert_eq!(client.connection.unsettled_count(link.session()), 1);
     client.connection.dispose(delivery, DeliveryState::accepted());

@@ -15,9 +15,9 @@ use crate::client::{Client, begin, credit, receiver, sender, session_flow, tag, 
 fn begin_is_answered_with_windows_and_handles() {
     let mut client = Client::open(Config::default());
     for channel in [0, 1, 1_023] {
-        client.say(channel, &begin(10));
+        client.send(channel, &begin(10));
         assert!(matches!(client.event(), Some(Event::Begun(_))));
-        let heard = client.hear();
+        let heard = client.receive();
         let [(heard_on, Performative::Begin(begin), _)] = &heard[..] else { panic!("{heard:?}") };
         assert_eq!((*heard_on, begin.remote_channel), (channel, Some(channel)));
         assert!(begin.handle_max.unwrap() >= 255);
@@ -31,30 +31,30 @@ fn begin_is_answered_with_windows_and_handles() {
 fn end_is_answered_by_end_and_frees_all() {
     let (mut client, first) = Client::in_session(Config::default());
     let link = client.attach(receiver(0));
-    client.say(0, &Performative::Flow(credit(0, 0, 5)));
+    client.send(0, &Performative::Flow(credit(0, 0, 5)));
     client.events();
-    client.say(0, &Performative::End(End { error: None }));
+    client.send(0, &Performative::End(End { error: None }));
     assert_eq!(client.events(), [Event::Ended { session: first, unsettled: vec![], error: None }]);
-    assert_eq!(client.hear(), [(0, Performative::End(End { error: None }), Bytes::new())]);
+    assert_eq!(client.receive(), [(0, Performative::End(End { error: None }), Bytes::new())]);
     let second = client.begin(0, 10);
     assert_ne!(first, second);
     assert!(!client.connection.can_send(link));
     client.connection.end(first, None);
     client.connection.detach(link, None);
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
 }
 
 /// AMQP-69, DESIGN D6: the end of a session reports its own unsettled deliveries to the client
 /// only, so its cost does not depend on other sessions.
 #[test]
-fn an_end_tells_what_was_not_settled_in_its_session() {
+fn end_reports_unsettled_deliveries_of_its_session() {
     let mut client = Client::open(Config::default());
     let sessions = [0, 1, 2].map(|channel| client.begin(channel, 100));
     for channel in [0, 1] {
-        client.say(channel, &Performative::Attach(Box::new(receiver(0))));
+        client.send(channel, &Performative::Attach(Box::new(receiver(0))));
         let link = client.asked();
         assert!(client.connection.accept(link, Answer::echo(&receiver(0))));
-        client.say(channel, &Performative::Flow(credit(0, 0, 5)));
+        client.send(channel, &Performative::Flow(credit(0, 0, 5)));
         client.events();
         for number in 0..3 {
             let tag = tag(&[u8::try_from(channel).unwrap(), number]);
@@ -64,9 +64,9 @@ fn an_end_tells_what_was_not_settled_in_its_session() {
     }
     let ended = |session, unsettled| [Event::Ended { session, unsettled, error: None }];
     let end = Performative::End(End { error: None });
-    client.say(2, &end);
+    client.send(2, &end);
     assert_eq!(client.events(), ended(sessions[2], vec![]));
-    client.say(0, &end);
+    client.send(0, &end);
     assert_eq!(client.events(), ended(sessions[0], vec![tag(&[0, 1]), tag(&[0, 2])]));
     assert_eq!(client.connection.unsettled_count(sessions[1]), 2);
     client.say_with(1, &Performative::Transfer(transfer(9, 0)), b"x");
@@ -79,19 +79,19 @@ fn an_end_tells_what_was_not_settled_in_its_session() {
 
 /// Frames for a session that the broker has ended are ignored until the client ends it too.
 #[test]
-fn a_session_that_was_ended_from_here_looks_at_nothing() {
+fn session_ended_by_broker_ignores_frames() {
     let (mut client, session) = Client::in_session(Config::default());
     client.attach(sender(0));
     let error = AmqpError::new("amqp:internal-error", "broken");
     client.connection.end(session, Some(error.clone()));
     let end = Performative::End(End { error: Some(error.with_transience()) });
-    assert_eq!(client.hear(), [(0, end, Bytes::new())]);
+    assert_eq!(client.receive(), [(0, end, Bytes::new())]);
     client.say_with(0, &Performative::Transfer(transfer(0, 0)), b"x");
     client.say_with(0, &Performative::Transfer(transfer(9, 0)), b"x");
-    client.say(0, &Performative::Attach(Box::new(receiver(0))));
-    client.say(0, &Performative::End(End { error: None }));
+    client.send(0, &Performative::Attach(Box::new(receiver(0))));
+    client.send(0, &Performative::End(End { error: None }));
     assert_eq!(client.events(), []);
-    assert_eq!(client.hear(), []);
+    assert_eq!(client.receive(), []);
     client.begin(0, 10);
 }
 
@@ -108,19 +108,19 @@ fn the_clients_window_is_honoured() {
     );
     client.begin(0, 2);
     let link = client.attach(receiver(0));
-    client.say(0, &Performative::Flow(Flow { incoming_window: 2, ..credit(0, 0, 5) }));
+    client.send(0, &Performative::Flow(Flow { incoming_window: 2, ..credit(0, 0, 5) }));
     client.events();
     let payload = vec![Bytes::from(vec![7; 2_000])];
     client.connection.send(link, Delivery { tag: tag(b"t"), settled: false, payload }).unwrap();
-    assert_eq!(client.hear().len(), 2);
+    assert_eq!(client.receive().len(), 2);
     assert!(!client.connection.can_send(link));
-    assert_eq!(client.hear(), []);
-    client.say(0, &Performative::Flow(session_flow(2, 1)));
+    assert_eq!(client.receive(), []);
+    client.send(0, &Performative::Flow(session_flow(2, 1)));
     client.events();
-    assert_eq!(client.hear().len(), 1);
-    client.say(0, &Performative::Flow(session_flow(3, 100)));
+    assert_eq!(client.receive().len(), 1);
+    client.send(0, &Performative::Flow(session_flow(3, 100)));
     client.events();
-    let rest = client.hear();
+    let rest = client.receive();
     let [.., (_, Performative::Transfer(last), _)] = &rest[..] else { panic!("{rest:?}") };
     assert!(!last.more);
     assert!(client.connection.can_send(link));
@@ -131,12 +131,12 @@ fn the_clients_window_is_honoured() {
 fn nothing_is_begun_without_room_in_the_session() {
     let (mut client, _) = Client::in_session(Config::default());
     let link = client.attach(receiver(0));
-    client.say(0, &Performative::Flow(Flow { incoming_window: 0, ..credit(0, 0, 5) }));
+    client.send(0, &Performative::Flow(Flow { incoming_window: 0, ..credit(0, 0, 5) }));
     client.events();
     let delivery = Delivery { tag: tag(b"t"), settled: false, payload: vec![] };
     assert_eq!(client.connection.send(link, delivery.clone()), Err(delivery.clone()));
-    assert_eq!(client.hear(), []);
-    client.say(0, &Performative::Flow(session_flow(0, 1)));
+    assert_eq!(client.receive(), []);
+    client.send(0, &Performative::Flow(session_flow(0, 1)));
     client.events();
     assert!(client.connection.send(link, delivery.clone()).is_ok());
     assert!(client.connection.send(link, delivery).is_err());
@@ -146,7 +146,7 @@ fn nothing_is_begun_without_room_in_the_session() {
 #[test]
 fn counters_begin_anywhere_and_go_round() {
     let mut client = Client::open(Config { incoming_window: 8, ..Config::default() });
-    client.say(
+    client.send(
         0,
         &Performative::Begin(Box::new(Begin {
             next_outgoing_id: u32::MAX - 2,
@@ -156,16 +156,16 @@ fn counters_begin_anywhere_and_go_round() {
         })),
     );
     client.events();
-    client.hear();
+    client.receive();
     let link = client.attach(sender(0));
     client.connection.grant(link, 100);
-    client.hear();
+    client.receive();
     for count in 0..20_u32 {
         let id = (u32::MAX - 2).wrapping_add(count);
         client.say_with(0, &Performative::Transfer(transfer(0, id)), b"x");
         let [Event::Received { part, .. }] = &client.events()[..] else { panic!("{count}") };
         client.connection.dispose(part.delivery, DeliveryState::accepted());
-        for heard in client.hear() {
+        for heard in client.receive() {
             if let (_, Performative::Flow(flow), _) = heard {
                 assert_eq!(flow.next_incoming_id, Some(id.wrapping_add(1)));
                 assert_eq!(flow.incoming_window, 8);
@@ -174,7 +174,7 @@ fn counters_begin_anywhere_and_go_round() {
     }
     let receiving = client.attach(receiver(1));
     let wide = Flow { incoming_window: u32::MAX, ..credit(1, 0, 1) };
-    client.say(0, &Performative::Flow(wide));
+    client.send(0, &Performative::Flow(wide));
     client.events();
     assert!(client.connection.can_send(receiving));
 }
@@ -187,13 +187,13 @@ fn the_window_stays_shut_while_too_many_await_an_answer() {
     let (mut client, _) = Client::in_session(config);
     let link = client.attach(sender(0));
     client.connection.grant(link, 100);
-    client.hear();
+    client.receive();
     let mut deliveries = Vec::new();
     for id in 0..8 {
         client.say_with(0, &Performative::Transfer(transfer(0, id)), b"x");
         let [Event::Received { part, .. }] = &client.events()[..] else { panic!("{id}") };
         deliveries.push(part.delivery);
-        let heard = client.hear();
+        let heard = client.receive();
         // A window up to the twelfth transfer was announced after the fourth.
         assert_eq!(heard.len(), usize::from(id == 3), "{id}: {heard:?}");
     }
@@ -201,10 +201,10 @@ fn the_window_stays_shut_while_too_many_await_an_answer() {
     for delivery in deliveries.by_ref().take(2) {
         client.connection.dispose(delivery, DeliveryState::accepted());
     }
-    let heard = client.hear();
+    let heard = client.receive();
     assert!(matches!(&heard[..], [(_, Performative::Disposition(_), _)]), "{heard:?}");
     client.connection.dispose(deliveries.next().unwrap(), DeliveryState::accepted());
-    let flow = client.hear().into_iter().find_map(|(_, heard, _)| match heard {
+    let flow = client.receive().into_iter().find_map(|(_, heard, _)| match heard {
         Performative::Flow(flow) => Some(flow),
         _ => None,
     });
@@ -245,9 +245,9 @@ fn a_client_may_count_deliveries_instead_of_frames() {
 #[test]
 fn an_echo_of_a_session_is_answered() {
     let (mut client, _) = Client::in_session(Config::default());
-    client.say(0, &Performative::Flow(Flow { echo: true, ..session_flow(0, 100) }));
+    client.send(0, &Performative::Flow(Flow { echo: true, ..session_flow(0, 100) }));
     assert_eq!(client.events(), []);
-    let heard = client.hear();
+    let heard = client.receive();
     let [(0, Performative::Flow(flow), _)] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!((flow.next_incoming_id, flow.handle), (Some(0), None));
 }

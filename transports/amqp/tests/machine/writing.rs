@@ -21,9 +21,9 @@ fn receiving(frame_bytes_max: u32) -> (Client, LinkId) {
     let mut client = Client::open_with(config, open);
     client.begin(0, 100_000);
     let link = client.attach(receiver(0));
-    client.say(0, &Performative::Flow(credit(0, 0, 1_000)));
+    client.send(0, &Performative::Flow(credit(0, 0, 1_000)));
     client.events();
-    client.hear();
+    client.receive();
     (client, link)
 }
 

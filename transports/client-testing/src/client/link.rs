@@ -11,7 +11,7 @@ use peeklock_core::transaction::TransactionId;
 
 use super::Settled;
 use super::record::{LOCK, Operation, PATH, Record, What, settled_already, without_broker};
-use peeklock_client::port::{Answer, Answering, Link, Port as _, Request, Settlement, Waiting};
+use peeklock_client::port::{Answer, BoxAnswer, BoxFuture, Link, Port as _, Request, Settlement};
 
 pub(super) struct RecordLink {
     record: Record,
@@ -126,23 +126,23 @@ impl Link for RecordLink {
         self.record.refuse(rejection, &self.to)
     }
 
-    fn ask(&self, request: Request) -> Answering<'_, Answer> {
+    fn ask(&self, request: Request) -> BoxAnswer<'_, Answer> {
         Box::pin(async { self.carry_out(request).map_err(|rejection| self.refuse(rejection)) })
     }
 
-    fn ask_until<'a>(&'a self, request: Request, _: Waiting<'a, ()>) -> Answering<'a, Answer> {
+    fn ask_until<'a>(&'a self, request: Request, _: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer> {
         self.ask(request)
     }
 
     fn give_back(&self, _: Vec<LockToken>) {}
 
-    fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()> {
+    fn ask_in(&self, transaction: TransactionId, request: Request) -> BoxAnswer<'_, ()> {
         Box::pin(async move {
             self.issue(transaction, request).map_err(|rejection| self.refuse(rejection))
         })
     }
 
-    fn detach(&self) -> Answering<'_, ()> {
+    fn detach(&self) -> BoxAnswer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 }

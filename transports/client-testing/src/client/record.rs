@@ -16,7 +16,7 @@ use super::link::RecordLink;
 use super::{Sent, Settled};
 use crate::FIRST_INSTANT;
 use peeklock_client::port::{
-    Accepted, Answering, Deliveries, Link, Managed, Management, Port, Settlement, Waiting,
+    AcceptedSession, BoxAnswer, BoxFuture, Deliveries, Link, Managed, Management, Port, Settlement,
 };
 
 /// Duration of the locks of deliveries made by hand.
@@ -60,7 +60,7 @@ impl Record {
     }
 
     /// Returns the error for an operation that needs a broker.
-    fn without_broker<T>(&self, path: &str) -> Answering<'_, T> {
+    fn without_broker<T>(&self, path: &str) -> BoxAnswer<'_, T> {
         let error = self.refuse(without_broker(), path);
         Box::pin(async { Err(error) })
     }
@@ -181,25 +181,25 @@ impl Port for Record {
         _: Option<&'a str>,
         _: ReceiveMode,
         _: TimeSpan,
-    ) -> Answering<'a, Accepted> {
+    ) -> BoxAnswer<'a, AcceptedSession> {
         self.without_broker(path)
     }
 
-    fn deliveries<'a>(&'a self, path: &'a str, _: u32) -> Answering<'a, Box<dyn Deliveries>> {
+    fn deliveries<'a>(&'a self, path: &'a str, _: u32) -> BoxAnswer<'a, Box<dyn Deliveries>> {
         self.without_broker(path)
     }
 
-    fn manage<'a>(&'a self, path: &'a str, _: Management) -> Answering<'a, Managed> {
+    fn manage<'a>(&'a self, path: &'a str, _: Management) -> BoxAnswer<'a, Managed> {
         self.without_broker(path)
     }
 
-    fn begin(&self, _: Reach) -> Answering<'_, TransactionId> {
+    fn begin(&self, _: Reach) -> BoxAnswer<'_, TransactionId> {
         let id = TransactionId(LAST_TRANSACTION.fetch_add(1, Ordering::Relaxed) + 1);
         self.state().open.insert(id, Vec::new());
         Box::pin(async move { Ok(id) })
     }
 
-    fn commit(&self, transaction: TransactionId, _: u32) -> Answering<'_, Vec<PartOutcome>> {
+    fn commit(&self, transaction: TransactionId, _: u32) -> BoxAnswer<'_, Vec<PartOutcome>> {
         let mut state = self.state();
         let operations = state.open.remove(&transaction).unwrap_or_default();
         let lost = operations.iter().find_map(|operation| match &operation.what {
@@ -220,7 +220,7 @@ impl Port for Record {
         Box::pin(async { Ok(parts) })
     }
 
-    fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()> {
+    fn roll_back(&self, transaction: TransactionId) -> BoxAnswer<'_, ()> {
         self.forget(transaction);
         Box::pin(async { Ok(()) })
     }
@@ -229,11 +229,11 @@ impl Port for Record {
         self.state().open.remove(&transaction);
     }
 
-    fn reached(&self, is_reached: bool) -> Waiting<'_, ()> {
+    fn reached(&self, is_reached: bool) -> BoxFuture<'_, ()> {
         if is_reached { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
     }
 
-    fn close(&self) -> Waiting<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }

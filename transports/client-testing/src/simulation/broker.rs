@@ -46,8 +46,8 @@ impl House {
             .store(Arc::clone(&store) as _)
             .clock(Arc::clone(&clock) as _)
             .arbiters(1)
-            .watched_inside()
-            .random_from(key.to_be_bytes())
+            .count_internal_work()
+            .random_key(key.to_be_bytes())
             .start();
         let broker = wait(starting).map_err(|error| error.to_string())?;
         Ok(Self { broker, store, clock, seed, restarts, is_slow: false })
@@ -60,7 +60,7 @@ impl House {
     /// Waits until the broker has done everything that is possible now.
     pub(super) fn settle(&self) {
         if self.is_slow {
-            wait(self.broker.idle_but_for_store());
+            wait(self.broker.idle_except_store());
         } else {
             wait(self.broker.idle());
         }

@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use super::pushed::SimulatedDeliveries;
 use super::shared::{BrokerPort, Owner, Shared, lock};
 use peeklock_client::port::{
-    Accepted, Answer, Answering, Deliveries, Link, Managed, Management, Port, Request, Settlement,
-    Waiting,
+    AcceptedSession, Answer, BoxAnswer, BoxFuture, Deliveries, Link, Managed, Management, Port,
+    Request, Settlement,
 };
 
 /// A port that uses the current broker.
@@ -121,10 +121,10 @@ impl Port for SimulatedPort {
         session_id: Option<&'a str>,
         mode: ReceiveMode,
         wait: TimeSpan,
-    ) -> Answering<'a, Accepted> {
+    ) -> BoxAnswer<'a, AcceptedSession> {
         Box::pin(async move {
             let (at, id) = (path.to_owned(), session_id.map(str::to_owned));
-            let describe = |accepted: &Accepted| accepted.session_id.to_string();
+            let describe = |accepted: &AcceptedSession| accepted.session_id.to_string();
             let start = move |way: &BrokerPort| {
                 let way = Arc::clone(way);
                 Ok(async move { way.session(&at, id.as_deref(), mode, wait).await })
@@ -132,7 +132,7 @@ impl Port for SimulatedPort {
             let what = format!("{path}: a session is accepted");
             let accepted = self.shared.ask(self.owner, what, describe, start).await?;
             let link = self.link(path, mode, Opening::Session, accepted.link);
-            Ok(Accepted { link: Arc::new(link), ..accepted })
+            Ok(AcceptedSession { link: Arc::new(link), ..accepted })
         })
     }
 
@@ -140,7 +140,7 @@ impl Port for SimulatedPort {
         &'a self,
         path: &'a str,
         unsettled_max: u32,
-    ) -> Answering<'a, Box<dyn Deliveries>> {
+    ) -> BoxAnswer<'a, Box<dyn Deliveries>> {
         Box::pin(async move {
             let at = path.to_owned();
             let attach = move |way: BrokerPort| async move { way.pushed(&at, unsettled_max).await };
@@ -150,7 +150,7 @@ impl Port for SimulatedPort {
         })
     }
 
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
+    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed> {
         Box::pin(async move {
             let at = path.to_owned();
             let manage = move |way: BrokerPort| async move { way.manage(&at, asked).await };
@@ -158,17 +158,17 @@ impl Port for SimulatedPort {
         })
     }
 
-    fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {
+    fn begin(&self, reach: Reach) -> BoxAnswer<'_, TransactionId> {
         let begin = move |way: BrokerPort| async move { way.begin(reach).await };
         Box::pin(self.ask("a transaction begins".to_owned(), begin))
     }
 
-    fn commit(&self, transaction: TransactionId, count: u32) -> Answering<'_, Vec<PartOutcome>> {
+    fn commit(&self, transaction: TransactionId, count: u32) -> BoxAnswer<'_, Vec<PartOutcome>> {
         let commit = move |way: BrokerPort| async move { way.commit(transaction, count).await };
         Box::pin(self.ask(format!("a transaction of {count} is committed"), commit))
     }
 
-    fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()> {
+    fn roll_back(&self, transaction: TransactionId) -> BoxAnswer<'_, ()> {
         let roll_back = move |way: BrokerPort| async move { way.roll_back(transaction).await };
         Box::pin(self.ask("a transaction is rolled back".to_owned(), roll_back))
     }
@@ -180,11 +180,11 @@ impl Port for SimulatedPort {
         }
     }
 
-    fn reached(&self, is_reached: bool) -> Waiting<'_, ()> {
+    fn reached(&self, is_reached: bool) -> BoxFuture<'_, ()> {
         if is_reached { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
     }
 
-    fn close(&self) -> Waiting<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
@@ -237,7 +237,7 @@ impl SimulatedLink {
         what: String,
         describe: fn(&T) -> String,
         ask: impl FnOnce(Arc<dyn Link>) -> F + Send + 'static,
-    ) -> Answering<'_, T>
+    ) -> BoxAnswer<'_, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, BrokerError>> + Send + 'static,
@@ -268,7 +268,7 @@ impl Link for SimulatedLink {
         self.0.port.refuse(rejection, &self.0.path)
     }
 
-    fn ask(&self, request: Request) -> Answering<'_, Answer> {
+    fn ask(&self, request: Request) -> BoxAnswer<'_, Answer> {
         let what = format!("{}: {}", self.0.path, told(&request));
         let settled = match &request {
             Request::Settle(token, _) => Some(token.sequence()),
@@ -284,7 +284,7 @@ impl Link for SimulatedLink {
         })
     }
 
-    fn ask_until<'a>(&'a self, request: Request, stop: Waiting<'a, ()>) -> Answering<'a, Answer> {
+    fn ask_until<'a>(&'a self, request: Request, stop: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer> {
         let what = format!("{}: {}", self.0.path, told(&request));
         let (tell, told) = oneshot::channel::<()>();
         let mut asking = self.asked(what, answered, move |link| async move {
@@ -308,13 +308,13 @@ impl Link for SimulatedLink {
         }
     }
 
-    fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()> {
+    fn ask_in(&self, transaction: TransactionId, request: Request) -> BoxAnswer<'_, ()> {
         let what = format!("{}: in a transaction, {}", self.0.path, told(&request));
         let ask = move |link: Arc<dyn Link>| async move { link.ask_in(transaction, request).await };
         self.asked(what, nothing, ask)
     }
 
-    fn detach(&self) -> Answering<'_, ()> {
+    fn detach(&self) -> BoxAnswer<'_, ()> {
         let what = format!("{}: a link is closed", self.0.path);
         self.asked(what, nothing, move |link| async move { link.detach().await })
     }

@@ -11,7 +11,7 @@ use peeklock_core::ids::SequenceNumber;
 
 use super::port::{SimulatedLink, SimulatedPort, settled};
 use super::shared::{Owner, Shared, State};
-use peeklock_client::port::{Arrival, Deliveries, Link, Verdict, Waiting};
+use peeklock_client::port::{Arrival, BoxFuture, Deliveries, Link, Verdict};
 use peeklock_client::testing::PushedLink;
 
 /// A link with credit, on the driver's side.
@@ -106,7 +106,7 @@ impl Pushed {
                 let what = format!("{}: detached: {}", self.path, error.condition());
                 (Arrival::Detached(error), Some(what))
             }
-            anew @ Arrival::Anew => (anew, None),
+            anew @ Arrival::Reattached => (anew, None),
         };
         self.give(arrival);
         Some(Handed { what: what?, settled })
@@ -183,7 +183,7 @@ impl Pushed {
     pub(super) fn restore(&mut self, real: PushedLink) {
         self.link.replace(Some(Arc::clone(real.link())));
         self.real = Some(real);
-        self.give(Arrival::Anew);
+        self.give(Arrival::Reattached);
     }
 
     /// Ends the link of a dead consumer: its locks are released and counted (SET-23).
@@ -283,7 +283,7 @@ impl Deliveries for SimulatedDeliveries {
         self.with(|_, pushed| pushed.real.as_mut().map(Deliveries::stop));
     }
 
-    fn finish(self: Box<Self>) -> Waiting<'static, ()> {
+    fn finish(self: Box<Self>) -> BoxFuture<'static, ()> {
         // The drop ends it in order.
         drop(self);
         Box::pin(std::future::ready(()))

@@ -128,7 +128,7 @@ impl<D: Shown + Send + 'static, H: Handler<D>> Handler<D> for Mortal<H> {
         self.handler.is_gone()
     }
 
-    fn gone(&self) -> impl Future<Output = ()> + Send {
-        self.handler.gone()
+    fn wait_until_gone(&self) -> impl Future<Output = ()> + Send {
+        self.handler.wait_until_gone()
     }
 }

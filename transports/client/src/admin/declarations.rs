@@ -1,7 +1,7 @@
 //! Declarations of a namespace: the desired entities and rules (file 27 of the specification). All
 //! operations need the right Manage on the declared entities.
 
-use peeklock_core::declaration::{CarriedOut, Declaration, Digest, Plan, Step};
+use peeklock_core::declaration::{Declaration, Digest, Plan, PlanResult, Step};
 use peeklock_core::error::{BrokerError, Rejection};
 
 use super::Admin;
@@ -83,7 +83,7 @@ impl Admin {
         &self,
         declaration: &Declaration,
         digest: Digest,
-    ) -> Result<CarriedOut, BrokerError> {
+    ) -> Result<PlanResult, BrokerError> {
         let declaration = Box::new(declaration.clone());
         let carry_out = Management::CarryOut { declaration, digest, steps_max: None };
         match self.ask("", carry_out).await? {

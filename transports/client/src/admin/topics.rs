@@ -88,7 +88,7 @@ impl Admin {
         properties: TopicUpdate,
         cleared: Cleared,
     ) -> Result<DescribedTopic, BrokerError> {
-        self.set_topic(path, properties, Patch { cleared, read_at: None }).await
+        self.set_topic(path, properties, Patch { cleared, expected_created_at: None }).await
     }
 
     async fn set_topic(
@@ -215,7 +215,7 @@ impl Admin {
         properties: SubscriptionUpdate,
         cleared: Cleared,
     ) -> Result<DescribedSubscription, BrokerError> {
-        self.set_subscription(path, properties, Patch { cleared, read_at: None }).await
+        self.set_subscription(path, properties, Patch { cleared, expected_created_at: None }).await
     }
 
     async fn set_subscription(

@@ -43,7 +43,7 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Recipient<D> 
         !self.connected()
     }
 
-    async fn gone(&self) {
+    async fn wait_until_gone(&self) {
         while self.connected() {
             tokio::time::sleep(LOOK_EACH).await;
         }

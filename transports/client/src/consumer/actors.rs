@@ -220,7 +220,7 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Actors<D> {
         self.pool.maker.is_closed()
     }
 
-    async fn gone(&self) {
+    async fn wait_until_gone(&self) {
         self.pool.maker.closed().await;
     }
 }

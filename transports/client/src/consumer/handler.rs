@@ -43,7 +43,7 @@ pub trait Handler<D>: Send + Sync + 'static {
 
     /// Waits until the handler accepts no more messages, so that an idle consumer ends too. By
     /// default it never returns.
-    fn gone(&self) -> impl Future<Output = ()> + Send {
+    fn wait_until_gone(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 }

@@ -20,7 +20,7 @@ use super::handler::{Delivery, Handler, Origin};
 use super::outcome::{PendingSettlement, outcome_of, unreadable};
 use super::renewal::{Place, Renewal};
 use super::{ConsumerOptions, RETRY_PAUSE, handler_gone, is_transient, span};
-use crate::port::{Arrival, Deliveries, Link, Request, Settlement, Verdict, Waiting};
+use crate::port::{Arrival, BoxFuture, Deliveries, Link, Request, Settlement, Verdict};
 use crate::trace::Tracing;
 use crate::{Client, Received, Refusal, TraceContext};
 
@@ -43,7 +43,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let traces = client.tracing();
     let mut state = LinkLoop::new(client.clone(), deliveries, options);
     let mut at_work = FuturesUnordered::new();
-    let mut gone = pin!(handler.gone());
+    let mut gone = pin!(handler.wait_until_gone());
     poll_fn(|context| {
         loop {
             state.renewal.begin_turn();
@@ -198,7 +198,7 @@ struct LinkLoop {
     unsettled: BTreeMap<u32, usize>,
     previous: Vec<PreviousLink>,
     /// The next link, if the entity closed this one for a transient reason.
-    next_link: Option<Waiting<'static, Attached>>,
+    next_link: Option<BoxFuture<'static, Attached>>,
     waiting: VecDeque<WaitingMessage>,
     renewal: Renewal,
     /// Settlements to send next, together.
@@ -206,7 +206,7 @@ struct LinkLoop {
     /// Settlements without an answer, including those to send next.
     unanswered: HashMap<u64, PendingSettlement>,
     /// Settlements over previous links, which return the link index, and the ends of such links.
-    late: FuturesUnordered<Waiting<'static, Option<u32>>>,
+    late: FuturesUnordered<BoxFuture<'static, Option<u32>>>,
     is_closing: bool,
     /// The link delivers nothing more.
     has_ended: bool,
@@ -378,7 +378,7 @@ impl LinkLoop {
                 self.waiting.push_back(WaitingMessage { held, message });
             }
             Some(Arrival::Settled { tag, result }) => self.settled(tag, result),
-            Some(Arrival::Anew) => {
+            Some(Arrival::Reattached) => {
                 // The locks of these messages are lost, and they are delivered again.
                 self.next_link = None;
                 for WaitingMessage { held, .. } in std::mem::take(&mut self.waiting) {

@@ -12,7 +12,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::time::{Instant, Sleep};
 
 use crate::keeper::{half_from, half_of};
-use crate::port::{Answer, Link, Request, Waiting};
+use crate::port::{Answer, BoxFuture, Link, Request};
 
 /// Locks with one timer, set to the earliest renewal. A lock is renewed when half of its time is
 /// over.
@@ -27,7 +27,7 @@ pub(super) struct Renewal {
     /// The current time, once read in this turn.
     now: Option<Now>,
     timer: Option<Pin<Box<Sleep>>>,
-    asked: Option<Waiting<'static, Renewed>>,
+    asked: Option<BoxFuture<'static, Renewed>>,
 }
 
 /// Place of a lock. It may be reused by a lock with another token.

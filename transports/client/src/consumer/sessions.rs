@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use peeklock_core::activity::{AtWork, tracked};
+use peeklock_core::activity::{PendingWork, tracked};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
@@ -93,7 +93,7 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     handler: H,
     options: SessionConsumerOptions,
     mut stopped: oneshot::Receiver<()>,
-    (mut first, at_work): (Option<SessionReceiver>, Option<AtWork>),
+    (mut first, at_work): (Option<SessionReceiver>, Option<PendingWork>),
 ) -> Option<BrokerError> {
     let handler = Arc::new(handler);
     let (stop, stopping) = watch::channel(false);
@@ -101,7 +101,7 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
         .map(|_| {
             let (client, path, handler) = (client.clone(), Arc::clone(&path), Arc::clone(&handler));
             let stopping = stopping.clone();
-            let at_work = client.port().at_work();
+            let at_work = client.port().pending_work();
             let worker = Worker { client, path, handler, options, stopping };
             tracked(at_work, worker.run(first.take()))
         })
@@ -109,7 +109,7 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     // Each worker has its own marker.
     drop(at_work);
     let mut failure = None;
-    let mut gone = std::pin::pin!(handler.gone());
+    let mut gone = std::pin::pin!(handler.wait_until_gone());
     loop {
         tokio::select! {
             // Check the stop signal first: a worker that has finished a message could otherwise get

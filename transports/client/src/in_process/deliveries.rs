@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use peeklock_core::Broker;
-use peeklock_core::activity::AtWork;
+use peeklock_core::activity::PendingWork;
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 use tokio::sync::{mpsc, oneshot};
 
 use super::link::EntityLink;
-use crate::port::{Arrival, Deliveries, Link, Verdict, Waiting};
+use crate::port::{Arrival, BoxFuture, Deliveries, Link, Verdict};
 
 /// Maximum bytes of unsettled messages of a consumer.
 const WINDOW_BYTES: u64 = 16 << 20;
@@ -30,7 +30,7 @@ pub struct PushedLink {
     /// The last group that arrived.
     group: std::vec::IntoIter<Released>,
     /// Held until all arrived messages are processed.
-    at_work: Option<AtWork>,
+    at_work: Option<PendingWork>,
     unsettled_max: u64,
     /// Sizes of delivered messages from the tag `first` on; `None` after settlement.
     sizes: VecDeque<Option<u32>>,
@@ -50,7 +50,7 @@ struct Settled {
 }
 
 /// A group from the entity, with a marker that work is pending.
-type Arrived = (Vec<Released>, Option<AtWork>);
+type Arrived = (Vec<Released>, Option<PendingWork>);
 
 /// Outlet for arrivals, in order. The link's credit bounds their number.
 struct Arrivals {
@@ -61,7 +61,7 @@ struct Arrivals {
 impl Outlet for Arrivals {
     fn release(&self, group: Vec<Released>) {
         // Without a receiver, the detach that follows releases the locks.
-        self.mail.send((group, self.broker.at_work())).ok();
+        self.mail.send((group, self.broker.pending_work())).ok();
     }
 }
 
@@ -257,7 +257,7 @@ impl Deliveries for PushedLink {
         self.is_stopped = true;
     }
 
-    fn finish(self: Box<Self>) -> Waiting<'static, ()> {
+    fn finish(self: Box<Self>) -> BoxFuture<'static, ()> {
         // A link closed by the entity can have nothing in transit.
         self.link.end(if self.is_closed { LinkEnd::Orderly } else { LinkEnd::ByBroker });
         Box::pin(std::future::ready(()))

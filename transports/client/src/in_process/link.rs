@@ -14,7 +14,7 @@ use peeklock_core::message::Message;
 use peeklock_core::time::Timestamp;
 use peeklock_core::transaction::{TransactionId, Transactions};
 
-use crate::port::{Answer, Answering, Link, Request, Settlement, Waiting};
+use crate::port::{Answer, BoxAnswer, BoxFuture, Link, Request, Settlement};
 
 /// Maximum bytes of a receive; further messages stay for the next (RCV-13).
 const RECEIVE_BYTES_MAX: u64 = 64 << 20;
@@ -226,7 +226,7 @@ impl Link for EntityLink {
         self.entity.refuse(rejection)
     }
 
-    fn ask(&self, request: Request) -> Answering<'_, Answer> {
+    fn ask(&self, request: Request) -> BoxAnswer<'_, Answer> {
         match request {
             Request::Send(message) => {
                 let command = self.send(*message);
@@ -266,7 +266,7 @@ impl Link for EntityLink {
         }
     }
 
-    fn ask_until<'a>(&'a self, request: Request, stop: Waiting<'a, ()>) -> Answering<'a, Answer> {
+    fn ask_until<'a>(&'a self, request: Request, stop: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer> {
         Box::pin(async move {
             let command = self.command(request).map_err(|rejection| self.refuse(rejection))?;
             let outcome = self.entity.call_until(command, stop).await?;
@@ -279,7 +279,7 @@ impl Link for EntityLink {
         submit_unanswered(&self.entity, tokens.into_iter().map(release).collect());
     }
 
-    fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()> {
+    fn ask_in(&self, transaction: TransactionId, request: Request) -> BoxAnswer<'_, ()> {
         let command = self.command(request);
         Box::pin(async move {
             let question = match command {
@@ -293,7 +293,7 @@ impl Link for EntityLink {
         })
     }
 
-    fn detach(&self) -> Answering<'_, ()> {
+    fn detach(&self) -> BoxAnswer<'_, ()> {
         let holder = self.holder.filter(|_| !self.is_detached.swap(true, Ordering::AcqRel));
         Box::pin(async move {
             let Some(receiver) = holder else { return Ok(()) };

@@ -7,7 +7,7 @@ use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
 
-use super::{Link, Settlement, Waiting};
+use super::{BoxFuture, Link, Settlement};
 
 /// Pushed deliveries of a link, with a maximum number of unsettled messages. Each settlement makes
 /// room for another message; the port decides when to grant the broker that credit.
@@ -32,7 +32,7 @@ pub trait Deliveries: Send {
 
     /// Ends the link in order. Messages that arrived and were not taken are released uncounted
     /// (RCV-14).
-    fn finish(self: Box<Self>) -> Waiting<'static, ()>;
+    fn finish(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
 /// An event of the link.
@@ -52,7 +52,7 @@ pub enum Arrival {
         result: Result<(), BrokerError>,
     },
     /// The link was attached again: earlier messages have lost their locks and are delivered again.
-    Anew,
+    Reattached,
     /// The entity has ended the link. Earlier messages can still be settled (ENT-25).
     Detached(BrokerError),
 }

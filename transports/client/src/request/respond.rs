@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Failure, LastSender};
-use crate::port::Waiting;
+use crate::port::BoxFuture;
 use crate::{
     Client, Delivery, Handler, Job, JobError, JobType, Received, Refusal, SessionDelivery,
     job_message,
@@ -113,7 +113,7 @@ where
         &self,
         address: Option<Address>,
         job: Result<Job<T>, JobError>,
-    ) -> Waiting<'static, Result<(), Refusal>> {
+    ) -> BoxFuture<'static, Result<(), Refusal>> {
         let replier = self.replier.clone();
         match job {
             Ok(job) => {
@@ -139,7 +139,7 @@ where
     H: Fn(Job<T>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<R, ResponseError>> + Send + 'static,
 {
-    type Handling = Waiting<'static, Result<(), Refusal>>;
+    type Handling = BoxFuture<'static, Result<(), Refusal>>;
 
     fn handle(&self, delivery: Delivery) -> Self::Handling {
         self.respond(
@@ -156,7 +156,7 @@ where
     H: Fn(Job<T>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<R, ResponseError>> + Send + 'static,
 {
-    type Handling = Waiting<'static, Result<(), Refusal>>;
+    type Handling = BoxFuture<'static, Result<(), Refusal>>;
 
     fn handle(&self, delivery: SessionDelivery) -> Self::Handling {
         let job = Job::of(delivery.message.clone(), Some(delivery.session), delivery.origin);

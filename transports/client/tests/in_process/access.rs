@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use peeklock_client::Client;
 use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
+use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Requirement, Right, Rights};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
@@ -102,10 +102,10 @@ async fn a_wrapped_client_is_asked_for_every_right() {
             Client::with_access(broker.access(Principal::anonymous().with_token(token.as_str())));
         for number in 0.. {
             let Some((action, answer)) = operate(&wrapped, number).await else { break };
-            let Needs::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
+            let Requirement::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
             let condition = answer.err().map(|error| error.condition());
             let refused = condition == Some(Condition::Unauthorized);
-            assert_eq!(refused, !one_of.meets(rights), "{number} {action:?} with `{token}`");
+            assert_eq!(refused, !one_of.intersects(rights), "{number} {action:?} with `{token}`");
             let (_, answer) = operate(&full, number).await.unwrap();
             let condition = answer.err().map(|error| error.condition());
             assert_ne!(condition, Some(Condition::Unauthorized), "{number}");

@@ -87,7 +87,7 @@ async fn a_trace_continues_in_messages_of_a_handler() {
             let transaction = client.begin_transaction().await?;
             transaction.send(&sender, Message::new("5")).await?;
             transaction.commit().await?;
-            let in_hand = TraceContext::in_hand().map(|trace| trace.traceparent().to_owned());
+            let in_hand = TraceContext::current().map(|trace| trace.traceparent().to_owned());
             seen.send((delivery.sequence_number().0, in_hand)).unwrap();
             Ok(())
         }
@@ -144,7 +144,7 @@ impl Traces for Spans {
         self.current.lock().unwrap().clone()
     }
 
-    fn go_on(&self, span: &tracing::Span, from: &TraceContext) {
+    fn continue_trace(&self, span: &tracing::Span, from: &TraceContext) {
         let is_delivery = span.metadata().is_some_and(|span| span.name() == "delivery");
         self.gone_on.lock().unwrap().push((is_delivery, from.clone()));
     }

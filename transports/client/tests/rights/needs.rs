@@ -2,7 +2,7 @@
 //! of the broker's table and authorizer; a separate test compares it with that table.
 
 use peeklock_core::contract::Right::{self, Listen, Manage, Send};
-use peeklock_core::contract::{Action, Needs as Table, Rights};
+use peeklock_core::contract::{Action, Requirement as Table, Rights};
 
 use crate::world::{AT_QUEUE, Place};
 

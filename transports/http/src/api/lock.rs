@@ -20,7 +20,7 @@ use crate::header_value::RETRY_DELAY;
 
 /// Operations of a lock.
 #[derive(Clone, Copy)]
-enum Named {
+enum LockOperation {
     Complete,
     Abandon,
     Defer,
@@ -29,7 +29,7 @@ enum Named {
     Renew,
 }
 
-impl Named {
+impl LockOperation {
     fn of(name: &str) -> Option<Self> {
         Some(match name {
             "complete" => Self::Complete,
@@ -45,7 +45,7 @@ impl Named {
 
 /// Returns the methods of `/locks/{lockToken}/{name}`; none if there is no such resource.
 pub(super) fn methods(name: &str) -> Option<&'static str> {
-    Named::of(name).map(|_| "POST, OPTIONS")
+    LockOperation::of(name).map(|_| "POST, OPTIONS")
 }
 
 /// Dispatches `/locks/{lockToken}/{name}`.
@@ -56,15 +56,15 @@ pub(super) async fn named(
     token: &str,
     name: &str,
 ) -> Answer {
-    let Some(operation) = Named::of(name) else { return Err(Refusal::no_resource()) };
+    let Some(operation) = LockOperation::of(name) else { return Err(Refusal::no_resource()) };
     refuse_delay_header(exchange)?;
     match operation {
-        Named::Complete => complete(exchange, payload, queue, token).await,
-        Named::Abandon => abandon(exchange, payload, queue, token).await,
-        Named::Defer => defer(exchange, payload, queue, token).await,
-        Named::DeadLetter => dead_letter(exchange, payload, queue, token).await,
-        Named::Release => release(exchange, payload, queue, token).await,
-        Named::Renew => renew(exchange, payload, queue, token).await,
+        LockOperation::Complete => complete(exchange, payload, queue, token).await,
+        LockOperation::Abandon => abandon(exchange, payload, queue, token).await,
+        LockOperation::Defer => defer(exchange, payload, queue, token).await,
+        LockOperation::DeadLetter => dead_letter(exchange, payload, queue, token).await,
+        LockOperation::Release => release(exchange, payload, queue, token).await,
+        LockOperation::Renew => renew(exchange, payload, queue, token).await,
     }
 }
 

@@ -4,7 +4,7 @@ use actix_web::http::StatusCode;
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::path::{EntityAddress, EntityName};
 use peeklock_json::{
-    CarriedOutView, ExplanationView, PlanView, PolicyKeysView, PolicyList, PolicyView, QueueView,
+    ExplanationView, PlanResultView, PlanView, PolicyKeysView, PolicyList, PolicyView, QueueView,
     RuleForm, SubscriptionView, TopicView, size_in_json,
 };
 use serde::Serialize;
@@ -79,7 +79,7 @@ pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management)
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let (managed, room, _turn) = if request.is_large() {
         let turn = exchange.access.turn_at(path, request).await?;
-        let room = exchange.room().await?;
+        let room = exchange.reserve_answer().await?;
         let (managed, turn) = turn.carry_out().await?;
         (managed, Some(room), Some(turn))
     } else {
@@ -155,7 +155,7 @@ async fn respond(
             large(exchange, room, &Explained { rules }).await?
         }
         Managed::Plan(plan) => large(exchange, room, &PlanView::from(&*plan)).await?,
-        Managed::CarriedOut(done) => large(exchange, room, &CarriedOutView::from(&*done)).await?,
+        Managed::CarriedOut(done) => large(exchange, room, &PlanResultView::from(&*done)).await?,
         Managed::Paths(_)
         | Managed::Sessions(_)
         | Managed::Deleted(_)

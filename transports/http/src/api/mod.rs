@@ -158,7 +158,7 @@ pub(crate) async fn dispatch(
 /// until it is written.
 async fn document(exchange: &Exchange) -> Answer {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi_json()));
-    let mut room = exchange.room().await?;
+    let mut room = exchange.reserve_answer().await?;
     room.fit_messages(DOCUMENT.len() as u64).await?;
     exchange.hand_over(room, DOCUMENT.len(), None);
     Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.clone()))
@@ -187,7 +187,7 @@ fn json_in(
 async fn large(exchange: &Exchange, room: Option<AnswerRoom>, value: &impl Serialize) -> Answer {
     let mut room = match room {
         Some(room) => room,
-        None => exchange.room().await?,
+        None => exchange.reserve_answer().await?,
     };
     let size = size_in_json(value);
     room.fit_messages(size as u64).await?;

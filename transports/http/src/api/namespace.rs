@@ -51,7 +51,7 @@ pub(super) async fn get(exchange: &Exchange) -> Answer {
 }
 
 /// Mode of a declaration request.
-enum Asked {
+enum DeclarationMode {
     Plan,
     CarryOut(Digest),
 }
@@ -60,7 +60,7 @@ enum Asked {
 ///
 /// With `dryRun=true`, returns the steps that make the namespace as declared, and changes nothing.
 /// With the `digest` of such a plan, carries out its first steps, at most 100. The answer is then
-/// `CarriedOutView`: the number of steps done, the error of the next step if it failed, and the
+/// `PlanResultView`: the number of steps done, the error of the next step if it failed, and the
 /// plan of the remaining steps with its own digest. If the plan has changed since, fails with
 /// UpdateConflict and changes nothing.
 #[utoipa::path(post, operation_id = "declare", path = "/declaration", tag = "namespace",
@@ -74,26 +74,28 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
     // The rights of a token are checked later, when the named entities are known (DEC-12). A client
     // without a token has the same rights everywhere, so it is identified now.
     if exchange.access.principal().is_some_and(|principal| principal.token.is_none()) {
-        exchange.access.identify().await?;
+        exchange.access.require_valid_credentials().await?;
     }
     let asked = asked(exchange)?;
     let steps_max = number(exchange, "stepsMax")?;
     let (form, _room): (DeclarationForm, _) = body::read_json(exchange, payload).await?;
     let declaration = Box::new(form.to_declaration()?);
     let request = match asked {
-        Asked::Plan => Management::Plan(declaration),
-        Asked::CarryOut(digest) => Management::CarryOut { declaration, digest, steps_max },
+        DeclarationMode::Plan => Management::Plan(declaration),
+        DeclarationMode::CarryOut(digest) => {
+            Management::CarryOut { declaration, digest, steps_max }
+        }
     };
     manage(exchange, "", request).await
 }
 
-fn asked(exchange: &Exchange) -> Result<Asked, Refusal> {
+fn asked(exchange: &Exchange) -> Result<DeclarationMode, Refusal> {
     let dry_run = parameter(exchange.query(), "dryrun");
     let digest = parameter(exchange.query(), "digest");
     match (dry_run.as_deref(), digest) {
-        (Some("true"), None) => Ok(Asked::Plan),
+        (Some("true"), None) => Ok(DeclarationMode::Plan),
         (None | Some("false"), Some(text)) => match Digest::parse(&text) {
-            Some(digest) => Ok(Asked::CarryOut(digest)),
+            Some(digest) => Ok(DeclarationMode::CarryOut(digest)),
             None => {
                 Err(Refusal::argument("the query parameter digest must be 16 hexadecimal digits"))
             }

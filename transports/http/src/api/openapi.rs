@@ -6,7 +6,7 @@ use utoipa::openapi::path::{ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Required};
 
-use peeklock_json::CarriedOutView;
+use peeklock_json::PlanResultView;
 
 use super::{lock, messages, namespace, policies, queues, rules, sessions, subscriptions, topics};
 use crate::error::PROBLEM;
@@ -61,7 +61,7 @@ lower case.";
         lock::release,
         lock::renew,
     ),
-    components(schemas(CarriedOutView))
+    components(schemas(PlanResultView))
 )]
 struct Document;
 
@@ -89,18 +89,18 @@ pub fn openapi_json() -> String {
         if path.starts_with("/policies") {
             for (kind, what) in [("queues", "queue"), ("topics", "topic")] {
                 let path = format!("/{kind}/{{{what}}}{path}");
-                more.push((path, elsewhere(item, what, &[what])));
+                more.push((path, copied_to(item, what, &[what])));
             }
         }
         let Some(below) = path.strip_prefix(OF_QUEUE) else { continue };
         if OF_SENDERS.contains(&below) {
-            let mut item = elsewhere(item, "topic", &["topic"]);
+            let mut item = copied_to(item, "topic", &["topic"]);
             // A topic holds no messages to peek at.
             item.get = None;
             more.push((format!("/topics/{{topic}}/{below}"), item));
         }
         if !OF_SENDERS.contains(&below) || below == "messages" {
-            let mut item = elsewhere(item, "subscription", &["topic", "subscription"]);
+            let mut item = copied_to(item, "subscription", &["topic", "subscription"]);
             if below == "messages" {
                 item.post = None;
             }
@@ -110,7 +110,7 @@ pub fn openapi_json() -> String {
     }
     paths.extend(more);
     let Ok(mut document) = serde_json::to_value(&document) else { return String::new() };
-    have_problems(&mut document);
+    set_error_type(&mut document);
     let optional = optional_bodies(&document);
     for path in optional {
         if let Some(required) = document.pointer_mut(&path) {
@@ -121,7 +121,7 @@ pub fn openapi_json() -> String {
 }
 
 /// Sets the media type of errors, `application/problem+json`.
-fn have_problems(document: &mut Value) {
+fn set_error_type(document: &mut Value) {
     let Some(paths) = document["paths"].as_object_mut() else { return };
     for item in paths.values_mut() {
         let Some(operations) = item.as_object_mut() else { continue };
@@ -159,7 +159,7 @@ fn optional_bodies(document: &Value) -> Vec<String> {
 }
 
 /// Copies the operations of a queue to another resource with these path segments.
-fn elsewhere(item: &PathItem, what: &str, segments: &[&str]) -> PathItem {
+fn copied_to(item: &PathItem, what: &str, segments: &[&str]) -> PathItem {
     let mut item = item.clone();
     let operations =
         [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];

@@ -38,10 +38,10 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     let which = filter(exchange)?;
     let Page { skip, top } = page(exchange)?;
     let top = top.unwrap_or_default();
-    let room = exchange.room().await?;
+    let room = exchange.reserve_answer().await?;
     let command = Command::ListSessions {
         which,
-        behind: None,
+        after: None,
         skip: u64::try_from(skip).unwrap_or(u64::MAX),
         top: u32::try_from(top).unwrap_or(u32::MAX),
     };

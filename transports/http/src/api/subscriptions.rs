@@ -130,10 +130,10 @@ pub(super) async fn update(
     name: &str,
 ) -> Answer {
     let path = exchange.allow(Action::Update, &subscription_path(topic, name)).await?;
-    let read_at = version(exchange)?;
+    let expected_created_at = version(exchange)?;
     let (properties, _room): (SubscriptionProperties, _) =
         body::read_json(exchange, payload).await?;
-    let patch = Patch { cleared: properties.cleared(), read_at };
+    let patch = Patch { cleared: properties.cleared(), expected_created_at };
     let update = Management::UpdateSubscription(Box::new(properties.to_update()?), patch);
     manage(exchange, &path, update).await
 }

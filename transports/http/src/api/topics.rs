@@ -85,9 +85,9 @@ pub(super) async fn get(exchange: &Exchange, path: &str) -> Answer {
     responses((status = 200, body = TopicView), (status = "default", body = Problem)))]
 pub(super) async fn update(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
     let path = exchange.allow(Action::Update, path).await?;
-    let read_at = version(exchange)?;
+    let expected_created_at = version(exchange)?;
     let (properties, _room): (TopicProperties, _) = body::read_json(exchange, payload).await?;
-    let patch = Patch { cleared: properties.cleared(), read_at };
+    let patch = Patch { cleared: properties.cleared(), expected_created_at };
     let update = Management::UpdateTopic(Box::new(properties.to_update()?), patch);
     manage(exchange, &path, update).await
 }

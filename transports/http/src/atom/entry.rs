@@ -55,7 +55,7 @@ impl Addresses {
     }
 
     /// Whether the client's version has MaxMessageSizeInKilobytes. Versions are dates.
-    pub(super) fn have_message_size(&self) -> bool {
+    pub(super) fn has_message_size(&self) -> bool {
         self.version.as_str() >= MESSAGE_SIZE_FROM
     }
 

@@ -77,13 +77,13 @@ pub(super) async fn described(
     exchange: &Exchange,
     path: &str,
     managed: Managed,
-    policies: Option<policies::Told>,
+    policies: Option<policies::PolicyViews>,
     status: StatusCode,
 ) -> Answer {
     let addresses = &Addresses::of(exchange);
     let policies = async |owner: &str| match policies {
         Some(policies) => policies,
-        None => policies::Teller::of(exchange, path).await.tell(owner).await,
+        None => policies::PolicyReader::of(exchange, path).await.read(owner).await,
     };
     let (answer, updated_at) = match managed {
         Managed::Queue(queue) => {

@@ -155,7 +155,7 @@ async fn update_subscription(
 
 /// Returns a change of all properties, based on the version that was read.
 const fn whole(read_at: Timestamp) -> Patch {
-    Patch { cleared: Cleared::ALL, read_at: Some(read_at) }
+    Patch { cleared: Cleared::ALL, expected_created_at: Some(read_at) }
 }
 
 /// Attempts an update. An update without a version is repeated if another update has intervened.

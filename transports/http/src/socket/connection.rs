@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     /// Whether the answer stands in the framework's buffer as a whole.
     is_answered: Cell<bool>,
     /// What belongs to the answer until all of it was written.
-    answer: RefCell<Option<Handed>>,
+    answer: RefCell<Option<AnswerResources>>,
     /// Content of the body that was passed on and that nobody has taken yet.
     ahead_bytes: Cell<usize>,
     /// The pieces of it, until nothing is left of any.
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
 }
 
 /// What goes with an answer: who is told that it was written, and its room.
-pub(crate) struct Handed {
+pub(crate) struct AnswerResources {
     pub(crate) delivery: Option<Delivery>,
     pub(crate) room: Option<PacedShare>,
 }
@@ -79,7 +79,7 @@ impl Connection {
 
     /// Keeps what goes with the answer that is given now. If the connection ends before it was written, it
     /// is dropped.
-    pub(crate) fn hand_over(&self, handed: Handed) {
+    pub(crate) fn hand_over(&self, handed: AnswerResources) {
         self.answer.replace(Some(handed));
     }
 
@@ -102,7 +102,7 @@ impl Connection {
 
     /// The writing of what is there is held up by the peer, since this instant.
     pub(super) fn write_begins(&self, at: Instant) {
-        if let Some(Handed { room: Some(room), .. }) = &mut *self.answer.borrow_mut() {
+        if let Some(AnswerResources { room: Some(room), .. }) = &mut *self.answer.borrow_mut() {
             room.begin(at);
         }
     }
@@ -110,7 +110,7 @@ impl Connection {
     /// Whether the room of an answer, of which `written_bytes` were written, must be released for others.
     pub(super) fn must_release(&self, written_bytes: u64, context: &Context<'_>) -> bool {
         match &mut *self.answer.borrow_mut() {
-            Some(Handed { room: Some(room), .. }) => {
+            Some(AnswerResources { room: Some(room), .. }) => {
                 room.is_evicted(written_bytes, Instant::now(), context)
             }
             _ => false,

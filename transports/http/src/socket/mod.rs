@@ -27,7 +27,7 @@ mod connection;
 mod head;
 mod write;
 
-pub(crate) use connection::{Connection, Handed};
+pub(crate) use connection::{AnswerResources, Connection};
 
 use std::io;
 use std::pin::Pin;
@@ -40,7 +40,7 @@ use actix_web::http::StatusCode;
 use peeklock_core::admission::{Evicted, GRACE, Idling, Newcomer, PacedShare, Place, Timer};
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::telemetry::Connected;
+use peeklock_core::telemetry::ConnectionCount;
 use peeklock_listen::{Lookout, Upgrade};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -98,7 +98,7 @@ pub(crate) struct Socket {
     /// As long as it is left unread for what was read before.
     lookout: Lookout,
     writing: Option<Writing>,
-    _counted: Connected,
+    _counted: ConnectionCount,
 }
 
 /// Who takes a connection over that is not for HTTP.
@@ -152,7 +152,7 @@ impl Socket {
             timer: Timer::default(),
             lookout: Lookout::default(),
             writing: None,
-            _counted: Connected::by("http"),
+            _counted: ConnectionCount::by("http"),
         };
         socket.seek_place();
         socket

@@ -363,7 +363,7 @@ async fn statuses_are_those_that_clients_expect() {
 /// destinations and metadata. Elements that are not properties of the broker are returned; a new
 /// one replaces an old one.
 #[tokio::test]
-async fn an_update_replaces_what_the_spec_says() {
+async fn an_update_replaces_the_specified_properties() {
     let server = Server::start().await;
     let properties = "<LockDuration>PT30S</LockDuration><ForwardTo>q</ForwardTo><ForwardDeadLetteredMessagesTo>q</ForwardDeadLetteredMessagesTo>\
         <UserMetadata>mine</UserMetadata><Colour>red</Colour>\
@@ -432,7 +432,7 @@ async fn an_absent_element_of_an_update_means_the_default() {
 
 /// ENT-16, ERR-10: a change of a fixed property is refused with the words that clients expect.
 #[tokio::test]
-async fn what_is_fixed_is_refused_in_the_words_of_the_cloud() {
+async fn changes_of_fixed_properties_are_refused_as_in_the_cloud() {
     let server = Server::start().await;
     put(&server, "t", "TopicDescription", "").await;
     put(&server, "t/subscriptions/s", "SubscriptionDescription", "").await;
@@ -652,7 +652,7 @@ async fn a_thousand_queues_come_in_pages() {
 /// HTP-13, ADM-22, ADM-33: topics, subscriptions and rules are listed, and deleted with their
 /// topic.
 #[tokio::test]
-async fn lists_are_of_what_is_below() {
+async fn lists_contain_the_resources_below_an_address() {
     let server = Server::start().await;
     assert_eq!(put(&server, "eu/t", "TopicDescription", "").await.status, 201);
     for name in ["b", "a"] {
@@ -682,7 +682,7 @@ async fn lists_are_of_what_is_below() {
 
 /// HTP-13, ADM-45, ADM-05, CNT-10: the namespace, and its health.
 #[tokio::test]
-async fn the_namespace_is_told() {
+async fn the_namespace_is_returned() {
     let mut plan = Plan::new();
     plan.settings = Settings::new("shop", Tier::Standard);
     let server = plan.start().await;

@@ -100,7 +100,7 @@ async fn xml_beyond_its_bounds_is_refused() {
 /// ADM-51: an exceeded quota is 403 with a sub-code that no client takes for an invalid operation.
 /// Temporary lack of memory is 503 with a time to retry.
 #[tokio::test]
-async fn quotas_and_want_of_room_are_told_apart() {
+async fn quotas_and_lack_of_memory_have_different_errors() {
     let mut plan = Plan::new();
     plan.settings.limits.entity_count_max = 2;
     plan.config.inbound_bytes_max = 64 << 10;
@@ -202,7 +202,7 @@ fn attributes(count: usize, form: impl Fn(usize) -> String) -> String {
 /// number of attributes and the longest namespace, to which the broker adds declarations and
 /// escapes.
 #[tokio::test]
-async fn what_is_kept_is_read_by_anybody() {
+async fn stored_elements_are_read_by_other_libraries() {
     let server = Server::start().await;
     let head = format!("PUT /k?{VERSION}");
     let wide = attributes(32, |it| format!(" a{it}=\"{it}\""));

@@ -323,7 +323,7 @@ async fn authorization_rules_are_policies() {
 /// ADM-54, ADM-21: a missing right is reported in the words of the cloud, for each operation. A
 /// client that may send or receive learns that an entity does not exist.
 #[tokio::test]
-async fn a_missing_right_is_told_in_the_words_of_the_cloud() {
+async fn a_missing_right_is_reported_as_in_the_cloud() {
     let server = signed().await;
     let properties = PolicyUpdate {
         rights: Some([Right::Send, Right::Listen].into_iter().collect()),
@@ -519,7 +519,7 @@ async fn a_token_for_a_destination_is_of_the_same_client() {
 /// ADM-39, SEC-17: a client that is admitted because no keys are in use may set several policies at
 /// once and gets their keys in the answer. From then on it has no rights.
 #[tokio::test]
-async fn the_first_policies_are_told_to_who_sets_them() {
+async fn the_first_policies_are_returned_to_their_creator() {
     for is_there in [false, true] {
         let server = governed(SasConfig::open_on_loopback()).await;
         let head = format!("PUT /p?{VERSION}");

@@ -36,7 +36,7 @@ async fn refused(client: &mut Client, status: u16, code: &str) {
 /// ERR-02: bytes that are not a request are refused with a problem like any other error, and the
 /// client can read it.
 #[tokio::test]
-async fn what_is_not_http_gets_a_problem() {
+async fn bytes_other_than_http_get_a_problem() {
     let server = Server::start().await;
     let name = "n".repeat(70_000);
     let headers = "a: b\r\n".repeat(100);
@@ -241,7 +241,7 @@ async fn a_receive_that_waits_makes_room() {
 
 /// A body that is only announced reserves no memory.
 #[tokio::test]
-async fn announced_bodies_hold_up_nobody() {
+async fn announced_bodies_reserve_no_memory() {
     let mut plan = patient();
     plan.config.inbound_bytes_max = 1 << 20;
     let server = plan.start().await;
@@ -392,7 +392,7 @@ async fn readers_that_do_not_read_yield() {
 /// RCV-02, RCV-14: a receive that waited without memory removes no message before its answer has
 /// memory. A client that disconnects meanwhile loses no message.
 #[tokio::test]
-async fn what_is_to_be_removed_waits_for_room() {
+async fn removal_waits_for_memory_of_the_answer() {
     for (waiting, body) in [
         ("DELETE /w/messages/head?timeout=60", ""),
         (
@@ -525,7 +525,7 @@ async fn pages_that_are_not_read_yield_their_room() {
 
 /// DESIGN D6: the metrics page is built on a thread that serves no connections.
 #[tokio::test]
-async fn the_metrics_page_holds_up_nobody() {
+async fn the_metrics_page_delays_no_connection() {
     let mut plan = patient();
     let (begun, begins) = channel();
     let (go, goes) = channel();
@@ -575,7 +575,7 @@ async fn a_batch_is_bounded_before_it_is_made() {
 /// DESIGN D6: a request that waits too long for the broker's room for commands is refused with a
 /// retryable error, and nothing was done.
 #[tokio::test]
-async fn who_finds_no_room_for_a_command_is_told() {
+async fn a_command_without_room_is_refused_as_retryable() {
     let mut plan = patient();
     plan.settings.limits.broker_inbound_bytes_max = 1 << 20;
     let server = plan.start().await;

@@ -109,7 +109,7 @@ async fn more_properties_than_a_head_has_room_for_are_sent_in_a_batch() {
 
 /// FWD-26, HTP-03: the BrokerProperties of a forwarded dead letter contain its dead-letter source.
 #[tokio::test]
-async fn a_forwarded_dead_letter_says_where_it_was_dead_lettered() {
+async fn a_forwarded_dead_letter_has_its_source() {
     let server = Server::start().await;
     let forwards = json!({ "forwardDeadLetteredMessagesTo": "q", "maxDeliveryCount": 1 });
     assert_eq!(server.ask("PUT /$api/v1/queues/Src", forwards.to_string()).await.status, 201);
@@ -329,7 +329,7 @@ async fn a_wait_of_zero_returns_at_once_and_a_wrong_one_is_refused() {
 
 /// RCV-11: a waiting receive gets a message that is sent meanwhile.
 #[tokio::test]
-async fn a_waiting_receive_gets_what_is_sent() {
+async fn a_waiting_receive_gets_a_sent_message() {
     let server = Server::start().await;
     let mut waiting = server.connect().await;
     waiting.write(&server.request("POST /q/messages/head?timeout=60", "")).await;

@@ -143,7 +143,7 @@ async fn a_body_above_its_limit_is_a_message_size_exceeded() {
 /// ERR-01, ERR-09: a slow request that holds memory gets ServerBusy when another request needs the
 /// memory, before any operation ran.
 #[tokio::test]
-async fn a_request_without_room_is_told_to_come_back() {
+async fn a_request_without_room_is_refused_as_retryable() {
     let mut plan = Plan::new();
     plan.config.inbound_bytes_max = 64 << 10;
     let server = plan.start().await;

@@ -180,7 +180,7 @@ async fn hostile_values_are_refused_or_harmless() {
 /// DESIGN D6: memory for the values of a JSON text, in addition to the text, is reserved before
 /// they are decoded. A rule that exceeds its limit waits for this memory and is then refused.
 #[tokio::test]
-async fn what_a_json_text_says_has_its_room() {
+async fn values_of_a_json_text_reserve_memory() {
     let mut plan = Plan::new();
     plan.config.inbound_bytes_max = 256 << 10;
     let server = plan.start().await;

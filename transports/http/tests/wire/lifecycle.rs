@@ -88,7 +88,7 @@ async fn a_client_that_leaves_behind_much_takes_no_message() {
 /// HTP-11: a client that shuts its side down after requests that do not wait gets answers, except
 /// perhaps for the last 8 KiB: the end is read together with them.
 #[tokio::test]
-async fn what_does_not_wait_is_answered_before_an_end() {
+async fn requests_without_a_wait_are_answered_before_a_shutdown() {
     const REQUEST_COUNT: usize = 1_000;
     let server = Server::start().await;
     let mut client = server.connect().await;
@@ -108,7 +108,7 @@ async fn what_does_not_wait_is_answered_before_an_end() {
 /// A client that offers HTTP/2, as Java clients do, is answered, with the announcement that the
 /// connection will be closed.
 #[tokio::test]
-async fn who_offers_an_upgrade_is_told_that_the_connection_ends() {
+async fn an_offered_upgrade_gets_connection_close() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     let offer =
@@ -227,7 +227,7 @@ impl Outlet for Standstill {
 /// A broker with an arbiter that has been busy with one entity for a second is not ready and names
 /// the entity. It is ready again when the arbiter continues.
 #[tokio::test]
-async fn who_has_an_arbiter_that_stands_still_is_not_ready() {
+async fn a_broker_with_a_stuck_arbiter_is_not_ready() {
     let server = Server::start().await;
     server.broker.create_queue("slow", Default::default()).await.unwrap();
     let slow = server.broker.entity("slow").unwrap();
@@ -257,7 +257,7 @@ async fn who_has_an_arbiter_that_stands_still_is_not_ready() {
 /// SEC-25: a broker is not ready before its host reports it, which is after the first key was
 /// written for the operator.
 #[tokio::test]
-async fn a_broker_is_not_ready_before_its_host_says_so() {
+async fn a_broker_is_not_ready_before_its_host_reports_it() {
     let readiness = Readiness::default();
     let mut plan = Plan::new();
     plan.config.readiness = Some(readiness.clone());

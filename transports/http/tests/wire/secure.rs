@@ -106,7 +106,7 @@ impl Authorizer for Noting {
 
 /// TLS-04: the authorizer gets the subject of a client certificate, with and without a token.
 #[tokio::test]
-async fn the_authorizer_is_told_the_subject() {
+async fn the_authorizer_gets_the_certificate_subject() {
     let directory = directory("subject");
     let authority = Authority::at(&directory);
     authority.prepare(&[]).unwrap();

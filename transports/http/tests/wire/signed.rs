@@ -58,7 +58,7 @@ async fn arrange(server: &Server) {
 
 /// SEC-09: after a key is regenerated, tokens signed with it are refused.
 #[tokio::test]
-async fn a_regenerated_key_lets_nobody_in() {
+async fn tokens_of_a_regenerated_key_are_refused() {
     let server = start(SasConfig::closed()).await;
     arrange(&server).await;
     let token = sign("Manage", KEY, "sb://x", Timestamp::NEVER);

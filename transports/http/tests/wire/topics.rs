@@ -314,7 +314,7 @@ async fn every_operation_on_topics_asks_for_its_right() {
 
 /// CNT-10, SEC-05: name, tier and instants of the namespace, with Manage or Listen.
 #[tokio::test]
-async fn the_namespace_tells_of_itself() {
+async fn the_namespace_is_returned_by_the_json_api() {
     let (server, keys) = guarded().await;
     let head = "GET /$api/v1/namespace\nAuthorization: ";
     let refused = server.ask(&format!("{head}Send"), "").await;

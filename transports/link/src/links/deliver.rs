@@ -9,9 +9,9 @@ use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
 
-use super::{Event, Expect, Issuer, Links};
+use super::{Event, Issuer, Links, PendingAnswer};
 use crate::pending::correlation;
-use crate::unsettled::Outstanding;
+use crate::unsettled::DeliveryPosition;
 
 /// Delay before redelivery of a message with lost content in a sub-queue, where no delivery count
 /// limits attempts (SET-38).
@@ -29,7 +29,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     fn delivered(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
-        let Some(number) = self.of_receiver(receiver) else { return Event::Nothing };
+        let Some(number) = self.link_of_receiver(receiver) else { return Event::Nothing };
         let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
         let lock = message.facts.lock;
         if link.closing.is_some() {
@@ -41,13 +41,13 @@ impl<G: Issuer, T> Links<G, T> {
         // After its flow was broken, the client expects no further locked messages.
         let is_behind = link.flow.is_none() && lock.is_some();
         if self.returning || is_behind {
-            self.give_back(number, lock.map(|lock| lock.token));
+            self.release_messages(number, lock.map(|lock| lock.token));
             return Event::Nothing;
         }
         let is_here = |content: &ContentRef| content.loaded().is_some();
         if !is_here(&message.content) || !message.overlays.iter().all(is_here) {
             let path = Arc::clone(&link.path);
-            self.lose(number, &message.facts);
+            self.abandon_lost(number, &message.facts);
             self.break_flow(number);
             let reason = Rejection::internal("the content of a message cannot be read");
             return Event::Stopped { link: number, path, reason };
@@ -55,13 +55,13 @@ impl<G: Issuer, T> Links<G, T> {
         link.last = link.last.saturating_add(1);
         let delivery = link.last;
         if let Some(lock) = lock {
-            self.unsettled.insert(Outstanding { link: number, number: delivery }, lock);
+            self.unsettled.insert(DeliveryPosition { link: number, number: delivery }, lock);
         }
         Event::Delivered { link: number, number: delivery, message }
     }
 
     pub(super) fn stopped(&mut self, receiver: ReceiverId, reason: Rejection) -> Event {
-        let Some(number) = self.of_receiver(receiver) else { return Event::Nothing };
+        let Some(number) = self.link_of_receiver(receiver) else { return Event::Nothing };
         let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
         link.flow = None;
         Event::Stopped { link: number, path: Arc::clone(&link.path), reason }
@@ -70,7 +70,7 @@ impl<G: Issuer, T> Links<G, T> {
     /// Handles the deletion of an entity. A link with a flow, or one that waits for a session,
     /// is notified when the flow or the wait ends.
     pub(super) fn entity_closed(&mut self, receiver: ReceiverId, reason: Rejection) -> Event {
-        let link = self.of_receiver(receiver).and_then(|number| self.links.get(&number));
+        let link = self.link_of_receiver(receiver).and_then(|number| self.links.get(&number));
         if link.is_none_or(|link| link.flow.is_some() || !link.is_open()) {
             return Event::Nothing;
         }
@@ -78,11 +78,11 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Releases messages that were not delivered to the client (RCV-14).
-    pub fn give_back(&mut self, number: u32, tokens: impl IntoIterator<Item = LockToken>) {
+    pub fn release_messages(&mut self, number: u32, tokens: impl IntoIterator<Item = LockToken>) {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.undelivered.extend(tokens);
         for token in std::mem::take(&mut link.undelivered) {
-            let slot = self.expect(0, number, Expect::Unheard, None);
+            let slot = self.expect(0, number, PendingAnswer::Ignored, None);
             let command = Command::Settle { token, settlement: Settlement::Release };
             self.submit(number, command, correlation(slot, 0));
         }
@@ -90,13 +90,13 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Abandons a message whose content is lost. The failed delivery counts, so that the message is
     /// dead-lettered in the end (SET-35) and does not block later messages.
-    pub fn lose(&mut self, number: u32, facts: &MessageFacts) {
+    pub fn abandon_lost(&mut self, number: u32, facts: &MessageFacts) {
         // Earlier arrivals that are not delivered are released first.
-        self.give_back(number, None);
+        self.release_messages(number, None);
         let (Some(lock), true) = (facts.lock, self.links.contains_key(&number)) else { return };
         let delay = (facts.sub_queue != SubQueue::Main).then_some(NOT_AGAIN_FOR);
         let settlement = Settlement::Abandon { properties: None, delay };
-        let slot = self.expect(0, number, Expect::Unheard, None);
+        let slot = self.expect(0, number, PendingAnswer::Ignored, None);
         let abandon = Command::Settle { token: lock.token, settlement };
         self.submit(number, abandon, correlation(slot, 0));
     }
@@ -108,7 +108,7 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.flow = None;
         let receiver = link.receiver;
-        let slot = self.expect(0, number, Expect::Unheard, None);
+        let slot = self.expect(0, number, PendingAnswer::Ignored, None);
         let detach = Command::Detach { receiver, end: LinkEnd::Orderly };
         self.submit(number, detach, correlation(slot, 0));
     }

@@ -9,22 +9,22 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::request::Released;
 
 use super::flow::grant;
-use super::{Expect, Issuer, Links};
+use super::{Issuer, Links, PendingAnswer};
 use crate::arrivals::{Mail, Mailbox, count_lost};
 use crate::credit::Limits;
-use crate::link::{Closing, Role};
-use crate::pending::{correlation, place};
+use crate::link::{PendingClose, Role};
+use crate::pending::{correlation, slot_and_index};
 
 /// Maximum time for entities to confirm that they deliver nothing more.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<G: Issuer, T> Links<G, T> {
     /// Starts to close a link that its client detaches.
-    pub fn detach(&mut self, number: u32, closing: Closing) {
+    pub fn detach(&mut self, number: u32, closing: PendingClose) {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.closing = Some(closing);
         if link.flow.is_none() {
-            self.is_quiet(number);
+            self.detach_stopped(number);
             return;
         }
         self.stop(number);
@@ -36,24 +36,26 @@ impl<G: Issuer, T> Links<G, T> {
         self.returning = true;
     }
 
-    /// Stops all flows and waiting requests, which could still bring messages; see [`Self::quiet`].
+    /// Stops all flows and waiting requests, which could still bring messages; see [`Self::await_stopped`].
     pub fn begin_end(&mut self) {
         let flowing = self.links.iter().filter(|(_, link)| link.flow.is_some());
         let flowing: Vec<u32> = flowing.map(|(number, _)| *number).collect();
         for number in flowing {
             self.stop(number);
         }
-        self.withdraw_all();
-        self.hand_over();
+        self.cancel_all_waits();
+        self.submit_groups();
     }
 
     /// Number of unanswered requests that may still bring messages.
     #[must_use]
-    pub fn brings(&self) -> usize {
-        let brings = |expect: &Expect<T>| {
+    pub fn unstopped_count(&self) -> usize {
+        let brings = |expect: &PendingAnswer<T>| {
             matches!(
                 expect,
-                Expect::Quiet | Expect::Messages(_) | Expect::Asked { takes: true, .. }
+                PendingAnswer::Quiet
+                    | PendingAnswer::Messages(_)
+                    | PendingAnswer::OfTransport { takes: true, .. }
             )
         };
         self.pending.count(brings)
@@ -63,12 +65,11 @@ impl<G: Issuer, T> Links<G, T> {
     /// for release. Returns the number of lost messages, which their entity has already deleted.
     pub fn abandon(&mut self, released: Released) -> u64 {
         match released {
-            Released::Delivery { receiver, message } => {
-                self.abandon_messages(self.of_receiver(receiver), std::slice::from_ref(&message))
-            }
+            Released::Delivery { receiver, message } => self
+                .abandon_messages(self.link_of_receiver(receiver), std::slice::from_ref(&message)),
             Released::Answer { correlation, result } => {
-                let (slot, _) = place(correlation);
-                if let Some(Expect::Asked { takes: false, .. }) =
+                let (slot, _) = slot_and_index(correlation);
+                if let Some(PendingAnswer::OfTransport { takes: false, .. }) =
                     self.pending.get(slot).map(|it| &it.expect)
                 {
                     // Further answers may follow, but their messages are still stored.
@@ -76,11 +77,11 @@ impl<G: Issuer, T> Links<G, T> {
                 }
                 let Some(pending) = self.pending.remove(slot) else { return 0 };
                 match (pending.expect, result) {
-                    (Expect::Messages(promised), Ok(Outcome::Received(messages))) => {
-                        self.keep(promised);
+                    (PendingAnswer::Messages(promised), Ok(Outcome::Received(messages))) => {
+                        self.release_reservation(promised);
                         self.abandon_messages(Some(pending.link), &messages)
                     }
-                    (Expect::Asked { .. }, Ok(Outcome::Received(messages))) => {
+                    (PendingAnswer::OfTransport { .. }, Ok(Outcome::Received(messages))) => {
                         self.abandon_messages(None, &messages)
                     }
                     _ => 0,
@@ -90,10 +91,10 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Abandons all arriving answers and deliveries until none can [bring](Self::brings) messages
+    /// Abandons all arriving answers and deliveries until none can [bring](Self::unstopped_count) messages
     /// any more, for at most `QUIET_TIMEOUT`, then closes the mailbox. Returns the number of lost
     /// messages. Messages of an entity that takes longer are counted when they arrive.
-    pub async fn quiet<M>(&mut self, mailbox: &Mailbox<M>) -> u64 {
+    pub async fn await_stopped<M>(&mut self, mailbox: &Mailbox<M>) -> u64 {
         let mut lost_count = 0;
         let quiet = poll_fn(|context| self.poll_quiet(mailbox, &mut lost_count, context));
         if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
@@ -117,7 +118,7 @@ impl<G: Issuer, T> Links<G, T> {
                     *lost_count += self.abandon(released);
                 }
             }
-            if self.brings() == 0 {
+            if self.unstopped_count() == 0 {
                 return Poll::Ready(());
             }
             ready!(mailbox.poll(context));
@@ -125,17 +126,17 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Releases all undelivered messages, detaches all links and counts the lost messages:
-    /// `lost_count` and the messages that [`Self::take`] dropped.
+    /// `lost_count` and the messages that [`Self::handle_released`] dropped.
     pub fn finish_end(&mut self, end: LinkEnd, lost_count: u64) {
         let numbers: Vec<u32> = self.links.keys().copied().collect();
         for number in numbers {
-            self.give_back(number, None);
+            self.release_messages(number, None);
             let Some(link) = self.links.get(&number) else { continue };
             let receiver = link.receiver;
-            let slot = self.expect(0, number, Expect::Unheard, None);
+            let slot = self.expect(0, number, PendingAnswer::Ignored, None);
             self.submit(number, Command::Detach { receiver, end }, correlation(slot, 0));
         }
-        self.hand_over();
+        self.submit_groups();
         count_lost(lost_count + self.lost_count);
     }
 
@@ -146,29 +147,29 @@ impl<G: Issuer, T> Links<G, T> {
         link.flow = None;
         // The id of the detach request stays in use.
         let id = link.closing.map_or(0, |closing| closing.id);
-        let slot = self.expect(id, number, Expect::Quiet, None);
+        let slot = self.expect(id, number, PendingAnswer::Quiet, None);
         let nothing = Limits { delivery_limit: 0, byte_limit: 0, drain: Drain::No };
         self.submit(number, grant(receiver, nothing), correlation(slot, 0));
     }
 
     /// Detaches a link after its last delivery has arrived.
-    pub(super) fn is_quiet(&mut self, number: u32) {
-        self.give_back(number, None);
+    pub(super) fn detach_stopped(&mut self, number: u32) {
+        self.release_messages(number, None);
         let Some(link) = self.links.get(&number) else { return };
         let receiver = link.receiver;
-        let closing = link.closing.unwrap_or(Closing { id: 0, end: LinkEnd::Orderly });
-        let slot = self.expect(closing.id, number, Expect::Detached, None);
+        let closing = link.closing.unwrap_or(PendingClose { id: 0, end: LinkEnd::Orderly });
+        let slot = self.expect(closing.id, number, PendingAnswer::Detached, None);
         let detach = Command::Detach { receiver, end: closing.end };
         self.submit(number, detach, correlation(slot, 0));
     }
 
     pub(super) fn remove(&mut self, number: u32) {
         // Commands that were collected for the link were issued before it ended.
-        self.hand_over();
+        self.submit_groups();
         if let Some(link) = self.links.remove(&number) {
             self.receivers.remove(&link.receiver);
             self.receiver_count -= u64::from(link.role == Role::Receiver);
-            self.unsettled.forget(number);
+            self.unsettled.remove_link(number);
         }
     }
 

@@ -9,7 +9,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Event, Expect, Issuer, Links, unexpected};
+use super::{Event, Issuer, Links, PendingAnswer, unexpected};
 use crate::credit::{Bounds, Flow, Limits};
 use crate::pending::correlation;
 
@@ -24,24 +24,24 @@ impl<G: Issuer, T> Links<G, T> {
     /// Attaches a receiver that was just added, with credit up to delivery number `up_to`. The
     /// request is answered when the entity has attached it.
     pub fn attach_flow(&mut self, number: u32, up_to: u64, id: u32, permit: Arc<Permit>) {
-        self.start_flow(number, up_to, Expect::Attached, id, Some(permit));
+        self.start_flow(number, up_to, PendingAnswer::Attached, id, Some(permit));
     }
 
     fn start_flow(
         &mut self,
         number: u32,
         up_to: u64,
-        expect: Expect<T>,
+        expect: PendingAnswer<T>,
         id: u32,
         permit: Option<Arc<Permit>>,
     ) {
         let Some(link) = self.links.get_mut(&number) else { return };
         let attach = link.attach();
-        link.up_to = up_to;
+        link.credit_limit = up_to;
         link.flow = Some(Flow::new(link.last));
         let slot = self.expect(id, number, expect, permit);
         self.submit(number, attach, correlation(slot, 0));
-        self.limit(number);
+        self.update_limits(number);
     }
 
     /// Sets the last delivery number that the client allows on a receiver. Attaches the flow if
@@ -49,10 +49,10 @@ impl<G: Issuer, T> Links<G, T> {
     pub fn credit(&mut self, number: u32, up_to: u64) {
         let Some(link) = self.links.get_mut(&number) else { return };
         if link.flow.is_some() {
-            link.up_to = up_to;
-            self.limit(number);
+            link.credit_limit = up_to;
+            self.update_limits(number);
         } else {
-            self.start_flow(number, up_to, Expect::Attached, 0, None);
+            self.start_flow(number, up_to, PendingAnswer::Attached, 0, None);
         }
     }
 
@@ -70,7 +70,7 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get_mut(&number) else { return Ok(None) };
         let receiver = link.receiver;
         let Some(flow) = &mut link.flow else {
-            link.up_to = link.last;
+            link.credit_limit = link.last;
             return Ok(Some(0));
         };
         if flow.draining {
@@ -78,27 +78,27 @@ impl<G: Issuer, T> Links<G, T> {
             return Err(Rejection::invalid_operation(detail));
         }
         let limits = flow.drain();
-        let slot = self.expect(id, number, Expect::Drained, permit);
+        let slot = self.expect(id, number, PendingAnswer::Drained, permit);
         self.submit(number, grant(receiver, limits), correlation(slot, 0));
         Ok(None)
     }
 
     /// Sends new limits of a link to its entity, if they differ enough from the last ones.
-    pub fn limit(&mut self, number: u32) {
+    pub fn update_limits(&mut self, number: u32) {
         let bounds = self.bounds();
         let unsettled_count = self.unsettled.count(number);
         let Some(link) = self.links.get_mut(&number) else { return };
         let receiver = link.receiver;
         let Some(limits) = link.new_limits(bounds, unsettled_count) else { return };
-        let slot = self.expect(0, number, Expect::Unheard, None);
+        let slot = self.expect(0, number, PendingAnswer::Ignored, None);
         self.submit(number, grant(receiver, limits), correlation(slot, 0));
     }
 
     /// Sends new limits of all receivers.
-    pub fn limit_all(&mut self) {
+    pub fn update_all_limits(&mut self) {
         let numbers: Vec<u32> = self.receivers.values().copied().collect();
         for number in numbers {
-            self.limit(number);
+            self.update_limits(number);
         }
     }
 
@@ -106,7 +106,7 @@ impl<G: Issuer, T> Links<G, T> {
     /// messages may be delivered again to any receiver. Receivers that were full get new limits.
     /// Deliveries of a session stay while their link holds the session, because a later settlement
     /// must be answered with the loss of the session lock (SES-15).
-    pub fn forget_ended(&mut self, now: Timestamp) {
+    pub fn remove_ended(&mut self, now: Timestamp) {
         let numbers: Vec<u32> = self.links.keys().copied().collect();
         for number in numbers {
             let Some(link) = self.links.get(&number) else { continue };
@@ -116,10 +116,10 @@ impl<G: Issuer, T> Links<G, T> {
             // While there is room, wait for a renewal that may be under way.
             let ended_at = if is_full { now } else { now.minus(RENEWAL_GRACE) };
             if !has_session {
-                self.unsettled.forget_ended(number, ended_at);
+                self.unsettled.remove_ended(number, ended_at);
             }
             if is_full || self.unsettled.count(number) < count {
-                self.limit(number);
+                self.update_limits(number);
             }
         }
         self.unsettled.shrink();
@@ -131,9 +131,9 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Records that the client has received `bytes` of deliveries on a link.
-    pub fn taken(&mut self, number: u32, bytes: u64) {
+    pub fn record_received_bytes(&mut self, number: u32, bytes: u64) {
         if let Some(link) = self.links.get_mut(&number) {
-            link.give_back(bytes);
+            link.return_bytes(bytes);
         }
     }
 
@@ -159,7 +159,7 @@ impl<G: Issuer, T> Links<G, T> {
         }
         let result = match result {
             Ok(Outcome::Granted { unused }) => {
-                self.limit(number);
+                self.update_limits(number);
                 Ok(unused)
             }
             Ok(_) => Err(unexpected()),

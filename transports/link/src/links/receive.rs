@@ -8,7 +8,7 @@ use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::error::Rejection;
 use peeklock_core::time::TimeSpan;
 
-use super::{Event, Expect, Issuer, Links, unexpected};
+use super::{Event, Issuer, Links, PendingAnswer, unexpected};
 use crate::link::Source;
 use crate::pending::correlation;
 
@@ -28,7 +28,7 @@ pub fn numbered_bytes(count: usize, bytes_max: u64) -> u64 {
 
 /// Bytes reserved for the answer of a receive, until it arrives.
 #[derive(Clone, Copy)]
-pub(crate) struct Promise {
+pub(crate) struct Reservation {
     bytes: u64,
     waits: bool,
 }
@@ -60,7 +60,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Releases the bytes reserved for a receive that is answered or abandoned.
-    pub(super) fn keep(&mut self, Promise { bytes, waits }: Promise) {
+    pub(super) fn release_reservation(&mut self, Reservation { bytes, waits }: Reservation) {
         let promised = self.promised(waits);
         *promised = promised.saturating_sub(bytes);
     }
@@ -90,7 +90,7 @@ impl<G: Issuer, T> Links<G, T> {
             Source::Session(_) => {
                 link.in_session(SessionCommand::Receive { count_max, bytes_max, wait })
             }
-            Source::Queue | Source::Awaited => Command::Receive {
+            Source::Queue | Source::NotAssigned => Command::Receive {
                 mode: link.mode,
                 count_max,
                 bytes_max,
@@ -101,8 +101,12 @@ impl<G: Issuer, T> Links<G, T> {
         *self.promised(waits) += bytes_max;
         // A waiting receive holds few bytes, so it does not keep its permit.
         let permit = permit.filter(|_| !waits);
-        let slot =
-            self.expect(id, number, Expect::Messages(Promise { bytes: bytes_max, waits }), permit);
+        let slot = self.expect(
+            id,
+            number,
+            PendingAnswer::Messages(Reservation { bytes: bytes_max, waits }),
+            permit,
+        );
         let ticket = self.submit(number, command, correlation(slot, 0));
         if waits {
             self.waits.insert(id, (ticket, number));
@@ -110,7 +114,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Submits a command that returns messages without removing or locking them, such as a peek.
-    pub fn look(&mut self, number: u32, command: Command, id: u32, permit: Option<Arc<Permit>>) {
+    pub fn browse(&mut self, number: u32, command: Command, id: u32, permit: Option<Arc<Permit>>) {
         self.receive_numbered(number, command, 0, id, permit);
     }
 
@@ -124,24 +128,24 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
     ) {
         self.promised_bytes += bytes;
-        let promise = Expect::Messages(Promise { bytes, waits: false });
+        let promise = PendingAnswer::Messages(Reservation { bytes, waits: false });
         let slot = self.expect(id, number, promise, permit);
         self.submit(number, command, correlation(slot, 0));
     }
 
     /// Cancels a waiting request: a receive is answered without messages, an accept with
     /// `OperationCancelled`.
-    pub fn withdraw(&mut self, id: u32) {
+    pub fn cancel_wait(&mut self, id: u32) {
         let Some((call, link)) = self.waits.remove(&id) else { return };
-        let slot = self.expect(0, link, Expect::Unheard, None);
+        let slot = self.expect(0, link, PendingAnswer::Ignored, None);
         self.submit(link, Command::CancelReceive { call }, correlation(slot, 0));
     }
 
     /// Cancels all waiting requests.
-    pub fn withdraw_all(&mut self) {
+    pub fn cancel_all_waits(&mut self) {
         let ids: Vec<u32> = self.waits.keys().copied().collect();
         for id in ids {
-            self.withdraw(id);
+            self.cancel_wait(id);
         }
     }
 
@@ -150,11 +154,11 @@ impl<G: Issuer, T> Links<G, T> {
         &mut self,
         id: u32,
         number: u32,
-        promised: Promise,
+        promised: Reservation,
         path: Arc<str>,
         result: Result<Outcome, Rejection>,
     ) -> Event {
-        self.keep(promised);
+        self.release_reservation(promised);
         self.waits.remove(&id);
         let (result, taken_count) = match result {
             Ok(Outcome::Received(messages)) => {

@@ -22,7 +22,7 @@ pub trait Handle: Clone {
 
     /// Handle for the holder of a session, which submits to the session's own actor.
     #[must_use]
-    fn by_way_of(&self, way: Option<Way>) -> Self;
+    fn with_way(&self, way: Option<Way>) -> Self;
 
     /// Registers a link that may have no flow. `outlet` receives [`Released::Detached`] when the
     /// right that `role` needs ends. While the returned value is kept, it also receives
@@ -63,8 +63,8 @@ impl Handle for Entity {
         Self::watch(self, purpose, receiver, outlet)
     }
 
-    fn by_way_of(&self, way: Option<Way>) -> Self {
-        Self::by_way_of(self, way)
+    fn with_way(&self, way: Option<Way>) -> Self {
+        Self::with_way(self, way)
     }
 }
 

@@ -7,7 +7,7 @@ use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::Rejection;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Event, Expect, Handle, Issuer, Links, unexpected};
+use super::{Event, Handle, Issuer, Links, PendingAnswer, unexpected};
 use crate::credit::Flow;
 use crate::link::Source;
 use crate::pending::correlation;
@@ -24,12 +24,12 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
     ) {
         let Some(link) = self.links.get_mut(&number) else { return };
-        link.source = Source::Awaited;
+        link.source = Source::NotAssigned;
         let (receiver, mode) = (link.receiver, link.mode);
         let command = Command::AcceptSession { session, receiver, mode, wait };
         let waits = wait > TimeSpan::ZERO;
         let permit = permit.filter(|_| !waits);
-        let slot = self.expect(id, number, Expect::Accepted(up_to), permit);
+        let slot = self.expect(id, number, PendingAnswer::Accepted(up_to), permit);
         let ticket = self.submit(number, command, correlation(slot, 0));
         if waits {
             self.waits.insert(id, (ticket, number));
@@ -38,7 +38,7 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Records the renewal of a session lock, which extends all locks under it (SES-14).
     pub fn session_renewed(&mut self, number: u32, until: Timestamp) {
-        self.unsettled.renewed_all(number, until);
+        self.unsettled.record_renewals(number, until);
     }
 
     /// Handles the answer of an accept: on success the link gets its session, otherwise it is
@@ -55,12 +55,12 @@ impl<G: Issuer, T> Links<G, T> {
         let result = match result {
             Ok(Outcome::SessionAccepted { session, locked_until, way, .. }) => {
                 if let Some(link) = self.links.get_mut(&number) {
-                    link.entity = link.entity.by_way_of(way);
+                    link.entity = link.entity.with_way(way);
                     link.source = Source::Session((*session).into());
-                    link.up_to = up_to;
+                    link.credit_limit = up_to;
                     link.flow = Some(Flow::new(link.last));
                 }
-                self.limit(number);
+                self.update_limits(number);
                 Ok((session, locked_until))
             }
             other => {

@@ -56,7 +56,7 @@ impl StoredContent for Slow {
         4
     }
 
-    fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
+    fn cached(&self) -> Option<Result<Bytes, StoreError>> {
         self.0.try_acquire().ok().map(|_| Ok(Bytes::from_static(b"read")))
     }
 
@@ -128,7 +128,7 @@ fn a_slow_disk_holds_up_one_link() {
 
 /// Contents are fetched only while the account has room, however many wait. Taken mail makes room.
 #[test]
-fn no_more_is_fetched_than_is_paid_for() {
+fn fetches_stay_within_the_account() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
     let disk = Arc::new(Semaphore::new(1_000));
     for sequence in 1..=20 {
@@ -163,7 +163,7 @@ fn no_more_is_fetched_than_is_paid_for() {
 /// SES-24: session states on disk and in memory count with their size, and are fetched while the
 /// account has room. A state larger than the whole account is fetched if nothing else is held.
 #[test]
-fn a_state_counts_for_what_it_has() {
+fn session_states_count_with_their_size() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
     let answer =
         |state| Released::Answer { correlation: 0, result: Ok(Outcome::SessionState(Some(state))) };
@@ -248,7 +248,7 @@ fn each_content_of_an_answer_comes_to_its_place() {
 /// A lost content does not delay its message; the receiver of the message detects that it is
 /// missing.
 #[test]
-fn a_content_that_cannot_be_read_is_told() {
+fn unreadable_content_does_not_block_its_message() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());
     let disk = Arc::new(Semaphore::new(0));
     let (link, released) = delivery(1, 1, Some(&disk));
@@ -267,10 +267,10 @@ fn a_content_that_cannot_be_read_is_told() {
 
 /// DESIGN D6: a content with a longer encoding has all its room before it is fetched.
 #[test]
-fn what_is_told_longer_has_its_room_before_it_is_fetched() {
+fn longer_encodings_reserve_room_before_the_fetch() {
     let shared = Pool::new(64 << 10);
     let mut account = Account::new(&shared, 1 << 20);
-    let mut arrivals = Arrivals::told_as(|bytes| 6 * bytes);
+    let mut arrivals = Arrivals::with_encoded_size(|bytes| 6 * bytes);
     let mut message = message(1, 100, 20_000);
     message.content = ContentRef::Stored(Arc::new(Slow(Arc::new(Semaphore::new(0)))));
     let receiver = ReceiverId(1);

@@ -13,12 +13,12 @@ use peeklock_core::time::TimeSpan;
 
 use super::stand::{Stand, WINDOW_BYTES, at, message, token};
 use crate::pending::correlation;
-use crate::{Closing, Event, Role, numbered_bytes};
+use crate::{Event, PendingClose, Role, numbered_bytes};
 
 /// The limit counts from the attach: credit and the maximum of unsettled deliveries bound it, and
 /// settling raises it. The test checks the limits that are sent; the entity enforces them.
 #[test]
-fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
+fn limits_follow_credit_and_unsettled_deliveries() {
     let mut stand = Stand::new();
     let receiver = stand.receiver(1, 100);
     for sequence in 1..=4 {
@@ -26,20 +26,23 @@ fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
         assert!(matches!(event, Event::Delivered { link: 1, number, .. } if number == sequence));
     }
     // The table holds at most four deliveries, and none is settled.
-    stand.links.limit(1);
+    stand.links.update_limits(1);
     let limit = |commands: &[Command]| match commands {
         [Command::Grant { delivery_limit, drain: Drain::No, .. }] => Some(*delivery_limit),
         _ => None,
     };
-    assert_eq!(limit(&stand.asked()), None);
-    assert_eq!(stand.links.settled(token(2)).map(|held| (held.link, held.number)), Some((1, 2)));
-    stand.links.limit(1);
-    assert_eq!(limit(&stand.asked()), Some(5));
+    assert_eq!(limit(&stand.commands()), None);
+    assert_eq!(
+        stand.links.remove_settled(token(2)).map(|held| (held.link, held.number)),
+        Some((1, 2))
+    );
+    stand.links.update_limits(1);
+    assert_eq!(limit(&stand.commands()), Some(5));
     // Deliveries whose locks have ended make room without a settlement.
     stand.deliver(receiver, 5, 90);
-    stand.links.forget_ended(at(60));
+    stand.links.remove_ended(at(60));
     assert_eq!(stand.links.unsettled.count(1), 1);
-    assert_eq!(limit(&stand.asked()), Some(8));
+    assert_eq!(limit(&stand.commands()), Some(8));
 }
 
 /// DESIGN D6: a delivery is removed after its lock has ended, whether its receiver is full or not.
@@ -53,12 +56,12 @@ fn a_delivery_is_forgotten_when_its_lock_has_ended() {
     for sequence in 1..=3 {
         stand.deliver(receiver, sequence, 50);
     }
-    stand.links.forget_ended(at(49 + GRACE));
+    stand.links.remove_ended(at(49 + GRACE));
     assert_eq!(stand.links.unsettled.count(1), 3);
-    assert!(stand.asked().is_empty());
-    stand.links.forget_ended(at(50 + GRACE));
+    assert!(stand.commands().is_empty());
+    stand.links.remove_ended(at(50 + GRACE));
     assert!(stand.links.unsettled.is_empty());
-    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 7, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 7, .. }]));
 }
 
 /// SES-15: deliveries of a session stay in the table while their link holds the session, so that
@@ -77,19 +80,19 @@ fn deliveries_of_a_session_are_forgotten_when_it_is_lost() {
     for sequence in 1..=4 {
         stand.deliver(receiver, sequence, 50);
     }
-    stand.links.forget_ended(at(60));
+    stand.links.remove_ended(at(60));
     assert_eq!(stand.links.unsettled.count(1), 4);
     let reason = Rejection::session_lock_lost("it has expired");
-    stand.links.take(Released::Detached { receiver, reason });
+    stand.links.handle_released(Released::Detached { receiver, reason });
     assert!(stand.links.get(1).unwrap().has_lost_session());
-    stand.links.forget_ended(at(60));
+    stand.links.remove_ended(at(60));
     assert!(stand.links.unsettled.is_empty());
 }
 
 /// A link goes on after 2³² deliveries: limits, unsettled deliveries and the rest of a drain use
 /// numbers that keep counting (AMQP-09).
 #[test]
-fn a_receiver_goes_on_behind_the_last_number_of_32_bits() {
+fn delivery_numbers_continue_after_32_bits() {
     let first = u64::from(u32::MAX) - 2;
     let mut stand = Stand::counting_from(first);
     let receiver = stand.receiver(1, first + 4);
@@ -98,17 +101,18 @@ fn a_receiver_goes_on_behind_the_last_number_of_32_bits() {
         let Event::Delivered { number, .. } = event else { panic!("{event:?}") };
         assert_eq!(number, first + sequence);
     }
-    let settled = (1..=4).map(|sequence| stand.links.settled(token(sequence)).unwrap().number);
+    let settled =
+        (1..=4).map(|sequence| stand.links.remove_settled(token(sequence)).unwrap().number);
     assert_eq!(settled.collect::<Vec<_>>(), [first + 1, first + 2, first + 3, first + 4]);
     stand.links.credit(1, first + 6);
-    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 6, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 6, .. }]));
     stand.links.drain(1, 7, None).unwrap();
     let (_, correlation) = stand.requests().remove(0);
     stand.deliver(receiver, 5, 50);
     stand.answer(correlation, Ok(Outcome::Granted { unused: 1 }));
     assert_eq!(stand.links.get(1).unwrap().last(), first + 5);
     stand.links.credit(1, first + 7);
-    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 7, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 7, .. }]));
 }
 
 /// Received bytes raise the byte limit once they reach half of the window.
@@ -116,12 +120,12 @@ fn a_receiver_goes_on_behind_the_last_number_of_32_bits() {
 fn bytes_are_given_back_by_halves_of_the_window() {
     let mut stand = Stand::new();
     stand.receiver(1, 2);
-    stand.links.taken(1, WINDOW_BYTES / 2 - 1);
-    stand.links.limit(1);
-    assert!(stand.asked().is_empty());
-    stand.links.taken(1, 1);
-    stand.links.limit(1);
-    let asked = stand.asked();
+    stand.links.record_received_bytes(1, WINDOW_BYTES / 2 - 1);
+    stand.links.update_limits(1);
+    assert!(stand.commands().is_empty());
+    stand.links.record_received_bytes(1, 1);
+    stand.links.update_limits(1);
+    let asked = stand.commands();
     let [Command::Grant { byte_limit, .. }] = &asked[..] else { panic!("{asked:?}") };
     assert_eq!(*byte_limit, WINDOW_BYTES + WINDOW_BYTES / 2);
 }
@@ -141,18 +145,18 @@ fn a_drain_ends_at_the_last_delivery() {
     stand.deliver(receiver, 1, 50);
     let event = stand.answer(correlation, Ok(Outcome::Granted { unused: 2 }));
     assert!(matches!(event, Event::Drained { id: 7, result: Ok(2), .. }), "{event:?}");
-    stand.asked();
+    stand.commands();
     stand.links.credit(1, 2);
-    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 2, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 2, .. }]));
 }
 
 /// RCV-14: messages that arrive for a link that is being closed are released, without counting a
 /// delivery, before the detach.
 #[test]
-fn a_detach_gives_back_what_was_on_its_way() {
+fn a_detach_releases_arriving_messages() {
     let mut stand = Stand::new();
     let receiver = stand.receiver(1, 10);
-    stand.links.detach(1, Closing { id: 9, end: LinkEnd::Orderly });
+    stand.links.detach(1, PendingClose { id: 9, end: LinkEnd::Orderly });
     let requests = stand.requests();
     let [(Command::Grant { delivery_limit: 0, .. }, quiet)] = requests[..] else { panic!() };
     assert!(matches!(stand.deliver(receiver, 1, 50), Event::Nothing));
@@ -193,8 +197,8 @@ fn a_receive_has_its_room_before_it_is_asked() {
     assert!(matches!(event, Event::Messages { id: 1, result: Ok(_), .. }));
     assert!(stand.links.may_receive(room));
     assert_eq!(stand.links.waiting_count(), 1);
-    stand.links.withdraw(2);
-    assert!(matches!(stand.asked()[..], [Command::CancelReceive { .. }]));
+    stand.links.cancel_wait(2);
+    assert!(matches!(stand.commands()[..], [Command::CancelReceive { .. }]));
 }
 
 /// DEF-11: a receive by numbers reserves the estimated bytes of its answer before it is submitted.
@@ -227,13 +231,13 @@ fn a_receive_by_numbers_has_its_room_before_it_is_asked() {
 /// Locked messages are released if they no longer reach the client. Received-and-deleted messages
 /// are lost and counted (RCV-02).
 #[test]
-fn what_nobody_is_told_goes_back_or_is_counted() {
+fn abandoned_messages_are_released_or_counted() {
     let mut stand = Stand::new();
     stand.receiver(1, 0);
     stand.links.receive(1, 10, TimeSpan::ZERO, 10_000, 1, None);
     let correlation = stand.requests().last().unwrap().1;
     stand.links.begin_end();
-    assert_eq!(stand.links.brings(), 2);
+    assert_eq!(stand.links.unstopped_count(), 2);
     let mut taken = message(2, 50, 10);
     taken.facts.lock = None;
     let result = Ok(Outcome::Received(vec![message(1, 50, 10), taken]));
@@ -243,9 +247,9 @@ fn what_nobody_is_told_goes_back_or_is_counted() {
     let result = Ok(Outcome::Granted { unused: 0 });
     let released = peeklock_core::request::Released::Answer { correlation: quiet, result };
     assert_eq!(stand.links.abandon(released), 0);
-    assert_eq!(stand.links.brings(), 0);
+    assert_eq!(stand.links.unstopped_count(), 0);
     stand.links.finish_end(LinkEnd::Broken, 1);
-    let asked = stand.asked();
+    let asked = stand.commands();
     assert!(
         matches!(
             &asked[..],
@@ -258,18 +262,18 @@ fn what_nobody_is_told_goes_back_or_is_counted() {
 /// RCV-02: the end waits for a receive-and-delete request of the transport and counts its messages;
 /// it does not wait for other requests.
 #[test]
-fn what_a_transport_takes_for_good_is_counted_at_the_end() {
+fn deleting_requests_are_counted_at_the_end() {
     let mut stand = Stand::new();
-    stand.links.ask_of("q".into(), 0, None, "renew");
-    let slot = stand.links.ask_to_take("q".into(), 0, None, "receive");
-    assert!(matches!(stand.links.asked_mut(slot), Some((0, _, &mut "receive"))));
-    assert_eq!(stand.links.brings(), 1);
+    stand.links.add_unlinked_request("q".into(), 0, None, "renew");
+    let slot = stand.links.add_deleting_request("q".into(), 0, None, "receive");
+    assert!(matches!(stand.links.request_mut(slot), Some((0, _, &mut "receive"))));
+    assert_eq!(stand.links.unstopped_count(), 1);
     let mut taken = message(1, 50, 10);
     taken.facts.lock = None;
     let result = Ok(Outcome::Received(vec![taken.clone(), taken]));
     let released = Released::Answer { correlation: correlation(slot, 0), result };
     assert_eq!(stand.links.abandon(released), 2);
-    assert_eq!(stand.links.brings(), 0);
+    assert_eq!(stand.links.unstopped_count(), 0);
     assert_eq!(stand.links.pending_count(), 1);
 }
 
@@ -277,13 +281,13 @@ fn what_a_transport_takes_for_good_is_counted_at_the_end() {
 /// they cannot be released. Locked messages are released. Messages that reached the transport are
 /// its to count.
 #[test]
-fn what_is_delivered_for_good_to_nobody_is_counted() {
+fn deleted_messages_of_ending_links_are_counted() {
     let mut stand = Stand::new();
     let receiver = stand.receiver(1, 5);
     let deliver = |stand: &mut Stand, is_locked: bool| {
         let mut message = Box::new(message(1, 50, 10));
         message.facts.lock = message.facts.lock.filter(|_| is_locked);
-        stand.links.take(Released::Delivery { receiver, message })
+        stand.links.handle_released(Released::Delivery { receiver, message })
     };
     assert!(matches!(deliver(&mut stand, false), Event::Delivered { .. }));
     assert_eq!(stand.links.lost_count, 0);
@@ -292,7 +296,7 @@ fn what_is_delivered_for_good_to_nobody_is_counted() {
     assert_eq!(stand.links.lost_count, 0);
     assert!(matches!(deliver(&mut stand, false), Event::Nothing));
     assert_eq!(stand.links.lost_count, 1);
-    stand.links.detach(1, Closing { id: 7, end: LinkEnd::Orderly });
+    stand.links.detach(1, PendingClose { id: 7, end: LinkEnd::Orderly });
     assert!(matches!(deliver(&mut stand, false), Event::Nothing));
     assert_eq!(stand.links.lost_count, 2);
 }
@@ -318,29 +322,29 @@ fn a_refused_attach_leaves_nothing() {
 /// Commands issued before a link was refused go to the entity; later ones are answered immediately,
 /// so that every request leaves the table in the end.
 #[test]
-fn what_is_asked_on_a_refused_link_is_answered() {
+fn commands_on_a_refused_link_are_answered() {
     let mut stand = Stand::new();
     let entity = stand.entity.clone();
     stand.links.attach(2, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
     let permit = peeklock_core::admission::Budget::new(1).try_take(1).unwrap();
     stand.links.attach_flow(2, 5, 4, Arc::new(permit));
     let attach = stand.requests().first().unwrap().1;
-    let slot = stand.links.ask(2, 9, None, "renewals");
+    let slot = stand.links.add_request(2, 9, None, "renewals");
     let renew = || Command::RenewLock { token: token(1) };
     stand.links.submit(2, renew(), correlation(slot, 0));
     stand.answer(attach, Err(Rejection::internal("no")));
     assert!(stand.links.get(2).is_none());
-    assert!(matches!(stand.asked()[..], [Command::RenewLock { .. }]));
-    assert_eq!(stand.told(), None);
+    assert!(matches!(stand.commands()[..], [Command::RenewLock { .. }]));
+    assert_eq!(stand.dropped_answer(), None);
     stand.links.submit(2, renew(), correlation(slot, 1));
-    assert!(stand.asked().is_empty());
-    assert_eq!(stand.told(), Some(correlation(slot, 1)));
+    assert!(stand.commands().is_empty());
+    assert_eq!(stand.dropped_answer(), Some(correlation(slot, 1)));
 }
 
 /// A waiting receive reserves at most a quarter of the room; receives that do not wait get the
 /// rest.
 #[test]
-fn a_receive_that_waits_leaves_room_for_those_that_do_not() {
+fn a_waiting_receive_leaves_room_for_others() {
     let mut stand = Stand::new();
     stand.receiver(1, 0);
     let room_bytes = WINDOW_BYTES / 2;
@@ -349,15 +353,15 @@ fn a_receive_that_waits_leaves_room_for_those_that_do_not() {
         other => panic!("{other:?}"),
     };
     stand.links.receive(1, 10, TimeSpan::from_minutes(1), room_bytes, 7, None);
-    assert_eq!(promised(&stand.asked()), room_bytes / 4);
+    assert_eq!(promised(&stand.commands()), room_bytes / 4);
     assert!(stand.links.may_receive(room_bytes));
     stand.links.receive(1, 10, TimeSpan::ZERO, room_bytes, 8, None);
-    assert_eq!(promised(&stand.asked()), room_bytes * 3 / 4);
+    assert_eq!(promised(&stand.commands()), room_bytes * 3 / 4);
     // Now all room is reserved; the next receive may be submitted when one of these is answered.
     assert!(!stand.links.may_receive(room_bytes));
     // A waiting receive may always bring a minimum, so that it can be answered with messages.
     stand.links.receive(1, 10, TimeSpan::from_minutes(1), room_bytes, 9, None);
-    assert_eq!(promised(&stand.asked()), 4 << 10);
+    assert_eq!(promised(&stand.commands()), 4 << 10);
 }
 
 /// Content that the store has lost.
@@ -387,9 +391,11 @@ fn a_message_whose_content_is_lost_fails() {
         let mut message = message(7, 50, 10);
         message.facts.sub_queue = sub_queue;
         message.content = ContentRef::Stored(Arc::new(Lost));
-        let event = stand.links.take(Released::Delivery { receiver, message: Box::new(message) });
+        let event = stand
+            .links
+            .handle_released(Released::Delivery { receiver, message: Box::new(message) });
         assert!(matches!(event, Event::Stopped { link: 1, .. }), "{event:?}");
-        let asked = stand.asked();
+        let asked = stand.commands();
         let [Command::Settle { token: of, settlement }, Command::Detach { end, .. }] = &asked[..]
         else {
             panic!("{asked:?}");
@@ -400,7 +406,7 @@ fn a_message_whose_content_is_lost_fails() {
         };
         assert_eq!(*delay, expected);
         assert!(matches!(stand.deliver(receiver, 8, 50), Event::Nothing));
-        let asked = stand.asked();
+        let asked = stand.commands();
         assert!(
             matches!(asked[..], [Command::Settle { token: of, settlement: Settlement::Release }] if of == token(8)),
             "{asked:?}"

@@ -10,7 +10,7 @@ use crate::arrivals::{Mail, removed_count};
 /// RCV-02: undelivered messages are lost if they were received and deleted, not if they are locked
 /// or were only peeked.
 #[test]
-fn what_was_removed_and_is_told_to_nobody_is_lost() {
+fn deleted_undelivered_messages_are_counted_as_lost() {
     let locked = message(1, 50, 10);
     let mut taken = message(2, 50, 10);
     taken.facts.lock = None;

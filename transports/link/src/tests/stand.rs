@@ -18,17 +18,17 @@ use crate::{Event, Handle, Issuer, Links, Role};
 
 /// Issuer of ids that count up.
 #[derive(Default)]
-pub struct Names(Cell<u64>);
+pub struct CountingIssuer(Cell<u64>);
 
 /// Entity that records its requests.
 #[derive(Clone, Default)]
-pub struct Asked(Arc<Mutex<Vec<Request>>>);
+pub struct RecordingEntity(Arc<Mutex<Vec<Request>>>);
 
 /// Outlet that records the correlation of the last answer, such as the answer of a dropped request.
 #[derive(Default)]
-struct Told(Mutex<Option<u64>>);
+struct LastAnswer(Mutex<Option<u64>>);
 
-impl Outlet for Told {
+impl Outlet for LastAnswer {
     fn release(&self, group: Vec<Released>) {
         for released in group {
             if let Released::Answer { correlation, .. } = released {
@@ -38,8 +38,8 @@ impl Outlet for Told {
     }
 }
 
-impl Issuer for Names {
-    type Entity = Asked;
+impl Issuer for CountingIssuer {
+    type Entity = RecordingEntity;
 
     fn tickets(&self, count: u64) -> Ticket {
         Ticket(self.0.replace(self.0.get() + count))
@@ -50,7 +50,7 @@ impl Issuer for Names {
     }
 }
 
-impl Handle for Asked {
+impl Handle for RecordingEntity {
     fn sub_queue(&self) -> SubQueue {
         SubQueue::Main
     }
@@ -59,7 +59,7 @@ impl Handle for Asked {
         self.0.lock().unwrap().extend(group);
     }
 
-    fn by_way_of(&self, _: Option<Way>) -> Self {
+    fn with_way(&self, _: Option<Way>) -> Self {
         self.clone()
     }
 
@@ -70,9 +70,9 @@ impl Handle for Asked {
 
 /// Links to one entity, and the entity.
 pub struct Stand {
-    pub links: Links<Names, &'static str>,
-    pub entity: Asked,
-    told: Arc<Told>,
+    pub links: Links<CountingIssuer, &'static str>,
+    pub entity: RecordingEntity,
+    told: Arc<LastAnswer>,
 }
 
 pub const WINDOW_BYTES: u64 = 256 << 10;
@@ -84,11 +84,11 @@ impl Stand {
 
     /// Creates the stand with links that number deliveries from `first + 1`.
     pub fn counting_from(first: u64) -> Self {
-        let told: Arc<Told> = Arc::default();
+        let told: Arc<LastAnswer> = Arc::default();
         let outlet = Arc::clone(&told) as Arc<dyn Outlet>;
-        let mut links = Links::new(Names::default(), outlet, WINDOW_BYTES, 4);
+        let mut links = Links::new(CountingIssuer::default(), outlet, WINDOW_BYTES, 4);
         links.count_from(first);
-        Self { links, entity: Asked::default(), told }
+        Self { links, entity: RecordingEntity::default(), told }
     }
 
     /// Attaches a receiver with credit.
@@ -96,19 +96,19 @@ impl Stand {
         let entity = self.entity.clone();
         self.links.attach(number, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
         self.links.credit(number, credit);
-        assert!(matches!(&self.asked()[..], [Command::Attach { .. }, Command::Grant { .. }]));
+        assert!(matches!(&self.commands()[..], [Command::Attach { .. }, Command::Grant { .. }]));
         self.links.get(number).unwrap().receiver
     }
 
     /// Commands that the entity received since the last call.
-    pub fn asked(&mut self) -> Vec<Command> {
+    pub fn commands(&mut self) -> Vec<Command> {
         self.requests().into_iter().map(|request| request.0).collect()
     }
 
     /// Commands that the entity received since the last call, each with the correlation of its
     /// answer.
     pub fn requests(&mut self) -> Vec<(Command, u64)> {
-        self.links.hand_over();
+        self.links.submit_groups();
         let requests = std::mem::take(&mut *self.entity.0.lock().unwrap());
         requests
             .into_iter()
@@ -121,17 +121,17 @@ impl Stand {
     }
 
     /// Correlation of an answer that was sent because its request was dropped.
-    pub fn told(&self) -> Option<u64> {
+    pub fn dropped_answer(&self) -> Option<u64> {
         self.told.0.lock().unwrap().take()
     }
 
     pub fn answer(&mut self, correlation: u64, result: Result<Outcome, Rejection>) -> Event {
-        self.links.take(Released::Answer { correlation, result })
+        self.links.handle_released(Released::Answer { correlation, result })
     }
 
     pub fn deliver(&mut self, receiver: ReceiverId, sequence: u64, until: u64) -> Event {
         let message = Box::new(message(sequence, until, 10));
-        self.links.take(Released::Delivery { receiver, message })
+        self.links.handle_released(Released::Delivery { receiver, message })
     }
 }
 

@@ -12,7 +12,7 @@ const HANDSHAKE: u8 = 22;
 
 /// Protocol of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Spoken {
+pub(super) enum DetectedProtocol {
     Amqp,
     /// HTTP, or any bytes that the HTTP transport answers as an invalid request.
     Http,
@@ -21,7 +21,7 @@ pub(super) enum Spoken {
 }
 
 /// Reads just enough bytes to detect the protocol, and gives them back to the stream.
-pub(super) async fn tell(stream: &mut Stream) -> io::Result<Spoken> {
+pub(super) async fn detect_protocol(stream: &mut Stream) -> io::Result<DetectedProtocol> {
     let mut bytes = [0; AMQP.len()];
     let mut count = 0;
     let spoken = loop {
@@ -30,7 +30,7 @@ pub(super) async fn tell(stream: &mut Stream) -> io::Result<Spoken> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         count += read;
-        if let Some(spoken) = spoken_by(bytes.get(..count).unwrap_or_default()) {
+        if let Some(spoken) = protocol_of(bytes.get(..count).unwrap_or_default()) {
             break spoken;
         }
     };
@@ -39,12 +39,12 @@ pub(super) async fn tell(stream: &mut Stream) -> io::Result<Spoken> {
 }
 
 /// Protocol of a connection that begins with `bytes`; none while more bytes are needed.
-fn spoken_by(bytes: &[u8]) -> Option<Spoken> {
+fn protocol_of(bytes: &[u8]) -> Option<DetectedProtocol> {
     match bytes {
-        AMQP => Some(Spoken::Amqp),
-        [HANDSHAKE, ..] => Some(Spoken::Tls),
+        AMQP => Some(DetectedProtocol::Amqp),
+        [HANDSHAKE, ..] => Some(DetectedProtocol::Tls),
         begun if AMQP.starts_with(begun) => None,
-        _ => Some(Spoken::Http),
+        _ => Some(DetectedProtocol::Http),
     }
 }
 
@@ -54,19 +54,19 @@ mod tests {
 
     /// LIS-01: the protocol is detected with the first byte that decides it.
     #[test]
-    fn first_bytes_tell_what_is_spoken() {
+    fn the_protocol_is_detected_from_the_first_bytes() {
         for (bytes, spoken) in [
             (&b"A"[..], None),
             (b"AMQ", None),
-            (b"AMQP", Some(Spoken::Amqp)),
-            (b"ACL ", Some(Spoken::Http)),
-            (b"AMQX", Some(Spoken::Http)),
-            (b"G", Some(Spoken::Http)),
-            (b"\r\n", Some(Spoken::Http)),
-            (b"\x16\x03\x01", Some(Spoken::Tls)),
-            (b"\0", Some(Spoken::Http)),
+            (b"AMQP", Some(DetectedProtocol::Amqp)),
+            (b"ACL ", Some(DetectedProtocol::Http)),
+            (b"AMQX", Some(DetectedProtocol::Http)),
+            (b"G", Some(DetectedProtocol::Http)),
+            (b"\r\n", Some(DetectedProtocol::Http)),
+            (b"\x16\x03\x01", Some(DetectedProtocol::Tls)),
+            (b"\0", Some(DetectedProtocol::Http)),
         ] {
-            assert_eq!(spoken_by(bytes), spoken, "{bytes:?}");
+            assert_eq!(protocol_of(bytes), spoken, "{bytes:?}");
         }
     }
 }

@@ -24,22 +24,22 @@ const TLV_HEAD_BYTES: usize = 3;
 /// Fixed part of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fixed {
-    says: Says,
+    says: AddressKind,
     rest_bytes: u16,
 }
 
 /// Kind of the addresses in the rest of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Says {
+enum AddressKind {
     /// No addresses: the proxy speaks for itself, or does not name its client.
-    Nobody,
+    Unspecified,
     Inet,
     Inet6,
 }
 
 /// Error for bytes that are not a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum HeaderFault {
     #[error("it does not begin with the signature of version 2")]
     Signature,
     #[error("its version must be 2, and its command LOCAL or PROXY")]
@@ -53,23 +53,23 @@ pub(super) enum Fault {
 }
 
 impl Fixed {
-    pub(super) fn read(bytes: [u8; FIXED_BYTES]) -> Result<Self, Fault> {
+    pub(super) fn read(bytes: [u8; FIXED_BYTES]) -> Result<Self, HeaderFault> {
         let [signature @ .., command, family, high, low] = bytes;
         if signature != SIGNATURE {
-            return Err(Fault::Signature);
+            return Err(HeaderFault::Signature);
         }
         let says = match (command, family) {
             // Sent by health checks of the proxy itself; the family has no meaning then.
-            (0x20, _) => Says::Nobody,
-            (0x21, 0x00) => Says::Nobody,
-            (0x21, 0x11) => Says::Inet,
-            (0x21, 0x21) => Says::Inet6,
-            (0x21, _) => return Err(Fault::Family),
-            _ => return Err(Fault::Command),
+            (0x20, _) => AddressKind::Unspecified,
+            (0x21, 0x00) => AddressKind::Unspecified,
+            (0x21, 0x11) => AddressKind::Inet,
+            (0x21, 0x21) => AddressKind::Inet6,
+            (0x21, _) => return Err(HeaderFault::Family),
+            _ => return Err(HeaderFault::Command),
         };
         let rest_bytes = u16::from_be_bytes([high, low]);
         if usize::from(rest_bytes) > REST_BYTES_MAX || usize::from(rest_bytes) < says.bytes() {
-            return Err(Fault::Length);
+            return Err(HeaderFault::Length);
         }
         Ok(Self { says, rest_bytes })
     }
@@ -79,24 +79,25 @@ impl Fixed {
     }
 
     /// Address of the client, if the proxy sends one.
-    pub(super) fn client(self, rest: &[u8]) -> Result<Option<SocketAddr>, Fault> {
-        let (addresses, tlvs) = rest.split_at_checked(self.says.bytes()).ok_or(Fault::Length)?;
+    pub(super) fn client(self, rest: &[u8]) -> Result<Option<SocketAddr>, HeaderFault> {
+        let (addresses, tlvs) =
+            rest.split_at_checked(self.says.bytes()).ok_or(HeaderFault::Length)?;
         let client = match self.says {
             // The bytes that follow have no meaning.
-            Says::Nobody => return Ok(None),
-            Says::Inet => read_client(addresses, |ip: [u8; 4]| Ipv4Addr::from(ip).into()),
-            Says::Inet6 => read_client(addresses, |ip: [u8; 16]| Ipv6Addr::from(ip).into()),
+            AddressKind::Unspecified => return Ok(None),
+            AddressKind::Inet => read_client(addresses, |ip: [u8; 4]| Ipv4Addr::from(ip).into()),
+            AddressKind::Inet6 => read_client(addresses, |ip: [u8; 16]| Ipv6Addr::from(ip).into()),
         };
-        walk(tlvs)?;
-        client.map(Some).ok_or(Fault::Length)
+        check_tlvs(tlvs)?;
+        client.map(Some).ok_or(HeaderFault::Length)
     }
 }
 
-impl Says {
+impl AddressKind {
     /// Bytes of two addresses and two ports.
     const fn bytes(self) -> usize {
         match self {
-            Self::Nobody => 0,
+            Self::Unspecified => 0,
             Self::Inet => 2 * (4 + 2),
             Self::Inet6 => 2 * (16 + 2),
         }
@@ -112,11 +113,11 @@ fn read_client<const N: usize>(addresses: &[u8], ip: fn([u8; N]) -> IpAddr) -> O
 }
 
 /// Checks that each TLV ends within the header.
-fn walk(mut tlvs: &[u8]) -> Result<(), Fault> {
+fn check_tlvs(mut tlvs: &[u8]) -> Result<(), HeaderFault> {
     while !tlvs.is_empty() {
-        let [_, high, low] = *tlvs.first_chunk::<TLV_HEAD_BYTES>().ok_or(Fault::Tlv)?;
+        let [_, high, low] = *tlvs.first_chunk::<TLV_HEAD_BYTES>().ok_or(HeaderFault::Tlv)?;
         let bytes = TLV_HEAD_BYTES + usize::from(u16::from_be_bytes([high, low]));
-        tlvs = tlvs.get(bytes..).ok_or(Fault::Tlv)?;
+        tlvs = tlvs.get(bytes..).ok_or(HeaderFault::Tlv)?;
     }
     Ok(())
 }
@@ -127,7 +128,7 @@ mod tests {
 
     const INET: [u8; 12] = [192, 0, 2, 7, 10, 0, 0, 1, 0x12, 0x34, 0, 80];
 
-    fn read(command: u8, family: u8, rest: &[u8]) -> Result<Option<SocketAddr>, Fault> {
+    fn read(command: u8, family: u8, rest: &[u8]) -> Result<Option<SocketAddr>, HeaderFault> {
         let mut fixed = [0; FIXED_BYTES];
         fixed[..12].copy_from_slice(&SIGNATURE);
         let bytes = u16::try_from(rest.len()).unwrap().to_be_bytes();
@@ -143,7 +144,7 @@ mod tests {
 
     /// LIS-04: the client address is the source address of the header.
     #[test]
-    fn a_header_says_where_the_client_comes_from() {
+    fn the_client_address_is_the_source_of_the_header() {
         let client = "192.0.2.7:4660".parse().unwrap();
         assert_eq!(read(0x21, 0x11, &INET), Ok(Some(client)));
         assert_eq!(read(0x21, 0x11, &with(&[4, 0, 2, 9, 9, 2, 0, 0])), Ok(Some(client)));
@@ -159,28 +160,28 @@ mod tests {
 
     /// LIS-04: other bytes are refused.
     #[test]
-    fn what_is_no_header_is_refused() {
-        assert_eq!(Fixed::read(*b"GET / HTTP/1.1\r\n"), Err(Fault::Signature));
-        assert_eq!(Fixed::read(*b"PROXY TCP4 1.2.3"), Err(Fault::Signature));
+    fn invalid_headers_are_refused() {
+        assert_eq!(Fixed::read(*b"GET / HTTP/1.1\r\n"), Err(HeaderFault::Signature));
+        assert_eq!(Fixed::read(*b"PROXY TCP4 1.2.3"), Err(HeaderFault::Signature));
         for command in [0x11, 0x22, 0x2f, 0x31, 0] {
-            assert_eq!(read(command, 0x11, &INET), Err(Fault::Command), "{command:x}");
+            assert_eq!(read(command, 0x11, &INET), Err(HeaderFault::Command), "{command:x}");
         }
         for family in [0x12, 0x22, 0x31, 0x32, 0x10, 0x01, 0xff] {
-            assert_eq!(read(0x21, family, &[0; 216]), Err(Fault::Family), "{family:x}");
+            assert_eq!(read(0x21, family, &[0; 216]), Err(HeaderFault::Family), "{family:x}");
         }
-        assert_eq!(read(0x21, 0x11, &INET[..11]), Err(Fault::Length));
-        assert_eq!(read(0x21, 0x21, &[0; 35]), Err(Fault::Length));
-        assert_eq!(read(0x21, 0x11, &[0; REST_BYTES_MAX + 1]), Err(Fault::Length));
-        assert_eq!(read(0x20, 0, &[0; REST_BYTES_MAX + 1]), Err(Fault::Length));
+        assert_eq!(read(0x21, 0x11, &INET[..11]), Err(HeaderFault::Length));
+        assert_eq!(read(0x21, 0x21, &[0; 35]), Err(HeaderFault::Length));
+        assert_eq!(read(0x21, 0x11, &[0; REST_BYTES_MAX + 1]), Err(HeaderFault::Length));
+        assert_eq!(read(0x20, 0, &[0; REST_BYTES_MAX + 1]), Err(HeaderFault::Length));
         for tlvs in [&[4][..], &[4, 0], &[4, 0, 1], &[4, 0xff, 0xff, 0], &[4, 0, 0, 1]] {
-            assert_eq!(read(0x21, 0x11, &with(tlvs)), Err(Fault::Tlv), "{tlvs:?}");
+            assert_eq!(read(0x21, 0x11, &with(tlvs)), Err(HeaderFault::Tlv), "{tlvs:?}");
         }
     }
 
     /// LIS-04: with any single byte changed, parsing returns a result, and accepts a header only
     /// with the whole signature.
     #[test]
-    fn any_byte_may_be_another() {
+    fn a_changed_byte_is_parsed_without_failure() {
         let good = with(&[4, 0, 2, 9, 9]);
         let mut fixed = [0; FIXED_BYTES];
         fixed[..12].copy_from_slice(&SIGNATURE);

@@ -28,7 +28,7 @@ const CONTINUATION: u8 = 0x00;
 const CONTROL: u8 = 0x08;
 
 /// Position of a connection within its frames.
-pub struct Pieces {
+pub struct FrameSplitter {
     /// Maximum content bytes of a frame; the library refuses larger ones when it reads their head.
     frame_bytes_max: u64,
     /// Generated head that is handed on before anything else.
@@ -56,12 +56,12 @@ struct Head {
 }
 
 /// Head of a frame as the client has sent it.
-struct Read {
+struct FrameHead {
     head_bytes: usize,
     content_bytes: u64,
 }
 
-impl Pieces {
+impl FrameSplitter {
     /// Creates the position of a new connection, whose frames have at most `frame_bytes_max` of
     /// content.
     #[must_use]
@@ -89,9 +89,9 @@ impl Pieces {
     }
 
     /// Hands on at most `room` bytes that are available; none if more must be read first.
-    fn hand_on(&mut self, room: usize, mut take: impl FnMut(&[u8])) {
+    fn copy_available(&mut self, room: usize, mut take: impl FnMut(&[u8])) {
         if self.head.is_empty() && self.piece_bytes == 0 && !self.kept.is_empty() {
-            self.look();
+            self.parse_head();
         }
         if !self.head.is_empty() {
             let part = self.head.next(room);
@@ -130,7 +130,7 @@ impl Pieces {
     ) -> Poll<io::Result<()>> {
         loop {
             let before = buffer.filled().len();
-            self.hand_on(buffer.remaining(), |part| buffer.put_slice(part));
+            self.copy_available(buffer.remaining(), |part| buffer.put_slice(part));
             if buffer.filled().len() > before || buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -180,7 +180,7 @@ impl Pieces {
     }
 
     /// Parses the head at the beginning of the kept bytes, if it is complete.
-    fn look(&mut self) {
+    fn parse_head(&mut self) {
         if self.whole_bytes > 0 {
             return;
         }
@@ -203,7 +203,7 @@ impl Pieces {
     }
 
     /// Whether a frame is split into pieces.
-    fn is_cut(&self, bytes: &[u8], read: &Read) -> bool {
+    fn is_cut(&self, bytes: &[u8], read: &FrameHead) -> bool {
         let is_control = bytes.first().is_some_and(|first| first & CONTROL != 0);
         !is_control && read.content_bytes > PIECE && read.content_bytes <= self.frame_bytes_max
     }
@@ -233,7 +233,7 @@ impl Pieces {
     }
 }
 
-impl Read {
+impl FrameHead {
     /// Bytes of the frame, including its content.
     const fn bytes(&self) -> u64 {
         self.content_bytes.saturating_add(self.head_bytes as u64)
@@ -278,7 +278,7 @@ impl Head {
 }
 
 /// Parses the head at the beginning of `bytes`; none if it is incomplete.
-fn head_of(bytes: &[u8]) -> Option<Read> {
+fn head_of(bytes: &[u8]) -> Option<FrameHead> {
     let second = *bytes.get(1)?;
     let (length_bytes, short) = match second & !MASKED {
         126 => (2, 0),
@@ -290,7 +290,7 @@ fn head_of(bytes: &[u8]) -> Option<Read> {
     let head = bytes.get(..head_bytes)?;
     let longer = head.get(2..2 + length_bytes)?;
     let content_bytes = longer.iter().fold(short, |length, byte| (length << 8) | u64::from(*byte));
-    Some(Read { head_bytes, content_bytes })
+    Some(FrameHead { head_bytes, content_bytes })
 }
 
 #[cfg(test)]
@@ -316,11 +316,11 @@ mod tests {
 
     /// Result of reading at most `read_bytes` and taking at most `room` at once.
     fn handed_on(bytes: &[u8], read_bytes: usize, room: usize) -> Vec<u8> {
-        let mut pieces = Pieces::new(1 << 20);
+        let mut pieces = FrameSplitter::new(1 << 20);
         let (mut out, mut left) = (Vec::new(), bytes);
         loop {
             let before = out.len();
-            pieces.hand_on(room, |part| out.extend_from_slice(part));
+            pieces.copy_available(room, |part| out.extend_from_slice(part));
             if out.len() > before {
                 continue;
             }
@@ -358,7 +358,7 @@ mod tests {
     /// frames become pieces with the same content, the opcode on the first and the end mark on the
     /// last. Frames that are fragments themselves are split too.
     #[test]
-    fn large_frames_are_handed_on_in_pieces() {
+    fn large_frames_are_split() {
         let piece = PIECE_BYTES;
         let mask = Some([7, 1, 200, 33]);
         let sent = [
@@ -408,7 +408,7 @@ mod tests {
 
     /// A frame above the maximum is passed unchanged; its reader refuses it by its head.
     #[test]
-    fn a_frame_that_is_too_large_is_told_by_its_head() {
+    fn a_frame_over_the_maximum_is_passed_unchanged() {
         let head = Head::new(FINAL | TEXT, u64::MAX, &[1, 2, 3, 4]);
         let head = head.next(usize::MAX);
         assert_eq!(handed_on(head, 5, 100), head);

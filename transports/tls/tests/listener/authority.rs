@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use peeklock_tls::authority::{Authority, AuthorityError, Made};
+use peeklock_tls::authority::{Authority, AuthorityError, PreparedFiles};
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, GeneralSubtree, IsCa, Issuer, KeyPair,
     NameConstraints, date_time_ymd,
@@ -28,8 +28,8 @@ fn an_authority_is_made_on_first_use() {
         let authority = Authority::at(directory("development").join("data/tls"));
         assert!(authority.kept().unwrap().is_none());
         let made = authority.prepare(&names(&["Bus.Test", "10.0.0.7", "[fd00::7]"])).unwrap();
-        assert_eq!(made, Made::Authority);
-        assert_eq!(authority.prepare(&names(&["bus.test"])).unwrap(), Made::Nothing);
+        assert_eq!(made, PreparedFiles::Authority);
+        assert_eq!(authority.prepare(&names(&["bus.test"])).unwrap(), PreparedFiles::Nothing);
         assert_eq!(mode(authority.directory()), 0o700);
         for (file, expected) in [
             ("authority.pem", 0o644),
@@ -152,7 +152,7 @@ fn a_certificate_is_renewed_before_its_expiry() {
     let text = |file: &str| std::fs::read_to_string(authority.directory().join(file)).unwrap();
     let key = KeyPair::from_pem(&text("authority.key")).unwrap();
     let issuer = Issuer::from_ca_cert_pem(&text("authority.pem"), key).unwrap();
-    for (days, made) in [(61, Made::Nothing), (59, Made::Certificate)] {
+    for (days, made) in [(61, PreparedFiles::Nothing), (59, PreparedFiles::Certificate)] {
         let own = names(&["localhost", "127.0.0.1", "::1"]);
         let mut params = CertificateParams::new(own).unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -166,8 +166,12 @@ fn a_certificate_is_renewed_before_its_expiry() {
         assert_eq!(authority.prepare(&[]).unwrap(), made, "{days} days");
         let kept = authority.kept().unwrap().unwrap();
         assert_eq!(kept.authority, before.authority);
-        assert_eq!(kept.certificate == written.certificate, made == Made::Nothing, "{days} days");
-        assert_eq!(authority.prepare(&[]).unwrap(), Made::Nothing, "{days} days");
+        assert_eq!(
+            kept.certificate == written.certificate,
+            made == PreparedFiles::Nothing,
+            "{days} days"
+        );
+        assert_eq!(authority.prepare(&[]).unwrap(), PreparedFiles::Nothing, "{days} days");
     }
 }
 
@@ -191,7 +195,7 @@ fn missing_files_are_created_by_the_same_authority() {
 
         for file in ["server.pem", "server.key"] {
             std::fs::remove_file(authority.directory().join(file)).unwrap();
-            assert_eq!(authority.prepare(&[]).unwrap(), Made::Certificate);
+            assert_eq!(authority.prepare(&[]).unwrap(), PreparedFiles::Certificate);
         }
         let after = authority.kept().unwrap().unwrap();
         assert_eq!(after.authority, before.authority);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use peeklock_tls::{ClientCertificates, ClientTls, Protocol, Refused, Tls, TlsConfig};
+use peeklock_tls::{ClientCertificates, ClientTls, HandshakeError, Protocol, Tls, TlsConfig};
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -109,7 +109,7 @@ fn an_invalid_client_certificate_is_refused() {
             if let Ok(mut stream) = server.connect(&client).await {
                 assert!(talk(&mut stream).await.is_err());
             }
-            assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+            assert!(matches!(server.next().await, Err(HandshakeError::Failed(_))));
         }
     });
 }
@@ -126,7 +126,7 @@ fn a_required_certificate_is_asked_for() {
         let error = talk(&mut stream).await.unwrap_err();
         let text = ClientTls::explain("localhost", error).to_string();
         assert!(text.contains("requires a client certificate"), "{text}");
-        assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+        assert!(matches!(server.next().await, Err(HandshakeError::Failed(_))));
         let client = client(&directory, &ours, &theirs, named(&[(DnType::CommonName, "shop")]));
         talk(&mut server.connect(&client).await.unwrap()).await.unwrap();
         assert_eq!(&*server.next().await.unwrap().unwrap().subject, "CN=shop");
@@ -138,7 +138,7 @@ fn a_required_certificate_is_asked_for() {
         if let Ok(mut stream) = server.connect(&client).await {
             assert!(talk(&mut stream).await.is_err());
         }
-        assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+        assert!(matches!(server.next().await, Err(HandshakeError::Failed(_))));
     });
 }
 

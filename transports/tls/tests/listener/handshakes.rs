@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use peeklock_tls::{Acceptor, Protocol, Refused, Tls};
+use peeklock_tls::{Acceptor, HandshakeError, Protocol, Tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::advance;
@@ -32,7 +32,7 @@ fn half_a_handshake_ends_in_time() {
         for bytes in [&[][..], &HALF[..1], &HALF] {
             let mut socket = server.socket().await;
             socket.write_all(bytes).await.unwrap();
-            assert!(matches!(server.next().await, Err(Refused::Late)), "{bytes:?}");
+            assert!(matches!(server.next().await, Err(HandshakeError::TimedOut)), "{bytes:?}");
             assert!(is_closed(socket).await);
         }
     });
@@ -56,7 +56,7 @@ async fn half_a_handshake_ends_after_five_seconds() {
         assert!(accepting.as_mut().poll(&mut context).is_pending(), "{bytes:?}");
         advance(Duration::from_millis(2)).await;
         let accepted = accepting.as_mut().poll(&mut context);
-        assert!(matches!(accepted, Poll::Ready(Err(Refused::Late))), "{bytes:?}");
+        assert!(matches!(accepted, Poll::Ready(Err(HandshakeError::TimedOut))), "{bytes:?}");
     }
 }
 
@@ -79,11 +79,11 @@ fn half_handshakes_do_not_block_others() {
             halves.push(socket);
         }
         for _ in 0..8 {
-            assert!(matches!(server.next().await, Err(Refused::MadeRoom)));
+            assert!(matches!(server.next().await, Err(HandshakeError::Evicted)));
         }
         let mut stream = server.connect(&trusting(&issuer)).await.unwrap();
         talk(&mut stream).await.unwrap();
-        assert!(matches!(server.next().await, Err(Refused::MadeRoom)), "it needed a place");
+        assert!(matches!(server.next().await, Err(HandshakeError::Evicted)), "it needed a place");
         assert!(server.next().await.unwrap().is_none());
         for half in halves.drain(..9) {
             assert!(is_closed(half).await);
@@ -110,7 +110,7 @@ fn nonsense_is_refused() {
         for bytes in [&long[..], &huge, &kind] {
             let mut socket = server.socket().await;
             socket.write_all(bytes).await.unwrap();
-            assert!(matches!(server.next().await, Err(Refused::Failed(_))), "{bytes:?}");
+            assert!(matches!(server.next().await, Err(HandshakeError::Failed(_))), "{bytes:?}");
         }
     });
 }
@@ -141,10 +141,16 @@ fn a_handshake_holds_64_kib() {
                 }
             }
             assert!(left.next().is_some(), "it is not whole yet");
-            assert!(matches!(server.next().await, Err(Refused::Failed(_))), "{content_bytes}");
+            assert!(
+                matches!(server.next().await, Err(HandshakeError::Failed(_))),
+                "{content_bytes}"
+            );
         }
         let mut socket = server.socket().await;
         socket.write_all(&[22, 3, 1, 0, 5, 1, 1, 0, 0, 0]).await.unwrap();
-        assert!(matches!(server.next().await, Err(Refused::Failed(_))), "it announces 64 KiB");
+        assert!(
+            matches!(server.next().await, Err(HandshakeError::Failed(_))),
+            "it announces 64 KiB"
+        );
     });
 }

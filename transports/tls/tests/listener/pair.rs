@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use peeklock_core::contract::TlsIdentity;
 use peeklock_tls::{
-    Acceptor, CertificateDer, ClientTls, ConnectError, Protocol, Refused, Tls, TlsConfig,
+    Acceptor, CertificateDer, ClientTls, ConnectError, HandshakeError, Protocol, Tls, TlsConfig,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -71,7 +71,7 @@ pub struct Server {
     pub tls: Arc<Tls>,
     pub address: SocketAddr,
     /// Result of each accepted socket: the client's identity, or the reason for the refusal.
-    pub accepted: mpsc::UnboundedReceiver<Result<Option<TlsIdentity>, Refused>>,
+    pub accepted: mpsc::UnboundedReceiver<Result<Option<TlsIdentity>, HandshakeError>>,
 }
 
 impl Server {
@@ -103,7 +103,7 @@ impl Server {
     }
 
     /// Returns the result of the next socket.
-    pub async fn next(&mut self) -> Result<Option<TlsIdentity>, Refused> {
+    pub async fn next(&mut self) -> Result<Option<TlsIdentity>, HandshakeError> {
         self.accepted.recv().await.unwrap()
     }
 }
@@ -111,7 +111,7 @@ impl Server {
 async fn serve(
     acceptor: Acceptor,
     socket: TcpStream,
-    sender: mpsc::UnboundedSender<Result<Option<TlsIdentity>, Refused>>,
+    sender: mpsc::UnboundedSender<Result<Option<TlsIdentity>, HandshakeError>>,
 ) {
     let mut stream = match Acceptor::accept_on(Some(&acceptor), socket).await {
         Ok(stream) => stream,

@@ -1,7 +1,7 @@
 //! Tests of files that change while a listener runs.
 
 use peeklock_core::time::TimeSpan;
-use peeklock_tls::{File, Reloaded, Standing, Tls, Watch};
+use peeklock_tls::{File, Reloaded, Tls, Validity, Watch};
 
 use super::pair::{
     Server, authority, config, directory, issued, run, shown, talk, trusting, write_pair,
@@ -91,23 +91,23 @@ fn the_expiry_of_a_certificate_is_logged_each_day() {
     let soon = end.minus(days(14));
     for (now, said) in [
         (soon.minus(moment), None),
-        (soon, Some(Standing::EndsSoon)),
+        (soon, Some(Validity::EndsSoon)),
         (soon.plus(moment), None),
         (soon.plus(days(1)).minus(moment), None),
-        (soon.plus(days(1)), Some(Standing::EndsSoon)),
-        (soon.plus(days(3)), Some(Standing::EndsSoon)),
-        (end.minus(moment), Some(Standing::EndsSoon)),
-        (end, Some(Standing::Ended)),
+        (soon.plus(days(1)), Some(Validity::EndsSoon)),
+        (soon.plus(days(3)), Some(Validity::EndsSoon)),
+        (end.minus(moment), Some(Validity::EndsSoon)),
+        (end, Some(Validity::Ended)),
         (end.plus(moment), None),
-        (end.plus(days(1)), Some(Standing::Ended)),
+        (end.plus(days(1)), Some(Validity::Ended)),
         (end.plus(days(1)).plus(moment), None),
     ] {
-        assert_eq!(tls.remind(now), said, "{now}");
+        assert_eq!(tls.log_validity_if_due(now), said, "{now}");
     }
     write_pair(&directory, &issuer, |_| {});
     assert_eq!(tls.reload().unwrap(), Reloaded::Changed);
-    assert_eq!(tls.remind(soon.minus(moment)), None, "it was said when it came");
-    assert_eq!(tls.remind(soon), Some(Standing::EndsSoon), "the next one begins anew");
+    assert_eq!(tls.log_validity_if_due(soon.minus(moment)), None, "it was said when it came");
+    assert_eq!(tls.log_validity_if_due(soon), Some(Validity::EndsSoon), "the next one begins anew");
 }
 
 /// TLS-02: changed files are detected without a request.

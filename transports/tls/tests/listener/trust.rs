@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peeklock_tls::{ClientTls, Protocol, Refused, Tls};
+use peeklock_tls::{ClientTls, HandshakeError, Protocol, Tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsConnector;
@@ -25,7 +25,7 @@ fn a_client_trusts_a_certificate_by_its_authority_and_name() {
 
         let text = server.connect(&ClientTls::of_system()).await.unwrap_err().to_string();
         assert!(text.contains("--ca or PEEKLOCK_CA") && text.contains("localhost"), "{text}");
-        assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+        assert!(matches!(server.next().await, Err(HandshakeError::Failed(_))));
 
         let socket = server.socket().await;
         let other_name = trusting(&issuer).connect("127.0.0.1", socket).await;
@@ -115,7 +115,7 @@ fn an_old_version_is_refused_with_its_alert() {
         socket.read_to_end(&mut answer).await.unwrap();
         // An alert: fatal, protocol_version.
         assert_eq!((answer[0], &answer[5..]), (21, &[2, 70][..]), "{answer:?}");
-        assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+        assert!(matches!(server.next().await, Err(HandshakeError::Failed(_))));
     });
 }
 
@@ -149,7 +149,7 @@ fn clients_of_another_protocol_get_a_clear_error() {
         let mut answer = String::new();
         socket.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("https://"), "{answer}");
-        assert!(matches!(server.next().await, Err(Refused::NotTls)));
+        assert!(matches!(server.next().await, Err(HandshakeError::NotTls)));
 
         let mut other = Server::of(Arc::clone(&server.tls), Protocol::Other).await;
         let mut socket = other.socket().await;
@@ -158,7 +158,7 @@ fn clients_of_another_protocol_get_a_clear_error() {
         // The connection may be reset, because the sent bytes are unread.
         socket.read_to_end(&mut answer).await.ok();
         assert!(answer.is_empty(), "{answer:?}");
-        assert!(matches!(other.next().await, Err(Refused::NotTls)));
+        assert!(matches!(other.next().await, Err(HandshakeError::NotTls)));
 
         let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = plain.local_addr().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use peeklock_client::port::{
-    Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting,
+    AcceptedSession, BoxAnswer, BoxFuture, Deliveries, Link, Managed, Management, Port,
 };
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -12,7 +12,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 use peeklock_sas::ConnectionString;
 
-use super::core::{Ask, Lifeline};
+use super::core::{HandleRequest, Lifeline};
 use super::deliveries::PushedLink;
 use super::manage;
 use crate::frame::{LIST_COUNT_MAX, Run};
@@ -56,11 +56,11 @@ impl Port for Connection {
         session_id: Option<&'a str>,
         mode: ReceiveMode,
         wait: TimeSpan,
-    ) -> Answering<'a, Accepted> {
+    ) -> BoxAnswer<'a, AcceptedSession> {
         Box::pin(async move {
             self.check(path)?;
             let (link, accepted) = self.core.accept(path, session_id, mode, wait).await?;
-            Ok(Accepted {
+            Ok(AcceptedSession {
                 link: Arc::new(link),
                 session_id: accepted.session_id.into(),
                 locked_until: accepted.locked_until_utc.0,
@@ -72,7 +72,7 @@ impl Port for Connection {
         &'a self,
         path: &'a str,
         unsettled_max: u32,
-    ) -> Answering<'a, Box<dyn Deliveries>> {
+    ) -> BoxAnswer<'a, Box<dyn Deliveries>> {
         Box::pin(async move {
             self.check(path)?;
             let pushed = PushedLink::attach(&self.core, path, unsettled_max).await?;
@@ -80,14 +80,14 @@ impl Port for Connection {
         })
     }
 
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
+    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed> {
         Box::pin(async move {
             self.check(path)?;
             manage::manage(&self.core, path, asked).await
         })
     }
 
-    fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {
+    fn begin(&self, reach: Reach) -> BoxAnswer<'_, TransactionId> {
         Box::pin(async move {
             let begin = BeginTransaction { cross_entity: reach == Reach::CrossEntity };
             match self.core.call(None, "", Operation::BeginTransaction(begin)).await? {
@@ -101,7 +101,7 @@ impl Port for Connection {
         &self,
         transaction: TransactionId,
         operations: u32,
-    ) -> Answering<'_, Vec<PartOutcome>> {
+    ) -> BoxAnswer<'_, Vec<PartOutcome>> {
         Box::pin(async move {
             let TransactionId(transaction) = transaction;
             let commit = CommitTransaction { transaction, operations: Some(operations) };
@@ -114,7 +114,7 @@ impl Port for Connection {
         })
     }
 
-    fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()> {
+    fn roll_back(&self, transaction: TransactionId) -> BoxAnswer<'_, ()> {
         Box::pin(async move {
             let operation = Operation::RollBack(TransactionOnly { transaction: transaction.0 });
             self.core.call(None, "", operation).await.map(drop)
@@ -124,10 +124,10 @@ impl Port for Connection {
     fn forget(&self, transaction: TransactionId) {
         let operation = Operation::RollBack(TransactionOnly { transaction: transaction.0 });
         let (key, operation) = (self.core.key(), Box::new(operation));
-        self.core.ask(Ask::Operation { key, link: None, operation, answer: None });
+        self.core.submit(HandleRequest::Operation { key, link: None, operation, answer: None });
     }
 
-    fn reached(&self, is_reached: bool) -> Waiting<'_, ()> {
+    fn reached(&self, is_reached: bool) -> BoxFuture<'_, ()> {
         Box::pin(self.core.until(is_reached))
     }
 
@@ -135,7 +135,7 @@ impl Port for Connection {
         self.core.is_closed()
     }
 
-    fn close(&self) -> Waiting<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.core.close())
     }
 }

@@ -15,7 +15,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backoff::random_bits;
-use crate::frame::message::Outgoing;
+use crate::frame::message::SentMessage;
 use crate::frame::text::Token;
 use crate::operation::{
     AcceptSession, Attach, AttachVia, Credit, Detach, Notice, Operation, Role, SessionAccepted,
@@ -25,7 +25,7 @@ use crate::operation::{
 pub(super) type AnswerSender = oneshot::Sender<Result<Notice, BrokerError>>;
 
 /// A request of a handle to the driver.
-pub(super) enum Ask {
+pub(super) enum HandleRequest {
     /// One operation.
     Operation {
         key: u64,
@@ -34,7 +34,7 @@ pub(super) enum Ask {
         answer: Option<AnswerSender>,
     },
     /// One send, which may share a frame with others.
-    Send { link: u32, message: Outgoing, answer: oneshot::Sender<Result<u64, BrokerError>> },
+    Send { link: u32, message: SentMessage, answer: oneshot::Sender<Result<u64, BrokerError>> },
     /// One completion, which may share a frame with others.
     Complete { link: u32, token: Token, answer: oneshot::Sender<Result<(), BrokerError>> },
     /// Acceptance of a session, with the number of its link.
@@ -51,7 +51,7 @@ pub(super) struct LinkState {
     /// session, since its lock does not survive the connection.
     pub(super) attach: Option<Operation>,
     /// Receiver of pushed deliveries.
-    pub(super) pushed: Option<mpsc::UnboundedSender<Pushed>>,
+    pub(super) pushed: Option<mpsc::UnboundedSender<PushEvent>>,
 }
 
 impl LinkState {
@@ -74,7 +74,7 @@ impl LinkState {
 }
 
 /// An event for a consumer of pushed deliveries.
-pub(super) enum Pushed {
+pub(super) enum PushEvent {
     /// A message.
     Message(Box<ReceivedMessage>),
     /// The link was attached to a new session of the connection: delivery numbers start again, and
@@ -97,7 +97,7 @@ pub(super) struct Core {
 
 #[derive(Default)]
 struct State {
-    asked: VecDeque<Ask>,
+    asked: VecDeque<HandleRequest>,
     links: BTreeMap<u32, LinkState>,
     /// Whether there is a link with pushed deliveries that the driver has not seen.
     has_new_link: bool,
@@ -153,7 +153,7 @@ impl Core {
         self.ahead.store(now.ticks() - local_now().ticks(), Ordering::Relaxed);
     }
 
-    pub(super) fn tell_connected(&self, is_connected: bool) {
+    pub(super) fn set_connected(&self, is_connected: bool) {
         self.is_connected.send_replace(is_connected);
     }
 
@@ -169,7 +169,7 @@ impl Core {
     }
 
     /// Hands a request to the driver.
-    pub(super) fn ask(&self, ask: Ask) {
+    pub(super) fn submit(&self, ask: HandleRequest) {
         let mut state = self.lock();
         if let Some(rejection) = state.closed.clone() {
             drop(state);
@@ -191,7 +191,7 @@ impl Core {
         let key = self.key();
         let (answer, answered) = oneshot::channel();
         let operation = Box::new(operation);
-        self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
+        self.submit(HandleRequest::Operation { key, link, operation, answer: Some(answer) });
         let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
         let answer = self.answered(answered, path).await;
         withdrawal.disarm();
@@ -210,7 +210,7 @@ impl Core {
         let key = self.key();
         let (answer, answered) = oneshot::channel();
         let operation = Box::new(operation);
-        self.ask(Ask::Operation { key, link, operation, answer: Some(answer) });
+        self.submit(HandleRequest::Operation { key, link, operation, answer: Some(answer) });
         let withdrawal = Withdrawal { core: Arc::clone(self), key: Some(key) };
         let mut answer = pin!(self.answered(answered, path));
         let mut stop = pin!(stop);
@@ -218,7 +218,7 @@ impl Core {
             biased;
             answer = &mut answer => answer,
             () = &mut stop => {
-                self.ask(Ask::Withdraw { key });
+                self.submit(HandleRequest::Withdraw { key });
                 answer.await
             }
         };
@@ -238,14 +238,14 @@ impl Core {
     }
 
     /// Moves the requests of handles to the driver.
-    pub(super) fn take(&self, into: &mut VecDeque<Ask>) {
+    pub(super) fn take(&self, into: &mut VecDeque<HandleRequest>) {
         let mut state = self.lock();
         state.has_new_link = false;
         into.append(&mut state.asked);
     }
 
     /// Whether there are requests that the driver has not taken.
-    pub(super) fn has_asked(&self, is_told_to_close: bool) -> bool {
+    pub(super) fn has_new_requests(&self, is_told_to_close: bool) -> bool {
         let state = self.lock();
         !state.asked.is_empty() || state.has_new_link || (state.closing && !is_told_to_close)
     }
@@ -301,14 +301,18 @@ impl Core {
     }
 
     /// Fails a call with this rejection.
-    pub(super) fn fail(&self, ask: Ask, rejection: &Rejection) {
+    pub(super) fn fail(&self, ask: HandleRequest, rejection: &Rejection) {
         let error = || self.refuse(rejection.clone(), "");
         match ask {
-            Ask::Operation { answer: Some(answer), .. } => drop(answer.send(Err(error()))),
-            Ask::Send { answer, .. } => drop(answer.send(Err(error()))),
-            Ask::Complete { answer, .. } => drop(answer.send(Err(error()))),
-            Ask::Accept { answer, .. } => drop(answer.send(Err(error()))),
-            Ask::Operation { answer: None, .. } | Ask::Withdraw { .. } | Ask::Forget { .. } => {}
+            HandleRequest::Operation { answer: Some(answer), .. } => {
+                drop(answer.send(Err(error())))
+            }
+            HandleRequest::Send { answer, .. } => drop(answer.send(Err(error()))),
+            HandleRequest::Complete { answer, .. } => drop(answer.send(Err(error()))),
+            HandleRequest::Accept { answer, .. } => drop(answer.send(Err(error()))),
+            HandleRequest::Operation { answer: None, .. }
+            | HandleRequest::Withdraw { .. }
+            | HandleRequest::Forget { .. } => {}
         }
     }
 
@@ -334,7 +338,7 @@ impl Lifeline {
         path: &str,
         role: Role,
         mode: ReceiveMode,
-        pushed: Option<(u32, mpsc::UnboundedSender<Pushed>)>,
+        pushed: Option<(u32, mpsc::UnboundedSender<PushEvent>)>,
     ) -> Result<Link, BrokerError> {
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         let (credit, pushed) = pushed.unzip();
@@ -362,7 +366,7 @@ impl Lifeline {
         number: u32,
         path: &str,
         attach: Operation,
-        pushed: Option<mpsc::UnboundedSender<Pushed>>,
+        pushed: Option<mpsc::UnboundedSender<PushEvent>>,
     ) -> Result<(), BrokerError> {
         let mut state = self.lock();
         if let Some(rejection) = state.closed.clone() {
@@ -416,7 +420,7 @@ impl Lifeline {
         self.links(|links| links.insert(number, LinkState { attach: None, pushed: None }));
         let key = self.key();
         let (answer, answered) = oneshot::channel();
-        self.ask(Ask::Accept { key, accept: Box::new(accept), answer });
+        self.submit(HandleRequest::Accept { key, accept: Box::new(accept), answer });
         let withdrawal = Withdrawal { core: Arc::clone(&self.core), key: Some(key) };
         let answer = self.answered(answered, path).await;
         withdrawal.disarm();
@@ -448,13 +452,18 @@ impl Link {
 
     /// Sets the highest delivery number that the link may be sent.
     pub(super) fn credit(&self, up_to: u32) {
-        self.tell(Operation::Credit(Credit { link: self.number, up_to }));
+        self.send_unanswered(Operation::Credit(Credit { link: self.number, up_to }));
     }
 
     /// Sends an operation without waiting for the answer.
-    pub(super) fn tell(&self, operation: Operation) {
+    pub(super) fn send_unanswered(&self, operation: Operation) {
         let (key, operation) = (self.core.key(), Box::new(operation));
-        self.core.ask(Ask::Operation { key, link: Some(self.number), operation, answer: None });
+        self.core.submit(HandleRequest::Operation {
+            key,
+            link: Some(self.number),
+            operation,
+            answer: None,
+        });
     }
 
     /// Detaches the link in order and waits until that is done.
@@ -472,7 +481,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         let release = self.release_on_drop.load(Ordering::Relaxed);
-        self.core.ask(Ask::Forget { link: self.number, release });
+        self.core.submit(HandleRequest::Forget { link: self.number, release });
     }
 }
 
@@ -491,7 +500,7 @@ impl Withdrawal {
 impl Drop for Withdrawal {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.core.ask(Ask::Withdraw { key });
+            self.core.submit(HandleRequest::Withdraw { key });
         }
     }
 }

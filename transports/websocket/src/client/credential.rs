@@ -10,7 +10,7 @@ use peeklock_sas::ConnectionString;
 use super::ClientOptions;
 
 /// Longest and shortest interval of checks whether a new token is due.
-const LOOK_EACH_MAX: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(30);
 const LOOK_EACH_MIN: Duration = Duration::from_millis(50);
 
 /// Source of the tokens of a client.
@@ -51,7 +51,7 @@ impl Credential {
     /// Returns how often to check whether a new token is due; none if the token is never renewed.
     pub(super) fn look_each(&self) -> Option<Duration> {
         self.string.as_ref().filter(|string| string.renews())?;
-        Some((self.time.to_std() / 16).clamp(LOOK_EACH_MIN, LOOK_EACH_MAX))
+        Some((self.time.to_std() / 16).clamp(LOOK_EACH_MIN, CHECK_INTERVAL_MAX))
     }
 }
 

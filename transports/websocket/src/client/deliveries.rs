@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use peeklock_client::port::{self, Arrival, Deliveries, Request, Settlement, Verdict, Waiting};
+use peeklock_client::port::{self, Arrival, BoxFuture, Deliveries, Request, Settlement, Verdict};
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::error::BrokerError;
 use tokio::sync::mpsc;
 
-use super::core::{Lifeline, Link, Pushed};
+use super::core::{Lifeline, Link, PushEvent};
 use crate::operation::{Credit, Operation, Role};
 
 /// A link with credit.
@@ -20,8 +20,8 @@ pub(super) struct PushedLink {
     link: Arc<Link>,
     /// The same link, for callers that send requests over it.
     shared: Arc<dyn port::Link>,
-    arrivals: mpsc::UnboundedReceiver<Pushed>,
-    settling: FuturesUnordered<Waiting<'static, (u64, Result<(), BrokerError>)>>,
+    arrivals: mpsc::UnboundedReceiver<PushEvent>,
+    settling: FuturesUnordered<BoxFuture<'static, (u64, Result<(), BrokerError>)>>,
     unsettled_max: u32,
     /// For each delivery of this connection from the tag `first` on, whether it is unsettled.
     unsettled: VecDeque<bool>,
@@ -65,7 +65,7 @@ impl PushedLink {
 
     /// Restores the credit of a settled delivery, once per delivery, even after several attempts.
     /// Credit is sent in steps, since each update costs a command.
-    fn is_settled(&mut self, tag: u64) {
+    fn record_settled(&mut self, tag: u64) {
         let place = tag.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let is_unsettled = place.and_then(|place| self.unsettled.get_mut(place));
         if !is_unsettled.is_some_and(std::mem::take) {
@@ -84,22 +84,22 @@ impl PushedLink {
         }
     }
 
-    fn arrival(&mut self, pushed: Pushed) -> Arrival {
+    fn arrival(&mut self, pushed: PushEvent) -> Arrival {
         match pushed {
-            Pushed::Message(mut message) => {
+            PushEvent::Message(mut message) => {
                 message.facts.sub_queue = self.link.sub_queue;
                 let tag = self.first + self.unsettled.len() as u64;
                 self.unsettled.push_back(true);
                 Arrival::Delivered { tag, message }
             }
-            Pushed::Fresh => {
+            PushEvent::Fresh => {
                 self.first += self.unsettled.len() as u64;
                 self.unsettled.clear();
                 (self.settled, self.granted) = (0, self.unsettled_max);
                 self.is_closed = false;
-                Arrival::Anew
+                Arrival::Reattached
             }
-            Pushed::Detached(error) => {
+            PushEvent::Detached(error) => {
                 self.is_closed = true;
                 Arrival::Detached(error)
             }
@@ -114,7 +114,7 @@ impl Deliveries for PushedLink {
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Arrival>> {
         if let Poll::Ready(Some((tag, result))) = self.settling.poll_next_unpin(context) {
-            self.is_settled(tag);
+            self.record_settled(tag);
             return Poll::Ready(Some(Arrival::Settled { tag, result }));
         }
         self.arrivals.poll_recv(context).map(|pushed| Some(self.arrival(pushed?)))
@@ -148,11 +148,11 @@ impl Deliveries for PushedLink {
         self.arrivals.close();
     }
 
-    fn finish(mut self: Box<Self>) -> Waiting<'static, ()> {
+    fn finish(mut self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let mut back = Vec::new();
             while let Ok(pushed) = self.arrivals.try_recv() {
-                if let Pushed::Message(message) = pushed {
+                if let PushEvent::Message(message) = pushed {
                     back.extend(message.facts.lock.map(|lock| lock.token));
                 }
             }

@@ -25,13 +25,13 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 
 use self::stream::BrokerStream;
 use super::backoff::Backoff;
-use super::core::{AnswerSender, Ask, Core, Lifeline, Pushed, lost};
+use super::core::{AnswerSender, Core, HandleRequest, Lifeline, PushEvent, lost};
 use super::credential::Credential;
 use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
 use crate::frame::text::{Guid, Token};
 use crate::operation::{Authenticate, Decision, Delay, Operation, Settle, Welcome};
-use crate::unwritten::Unwritten;
+use crate::unwritten::FramePieces;
 
 type Socket = WebSocketStream<BrokerStream>;
 
@@ -69,13 +69,13 @@ enum Waiting {
 }
 
 /// State of a link on this connection.
-enum Attached {
-    Asked { held: VecDeque<Ask> },
+enum AttachState {
+    Asked { held: VecDeque<HandleRequest> },
     Done,
 }
 
 /// Reason why the driver no longer serves a connection.
-enum Ended {
+enum ConnectionEnd {
     /// The client is closed.
     Closed,
     /// The connection was lost and may be reopened.
@@ -86,11 +86,11 @@ enum Ended {
 
 enum Turn {
     Frame(Option<Result<SocketMessage, SocketError>>),
-    Asked,
+    HandleRequests,
     Flushed,
     Tick,
     /// Time to check whether a new token is due.
-    Look,
+    TokenCheck,
     /// The client is closing, and the broker does not answer.
     Unanswered,
 }
@@ -104,7 +104,7 @@ struct Timers {
 }
 
 /// An open connection and its welcome.
-struct Opened {
+struct OpenConnection {
     socket: Socket,
     welcome: Box<Welcome>,
 }
@@ -159,10 +159,10 @@ struct Driver {
     heartbeat: Duration,
     frame_bytes_max: usize,
 
-    asked: VecDeque<Ask>,
+    asked: VecDeque<HandleRequest>,
     waiting: HashMap<u32, Waiting>,
     next_id: u32,
-    attached: BTreeMap<u32, Attached>,
+    attached: BTreeMap<u32, AttachState>,
 
     /// Number of frames of the broker that were taken, and number of confirmed ones.
     seen: u64,
@@ -175,7 +175,7 @@ struct Driver {
     sent: u64,
     unflushed: bool,
     /// The pieces of a frame that were not handed to the socket yet.
-    outgoing: Unwritten,
+    outgoing: FramePieces,
     /// Pongs that the broker has not read.
     pongs: Pongs,
     /// Number of requests in `asked` that give back a delivery because no caller takes it.
@@ -184,7 +184,7 @@ struct Driver {
     written_since_tick: bool,
     silent_ticks: u32,
     /// Whether the driver knows that the client is closing.
-    is_told_to_close: bool,
+    knows_closing: bool,
 }
 
 impl Driver {
@@ -209,40 +209,40 @@ impl Driver {
                 .min(options.frame_bytes_max.saturating_mul(KEPT_ANSWERS)),
             sent: 0,
             unflushed: false,
-            outgoing: Unwritten::default(),
+            outgoing: FramePieces::default(),
             pongs: Pongs::default(),
             given_back_count: 0,
             read_since_tick: true,
             written_since_tick: true,
             silent_ticks: 0,
-            is_told_to_close: false,
+            knows_closing: false,
             options,
         }
     }
 
-    async fn run(mut self, mut opened: Opened) {
+    async fn run(mut self, mut opened: OpenConnection) {
         loop {
-            let Opened { mut socket, welcome } = opened;
+            let OpenConnection { mut socket, welcome } = opened;
             let ended = match self.adopt(&mut socket, &welcome).await {
                 Ok(()) => self.serve(&mut socket).await,
                 Err(ended) => ended,
             };
             match ended {
-                Ended::Closed => {
+                ConnectionEnd::Closed => {
                     let close = socket.close(Some(Close::new(code::NORMAL, "").frame()));
                     tokio::time::timeout(CLOSE_TIMEOUT, close).await.ok();
                     let drained = async { while let Some(Ok(_)) = socket.next().await {} };
                     tokio::time::timeout(CLOSE_TIMEOUT, drained).await.ok();
                     return self.end(&lost("the client is closed"));
                 }
-                Ended::Futile(rejection) => return self.end(&rejection),
-                Ended::Lost => {}
+                ConnectionEnd::Futile(rejection) => return self.end(&rejection),
+                ConnectionEnd::Lost => {}
             }
             drop(socket);
-            self.core.tell_connected(false);
+            self.core.set_connected(false);
             opened = match self.reopen().await {
                 Ok(opened) => {
-                    self.core.tell_connected(true);
+                    self.core.set_connected(true);
                     opened
                 }
                 Err(rejection) => return self.end(&rejection),
@@ -252,7 +252,7 @@ impl Driver {
 
     /// Reopens the connection, with pauses, until an attempt succeeds or further ones are
     /// pointless.
-    async fn reopen(&mut self) -> Result<Opened, Rejection> {
+    async fn reopen(&mut self) -> Result<OpenConnection, Rejection> {
         let mut backoff = Backoff::new(self.options.pause_min, self.options.pause_max);
         // The first attempt is at once: most losses affect one connection, not the broker.
         let mut pause = Duration::ZERO;
@@ -284,7 +284,7 @@ impl Driver {
     }
 
     /// Takes a connection: resumes the conversation, or begins a new one.
-    async fn adopt(&mut self, socket: &mut Socket, welcome: &Welcome) -> Result<(), Ended> {
+    async fn adopt(&mut self, socket: &mut Socket, welcome: &Welcome) -> Result<(), ConnectionEnd> {
         let core = Arc::clone(&self.core);
         core.learn_clock(welcome.now_utc.0);
         self.heartbeat = Duration::from_secs(welcome.heartbeat_seconds.max(1).into());
@@ -292,13 +292,13 @@ impl Driver {
         self.frame_bytes_max = usize::try_from(welcome.frame_bytes_max).unwrap_or(FRAME_BYTES);
         (self.read_since_tick, self.written_since_tick, self.silent_ticks) = (true, true, 0);
         (self.unflushed, self.pongs) = (false, Pongs::default());
-        self.outgoing = Unwritten::default();
+        self.outgoing = FramePieces::default();
         if welcome.resumed {
             self.confirm(welcome.received);
             let encoding = self.options.encoding;
             let writing = async {
                 for bytes in &self.kept {
-                    for piece in Unwritten::new(bytes.clone(), encoding) {
+                    for piece in FramePieces::new(bytes.clone(), encoding) {
                         socket.feed(piece).await?;
                     }
                 }
@@ -306,7 +306,7 @@ impl Driver {
             };
             return match tokio::time::timeout(RESUME_TIMEOUT, writing).await {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(_)) | Err(_) => Err(Ended::Lost),
+                Ok(Err(_)) | Err(_) => Err(ConnectionEnd::Lost),
             };
         }
         // Calls in flight have an open outcome; links are attached again on demand.
@@ -316,7 +316,7 @@ impl Driver {
             fail(&core, waiting, &reason);
         }
         for (_, attached) in std::mem::take(&mut self.attached) {
-            if let Attached::Asked { held } = attached {
+            if let AttachState::Asked { held } = attached {
                 for ask in held.into_iter().rev() {
                     self.asked.push_front(ask);
                 }
@@ -327,37 +327,37 @@ impl Driver {
         self.kept_bytes = 0;
         core.links(|links| {
             for link in links.values().filter_map(|link| link.pushed.as_ref()) {
-                link.send(Pushed::Fresh).ok();
+                link.send(PushEvent::Fresh).ok();
             }
         });
         Ok(())
     }
 
-    async fn serve(&mut self, socket: &mut Socket) -> Ended {
+    async fn serve(&mut self, socket: &mut Socket) -> ConnectionEnd {
         let mut timers = Timers {
             ticks: interval(self.heartbeat / 2),
             looks: self.credential.look_each().map(interval),
             closing: None,
         };
         // The token of the hello may have been signed before the broker's clock was known.
-        self.look();
+        self.renew_token();
         loop {
             if let Some(ended) = self.write(socket).await {
                 return ended;
             }
             let step = match self.turn(socket, &mut timers).await {
                 Turn::Frame(frame) => self.read(socket, frame).await,
-                Turn::Asked => Ok(()),
+                Turn::HandleRequests => Ok(()),
                 Turn::Flushed if !self.outgoing.is_empty() => self.write_on(socket).await,
                 Turn::Flushed => {
                     self.unflushed = false;
-                    self.pongs.taken();
+                    self.pongs.clear();
                     Ok(())
                 }
-                Turn::Unanswered => Err(Ended::Closed),
+                Turn::Unanswered => Err(ConnectionEnd::Closed),
                 Turn::Tick => self.tick(),
-                Turn::Look => {
-                    self.look();
+                Turn::TokenCheck => {
+                    self.renew_token();
                     Ok(())
                 }
             };
@@ -386,8 +386,8 @@ impl Driver {
         }
         self.core.waker.register(context.waker());
         let may_ask = !self.unflushed && self.may_send();
-        if may_ask && self.core.has_asked(self.is_told_to_close) {
-            return Poll::Ready(Turn::Asked);
+        if may_ask && self.core.has_new_requests(self.knows_closing) {
+            return Poll::Ready(Turn::HandleRequests);
         }
         if self.pongs.may_read()
             && let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context)
@@ -403,36 +403,46 @@ impl Driver {
         if let Some(looks) = &mut timers.looks
             && looks.poll_tick(context).is_ready()
         {
-            return Poll::Ready(Turn::Look);
+            return Poll::Ready(Turn::TokenCheck);
         }
         timers.ticks.poll_tick(context).map(|_| Turn::Tick)
     }
 
     /// Sends a new token if one is due (TLS-08), before all other requests.
-    fn look(&mut self) {
+    fn renew_token(&mut self) {
         let now = self.core.now();
         if !self.credential.is_due(now) {
             return;
         }
         if let Some(token) = self.credential.token(now) {
             let operation = Box::new(Operation::Authenticate(Authenticate { token }));
-            self.asked.push_front(Ask::Operation { key: 0, link: None, operation, answer: None });
+            self.asked.push_front(HandleRequest::Operation {
+                key: 0,
+                link: None,
+                operation,
+                answer: None,
+            });
         }
     }
 
     /// Handles a tick: sends a heartbeat if nothing was written, and checks the signs of life of
     /// the broker.
-    fn tick(&mut self) -> Result<(), Ended> {
+    fn tick(&mut self) -> Result<(), ConnectionEnd> {
         if !std::mem::take(&mut self.written_since_tick) {
             let operation = Box::new(Operation::Heartbeat(Default::default()));
-            self.asked.push_back(Ask::Operation { key: 0, link: None, operation, answer: None });
+            self.asked.push_back(HandleRequest::Operation {
+                key: 0,
+                link: None,
+                operation,
+                answer: None,
+            });
         }
         if std::mem::take(&mut self.read_since_tick) {
             self.silent_ticks = 0;
             return Ok(());
         }
         self.silent_ticks += 1;
-        if self.silent_ticks > 4 { Err(Ended::Lost) } else { Ok(()) }
+        if self.silent_ticks > 4 { Err(ConnectionEnd::Lost) } else { Ok(()) }
     }
 
     fn end(self, rejection: &Rejection) {
@@ -442,8 +452,8 @@ impl Driver {
             fail(&core, waiting, rejection);
         }
         let held = self.attached.into_values().filter_map(|attached| match attached {
-            Attached::Asked { held } => Some(held),
-            Attached::Done => None,
+            AttachState::Asked { held } => Some(held),
+            AttachState::Done => None,
         });
         for ask in self.asked.into_iter().chain(held.flatten()) {
             core.fail(ask, rejection);

@@ -1,6 +1,6 @@
 //! Implements the link of the port: turns requests into operations and notices into answers.
 
-use peeklock_client::port::{self, Answer, Answering, Request, Settlement, Waiting};
+use peeklock_client::port::{self, Answer, BoxAnswer, BoxFuture, Request, Settlement};
 use peeklock_core::command::{RETRY_DELAY_PROPERTY, ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
@@ -11,8 +11,8 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::TransactionId;
 use tokio::sync::oneshot;
 
-use super::core::{Ask, Link};
-use crate::frame::message::{Carried, Delivered, Outgoing, Properties};
+use super::core::{HandleRequest, Link};
+use crate::frame::message::{DeliveredContent, DeliveredMessage, Properties, SentMessage};
 use crate::frame::text::{Instant, Token};
 use crate::frame::{LIST_COUNT_MAX, Run};
 use crate::operation::{
@@ -41,7 +41,7 @@ impl port::Link for Link {
         self.core.refuse(rejection, &self.path)
     }
 
-    fn ask(&self, request: Request) -> Answering<'_, Answer> {
+    fn ask(&self, request: Request) -> BoxAnswer<'_, Answer> {
         match request {
             // Sends that are under way together share a frame, as do completions.
             Request::Send(message) => {
@@ -105,7 +105,7 @@ impl port::Link for Link {
         }
     }
 
-    fn ask_until<'a>(&'a self, request: Request, stop: Waiting<'a, ()>) -> Answering<'a, Answer> {
+    fn ask_until<'a>(&'a self, request: Request, stop: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer> {
         Box::pin(async move {
             let operation = self.operation(request);
             match self.core.call_until(Some(self.number), &self.path, operation, stop).await {
@@ -121,11 +121,13 @@ impl port::Link for Link {
 
     fn give_back(&self, tokens: Vec<LockToken>) {
         for part in tokens.chunks(PART_COUNT) {
-            self.tell(Operation::Settle(self.settle(wire_tokens(part), Settlement::Release)));
+            self.send_unanswered(Operation::Settle(
+                self.settle(wire_tokens(part), Settlement::Release),
+            ));
         }
     }
 
-    fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()> {
+    fn ask_in(&self, transaction: TransactionId, request: Request) -> BoxAnswer<'_, ()> {
         Box::pin(async move {
             let TransactionId(transaction) = transaction;
             let operation = match self.operation(request) {
@@ -133,9 +135,10 @@ impl port::Link for Link {
                     Operation::SendIn(SendIn { transaction, send })
                 }
                 Operation::Settle(settle) => Operation::SettleIn(SettleIn { transaction, settle }),
-                Operation::SettleDelayed(delayed) => {
-                    Operation::SettleIn(SettleIn { transaction, settle: said_by_property(delayed) })
-                }
+                Operation::SettleDelayed(delayed) => Operation::SettleIn(SettleIn {
+                    transaction,
+                    settle: delay_as_property(delayed),
+                }),
                 Operation::Renew(renew) => Operation::RenewIn(RenewIn { transaction, renew }),
                 Operation::CancelScheduled(cancel_scheduled) => {
                     Operation::CancelScheduledIn(CancelScheduledIn {
@@ -166,7 +169,7 @@ impl port::Link for Link {
         })
     }
 
-    fn detach(&self) -> Answering<'_, ()> {
+    fn detach(&self) -> BoxAnswer<'_, ()> {
         Box::pin(self.end())
     }
 }
@@ -178,8 +181,8 @@ impl Link {
     ) -> oneshot::Receiver<Result<u64, BrokerError>> {
         let (answer, answered) = oneshot::channel();
         // Encoded here, so that the work is done in the task of the caller.
-        let message = Outgoing::Content(message.encode().as_bytes().clone());
-        self.core.ask(Ask::Send { link: self.number, message, answer });
+        let message = SentMessage::Content(message.encode().as_bytes().clone());
+        self.core.submit(HandleRequest::Send { link: self.number, message, answer });
         answered
     }
 
@@ -195,7 +198,11 @@ impl Link {
         token: LockToken,
     ) -> oneshot::Receiver<Result<(), BrokerError>> {
         let (answer, answered) = oneshot::channel();
-        self.core.ask(Ask::Complete { link: self.number, token: Token(token), answer });
+        self.core.submit(HandleRequest::Complete {
+            link: self.number,
+            token: Token(token),
+            answer,
+        });
         answered
     }
 
@@ -258,7 +265,7 @@ impl Link {
 
     fn messages(&self, messages: Vec<Message>) -> Send {
         let messages =
-            messages.into_iter().map(|message| Outgoing::Typed(Box::new(message))).collect();
+            messages.into_iter().map(|message| SentMessage::Typed(Box::new(message))).collect();
         Send { link: self.number, messages }
     }
 
@@ -347,10 +354,10 @@ impl Link {
 }
 
 /// Converts a delivery to the type of the in-process handles.
-pub(super) fn received(delivered: Delivered) -> ReceivedMessage {
+pub(super) fn received(delivered: DeliveredMessage) -> ReceivedMessage {
     let (content, overlays) = match delivered.carried {
-        Carried::Stored { content, overlays } => (content, overlays),
-        Carried::Typed { message, dead_letter_source } => {
+        DeliveredContent::Stored { content, overlays } => (content, overlays),
+        DeliveredContent::Typed { message, dead_letter_source } => {
             let source = dead_letter_source.as_deref().map(Overlay::dead_letter_source);
             let overlays = source.iter().map(|overlay| overlay.as_bytes().clone()).collect();
             (message.encode().as_bytes().clone(), overlays)
@@ -392,7 +399,7 @@ fn settling(mut settle: Settle) -> Operation {
 }
 
 /// Moves the delay to a property, as transactions require (RTY-28).
-fn said_by_property(delayed: SettleDelayed) -> Settle {
+fn delay_as_property(delayed: SettleDelayed) -> Settle {
     let SettleDelayed { delay_milliseconds, mut settle } = delayed;
     let Properties(mut properties) = settle.properties.take().unwrap_or(Properties(Vec::new()));
     properties.retain(|(name, _)| name != RETRY_DELAY_PROPERTY);

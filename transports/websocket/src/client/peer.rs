@@ -14,7 +14,7 @@ use peeklock_core::time::Timestamp;
 use super::core::Link;
 use super::{ClientOptions, driver};
 use crate::frame::LIST_COUNT_MAX;
-use crate::frame::message::Outgoing;
+use crate::frame::message::SentMessage;
 use crate::frame::text::{Guid, Instant};
 use crate::operation::{
     FailedSend, Forward, ForwardSource, ForwardedMessage, Forwarding, Notice, Operation, Role,
@@ -121,6 +121,6 @@ fn wire(message: PeerMessage) -> ForwardedMessage {
         dead_letter_source: message.dead_letter_source.as_deref().map(str::to_owned),
         never_duplicate: message.never_duplicate,
         copies_spent: message.copies_spent.into(),
-        message: Outgoing::Content(message.content.as_bytes().clone()),
+        message: SentMessage::Content(message.content.as_bytes().clone()),
     }
 }

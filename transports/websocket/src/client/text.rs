@@ -9,7 +9,7 @@ use peeklock_core::policies::{PolicyDescription, PolicyKeys};
 use peeklock_core::rule::{Explanation, RuleDescription};
 use peeklock_json::ReceivedView;
 
-use crate::frame::message::Outgoing;
+use crate::frame::message::SentMessage;
 use crate::operation::{
     ExplanationView, PolicyKeysView, PolicyView, QueueView, RuleForm, SessionState,
     SubscriptionView, TopicView,
@@ -31,7 +31,7 @@ pub fn received_to_json(received: &Received) -> String {
 /// Formats a message as one line of JSON.
 #[must_use]
 pub fn message_to_json(message: &Message) -> String {
-    written(&Outgoing::Typed(Box::new(message.clone())))
+    written(&SentMessage::Typed(Box::new(message.clone())))
 }
 
 /// Reads a message. It ignores the facts that a broker adds (MSG-11) and refuses unknown
@@ -41,8 +41,8 @@ pub fn message_to_json(message: &Message) -> String {
 /// Fails if the text is not JSON, or not the JSON of a message.
 pub fn message_from_json(text: &str) -> Result<Message, MessageTextError> {
     match serde_json::from_str(text)? {
-        Outgoing::Typed(message) => Ok(*message),
-        outgoing @ Outgoing::Content(_) => {
+        SentMessage::Typed(message) => Ok(*message),
+        outgoing @ SentMessage::Content(_) => {
             outgoing.message().map_err(serde::de::Error::custom).map_err(MessageTextError)
         }
     }

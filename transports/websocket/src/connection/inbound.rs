@@ -11,10 +11,10 @@ use peeklock_core::time::TimeSpan;
 use peeklock_link::pending::correlation;
 use peeklock_link::{Link, Phase};
 
-use super::{Asked, Conversation, Done, Refusal};
+use super::{AdmittedRequest, Conversation, Done, Refusal};
 use crate::error::FrameError;
 use crate::frame::{BadRequest, Request};
-use crate::operation::{Expect, Notice, Operation, Subject};
+use crate::operation::{Notice, Operation, PendingAnswer, Subject};
 
 /// Requests of a frame that was taken and that are still to be carried out.
 pub(crate) struct Requests {
@@ -27,11 +27,11 @@ impl Conversation {
     pub(crate) async fn carry_out(&mut self, frame: Requests) {
         let Requests { mut requests, permit } = frame;
         while let Some(request) = requests.front() {
-            if !self.may_ask(request) {
+            if !self.has_room_for(request) {
                 self.engine.phase = Phase::NeedsRoom(Requests { requests, permit });
                 return;
             }
-            self.begun_bytes += COMMAND_BYTES;
+            self.started_bytes += COMMAND_BYTES;
             if request.as_ref().is_ok_and(|it| !matches!(it.operation, Operation::Heartbeat(_))) {
                 self.engine.standing.asks();
             }
@@ -44,7 +44,7 @@ impl Conversation {
                 }
                 Some(Ok(Request { id, operation })) => {
                     let subject = operation.subject();
-                    let asked = Asked { id, permit: Arc::clone(&permit) };
+                    let asked = AdmittedRequest { id, permit: Arc::clone(&permit) };
                     (id, self.operate(asked, operation).await.map_err(|it| (it, subject)))
                 }
                 Some(Err(bad)) => {
@@ -58,26 +58,29 @@ impl Conversation {
             };
             match done {
                 Ok(()) => {}
-                Err((Refusal::Broker(error), _)) => self.say(id, Notice::Error((&error).into())),
+                Err((Refusal::Broker(error), _)) => {
+                    self.push_item(id, Notice::Error((&error).into()))
+                }
                 Err((Refusal::Own(rejection), subject)) => {
                     let path = self.path_of(subject);
                     self.fail(id, rejection, &path);
                 }
             }
             self.engine.steps.add(1);
-            self.engine.steps.rest().await;
+            self.engine.steps.yield_if_due().await;
         }
     }
 
     /// Whether a request with this id is not answered yet.
     fn awaits(&self, id: u32) -> bool {
-        self.engine.links.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
+        self.engine.links.has_pending(id)
+            || self.commits.iter().any(|commit| commit.has_request_id(id))
     }
 
     /// Answers `done` at once, if the client asked for an answer.
-    pub(crate) fn done(&mut self, asked: &Asked) -> Done {
+    pub(crate) fn done(&mut self, asked: &AdmittedRequest) -> Done {
         if asked.id != 0 {
-            self.say(asked.id, Notice::Done(Default::default()));
+            self.push_item(asked.id, Notice::Done(Default::default()));
         }
         Ok(())
     }
@@ -109,17 +112,22 @@ impl Conversation {
     }
 
     /// Adds a request whose answer is awaited; returns its slot.
-    pub(crate) fn await_answer(&mut self, asked: Asked, link: u32, expect: Expect) -> usize {
-        self.engine.links.ask(link, asked.id, Some(asked.permit), expect)
+    pub(crate) fn await_answer(
+        &mut self,
+        asked: AdmittedRequest,
+        link: u32,
+        expect: PendingAnswer,
+    ) -> usize {
+        self.engine.links.add_request(link, asked.id, Some(asked.permit), expect)
     }
 
     /// Carries out a request that is one command.
     pub(crate) fn command(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         link: u32,
         command: Command,
-        expect: Expect,
+        expect: PendingAnswer,
     ) -> Done {
         self.link(link)?;
         let slot = self.await_answer(asked, link, expect);
@@ -128,15 +136,20 @@ impl Conversation {
     }
 
     /// Carries out a request that is one command and is answered with messages.
-    pub(crate) fn look(&mut self, asked: Asked, link: u32, command: Command) -> Done {
+    pub(crate) fn send_peek(
+        &mut self,
+        asked: AdmittedRequest,
+        link: u32,
+        command: Command,
+    ) -> Done {
         self.link(link)?;
-        self.engine.links.look(link, command, asked.id, Some(asked.permit));
+        self.engine.links.browse(link, command, asked.id, Some(asked.permit));
         Ok(())
     }
 
     /// Returns the time that a request may wait: as requested, or zero while the connection is
     /// about to end.
-    pub(crate) fn wait_of(&self, seconds: f64) -> Result<TimeSpan, Rejection> {
+    pub(crate) fn bounded_wait(&self, seconds: f64) -> Result<TimeSpan, Rejection> {
         let Some(wait) = TimeSpan::from_seconds_f64(seconds) else {
             return Err(Rejection::out_of_range("waitSeconds must be 0 or more"));
         };

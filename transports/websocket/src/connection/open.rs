@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_core::Broker;
-use peeklock_core::admission::{Account, ClientPace, Member, Opening, Standing};
+use peeklock_core::admission::{Account, ClientPace, ConnectionPlace, Member, Opening};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
 use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
@@ -23,14 +23,14 @@ use super::place;
 use super::serve::payload;
 use super::stall::Stall;
 use super::{
-    CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Pulse, WrittenFrames,
+    CALLS_MAX, Conversation, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Pulse, SocketEnd, WrittenFrames,
 };
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
 use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
 use crate::operation::{Hello, Notice, Operation, Welcome};
 use crate::site::{Call, Handover, Site, Socket};
-use crate::unwritten::Unwritten;
+use crate::unwritten::FramePieces;
 
 /// Serves a socket after its upgrade, until it ends.
 pub(crate) async fn converse(
@@ -127,14 +127,14 @@ impl Conversation {
         encoding: Encoding,
         opening: Opening,
     ) {
-        let broker = site.broker.placed();
+        let broker = site.broker.with_connection_place();
         let principal = handover.socket.get_ref().principal();
         let peer = principal.peer;
         if !broker.allows_anonymous() && handover.hello.token.is_none() {
             drop(opening);
             let reason = Rejection::unauthorized("the hello has no token");
             // Counts and logs the refusal.
-            drop(broker.refuse(reason.because("missing").of_peer(peer), ""));
+            drop(broker.refuse(reason.with_cause("missing").with_peer(peer), ""));
             let refusal = Close::new(code::UNAUTHORIZED, "the hello has no token");
             return close(&mut handover.socket, &refusal).await;
         }
@@ -177,18 +177,18 @@ impl Conversation {
             // Until its text is written, a message counts as its longest possible text.
             Encoding::Json => {
                 let told = move |bytes| message_in_json_max(bytes, header_bytes_max);
-                (account.with_expansion(IN_JSON_FACTOR), Arrivals::told_as(told))
+                (account.with_expansion(IN_JSON_FACTOR), Arrivals::with_encoded_size(told))
             }
         };
         let unsettled_max = config.unsettled_count_max;
         let mut engine = Engine::new(broker, access, stop, account, window_bytes, unsettled_max);
         engine.arrivals = arrivals;
-        engine.standing = Standing::new(site.places.join(peer), config.handshake_timeout);
+        engine.standing = ConnectionPlace::new(site.places.join(peer), config.handshake_timeout);
         let conversation = Box::new(Self {
             engine,
             heartbeat: site.config.heartbeat,
             place,
-            shows_key: false,
+            has_valid_token: false,
             encoding,
             calls,
             resume_token,
@@ -197,15 +197,15 @@ impl Conversation {
             commits: Vec::new(),
             collected_bytes: 0,
             handing_over: None,
-            begun_bytes: 0,
-            beginning: ClientPace::default(),
+            started_bytes: 0,
+            start_stall: ClientPace::default(),
             ready: Vec::new(),
             ready_bytes: 0,
             unwritten_count: 0,
             delivered: Vec::new(),
             frames: WrittenFrames::default(),
             unflushed: false,
-            outgoing: Unwritten::default(),
+            outgoing: FramePieces::default(),
             pongs: Pongs::default(),
             pulse: Pulse::new(config.heartbeat, config.frame_timeout),
             stall: Stall::default(),
@@ -219,7 +219,7 @@ impl Conversation {
         &mut self,
         handover: &mut Handover,
         resumed: bool,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), SocketEnd> {
         let Handover { socket, hello, hello_id, received } = handover;
         // A frame that waited for room was not counted as taken, so the client sends it again.
         if self.engine.needs_permit() {
@@ -229,7 +229,7 @@ impl Conversation {
         // The conversation keeps neither the token nor the name of the client next to its access.
         let (token, _) = (hello.token.take(), hello.client.take());
         self.engine.access.renew(principal.with_token_if_any(token)).await;
-        self.mark_key();
+        self.update_shows_key();
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
             let asked = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());
@@ -253,20 +253,20 @@ impl Conversation {
         };
         let item = Item { id: *hello_id, notice: Notice::Welcome(Box::new(welcome)) };
         let frame = ServerFrame { seen: self.seen, items: vec![item] };
-        let Ok(bytes) = frame.encode(self.encoding, 0) else { return Err(Ended::Lost(None)) };
+        let Ok(bytes) = frame.encode(self.encoding, 0) else { return Err(SocketEnd::Lost(None)) };
         let mut frames = vec![Bytes::from(bytes)];
         if resumed {
             let unconfirmed = self.frames.unconfirmed.len() as u64;
             if *received > self.frames.sent || self.frames.sent - *received > unconfirmed {
                 let reason = "the client confirms frames that were never sent, or has lost some";
-                return Err(Ended::Refused(Close::new(code::PROTOCOL, reason)));
+                return Err(SocketEnd::Refused(Close::new(code::PROTOCOL, reason)));
             }
             self.confirm(*received);
             frames.extend(self.frames.unconfirmed.iter().map(|sent| sent.bytes.clone()));
         }
         let encoding = self.encoding;
         let writing = async {
-            for piece in frames.into_iter().flat_map(|frame| Unwritten::new(frame, encoding)) {
+            for piece in frames.into_iter().flat_map(|frame| FramePieces::new(frame, encoding)) {
                 socket.feed(piece).await?;
             }
             socket.flush().await
@@ -278,23 +278,23 @@ impl Conversation {
             // The client may have given up this socket already and come back on another one.
             Some(call) = self.calls.recv() => return Err(call.into()),
             () = poll_fn(|context| engine.poll_yield(taken_bytes, context)) => {
-                return Err(Ended::Yielded);
+                return Err(SocketEnd::Yielded);
             }
             written = tokio::time::timeout(self.site.config.frame_timeout, writing) => written,
         };
         if !matches!(written, Ok(Ok(()))) {
-            return Err(Ended::Lost(None));
+            return Err(SocketEnd::Lost(None));
         }
         (self.unflushed, self.pongs) = (false, Pongs::default());
-        self.outgoing = Unwritten::default();
+        self.outgoing = FramePieces::default();
         self.frames.flushed = self.frames.sent;
         self.pulse = Pulse::new(self.heartbeat, self.site.config.frame_timeout);
-        self.stall.rest();
-        self.place.regain();
+        self.stall.reset();
+        self.place.mark_resumed();
         if self.engine.stop_deadline().is_none() {
             self.engine.links.pause(false);
-            self.engine.links.limit_all();
-            self.engine.links.hand_over();
+            self.engine.links.update_all_limits();
+            self.engine.links.submit_groups();
         }
         Ok(())
     }
@@ -307,10 +307,10 @@ impl Conversation {
             return Err(LinkEnd::ByBroker);
         }
         self.engine.links.pause(true);
-        self.engine.links.limit_all();
-        self.engine.links.hand_over();
+        self.engine.links.update_all_limits();
+        self.engine.links.submit_groups();
         let standing = &mut self.engine.standing;
-        self.place.lose(standing.member.as_ref());
+        self.place.mark_lost(standing.member.as_ref());
         // Its slot can be reclaimed like the slot of a lost connection, unless another connection
         // has it already.
         if !standing.mark_idle(false, &self.site.places)

@@ -9,29 +9,29 @@ use peeklock_core::admission::Room;
 use peeklock_core::error::Rejection;
 use peeklock_core::telemetry::count_undelivered;
 use peeklock_core::time::Timestamp;
-use peeklock_link::{Engine, Event, Finished, Protocol, WORKING_MAX};
+use peeklock_link::{Engine, Event, FinishedWork, Protocol, WORKING_MAX};
 
 use super::inbound::Requests;
 use super::price::Price;
-use super::{Conversation, Ended, Written};
+use super::{Conversation, SocketEnd, Written};
 use crate::frame::text::Instant;
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, ServerFrame};
-use crate::operation::{Closing, Detached, Drained, Expect, Notice, SessionAccepted};
+use crate::operation::{Closing, Detached, Drained, Notice, PendingAnswer, SessionAccepted};
 use crate::site::Socket;
-use crate::unwritten::Unwritten;
+use crate::unwritten::FramePieces;
 
 /// Approximate size in bytes after which a frame ends.
 const FRAME_BYTES: u64 = 256 << 10;
 
 impl Protocol for Conversation {
-    type Expect = Expect;
+    type PendingAnswer = PendingAnswer;
     /// An undecoded frame, with its costs as far as they are known.
     type Unpaid = (Bytes, Price);
     type Paid = Requests;
     type Close = Infallible;
     type Outcome = Box<Notice>;
 
-    const APART_MAX: usize = WORKING_MAX;
+    const BACKGROUND_MAX: usize = WORKING_MAX;
 
     fn engine(&mut self) -> &mut Engine<Self> {
         &mut self.engine
@@ -41,12 +41,12 @@ impl Protocol for Conversation {
         if !self.engine.links.is_empty() {
             self.engine.standing.has_link();
         }
-        if !self.shows_key {
+        if !self.has_valid_token {
             // A request may have shown that the token is valid.
-            self.mark_key();
+            self.update_shows_key();
         }
         let is_idle = self.engine.links.is_empty()
-            && !(self.shows_key && self.engine.standing.awaits_link())
+            && !(self.has_valid_token && self.engine.standing.awaits_link())
             && self.engine.links.pending_count() == 0
             && self.engine.is_open()
             && self.ready.is_empty()
@@ -60,7 +60,7 @@ impl Protocol for Conversation {
         self.collected_bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX
     }
 
-    fn may_start_apart(&self) -> bool {
+    fn may_start_background(&self) -> bool {
         self.may_answer()
     }
 
@@ -79,7 +79,7 @@ impl Protocol for Conversation {
             }
             Event::Stopped { link, path, reason } => {
                 let error = self.wire_error(reason, &path);
-                self.say(0, Notice::Detached(Detached { link, error }));
+                self.push_item(0, Notice::Detached(Detached { link, error }));
                 None
             }
             Event::Done { id, path, result } => {
@@ -126,26 +126,26 @@ impl Protocol for Conversation {
         self.collected_bytes += self.ready_bytes.saturating_sub(before).max(super::ITEM_BYTES);
     }
 
-    fn emit_finished(&mut self, finished: Finished<Box<Notice>>) {
-        self.answer_apart(finished);
+    fn emit_finished(&mut self, finished: FinishedWork<Box<Notice>>) {
+        self.answer_background(finished);
     }
 }
 
 impl Conversation {
     /// Collects arrivals, and writes one frame of the available items.
-    pub(super) async fn write(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+    pub(super) async fn write(&mut self, socket: &mut Socket) -> Result<(), SocketEnd> {
         self.collected_bytes = 0;
         self.collect().await;
         if self.unflushed || !self.may_write() {
             return Ok(());
         }
         let Some(frame) = self.next_frame() else { return Ok(()) };
-        self.outgoing = Unwritten::new(frame, self.encoding);
+        self.outgoing = FramePieces::new(frame, self.encoding);
         self.write_on(socket).await
     }
 
     /// Writes the next piece of a frame.
-    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), SocketEnd> {
         let Some(piece) = self.outgoing.next() else { return Ok(()) };
         self.pulse.written_since_tick = true;
         // Nothing else is buffered, so this does not wait.
@@ -155,7 +155,7 @@ impl Conversation {
     }
 
     /// Adds an item to the next frame and counts its bytes until the frame is made.
-    pub(crate) fn say(&mut self, id: u32, notice: Notice) {
+    pub(crate) fn push_item(&mut self, id: u32, notice: Notice) {
         let bytes = super::ITEM_BYTES + notice.weight(self.encoding);
         self.engine.account.hold(bytes);
         self.ready_bytes += bytes;
@@ -163,7 +163,7 @@ impl Conversation {
     }
 
     /// Adds an answer whose room is already reserved.
-    pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, room: Room) {
+    pub(super) fn push_paid_item(&mut self, id: u32, notice: Notice, bytes: u64, room: Room) {
         self.engine.account.hold_paid(bytes, room);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });
@@ -173,14 +173,14 @@ impl Conversation {
     pub(crate) fn reply(&mut self, id: u32, path: &str, answer: Result<Notice, Rejection>) {
         match answer {
             Ok(Notice::Done(_)) if id == 0 => {}
-            Ok(notice) => self.say(id, notice),
+            Ok(notice) => self.push_item(id, notice),
             Err(rejection) => self.fail(id, rejection, path),
         }
     }
 
     pub(crate) fn fail(&mut self, id: u32, rejection: Rejection, path: &str) {
         let error = self.wire_error(rejection, path);
-        self.say(id, Notice::Error(error));
+        self.push_item(id, Notice::Error(error));
     }
 
     /// Encodes the ready items as one frame.
@@ -256,9 +256,9 @@ impl Conversation {
             self.frames.kept_bytes -= sent.held_bytes;
             self.frames.confirmed_bytes += sent.held_bytes;
             self.engine.account.release(sent.held_bytes);
-            self.stall.rest();
+            self.stall.reset();
             for (number, bytes) in sent.deliveries {
-                self.engine.links.taken(number, bytes);
+                self.engine.links.record_received_bytes(number, bytes);
                 if !given.contains(&number) {
                     given.push(number);
                 }
@@ -268,13 +268,13 @@ impl Conversation {
             self.frames.unconfirmed.shrink_to(super::WRITTEN_PLACES_IDLE);
         }
         for number in given {
-            self.engine.links.limit(number);
+            self.engine.links.update_limits(number);
         }
     }
 
     /// Announces that the connection will be closed.
-    pub(super) fn say_closing(&mut self, seconds: u32) {
-        self.say(0, Notice::Closing(Closing { seconds }));
+    pub(super) fn push_closing(&mut self, seconds: u32) {
+        self.push_item(0, Notice::Closing(Closing { seconds }));
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) async fn newcomer(
     access: &Access,
     peer: Option<SocketAddr>,
 ) -> Newcomer {
-    if !places.is_full() || !access.is_identified_by_what_it_shows().await {
+    if !places.is_full() || !access.verify_credentials().await {
         return Newcomer::Stranger;
     }
     match shows_token(access) {
@@ -35,8 +35,8 @@ fn shows_token(access: &Access) -> bool {
 impl Conversation {
     /// Looks whether its token has been found good and is so still, and says whether its place can be needed by who
     /// shows one.
-    pub(crate) fn mark_key(&mut self) {
-        self.shows_key = shows_token(&self.engine.access) && self.engine.access.holds();
-        self.engine.standing.mark_key(self.shows_key);
+    pub(crate) fn update_shows_key(&mut self) {
+        self.has_valid_token = shows_token(&self.engine.access) && self.engine.access.holds();
+        self.engine.standing.mark_key(self.has_valid_token);
     }
 }

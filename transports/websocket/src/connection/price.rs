@@ -8,9 +8,9 @@ use peeklock_core::admission::Permit;
 use peeklock_json::size_in_json;
 
 use super::inbound::Requests;
-use super::{Conversation, Ended};
+use super::{Conversation, SocketEnd};
 use crate::error::Close;
-use crate::frame::json::Said;
+use crate::frame::json::NoticeBody;
 use crate::frame::{ClientFrame, Encoding, Run, WireError, announced};
 use crate::operation::{FailedRange, FailedSend, Notice};
 
@@ -32,7 +32,7 @@ impl Price {
 
 impl Conversation {
     /// Decodes a frame as soon as its price is paid.
-    pub(super) async fn pay_frame(&mut self, bytes: Bytes) -> Result<(), Ended> {
+    pub(super) async fn pay_frame(&mut self, bytes: Bytes) -> Result<(), SocketEnd> {
         // The price is known and paid before anything is decoded.
         let (commands, made_bytes) = announced(self.encoding, &bytes);
         let price = Price { commands, made_bytes, answer_bytes: 0 };
@@ -51,9 +51,9 @@ impl Conversation {
         bytes: Bytes,
         permit: Permit,
         price: Price,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), SocketEnd> {
         let frame = ClientFrame::decode(self.encoding, &bytes)
-            .map_err(|error| Ended::Refused(Close::of_frame(&error)))?;
+            .map_err(|error| SocketEnd::Refused(Close::of_frame(&error)))?;
         // Confirmed even if the frame has to wait, since confirmed frames release room.
         self.confirm(frame.seen);
         let whole = Price { answer_bytes: frame.answer_bytes(), ..price };
@@ -78,7 +78,7 @@ impl Conversation {
 
     /// Makes a frame wait for its room; nothing is read until it has it.
     fn postpone(&mut self, bytes: Bytes, price: Price) {
-        self.engine.hold((bytes, price), price.commands, price.bytes());
+        self.engine.wait_for_permit((bytes, price), price.commands, price.bytes());
     }
 }
 
@@ -99,7 +99,7 @@ impl Notice {
                 self.write_body(&mut written);
                 written.len() as u64
             }
-            Encoding::Json => size_in_json(&Said(self)) as u64,
+            Encoding::Json => size_in_json(&NoticeBody(self)) as u64,
         };
         let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
         let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
@@ -160,7 +160,7 @@ mod tests {
     /// in addition to its commands. An answer that fits into the price of a command, and any other
     /// operation, costs nothing more.
     #[test]
-    fn a_frame_pays_for_what_it_looks_at() {
+    fn a_frame_pays_for_its_peeks() {
         let answers = |requests: &[String]| {
             let text = format!(r#"{{"seen":0,"requests":[{}]}}"#, requests.join(","));
             ClientFrame::decode(Encoding::Json, &Bytes::from(text)).unwrap().answer_bytes()

@@ -11,7 +11,7 @@ use peeklock_link::{NextTurn, Phase, Protocol as _, Serve, Turn, numbered_bytes}
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::inbound::Requests;
-use super::{CLOSE_TIMEOUT, Conversation, Ended};
+use super::{CLOSE_TIMEOUT, Conversation, SocketEnd};
 use crate::error::{Close, FrameError, code};
 use crate::frame::{BadRequest, Encoding, LIST_COUNT_MAX, Request};
 use crate::operation::{Notice, Operation};
@@ -23,11 +23,11 @@ const FRAMES_PER_TURN: usize = 16;
 const BYTES_PER_TURN: usize = 256 << 10;
 /// A client whose requests hold at most this many bytes never has to yield: all such clients
 /// together hold little.
-const ASKED_BYTES_FREE: u64 = 16 << 10;
+const REQUEST_BYTES_FREE: u64 = 16 << 10;
 /// Reason of the close when a partial frame has to be given up.
-const YIELDS: &str = "a frame arrives slowly while other clients wait";
+const SLOW_FRAME_REASON: &str = "a frame arrives slowly while other clients wait";
 /// Reason of the close when a client with many requests has to give them up.
-const ASKS_MUCH: &str = "requests in one frame take long while other clients wait";
+const SLOW_REQUESTS_REASON: &str = "requests in one frame take long while other clients wait";
 
 /// A turn that only this transport has.
 pub(crate) enum SocketTurn {
@@ -42,7 +42,7 @@ pub(crate) enum SocketTurn {
 impl Conversation {
     /// Ends a connection without a token once every client must have one (SEC-17), after all its
     /// answers are sent: a client that creates the first policy still gets the answer.
-    fn welcome(&self) -> Result<(), Ended> {
+    fn end_without_token(&self) -> Result<(), SocketEnd> {
         let is_told =
             self.engine.links.pending_count() == 0 && self.ready.is_empty() && !self.unflushed;
         if !is_told || self.engine.broker.allows_anonymous() {
@@ -52,7 +52,7 @@ impl Conversation {
             return Ok(());
         }
         let reason = "every client now needs a token";
-        Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
+        Err(SocketEnd::Refused(Close::new(code::UNAUTHORIZED, reason)))
     }
 
     /// Whether another frame may be read: there is room for its requests, and the client takes its
@@ -86,7 +86,7 @@ impl Conversation {
     /// are with their entities. Requests that may remove messages permanently also wait until their
     /// messages can be sent soon. They do not wait while the server writes nothing until a
     /// confirmation: frames are kept then, and no message is lost.
-    pub(super) fn may_ask(&self, request: &Result<Request, BadRequest>) -> bool {
+    pub(super) fn has_room_for(&self, request: &Result<Request, BadRequest>) -> bool {
         if !self.may_answer() || self.handing_over.is_some() {
             return false;
         }
@@ -125,7 +125,7 @@ impl Conversation {
         &mut self,
         socket: &mut Socket,
         frame: Option<Result<SocketMessage, SocketError>>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), SocketEnd> {
         let mut frame = Some(frame);
         let (mut count, mut bytes) = (0, 0);
         while let Some(next) = frame {
@@ -156,11 +156,11 @@ impl Conversation {
         &mut self,
         socket: &mut Socket,
         frame: Option<Result<SocketMessage, SocketError>>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), SocketEnd> {
         let message = match frame {
             Some(Ok(message)) => message,
             Some(Err(error)) => return Err(lost(&error)),
-            None => return Err(Ended::Lost(None)),
+            None => return Err(SocketEnd::Lost(None)),
         };
         socket.get_mut().frame_taken();
         self.pulse.read_since_tick = true;
@@ -168,7 +168,7 @@ impl Conversation {
             SocketMessage::Ping(payload) => {
                 // The library has put the pong into its buffer.
                 self.unflushed = true;
-                self.pongs.owe(payload.len());
+                self.pongs.add_pong(payload.len());
                 return Ok(());
             }
             SocketMessage::Pong(_) => return Ok(()),
@@ -177,8 +177,8 @@ impl Conversation {
                 // The library has put its answer into the buffer and would refuse another close.
                 tokio::time::timeout(CLOSE_TIMEOUT, socket.flush()).await.ok();
                 return Err(match code {
-                    Some(code::NORMAL) => Ended::Orderly,
-                    _ => Ended::Lost(None),
+                    Some(code::NORMAL) => SocketEnd::Orderly,
+                    _ => SocketEnd::Lost(None),
                 });
             }
             _ => {}
@@ -186,30 +186,30 @@ impl Conversation {
         let bytes = match payload(message, self.encoding) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(()),
-            Err(refusal) => return Err(refusal.map_or(Ended::Lost(None), Ended::Refused)),
+            Err(refusal) => return Err(refusal.map_or(SocketEnd::Lost(None), SocketEnd::Refused)),
         };
         self.pay_frame(bytes).await
     }
 
     /// Handles a tick: sends a heartbeat if nothing was written, and checks the signs of life of
     /// the client.
-    fn tick(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+    fn tick(&mut self, socket: &mut Socket) -> Result<(), SocketEnd> {
         let may_write = self.may_write() && !self.unflushed;
         if !std::mem::take(&mut self.pulse.written_since_tick) && may_write {
-            self.say(0, Notice::Heartbeat(Default::default()));
+            self.push_item(0, Notice::Heartbeat(Default::default()));
         }
         // Expired locks make room even if the client sends nothing.
-        self.engine.links.forget_ended(self.engine.broker.now());
+        self.engine.links.remove_ended(self.engine.broker.now());
         // The notice to yield may have come while the socket was not read.
         if socket.get_mut().was_evicted() {
-            return Err(Ended::Lost(Some(Close::new(code::SLOW, YIELDS))));
+            return Err(SocketEnd::Lost(Some(Close::new(code::SLOW, SLOW_FRAME_REASON))));
         }
         if !self.may_read() {
             // The client is not slow: the server does not read.
             socket.get_mut().begin_anew();
         } else if socket.get_mut().is_late() {
             let reason = "a frame has begun but did not arrive in time";
-            return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
+            return Err(SocketEnd::Lost(Some(Close::new(code::SLOW, reason))));
         }
         if std::mem::take(&mut self.pulse.read_since_tick) {
             self.pulse.silent_ticks = 0;
@@ -222,7 +222,7 @@ impl Conversation {
         }
         if self.pulse.ticks.period() * self.pulse.silent_ticks > self.heartbeat * 2 {
             let reason = "nothing arrived for twice the heartbeat";
-            return Err(Ended::Lost(Some(Close::new(code::SILENT, reason))));
+            return Err(SocketEnd::Lost(Some(Close::new(code::SILENT, reason))));
         }
         Ok(())
     }
@@ -230,13 +230,13 @@ impl Conversation {
 
 impl Serve<Socket> for Conversation {
     type Own = SocketTurn;
-    type End = Ended;
+    type End = SocketEnd;
 
-    async fn advance(&mut self) -> Result<(), Ended> {
+    async fn advance(&mut self) -> Result<(), SocketEnd> {
         // Written bytes have made room for answers.
-        self.start_apart();
-        self.engine.links.hand_over();
-        if self.may_end() { Err(Ended::Stopped) } else { Ok(()) }
+        self.start_background();
+        self.engine.links.submit_groups();
+        if self.may_end() { Err(SocketEnd::Stopped) } else { Ok(()) }
     }
 
     fn poll_own(
@@ -275,35 +275,36 @@ impl Serve<Socket> for Conversation {
 
     /// Ready if the client takes less than its pace for `websocket.frame_timeout`, or must yield
     /// room for which others wait.
-    fn poll_slow(&mut self, socket: &mut Socket, context: &mut Context<'_>) -> Poll<Ended> {
+    fn poll_slow(&mut self, socket: &mut Socket, context: &mut Context<'_>) -> Poll<SocketEnd> {
         let written_bytes = socket.get_ref().written_bytes();
         if !self.unflushed && self.may_write() {
-            self.stall.rest();
+            self.stall.reset();
         } else if self.stall.poll(written_bytes, self.site.config.frame_timeout, context).is_ready()
         {
             let reason = "the client does not read";
-            return Poll::Ready(Ended::Lost(Some(Close::new(code::SLOW, reason))));
+            return Poll::Ready(SocketEnd::Lost(Some(Close::new(code::SLOW, reason))));
         }
         // The client does not read the written bytes, or does not confirm them.
         let is_held_up = self.unflushed || self.frames.kept_bytes > Account::FREE_BYTES;
         let taken_bytes = is_held_up.then_some(written_bytes + self.frames.confirmed_bytes);
         if self.engine.poll_yield(taken_bytes, context).is_ready() {
-            return Poll::Ready(Ended::Yielded);
+            return Poll::Ready(SocketEnd::Yielded);
         }
         // Many requests of the client may wait for their turn, and they all keep their room
         // meanwhile.
         let held_bytes = self.engine.budget.held_bytes();
         let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));
-        let is_asked = (is_waiting || self.engine.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
-        let begun_bytes = is_asked.then_some(self.begun_bytes);
+        let is_asked =
+            (is_waiting || self.engine.apart.is_busy()) && held_bytes > REQUEST_BYTES_FREE;
+        let begun_bytes = is_asked.then_some(self.started_bytes);
         let held = (&self.engine.account, &self.engine.budget);
-        let yields = self.beginning.poll_evicted(begun_bytes, held_bytes, held, context);
-        yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
+        let yields = self.start_stall.poll_evicted(begun_bytes, held_bytes, held, context);
+        yields.map(|()| SocketEnd::Refused(Close::new(code::SLOW, SLOW_REQUESTS_REASON)))
     }
 
     fn take_held(&mut self) -> Option<Requests> {
         let Phase::NeedsRoom(Requests { requests, .. }) = &self.engine.phase else { return None };
-        if requests.front().is_some_and(|request| !self.may_ask(request)) {
+        if requests.front().is_some_and(|request| !self.has_room_for(request)) {
             return None;
         }
         match std::mem::replace(&mut self.engine.phase, Phase::Open) {
@@ -329,11 +330,15 @@ impl Serve<Socket> for Conversation {
         self.pulse.ticks.poll_tick(context).map(drop)
     }
 
-    async fn take(&mut self, turn: Turn<Self, Socket>, socket: &mut Socket) -> Result<(), Ended> {
+    async fn take(
+        &mut self,
+        turn: Turn<Self, Socket>,
+        socket: &mut Socket,
+    ) -> Result<(), SocketEnd> {
         match turn {
             Turn::Own(SocketTurn::Frame(frame)) => self.read(socket, frame).await,
             // Frames before the disconnect are not read, as at the end of the stream.
-            Turn::Disconnected => Err(Ended::Lost(None)),
+            Turn::Disconnected => Err(SocketEnd::Lost(None)),
             Turn::Permit((bytes, price), permit) => self.decode(bytes, permit, price).await,
             Turn::Room(requests) => {
                 self.carry_out(requests).await;
@@ -345,21 +350,21 @@ impl Serve<Socket> for Conversation {
             }
             Turn::Own(SocketTurn::Flushed) => {
                 self.unflushed = false;
-                self.pongs.taken();
+                self.pongs.clear();
                 self.flushed();
-                self.welcome()
+                self.end_without_token()
             }
             Turn::End(ended) => Err(ended),
             Turn::Own(SocketTurn::Call(call)) => Err(call.into()),
             // A client that has come back is answered on its new socket.
-            Turn::PlaceNeeded => Err(self.calls.try_recv().map_or(Ended::Leave, Into::into)),
+            Turn::PlaceNeeded => Err(self.calls.try_recv().map_or(SocketEnd::Leave, Into::into)),
             Turn::Tick => {
                 self.engine.transactions.expire();
-                self.mark_key();
-                self.welcome().and_then(|()| self.tick(socket))
+                self.update_shows_key();
+                self.end_without_token().and_then(|()| self.tick(socket))
             }
             Turn::Stop(grace) => {
-                self.say_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
+                self.push_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
                 self.engine.stop_flows();
                 Ok(())
             }
@@ -388,20 +393,20 @@ pub(super) fn payload(
 }
 
 /// Maps an error of the socket to the reason why the socket ended.
-pub(super) fn lost(error: &SocketError) -> Ended {
+pub(super) fn lost(error: &SocketError) -> SocketEnd {
     match error {
         SocketError::Capacity(_) => {
-            Ended::Refused(Close::new(code::TOO_BIG, "the frame is larger than frameBytesMax"))
+            SocketEnd::Refused(Close::new(code::TOO_BIG, "the frame is larger than frameBytesMax"))
         }
         SocketError::Protocol(
             tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-        ) => Ended::Lost(None),
+        ) => SocketEnd::Lost(None),
         SocketError::Protocol(_) | SocketError::Utf8(_) => {
-            Ended::Refused(Close::of_frame(&FrameError::BadValue("WebSocket frame")))
+            SocketEnd::Refused(Close::of_frame(&FrameError::BadValue("WebSocket frame")))
         }
         SocketError::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            Ended::Lost(Some(Close::new(code::SLOW, YIELDS)))
+            SocketEnd::Lost(Some(Close::new(code::SLOW, SLOW_FRAME_REASON)))
         }
-        _ => Ended::Lost(None),
+        _ => SocketEnd::Lost(None),
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Stall {
 
 impl Stall {
     /// Notes that no bytes wait for the client.
-    pub(super) const fn rest(&mut self) {
+    pub(super) const fn reset(&mut self) {
         self.window = None;
     }
 
@@ -96,7 +96,7 @@ mod tests {
             assert!(
                 tokio::time::timeout(PATIENCE - Duration::from_secs(1), polling).await.is_err()
             );
-            stall.rest();
+            stall.reset();
         }
     }
 }

@@ -6,7 +6,7 @@ use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_json::{Marks, PART_BYTES};
 use serde_json::value::RawValue;
 
-use super::wire::{Announced, Reader};
+use super::wire::{Reader, RequestCost};
 use super::{Encoding, LIST_COUNT_MAX, Operation, binary};
 
 /// Upper bound of the memory that one byte of a section or text inside a binary frame becomes, in
@@ -32,7 +32,7 @@ impl Allowance {
     }
 
     /// Deducts the cost of a request; returns false if not enough is left.
-    pub(crate) const fn take(&mut self, announced: Announced) -> bool {
+    pub(crate) const fn take(&mut self, announced: RequestCost) -> bool {
         let commands = self.commands.checked_sub(announced.commands());
         let made_bytes = self.made_bytes.checked_sub(announced.made_bytes);
         let (Some(commands), Some(made_bytes)) = (commands, made_bytes) else { return false };
@@ -45,7 +45,7 @@ impl Allowance {
 /// its requests need if that is more.
 pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
     let (mut commands, mut room) = (0_u64, 0_u64);
-    let mut add = |announced: Announced| {
+    let mut add = |announced: RequestCost| {
         commands = commands.saturating_add(announced.commands());
         room = room.saturating_add(announced.room());
     };
@@ -53,7 +53,7 @@ pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
         Encoding::Binary => {
             // A frame that cannot be read is refused by the decoder.
             binary::parts(bytes, |part| {
-                add(of_part(part));
+                add(part_cost(part));
                 Ok(())
             })
             .ok();
@@ -64,10 +64,10 @@ pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
 }
 
 /// Returns the cost of a request of a binary frame.
-pub(crate) fn of_part(part: &Reader<'_>) -> Announced {
+pub(crate) fn part_cost(part: &Reader<'_>) -> RequestCost {
     use super::wire::Wire as _;
 
-    let mut announced = Announced::default();
+    let mut announced = RequestCost::default();
     let mut reader = part.clone();
     if let Ok(code) = u8::read(&mut reader)
         && u32::read(&mut reader).is_ok()
@@ -79,15 +79,15 @@ pub(crate) fn of_part(part: &Reader<'_>) -> Announced {
 }
 
 /// Returns the cost of a request of a text frame.
-pub(crate) fn of_text(raw: &RawValue) -> Announced {
-    let mut announced = Announced::default();
+pub(crate) fn text_cost(raw: &RawValue) -> RequestCost {
+    let mut announced = RequestCost::default();
     Scan::new(1).run(raw.get().as_bytes(), |it| announced = it);
     announced
 }
 
 /// Returns the memory that a JSON section inside a binary frame becomes, in bytes: by its length,
 /// or by the elements of its lists if they are many and short.
-pub(crate) fn made_of_json(section: &[u8]) -> u64 {
+pub(crate) fn json_section_bytes(section: &[u8]) -> u64 {
     let (mut brackets, mut elements) = (Brackets::default(), 0_u64);
     for mark in Marks::of(section) {
         match mark {
@@ -103,7 +103,7 @@ pub(crate) fn made_of_json(section: &[u8]) -> u64 {
     (MADE_BYTES * section.len() as u64).max(ELEMENT_BYTES * elements)
 }
 
-fn requests_of(bytes: &Bytes, add: impl FnMut(Announced)) {
+fn requests_of(bytes: &Bytes, add: impl FnMut(RequestCost)) {
     // The frame is an object that contains the list of requests.
     Scan::new(3).run(bytes, add);
 }
@@ -154,7 +154,7 @@ impl Scan {
         Self { request_depth, brackets: Brackets::default(), parts: 0, elements: 0 }
     }
 
-    fn run(mut self, text: &[u8], mut add: impl FnMut(Announced)) {
+    fn run(mut self, text: &[u8], mut add: impl FnMut(RequestCost)) {
         for mark in Marks::of(text) {
             match mark {
                 b'{' => self.open(false),
@@ -174,7 +174,7 @@ impl Scan {
                         // The price of each element covers many parts.
                         let made_bytes =
                             (parts * PART_BYTES).saturating_sub(elements.max(1) * COMMAND_BYTES);
-                        add(Announced { elements, made_bytes });
+                        add(RequestCost { elements, made_bytes });
                         (self.parts, self.elements) = (0, 0);
                     }
                 }
@@ -207,7 +207,7 @@ mod tests {
     /// open at their depth. Deeper brackets count as no list, and surplus closing brackets count as
     /// nothing.
     #[test]
-    fn brackets_are_told_apart_as_deep_as_the_parser_goes() {
+    fn lists_are_recognised_to_the_depth_of_the_parser() {
         let mut open = Brackets::default();
         for turn in [0_usize, 1] {
             let is_list = |depth: usize| (depth + turn).is_multiple_of(3);
@@ -236,18 +236,22 @@ mod tests {
         for section in
             ["", "{}", r#"{"a":{"b":{}}}"#, r#"{"a":"[{},{}]"}"#, "[[[1,2],[3]],[]]", "}}]]"]
         {
-            assert_eq!(made_of_json(section.as_bytes()), bytes(section), "{section}");
+            assert_eq!(json_section_bytes(section.as_bytes()), bytes(section), "{section}");
         }
         for (section, elements) in [
             (r#"{"a":[{},{},{"b":{}}]}"#, 3),
             (r#"{"a":[{"b":[{},{}]},{}]}"#, 4),
             (r#"}]{"a":[{}]}"#, 1),
         ] {
-            assert_eq!(made_of_json(section.as_bytes()), elements * ELEMENT_BYTES, "{section}");
+            assert_eq!(
+                json_section_bytes(section.as_bytes()),
+                elements * ELEMENT_BYTES,
+                "{section}"
+            );
         }
         let deep = |depth: usize| format!("{}{{}},{{}}", "[".repeat(depth));
-        assert_eq!(made_of_json(deep(127).as_bytes()), 2 * ELEMENT_BYTES);
-        assert_eq!(made_of_json(deep(128).as_bytes()), bytes(&deep(128)));
+        assert_eq!(json_section_bytes(deep(127).as_bytes()), 2 * ELEMENT_BYTES);
+        assert_eq!(json_section_bytes(deep(128).as_bytes()), bytes(&deep(128)));
     }
 
     /// DESIGN D6: a text request counts the elements of lists in its body and in the objects of its
@@ -262,7 +266,7 @@ mod tests {
             (r#"{"id":1,"a":{"b":{"c":{"tokens":[1,2]}}}}"#, 0),
         ] {
             let raw: &RawValue = serde_json::from_str(request).unwrap();
-            assert_eq!(of_text(raw).elements, elements, "{request}");
+            assert_eq!(text_cost(raw).elements, elements, "{request}");
         }
     }
 }

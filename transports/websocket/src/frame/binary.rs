@@ -32,7 +32,7 @@ pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError
     let mut requests = Vec::new();
     let mut allowance = Allowance::of_frame();
     let seen = parts(bytes, |part| {
-        let is_allowed = allowance.take(announce::of_part(part));
+        let is_allowed = allowance.take(announce::part_cost(part));
         let code = u8::read(part)?;
         let id = u32::read(part)?;
         let read = |part: &mut Reader<'_>| {

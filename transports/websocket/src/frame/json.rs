@@ -39,7 +39,7 @@ struct ServerObject<'a> {
 }
 
 /// An id, and the body under its key.
-struct Named<T> {
+struct WithId<T> {
     id: u32,
     body: T,
 }
@@ -64,7 +64,7 @@ impl Keyed for Notice {
 struct NamedVisitor<T>(std::marker::PhantomData<T>);
 
 impl<'de, T: Keyed> Visitor<'de> for NamedVisitor<T> {
-    type Value = Named<T>;
+    type Value = WithId<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with an id and exactly one operation or answer")
@@ -89,11 +89,11 @@ impl<'de, T: Keyed> Visitor<'de> for NamedVisitor<T> {
             body = Some(read);
         }
         let body = body.ok_or_else(|| A::Error::custom("there is no operation or answer"))?;
-        Ok(Named { id, body })
+        Ok(WithId { id, body })
     }
 }
 
-impl<'de, T: Keyed> Deserialize<'de> for Named<T> {
+impl<'de, T: Keyed> Deserialize<'de> for WithId<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(NamedVisitor(std::marker::PhantomData))
     }
@@ -222,11 +222,11 @@ pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError
             let IdOnly(id) = serde_json::from_str(raw.get()).unwrap_or_default();
             BadRequest { id, error }
         };
-        if !allowance.take(announce::of_text(raw)) {
+        if !allowance.take(announce::text_cost(raw)) {
             return Err(bad(FrameError::TooMuch));
         }
-        match serde_json::from_str::<Named<Operation>>(raw.get()) {
-            Ok(Named { id, body }) => Ok(Request { id, operation: body }),
+        match serde_json::from_str::<WithId<Operation>>(raw.get()) {
+            Ok(WithId { id, body }) => Ok(Request { id, operation: body }),
             Err(error) => Err(bad(parser(&error))),
         }
     };
@@ -245,9 +245,9 @@ impl Serialize for Item {
 }
 
 /// One notice without an id.
-pub(crate) struct Said<'a>(pub(crate) &'a Notice);
+pub(crate) struct NoticeBody<'a>(pub(crate) &'a Notice);
 
-impl Serialize for Said<'_> {
+impl Serialize for NoticeBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.0.serialize_entry(&mut map)?;
@@ -289,7 +289,7 @@ pub(crate) fn read_server_frame(bytes: &Bytes) -> Result<ServerFrame, FrameError
     struct Whole {
         #[serde(default)]
         seen: u64,
-        items: Vec<Named<Notice>>,
+        items: Vec<WithId<Notice>>,
     }
     let Object(object): Object<Whole> =
         serde_json::from_str(text(bytes)?).map_err(|error| parser(&error))?;

@@ -10,7 +10,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, ContentError, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
-use peeklock_json::{MessageView, NewMessage, PropertyMap, ReceivedView, ToldMessage, write_map};
+use peeklock_json::{BrokerMessage, MessageView, NewMessage, PropertyMap, ReceivedView, write_map};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 use serde_json::value::RawValue;
@@ -18,12 +18,12 @@ use serde_json::value::RawValue;
 use super::announce::MADE_BYTES;
 use super::json::Object;
 use super::text::{Instant, Span, Token};
-use super::wire::{Announced, Reader, Wire, skim_bytes};
+use super::wire::{Reader, RequestCost, Wire, skip_bytes};
 use crate::error::FrameError;
 
 /// A message that a client sends.
 #[derive(Clone, Debug)]
-pub(crate) enum Outgoing {
+pub(crate) enum SentMessage {
     /// AMQP sections, not validated yet.
     Content(Bytes),
     /// A message given by its properties.
@@ -32,16 +32,16 @@ pub(crate) enum Outgoing {
 
 /// A message that the broker delivers.
 #[derive(Clone, Debug)]
-pub(crate) struct Delivered {
+pub(crate) struct DeliveredMessage {
     pub(crate) facts: MessageFacts,
-    pub(crate) carried: Carried,
+    pub(crate) carried: DeliveredContent,
     /// The whole message as JSON text, if it is already written; `carried` is empty then.
     pub(crate) text: Option<Box<RawValue>>,
 }
 
 /// The content of a delivered message.
 #[derive(Clone, Debug)]
-pub(crate) enum Carried {
+pub(crate) enum DeliveredContent {
     /// Content and property overlays, as they are stored.
     Stored { content: Bytes, overlays: Vec<Bytes> },
     /// Decoded, with the overlays applied.
@@ -52,7 +52,7 @@ pub(crate) enum Carried {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Properties(pub(crate) Vec<(String, Value)>);
 
-impl Outgoing {
+impl SentMessage {
     /// Returns the decoded message.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Outgoing {
     }
 }
 
-impl Carried {
+impl DeliveredContent {
     /// Returns the message with the properties that settlements have set, and the entity that
     /// dead-lettered it before it was forwarded (FWD-26).
     ///
@@ -84,7 +84,7 @@ impl Carried {
     }
 }
 
-impl Delivered {
+impl DeliveredMessage {
     /// Replaces the content by its JSON text, whose length is known. The decoded message may take
     /// many times as much memory.
     ///
@@ -92,7 +92,7 @@ impl Delivered {
     /// Fails if the bytes are not valid content.
     pub(crate) fn into_text(self) -> serde_json::Result<Self> {
         let text = Some(serde_json::value::to_raw_value(&self)?);
-        let carried = Carried::Stored { content: Bytes::new(), overlays: Vec::new() };
+        let carried = DeliveredContent::Stored { content: Bytes::new(), overlays: Vec::new() };
         Ok(Self { facts: self.facts, carried, text })
     }
 
@@ -103,21 +103,21 @@ impl Delivered {
     }
 }
 
-impl Serialize for Outgoing {
+impl Serialize for SentMessage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let message = self.message().map_err(ser::Error::custom)?;
         MessageView::new(&message).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Outgoing {
+impl<'de> Deserialize<'de> for SentMessage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Object(object) = Object::<NewMessage>::deserialize(deserializer)?;
         Ok(Self::Typed(Box::new(object.into_message().map_err(D::Error::custom)?)))
     }
 }
 
-impl Serialize for Delivered {
+impl Serialize for DeliveredMessage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Some(text) = &self.text {
             return text.serialize(serializer);
@@ -127,13 +127,13 @@ impl Serialize for Delivered {
     }
 }
 
-impl<'de> Deserialize<'de> for Delivered {
+impl<'de> Deserialize<'de> for DeliveredMessage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Object(mut object) = Object::<ToldMessage>::deserialize(deserializer)?;
+        let Object(mut object) = Object::<BrokerMessage>::deserialize(deserializer)?;
         let facts = object.facts().map_err(D::Error::missing_field)?;
         let dead_letter_source = object.take_dead_letter_source();
         let message = Box::new(object.into_message().map_err(D::Error::custom)?);
-        let carried = Carried::Typed { message, dead_letter_source };
+        let carried = DeliveredContent::Typed { message, dead_letter_source };
         Ok(Self { facts, carried, text: None })
     }
 }
@@ -150,7 +150,7 @@ impl<'de> Deserialize<'de> for Properties {
     }
 }
 
-impl Wire for Outgoing {
+impl Wire for SentMessage {
     const BYTES_MIN: usize = 4;
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -164,7 +164,7 @@ impl Wire for Outgoing {
         Bytes::read(reader).map(Self::Content)
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
         Bytes::skim(reader, announced)
     }
 }
@@ -251,17 +251,17 @@ impl Wire for MessageFacts {
     }
 }
 
-impl Wire for Delivered {
+impl Wire for DeliveredMessage {
     const BYTES_MIN: usize = MessageFacts::BYTES_MIN + 8;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.facts.write(out);
         match &self.carried {
-            Carried::Stored { content, overlays } => {
+            DeliveredContent::Stored { content, overlays } => {
                 content.write(out);
                 overlays.write(out);
             }
-            Carried::Typed { message, dead_letter_source } => {
+            DeliveredContent::Typed { message, dead_letter_source } => {
                 message.encode().as_bytes().write(out);
                 let source = dead_letter_source.as_deref().map(Overlay::dead_letter_source);
                 let overlays = source.map(|overlay| overlay.as_bytes().clone());
@@ -274,7 +274,7 @@ impl Wire for Delivered {
         let facts = MessageFacts::read(reader)?;
         let content = Bytes::read(reader)?;
         let overlays = Vec::read(reader)?;
-        Ok(Self { facts, carried: Carried::Stored { content, overlays }, text: None })
+        Ok(Self { facts, carried: DeliveredContent::Stored { content, overlays }, text: None })
     }
 }
 
@@ -288,8 +288,8 @@ impl Wire for Properties {
         super::wire::write_bytes(out, content.sections().application_properties);
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
-        announced.made_bytes += MADE_BYTES * skim_bytes(reader)? as u64;
+    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
+        announced.made_bytes += MADE_BYTES * skip_bytes(reader)? as u64;
         Ok(())
     }
 

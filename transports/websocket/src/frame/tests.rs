@@ -20,7 +20,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_store_testing::Random;
 
 use self::every_kind::{notices, operations};
-use super::message::{Carried, Delivered, Outgoing, Properties};
+use super::message::{DeliveredContent, DeliveredMessage, Properties, SentMessage};
 use super::text::{Guid, Instant, Span, Token};
 use super::wire::{Reader, Wire};
 use super::*;
@@ -45,15 +45,15 @@ fn message() -> Message {
         .with_application_property("table", 7_i64)
 }
 
-fn outgoing(message: &Message) -> Outgoing {
-    Outgoing::Content(message.encode().as_bytes().clone())
+fn outgoing(message: &Message) -> SentMessage {
+    SentMessage::Content(message.encode().as_bytes().clone())
 }
 
 fn properties() -> Properties {
     Properties(vec![("cause".into(), "broken".into()), ("tries".into(), Value::I32(3))])
 }
 
-fn delivered() -> Delivered {
+fn delivered() -> DeliveredMessage {
     let overlay = Overlay::encode(&[("cause".into(), "broken".into())]).unwrap();
     let facts = MessageFacts {
         sequence: SequenceNumber(1_001),
@@ -73,15 +73,15 @@ fn delivered() -> Delivered {
         overlay_count: 0,
         was_scheduled: false,
     };
-    let carried = Carried::Stored {
+    let carried = DeliveredContent::Stored {
         content: message().encode().as_bytes().clone(),
         overlays: vec![overlay.as_bytes().clone()],
     };
-    Delivered { facts, carried, text: None }
+    DeliveredMessage { facts, carried, text: None }
 }
 
 fn client_frame(encoding: Encoding, seen: u64, requests: &[Request]) -> Bytes {
-    of_client::encode(encoding, seen, requests).unwrap().into()
+    client_side::encode(encoding, seen, requests).unwrap().into()
 }
 
 fn server_frame(encoding: Encoding, seen: u64, items: Vec<Item>) -> Bytes {
@@ -127,7 +127,7 @@ fn golden_of(operations: Vec<Operation>, notices: Vec<Notice>) -> String {
         let [json, binary] = [Encoding::Json, Encoding::Binary]
             .map(|it| server_frame(it, 5, vec![Item { id, notice: notice.clone() }]));
         for (encoding, bytes) in [(Encoding::Json, &json), (Encoding::Binary, &binary)] {
-            let frame = of_client::decode(encoding, bytes).unwrap();
+            let frame = client_side::decode(encoding, bytes).unwrap();
             assert_eq!(server_frame(Encoding::Json, 5, frame.items), json);
         }
         add(&json, &binary);
@@ -199,9 +199,9 @@ fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
             assert_eq!(client_frame(Encoding::Json, seen, &from_binary), json);
             assert_eq!(client_frame(Encoding::Binary, seen, &from_binary), binary);
         } else {
-            let from_json = of_client::decode(Encoding::Json, &json).unwrap();
+            let from_json = client_side::decode(Encoding::Json, &json).unwrap();
             assert_eq!(server_frame(Encoding::Json, 5, from_json.items), json);
-            let from_binary = of_client::decode(Encoding::Binary, &binary).unwrap();
+            let from_binary = client_side::decode(Encoding::Binary, &binary).unwrap();
             assert_eq!(server_frame(Encoding::Json, 5, from_binary.items.clone()), json);
             assert_eq!(server_frame(Encoding::Binary, 5, from_binary.items), binary);
         }
@@ -241,7 +241,7 @@ fn every_truncation_is_an_error() {
         for notice in notices() {
             let whole = server_frame(encoding, 3, vec![Item { id: 1, notice }]);
             for length in 0..whole.len() {
-                assert!(of_client::decode(encoding, &whole.slice(..length)).is_err());
+                assert!(client_side::decode(encoding, &whole.slice(..length)).is_err());
             }
         }
     }
@@ -288,9 +288,9 @@ fn mutations_do_no_harm() {
             if let Ok(frame) = ClientFrame::decode(encoding, &bytes) {
                 let requests: Vec<Request> = frame.requests.into_iter().flatten().collect();
                 // Content is validated only when it is used, so this may fail.
-                of_client::encode(encoding, frame.seen, &requests).ok();
+                client_side::encode(encoding, frame.seen, &requests).ok();
             }
-            of_client::decode(encoding, &bytes).ok();
+            client_side::decode(encoding, &bytes).ok();
         }
     }
 }
@@ -358,8 +358,8 @@ fn small_parts_of_large_frames_are_copied() {
     let bytes = client_frame(Encoding::Binary, 0, &[Request { id: 1, operation }]);
     let (_, mut requests) = read_client(Encoding::Binary, &bytes);
     let Some(Request { operation: Operation::Send(send), .. }) = requests.pop() else { panic!() };
-    let inside = |content: &Outgoing| {
-        let Outgoing::Content(content) = content else { panic!() };
+    let inside = |content: &SentMessage| {
+        let SentMessage::Content(content) = content else { panic!() };
         bytes.as_ptr_range().contains(&content.as_ptr())
     };
     assert_eq!(send.messages.iter().map(inside).collect::<Vec<_>>(), [false, true]);
@@ -384,7 +384,7 @@ fn the_document_shows_frames_as_they_are() {
             let frame = ClientFrame::decode(Encoding::Json, &bytes).unwrap();
             assert!(frame.requests.iter().all(Result::is_ok), "{block}{:?}", frame.requests);
         } else {
-            of_client::decode(Encoding::Json, &bytes).unwrap_or_else(|it| panic!("{block}{it}"));
+            client_side::decode(Encoding::Json, &bytes).unwrap_or_else(|it| panic!("{block}{it}"));
         }
         count += 1;
     }

@@ -13,14 +13,14 @@ pub(crate) const LIST_COUNT_MAX: usize = 4_096;
 
 /// Cost of requests, computed before they are decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Announced {
+pub(crate) struct RequestCost {
     /// Number of list elements; each is a command.
     pub(crate) elements: u64,
     /// Memory that values outside of lists become, in bytes.
     pub(crate) made_bytes: u64,
 }
 
-impl Announced {
+impl RequestCost {
     pub(super) const fn commands(self) -> u64 {
         if self.elements == 0 { 1 } else { self.elements }
     }
@@ -40,14 +40,14 @@ pub(crate) trait Wire: Sized {
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError>;
 
     /// Skips a value without decoding it, and adds its cost to `announced`.
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
         _ = announced;
         Self::read(reader).map(drop)
     }
 }
 
 /// Skips a byte string after its length; returns the length.
-pub(crate) fn skim_bytes(reader: &mut Reader<'_>) -> Result<usize, FrameError> {
+pub(crate) fn skip_bytes(reader: &mut Reader<'_>) -> Result<usize, FrameError> {
     let length = reader.length()?;
     reader.take(length).map(<[u8]>::len)
 }
@@ -158,8 +158,8 @@ impl Wire for Bytes {
         reader.bytes(length)
     }
 
-    fn skim(reader: &mut Reader<'_>, _: &mut Announced) -> Result<(), FrameError> {
-        skim_bytes(reader).map(drop)
+    fn skim(reader: &mut Reader<'_>, _: &mut RequestCost) -> Result<(), FrameError> {
+        skip_bytes(reader).map(drop)
     }
 }
 
@@ -176,8 +176,8 @@ impl Wire for String {
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| FrameError::BadValue("text"))
     }
 
-    fn skim(reader: &mut Reader<'_>, _: &mut Announced) -> Result<(), FrameError> {
-        skim_bytes(reader).map(drop)
+    fn skim(reader: &mut Reader<'_>, _: &mut RequestCost) -> Result<(), FrameError> {
+        skip_bytes(reader).map(drop)
     }
 }
 
@@ -195,7 +195,7 @@ impl<T: Wire> Wire for Option<T> {
         if bool::read(reader)? { T::read(reader).map(Some) } else { Ok(None) }
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
         if bool::read(reader)? { T::skim(reader, announced) } else { Ok(()) }
     }
 }
@@ -225,7 +225,7 @@ impl<T: Wire> Wire for Vec<T> {
         Ok(values)
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
         let count = reader.length()?;
         // Decoding refuses such a list as well, before its first element.
         if count > LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
@@ -250,7 +250,7 @@ impl<T: Wire> Wire for Box<T> {
         T::read(reader).map(Self::new)
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
         T::skim(reader, announced)
     }
 }
@@ -298,7 +298,7 @@ macro_rules! wire {
             #[allow(unused_variables, reason = "some structs have no fields")]
             fn skim(
                 reader: &mut crate::frame::wire::Reader<'_>,
-                announced: &mut crate::frame::wire::Announced,
+                announced: &mut crate::frame::wire::RequestCost,
             ) -> Result<(), crate::error::FrameError> {
                 $(<$type as crate::frame::wire::Wire>::skim(reader, announced)?;)*
                 Ok(())

@@ -4,10 +4,10 @@
 use peeklock_core::command::{LinkEnd, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
-use peeklock_link::Closing;
+use peeklock_link::PendingClose;
 use serde::{Deserialize, Serialize};
 
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::error::FrameError;
 use crate::frame::wire::{Reader, Wire};
 use crate::frame::{bodies, wire_choice};
@@ -79,7 +79,7 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn attach(&mut self, asked: Asked, attach: Attach) -> Done {
+    pub(super) async fn attach(&mut self, asked: AdmittedRequest, attach: Attach) -> Done {
         let Attach { link: number, path, role, mode, credit } = attach;
         self.refuse_link(number)?;
         let purpose = match role {
@@ -128,7 +128,7 @@ bodies! {
 
 impl Conversation {
     /// Requires the Send right on both entities, and fails at once if it is missing (VIA-02).
-    pub(super) async fn attach_via(&mut self, asked: Asked, attach: AttachVia) -> Done {
+    pub(super) async fn attach_via(&mut self, asked: AdmittedRequest, attach: AttachVia) -> Done {
         let AttachVia { link: number, path, destination } = attach;
         self.refuse_link(number)?;
         let entity = self.engine.access.entity(&path, Action::SendVia).await?;
@@ -136,7 +136,7 @@ impl Conversation {
             self.engine.access.transfer_destination(&destination, &entity).await?;
         let path = entity.path().into();
         self.engine.links.attach(number, entity, path, Role::Sender.into(), ReceiveMode::PeekLock);
-        self.engine.links.send_on(number, destination);
+        self.engine.links.send_via(number, destination);
         self.done(&asked)
     }
 }
@@ -152,11 +152,11 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn detach(&mut self, asked: &Asked, detach: &Detach) -> Done {
+    pub(super) fn detach(&mut self, asked: &AdmittedRequest, detach: &Detach) -> Done {
         let Detach { link: number, release } = *detach;
         self.link(number)?;
         let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
-        self.engine.links.detach(number, Closing { id: asked.id, end });
+        self.engine.links.detach(number, PendingClose { id: asked.id, end });
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::wire::wire;
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -19,10 +19,14 @@ impl std::fmt::Debug for Authenticate {
 }
 
 impl Conversation {
-    pub(super) async fn authenticate(&mut self, asked: &Asked, shown: Authenticate) -> Done {
+    pub(super) async fn authenticate(
+        &mut self,
+        asked: &AdmittedRequest,
+        shown: Authenticate,
+    ) -> Done {
         let principal = self.engine.access.principal().map(|known| (*known).clone());
         self.engine.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
-        self.mark_key();
+        self.update_shows_key();
         self.done(asked)
     }
 }

@@ -8,8 +8,8 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Link, Source};
 
-use super::{Expect, Notice, unexpected};
-use crate::connection::{Asked, Conversation, Done};
+use super::{Notice, PendingAnswer, unexpected};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::bodies;
 use crate::frame::text::Instant;
 
@@ -36,7 +36,7 @@ const fn delete_batch(
         Source::Session(_) => {
             link.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })
         }
-        Source::Queue | Source::Awaited => Command::DeleteBatch { count_max, enqueued_before },
+        Source::Queue | Source::NotAssigned => Command::DeleteBatch { count_max, enqueued_before },
     }
 }
 
@@ -51,12 +51,12 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn delete_batch(&mut self, asked: Asked, delete: &DeleteBatch) -> Done {
+    pub(super) fn delete_batch(&mut self, asked: AdmittedRequest, delete: &DeleteBatch) -> Done {
         let count_max = delete.max_count.unwrap_or_else(|| self.delete_count_max());
         let enqueued_before = delete.enqueued_before_utc.map(|Instant(at)| at);
         let link = self.receiver(delete.link)?;
         let command = delete_batch(link, count_max, enqueued_before);
-        self.command(asked, delete.link, command, Expect::One(Self::deleted))
+        self.command(asked, delete.link, command, PendingAnswer::One(Self::deleted))
     }
 
     fn deleted(&mut self, _: u32, outcome: Outcome, _: &str) -> Result<Notice, Rejection> {
@@ -75,13 +75,13 @@ bodies! {
 
 impl Conversation {
     /// Deletes all available messages that were enqueued before an instant (DEL-06).
-    pub(super) fn purge(&mut self, asked: Asked, purge: &Purge) -> Done {
+    pub(super) fn purge(&mut self, asked: AdmittedRequest, purge: &Purge) -> Done {
         let link = self.receiver(purge.link)?;
         let entity = link.entity.clone();
         let before =
             purge.enqueued_before_utc.map_or_else(|| self.engine.broker.now(), |Instant(at)| at);
         let command = delete_batch(link, self.delete_count_max(), Some(before));
-        self.apart(asked, move || async move {
+        self.spawn_background(asked, move || async move {
             let mut deleted = 0;
             loop {
                 match entity.call(command.clone()).await? {
@@ -106,13 +106,17 @@ bodies! {
 
 impl Conversation {
     /// Deletes available messages of all unlocked sessions (DEL-07).
-    pub(super) async fn delete_unlocked(&mut self, asked: Asked, delete: DeleteUnlocked) -> Done {
+    pub(super) async fn delete_unlocked(
+        &mut self,
+        asked: AdmittedRequest,
+        delete: DeleteUnlocked,
+    ) -> Done {
         let entity = self.engine.access.entity(&delete.path, Action::DeleteUnlocked).await?;
         let command = Command::DeleteBatchUnlocked {
             count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
             enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),
         };
-        self.apart(asked, move || async move {
+        self.spawn_background(asked, move || async move {
             match entity.call(command).await? {
                 Outcome::Deleted(count) => Ok(Notice::Deleted(Deleted { count })),
                 _ => Err(entity.refuse(unexpected())),
@@ -129,8 +133,12 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn delete_deferred(&mut self, asked: Asked, delete: &DeleteDeferred) -> Done {
+    pub(super) fn delete_deferred(
+        &mut self,
+        asked: AdmittedRequest,
+        delete: &DeleteDeferred,
+    ) -> Done {
         let sequence = SequenceNumber(delete.sequence_number);
-        self.command(asked, delete.link, Command::DeleteDeferred { sequence }, Expect::DONE)
+        self.command(asked, delete.link, Command::DeleteDeferred { sequence }, PendingAnswer::DONE)
     }
 }

@@ -6,8 +6,8 @@ use peeklock_core::error::Rejection;
 use peeklock_core::telemetry::count_undelivered;
 
 use super::{LinkOnly, Notice};
-use crate::connection::{Asked, Conversation, Done};
-use crate::frame::message::{Carried, Delivered};
+use crate::connection::{AdmittedRequest, Conversation, Done};
+use crate::frame::message::{DeliveredContent, DeliveredMessage};
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, WireError, bodies};
 
 bodies! {
@@ -19,12 +19,12 @@ bodies! {
 }
 
 /// Returns the number of a delivery on the wire. Credit never exceeds the largest number.
-pub(super) fn on_the_wire(delivery: u64) -> u32 {
+pub(super) fn wire_number(delivery: u64) -> u32 {
     u32::try_from(delivery).unwrap_or(u32::MAX)
 }
 
 impl Conversation {
-    pub(super) fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
+    pub(super) fn credit(&mut self, asked: &AdmittedRequest, credit: &Credit) -> Done {
         let Credit { link: number, up_to } = *credit;
         self.receiver(number)?;
         self.engine.links.credit(number, up_to.into());
@@ -39,10 +39,10 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn drain(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+    pub(super) fn drain(&mut self, asked: AdmittedRequest, only: &LinkOnly) -> Done {
         self.receiver(only.link)?;
         if self.engine.links.drain(only.link, asked.id, Some(asked.permit))?.is_some() {
-            self.say(asked.id, Notice::Drained(Drained { unused: 0 }));
+            self.push_item(asked.id, Notice::Drained(Drained { unused: 0 }));
         }
         Ok(())
     }
@@ -53,7 +53,7 @@ bodies! {
         link: u32,
         /// Number of the first message; the others follow.
         first: u32,
-        messages: Vec<Delivered>,
+        messages: Vec<DeliveredMessage>,
     }
 
     struct Detached {
@@ -71,19 +71,19 @@ impl Conversation {
         delivery: u64,
         message: ReceivedMessage,
     ) -> Option<u64> {
-        let delivery = on_the_wire(delivery);
+        let delivery = wire_number(delivery);
         let facts = message.facts;
         let lock = facts.lock;
         let bytes = u64::from(message.facts.size);
         let Some(delivered) = delivered(self.encoding, message) else {
             let path = self.engine.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
             let token = lock.map(|lock| lock.token);
-            token.and_then(|token| self.engine.links.settled(token));
-            self.engine.links.lose(number, &facts);
+            token.and_then(|token| self.engine.links.remove_settled(token));
+            self.engine.links.abandon_lost(number, &facts);
             count_undelivered(u64::from(lock.is_none()));
             self.engine.links.break_flow(number);
             let error = self.wire_error(unreadable(), path.as_deref().unwrap_or_default());
-            self.say(0, Notice::Detached(Detached { link: number, error }));
+            self.push_item(0, Notice::Detached(Detached { link: number, error }));
             return None;
         };
         let text_bytes = delivered.text_bytes();
@@ -110,15 +110,15 @@ pub(super) fn unreadable() -> Rejection {
 }
 
 /// Returns the message as it is sent, in JSON with its text; none if it cannot be read.
-pub(super) fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<Delivered> {
+pub(super) fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<DeliveredMessage> {
     let content = message.content.loaded()?.clone();
     let overlays = message
         .overlays
         .iter()
         .map(|overlay| overlay.loaded().cloned())
         .collect::<Option<Vec<Bytes>>>()?;
-    let carried = Carried::Stored { content, overlays };
-    let delivered = Delivered { facts: message.facts, carried, text: None };
+    let carried = DeliveredContent::Stored { content, overlays };
+    let delivered = DeliveredMessage { facts: message.facts, carried, text: None };
     if encoding == Encoding::Binary {
         return Some(delivered);
     }

@@ -10,12 +10,12 @@ use peeklock_core::path::SubQueue;
 use serde::{Deserialize, Serialize};
 
 use super::send::inbound;
-use super::{Expect, FailedSend, Notice, unexpected};
-use crate::connection::{Asked, Conversation, Done};
+use super::{FailedSend, Notice, PendingAnswer, unexpected};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::error::FrameError;
-use crate::frame::message::Outgoing;
+use crate::frame::message::SentMessage;
 use crate::frame::text::{Guid, Instant};
-use crate::frame::wire::{Announced, Reader, Wire};
+use crate::frame::wire::{Reader, RequestCost, Wire};
 use crate::frame::{bodies, json, wire_choice};
 
 /// Kind of forwarding that the messages come from.
@@ -73,7 +73,7 @@ pub(crate) struct ForwardedMessage {
     /// Part of the limit of copies over all hops that is used by other copies (FWD-33).
     #[serde(default, skip_serializing_if = "is_none_spent")]
     pub(crate) copies_spent: u32,
-    pub(crate) message: Outgoing,
+    pub(crate) message: SentMessage,
 }
 
 const fn is_none_spent(copies: &u32) -> bool {
@@ -103,7 +103,7 @@ fn read_special(reader: &mut Reader<'_>) -> Result<(bool, u32), FrameError> {
 }
 
 impl Wire for ForwardedMessage {
-    const BYTES_MIN: usize = 8 + 8 + 8 + 1 + 1 + 1 + <Outgoing as Wire>::BYTES_MIN;
+    const BYTES_MIN: usize = 8 + 8 + 8 + 1 + 1 + 1 + <SentMessage as Wire>::BYTES_MIN;
 
     fn write(&self, out: &mut Vec<u8>) {
         self.sequence_number.write(out);
@@ -134,25 +134,25 @@ impl Wire for ForwardedMessage {
             dead_letter_source,
             never_duplicate,
             copies_spent,
-            message: Outgoing::read(reader)?,
+            message: SentMessage::read(reader)?,
         })
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
         u64::skim(reader, announced)?;
         u64::skim(reader, announced)?;
         Instant::skim(reader, announced)?;
         u8::skim(reader, announced)?;
         Option::<String>::skim(reader, announced)?;
         read_special(reader)?;
-        Outgoing::skim(reader, announced)
+        SentMessage::skim(reader, announced)
     }
 }
 
 impl Conversation {
     /// Takes messages over from another broker. The client needs the Manage right, since it asserts
     /// the number of hops (FWD-13).
-    pub(super) fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
+    pub(super) fn forward(&mut self, asked: AdmittedRequest, forward: Forward) -> Done {
         if self.sender(forward.link)?.destination.is_some() {
             let detail = "a forwarded message cannot be sent via another entity";
             return Err(Rejection::invalid_operation(detail).into());
@@ -186,7 +186,7 @@ impl Conversation {
         });
         let messages = arrivals.collect::<Result<Vec<PeerArrival>, Rejection>>()?;
         let command = Command::TransferFromPeer { source, messages };
-        self.command(asked, forward.link, command, Expect::One(Self::forwarded))
+        self.command(asked, forward.link, command, PendingAnswer::One(Self::forwarded))
     }
 
     fn forwarded(&mut self, _: u32, outcome: Outcome, path: &str) -> Result<Notice, Rejection> {

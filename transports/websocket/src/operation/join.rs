@@ -5,20 +5,20 @@ use std::sync::Arc;
 use peeklock_core::admission::COMMAND_BYTES;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::error::Rejection;
-use peeklock_core::transaction::{Issued, Question, TransactionId};
-use peeklock_link::Pending;
+use peeklock_core::transaction::{PartCheck, PendingPart, TransactionId};
+use peeklock_link::PendingRequest;
 use peeklock_link::pending::correlation;
 
-use super::keyed::{Keyed, OfLock};
-use super::{Expect, Notice, Numbered, Renew, SetSessionState, Settle, Settled};
-use crate::connection::{Asked, Conversation, Done};
+use super::keyed::{LockOperation, NamedDeliveries};
+use super::{Notice, Numbered, PendingAnswer, Renew, SetSessionState, Settle, Settled};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::bodies;
 
 /// Operations of a request that are to join a transaction.
-pub(crate) struct Joining {
-    keyed: Keyed,
+pub(crate) struct JoinChecks {
+    keyed: NamedDeliveries,
     /// By index; none after the entity has answered.
-    issued: Vec<Option<Issued>>,
+    issued: Vec<Option<PendingPart>>,
     /// Whether they are one operation, such as a send, which fails as a whole.
     is_whole: bool,
 }
@@ -27,10 +27,10 @@ impl Conversation {
     /// Joins one operation for each lock.
     async fn join_each(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         id: TransactionId,
-        mut keyed: Keyed,
-        of_lock: OfLock,
+        mut keyed: NamedDeliveries,
+        of_lock: LockOperation,
     ) -> Done {
         let tokens = std::mem::take(&mut keyed.tokens).into_iter();
         let commands = tokens.map(move |token| of_lock.command(token));
@@ -40,12 +40,12 @@ impl Conversation {
     /// Joins one operation, which fails as a whole.
     async fn join_whole(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         id: TransactionId,
         link: u32,
         command: Command,
     ) -> Done {
-        let keyed = Keyed { keys: vec![0], ..Keyed::none(link) };
+        let keyed = NamedDeliveries { keys: vec![0], ..NamedDeliveries::none(link) };
         self.join(asked, id, keyed, std::iter::once(command), true).await
     }
 
@@ -54,9 +54,9 @@ impl Conversation {
     /// (TXN-09), which requires the Send right there too (VIA-02).
     async fn join(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         id: TransactionId,
-        mut keyed: Keyed,
+        mut keyed: NamedDeliveries,
         commands: impl Iterator<Item = Command> + Send,
         is_whole: bool,
     ) -> Done {
@@ -66,9 +66,9 @@ impl Conversation {
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
         for (index, command) in commands.enumerate() {
             self.engine.steps.add(1);
-            self.engine.steps.rest().await;
+            self.engine.steps.yield_if_due().await;
             match self.engine.transactions.issue(id, &entity, command).await {
-                Ok(Question { entity: asked_of, command, issued: part }) => {
+                Ok(PartCheck { entity: asked_of, command, issued: part }) => {
                     let is_via = asked_of.id() != entity.id();
                     checks.push((index, command, is_via.then_some(asked_of)));
                     issued.push(Some(part));
@@ -86,8 +86,11 @@ impl Conversation {
         // The transaction pays only for the operations that it keeps. A request with more checks than
         // its frame has paid for delays all later requests, so there is at most one at a time.
         let is_wide = checks.len() > keyed.elements.max(1);
-        let slot =
-            self.await_answer(asked, number, Expect::Joined(Joining { keyed, issued, is_whole }));
+        let slot = self.await_answer(
+            asked,
+            number,
+            PendingAnswer::Joined(JoinChecks { keyed, issued, is_whole }),
+        );
         if is_wide {
             self.handing_over = Some(slot);
         }
@@ -105,11 +108,12 @@ impl Conversation {
 
     /// Takes the result of a check; answers after the last one.
     pub(super) fn joined(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        let Some((_, path, Expect::Joined(joining))) = self.engine.links.asked_mut(slot) else {
+        let Some((_, path, PendingAnswer::Joined(joining))) = self.engine.links.request_mut(slot)
+        else {
             return;
         };
         // Counts as progress, although no later request starts.
-        self.begun_bytes += COMMAND_BYTES;
+        self.started_bytes += COMMAND_BYTES;
         let issued = joining.issued.get_mut(index).and_then(Option::take);
         let keyed = &mut joining.keyed;
         keyed.left = keyed.left.saturating_sub(1);
@@ -129,8 +133,11 @@ impl Conversation {
     }
 
     fn answer_joined(&mut self, slot: usize) {
-        let answered = self.engine.links.answered(slot);
-        let Some(Pending { id, expect: Expect::Joined(joining), .. }) = answered else { return };
+        let answered = self.engine.links.remove_request(slot);
+        let Some(PendingRequest { id, expect: PendingAnswer::Joined(joining), .. }) = answered
+        else {
+            return;
+        };
         let failed = joining.keyed.failed;
         let notice = if joining.is_whole {
             let error = failed.into_iter().next().map(|failed| Notice::Error(failed.error));
@@ -138,7 +145,7 @@ impl Conversation {
         } else {
             Notice::Settled(Settled { failed })
         };
-        self.say(id, notice);
+        self.push_item(id, notice);
     }
 }
 
@@ -151,7 +158,7 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn send_in(&mut self, asked: Asked, sent: SendIn) -> Done {
+    pub(super) async fn send_in(&mut self, asked: AdmittedRequest, sent: SendIn) -> Done {
         let SendIn { transaction, send } = sent;
         let link = send.link;
         let command = self.send_command(send)?;
@@ -167,10 +174,10 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn settle_in(&mut self, asked: Asked, settle: SettleIn) -> Done {
+    pub(super) async fn settle_in(&mut self, asked: AdmittedRequest, settle: SettleIn) -> Done {
         let SettleIn { transaction, settle } = settle;
         self.receiver(settle.link)?;
-        let of_lock = OfLock::Settle(self.settlement(&settle)?);
+        let of_lock = LockOperation::Settle(self.settlement(&settle)?);
         let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
         self.join_each(asked, TransactionId(transaction), keyed, of_lock).await
     }
@@ -184,11 +191,11 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn renew_in(&mut self, asked: Asked, renew: RenewIn) -> Done {
+    pub(super) async fn renew_in(&mut self, asked: AdmittedRequest, renew: RenewIn) -> Done {
         let RenewIn { transaction, renew } = renew;
         self.receiver(renew.link)?;
         let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.join_each(asked, TransactionId(transaction), keyed, OfLock::Renew).await
+        self.join_each(asked, TransactionId(transaction), keyed, LockOperation::Renew).await
     }
 }
 
@@ -202,7 +209,7 @@ bodies! {
 impl Conversation {
     pub(super) async fn cancel_scheduled_in(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         cancel: CancelScheduledIn,
     ) -> Done {
         let CancelScheduledIn { transaction, cancel_scheduled } = cancel;
@@ -223,7 +230,7 @@ bodies! {
 impl Conversation {
     pub(super) async fn set_session_state_in(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         set: SetSessionStateIn,
     ) -> Done {
         let SetSessionStateIn { transaction, set_session_state } = set;

@@ -19,14 +19,14 @@ use peeklock_core::ids::{LockToken, Ticket};
 use peeklock_core::time::Timestamp;
 use peeklock_link::pending::correlation;
 
-use super::deliver::on_the_wire;
-use super::{Expect, FailedRange, Range};
-use crate::connection::{Asked, Conversation, Done, Refusal};
+use super::deliver::wire_number;
+use super::{FailedRange, PendingAnswer, Range};
+use crate::connection::{AdmittedRequest, Conversation, Done, Refusal};
 use crate::frame::WireError;
 use crate::frame::text::Token;
 
 /// Deliveries that a settlement or renewal names, and the results until now.
-pub(crate) struct Keyed {
+pub(crate) struct NamedDeliveries {
     pub(super) link: u32,
     /// Number of ranges or tokens in the request, for which its frame has paid.
     pub(super) elements: usize,
@@ -39,20 +39,20 @@ pub(crate) struct Keyed {
     /// Earliest end of the renewed locks.
     pub(super) until: Option<Timestamp>,
     /// State of the parts, if there are more commands than the frame has paid for.
-    pub(super) parts: Option<Box<Parts>>,
+    pub(super) parts: Option<Box<Handover>>,
     /// Entity for the parts: the link may be gone before the last part.
     pub(super) entity: Option<Entity>,
 }
 
 /// Command for each lock.
-pub(super) enum OfLock {
+pub(super) enum LockOperation {
     Settle(Settlement),
     Renew,
 }
 
 /// Progress of a request that is handed over in parts.
-pub(super) struct Parts {
-    of_lock: OfLock,
+pub(super) struct Handover {
+    of_lock: LockOperation,
     /// Number of commands at a time that need no room in addition to the frame's room.
     paid: usize,
     /// Index of the first command that is not handed over.
@@ -61,7 +61,7 @@ pub(super) struct Parts {
     room: Option<Permit>,
 }
 
-impl OfLock {
+impl LockOperation {
     pub(super) fn command(&self, token: LockToken) -> Command {
         match self {
             Self::Settle(settlement) => Command::Settle { token, settlement: settlement.clone() },
@@ -84,7 +84,7 @@ impl OfLock {
     }
 }
 
-impl Keyed {
+impl NamedDeliveries {
     pub(super) fn none(link: u32) -> Self {
         Self {
             link,
@@ -136,7 +136,7 @@ impl Keyed {
         parts.room = None;
         let first = parts.next;
         let rest = self.tokens.get(first..).unwrap_or_default();
-        let (count, room) = within(budget, rest.len(), parts.paid, parts.of_lock.bytes());
+        let (count, room) = fit_into_budget(budget, rest.len(), parts.paid, parts.of_lock.bytes());
         parts.room = room;
         parts.next += count;
         (first, rest.iter().take(count).map(|token| parts.of_lock.command(*token)).collect())
@@ -145,7 +145,12 @@ impl Keyed {
 
 /// Returns how many of `all` commands may go at once, of which `paid` are paid for, and the room of
 /// the others.
-fn within(budget: &Budget, all: usize, paid: usize, bytes: u64) -> (usize, Option<Permit>) {
+fn fit_into_budget(
+    budget: &Budget,
+    all: usize,
+    paid: usize,
+    bytes: u64,
+) -> (usize, Option<Permit>) {
     let mut count = all;
     while count > paid {
         let more = (count - paid) as u64;
@@ -160,18 +165,18 @@ fn within(budget: &Budget, all: usize, paid: usize, bytes: u64) -> (usize, Optio
 
 impl Conversation {
     /// Issues the same command for each lock.
-    pub(super) fn ask_each(
+    pub(super) fn issue_each(
         &mut self,
-        asked: Asked,
-        mut keyed: Keyed,
-        of_lock: OfLock,
-        expect: fn(Keyed) -> Expect,
+        asked: AdmittedRequest,
+        mut keyed: NamedDeliveries,
+        of_lock: LockOperation,
+        expect: fn(NamedDeliveries) -> PendingAnswer,
     ) -> Done {
         let number = keyed.link;
         let paid = of_lock.paid_by(keyed.elements);
         if keyed.tokens.len() > paid {
             keyed.entity = Some(self.link(number)?.entity.clone());
-            keyed.parts = Some(Box::new(Parts { of_lock, paid, next: 0, room: None }));
+            keyed.parts = Some(Box::new(Handover { of_lock, paid, next: 0, room: None }));
             let slot = self.await_answer(asked, number, expect(keyed));
             self.hand_over_part(slot);
             return Ok(());
@@ -192,14 +197,17 @@ impl Conversation {
 
     /// Hands over the next part of a request, after the last part is answered.
     pub(super) fn hand_over_part(&mut self, slot: usize) {
-        let asked = self.engine.links.asked_mut(slot);
-        let Some((_, _, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else { return };
+        let asked = self.engine.links.request_mut(slot);
+        let Some((_, _, PendingAnswer::Settled(keyed) | PendingAnswer::Renewed(keyed))) = asked
+        else {
+            return;
+        };
         let Some(entity) = keyed.entity.clone() else { return };
         let (first, commands) = keyed.next_part(&self.engine.budget);
         self.handing_over = keyed.has_more().then_some(slot);
         // Counts as progress, although no later request starts.
         let bytes = keyed.parts.as_ref().map_or(0, |parts| parts.of_lock.bytes());
-        self.begun_bytes += bytes.saturating_mul(commands.len() as u64);
+        self.started_bytes += bytes.saturating_mul(commands.len() as u64);
         let correlations = (first..).map(|index| correlation(slot, index));
         self.engine.links.submit_all_to(&entity, correlations.zip(commands).collect());
     }
@@ -211,7 +219,7 @@ impl Conversation {
         number: u32,
         ranges: &[Range],
         tokens: &[Token],
-    ) -> Result<Keyed, Refusal> {
+    ) -> Result<NamedDeliveries, Refusal> {
         if ranges.is_empty() == tokens.is_empty() {
             let detail = "give delivery numbers in ranges, or lockTokens, but not both";
             return Err(Rejection::argument(detail).into());
@@ -220,7 +228,13 @@ impl Conversation {
             let tokens: Vec<LockToken> = tokens.iter().map(|Token(token)| *token).collect();
             let (keys, left) = ((0..).take(tokens.len()).collect(), tokens.len());
             self.engine.steps.add(left);
-            return Ok(Keyed { elements: left, keys, tokens, left, ..Keyed::none(number) });
+            return Ok(NamedDeliveries {
+                elements: left,
+                keys,
+                tokens,
+                left,
+                ..NamedDeliveries::none(number)
+            });
         }
         if let Some(Range(from, to)) = ranges.iter().find(|range| range.0 > range.1) {
             let detail = format!("the range {from} to {to} ends before it begins");
@@ -236,7 +250,8 @@ impl Conversation {
             false => Condition::MessageLockLost,
         };
         let numbers = ranges.iter().map(|Range(from, to)| (u64::from(*from), u64::from(*to)));
-        let Some(found) = self.engine.links.unsettled.named(number, numbers, count_max) else {
+        let Some(found) = self.engine.links.unsettled.lookup_ranges(number, numbers, count_max)
+        else {
             // The search has visited this many deliveries.
             self.engine.steps.add(count_max);
             let detail = format!("the ranges name more than {count_max} deliveries");
@@ -247,14 +262,21 @@ impl Conversation {
             let detail =
                 format!("no unsettled delivery of link {number} has a number from {from} to {to}");
             let rejection = Rejection::new(condition, detail);
-            let (from, to) = (on_the_wire(from), on_the_wire(to));
+            let (from, to) = (wire_number(from), wire_number(to));
             FailedRange { from, to, error: self.wire_error(rejection, &path) }
         });
         let (failed, left) = (failed.collect(), found.held.len());
         let held = found.held.into_iter();
-        let (keys, tokens) = held.map(|(number, token)| (on_the_wire(number), token)).unzip();
+        let (keys, tokens) = held.map(|(number, token)| (wire_number(number), token)).unzip();
         let elements = ranges.len();
-        Ok(Keyed { elements, keys, tokens, left, failed, ..Keyed::none(number) })
+        Ok(NamedDeliveries {
+            elements,
+            keys,
+            tokens,
+            left,
+            failed,
+            ..NamedDeliveries::none(number)
+        })
     }
 }
 
@@ -265,11 +287,11 @@ mod tests {
     use super::*;
 
     /// Makes a request in parts for `count` deliveries that a frame names in `elements` ranges.
-    fn wide(count: usize, elements: usize, of_lock: OfLock) -> Keyed {
+    fn wide(count: usize, elements: usize, of_lock: LockOperation) -> NamedDeliveries {
         let tokens: Vec<LockToken> = (0..count).map(|token| LockToken(token as u128)).collect();
         let (paid, left) = (of_lock.paid_by(elements), count);
-        let parts = Some(Box::new(Parts { of_lock, paid, next: 0, room: None }));
-        Keyed { elements, tokens, left, parts, ..Keyed::none(1) }
+        let parts = Some(Box::new(Handover { of_lock, paid, next: 0, room: None }));
+        NamedDeliveries { elements, tokens, left, parts, ..NamedDeliveries::none(1) }
     }
 
     fn tokens(commands: &[Command]) -> impl Iterator<Item = u128> {
@@ -283,13 +305,13 @@ mod tests {
     /// The room is held until they are answered; without any room, only the paid commands go. Each
     /// command is handed over once, in order.
     #[test]
-    fn what_ranges_name_is_handed_over_as_there_is_room() {
+    fn commands_of_ranges_never_exceed_the_room() {
         const ROOM: u64 = 100;
 
         let budget = Budget::new(1 << 30).connection(ROOM * COMMAND_BYTES);
         let frame = budget.try_take_list(2, 0);
         assert!(frame.is_some());
-        let mut keyed = wide(1_000, 2, OfLock::Renew);
+        let mut keyed = wide(1_000, 2, LockOperation::Renew);
         let mut handed_over = Vec::new();
         let mut others = None;
         while keyed.has_more() {
@@ -331,7 +353,7 @@ mod tests {
         let frame = budget.try_take_list(1, 0);
         assert!(frame.is_some());
         let properties = [("p".to_owned(), Value::from("v".repeat(BYTES).as_str()))];
-        let settlement = || OfLock::Settle(Settlement::defer(&properties).unwrap());
+        let settlement = || LockOperation::Settle(Settlement::defer(&properties).unwrap());
         assert_eq!(settlement().paid_by(1), 1);
         assert_eq!(settlement().paid_by(150), 10);
         let (_, commands) = wide(4_096, 1, settlement()).next_part(&budget);

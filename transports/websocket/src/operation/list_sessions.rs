@@ -5,7 +5,7 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 
 use super::{Notice, unexpected};
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::bodies;
 use crate::frame::text::Instant;
 
@@ -31,7 +31,11 @@ bodies! {
 
 impl Conversation {
     /// Lists sessions in ascending order (SES-29).
-    pub(super) async fn list_sessions(&mut self, asked: Asked, list: ListSessions) -> Done {
+    pub(super) async fn list_sessions(
+        &mut self,
+        asked: AdmittedRequest,
+        list: ListSessions,
+    ) -> Done {
         let which = match (list.with_active_messages, list.state_set_after_utc) {
             (true, Some(_)) => {
                 let detail = "give withActiveMessages or stateSetAfterUtc, not both";
@@ -44,11 +48,11 @@ impl Conversation {
         let entity = self.engine.access.entity(&list.path, Action::ListSessions).await?;
         let command = Command::ListSessions {
             which,
-            behind: None,
+            after: None,
             skip: list.skip.into(),
             top: list.top.unwrap_or(u32::MAX),
         };
-        self.apart(asked, move || async move {
+        self.spawn_background(asked, move || async move {
             match entity.call(command).await? {
                 Outcome::Sessions(names) => {
                     let session_ids = names.iter().map(|name| (**name).to_owned()).collect();

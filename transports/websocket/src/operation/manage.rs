@@ -238,7 +238,7 @@ pub(crate) fn notice(managed: Managed) -> Option<Notice> {
         Managed::Policies(policies) => Notice::Policies(PolicyList::from(&*policies)),
         Managed::PolicyKeys(keys) => Notice::PolicyKeys(Box::new(PolicyKeysView::from(&*keys))),
         Managed::Plan(plan) => Notice::Plan(Box::new(PlanView::from(&*plan))),
-        Managed::CarriedOut(done) => Notice::CarriedOut(Box::new(CarriedOutView::from(&*done))),
+        Managed::CarriedOut(done) => Notice::CarriedOut(Box::new(PlanResultView::from(&*done))),
         Managed::Namespace(_)
         | Managed::Paths(_)
         | Managed::Sessions(_)
@@ -249,7 +249,7 @@ pub(crate) fn notice(managed: Managed) -> Option<Notice> {
 
 /// An update of the version that the client has read.
 fn patch(cleared: Cleared, version: Option<Instant>) -> Patch {
-    Patch { cleared, read_at: version.map(|Instant(at)| at) }
+    Patch { cleared, expected_created_at: version.map(|Instant(at)| at) }
 }
 
 fn page(skip: u32, top: Option<u32>) -> Page {
@@ -269,14 +269,14 @@ mod of_client {
     use peeklock_core::rule::RuleDescription;
 
     use super::*;
-    use crate::frame::message::Outgoing;
+    use crate::frame::message::SentMessage;
     use crate::operation::{DeleteUnlocked, ListSessions, Operation};
 
     /// The operation that makes a request; none for requests that need a link, or that other
     /// transports only have.
     pub(crate) fn operation(path: &str, request: Management) -> Option<Operation> {
         let path = path.to_owned();
-        let version = |patch: &Patch| patch.read_at.map(Instant);
+        let version = |patch: &Patch| patch.expected_created_at.map(Instant);
         Some(Operation::Manage(Box::new(match request {
             Management::CreateQueue(properties) => {
                 let properties = QueueProperties::from(&*properties);
@@ -352,9 +352,9 @@ mod of_client {
             Management::Rules(page) => ManageOperation::ListRules(list(path, page)),
             Management::Explain(sample) => {
                 let message = match *sample {
-                    SampleMessage::Plain(message) => Outgoing::Typed(Box::new(message)),
+                    SampleMessage::Plain(message) => SentMessage::Typed(Box::new(message)),
                     SampleMessage::Inbound(message) => {
-                        Outgoing::Content(message.content.as_bytes().clone())
+                        SentMessage::Content(message.content.as_bytes().clone())
                     }
                 };
                 ManageOperation::Explain(Explain { path, message })

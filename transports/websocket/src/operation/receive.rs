@@ -9,8 +9,8 @@ use peeklock_link::Source;
 
 use super::deliver::{delivered, unreadable};
 use super::{Notice, Numbered};
-use crate::connection::{Asked, Conversation, Done};
-use crate::frame::message::Delivered;
+use crate::connection::{AdmittedRequest, Conversation, Done};
+use crate::frame::message::DeliveredMessage;
 use crate::frame::{Item, LIST_COUNT_MAX, bodies};
 
 bodies! {
@@ -21,24 +21,24 @@ bodies! {
     }
 
     struct Messages {
-        messages: Vec<Delivered>,
+        messages: Vec<DeliveredMessage>,
     }
 }
 
 impl Conversation {
-    pub(super) fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
+    pub(super) fn receive(&mut self, asked: AdmittedRequest, receive: &Receive) -> Done {
         if asked.id == 0 {
             return Err(Rejection::argument("receive needs an id for its answer").into());
         }
         let number = receive.link;
         self.receiver(number)?;
-        let wait = self.wait_of(receive.wait_seconds)?;
+        let wait = self.bounded_wait(receive.wait_seconds)?;
         let count_max = receive.max_count;
         if count_max as usize > LIST_COUNT_MAX {
             let detail = format!("maxCount is {count_max}; it must be 1 to {LIST_COUNT_MAX}");
             return Err(Rejection::out_of_range(detail).into());
         }
-        let Asked { id, permit } = asked;
+        let AdmittedRequest { id, permit } = asked;
         self.engine.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
         Ok(())
     }
@@ -71,19 +71,19 @@ impl Conversation {
                     lost_count += 1;
                 }
                 None => {
-                    self.engine.links.give_back(number, tokens);
+                    self.engine.links.release_messages(number, tokens);
                     self.fail(id, unreadable(), path);
                     return None;
                 }
             }
-            self.engine.steps.rest().await;
+            self.engine.steps.yield_if_due().await;
         }
         if read.is_empty() && lost_count > 0 {
             self.fail(id, unreadable(), path);
             return None;
         }
         let messages = read;
-        let text_bytes = messages.iter().map(Delivered::text_bytes).sum();
+        let text_bytes = messages.iter().map(DeliveredMessage::text_bytes).sum();
         self.unwritten_count += taken_count.saturating_sub(lost_count);
         self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });
         Some(text_bytes)
@@ -91,7 +91,7 @@ impl Conversation {
 }
 
 impl Conversation {
-    pub(super) fn receive_deferred(&mut self, asked: Asked, numbered: Numbered) -> Done {
+    pub(super) fn receive_deferred(&mut self, asked: AdmittedRequest, numbered: Numbered) -> Done {
         if asked.id == 0 {
             let detail = "receiveDeferred needs an id for its answer";
             return Err(Rejection::argument(detail).into());
@@ -102,11 +102,11 @@ impl Conversation {
         let sequences: Vec<SequenceNumber> = numbered.into();
         let command = match link.source {
             Source::Session(_) => link.in_session(SessionCommand::ReceiveDeferred { sequences }),
-            Source::Queue | Source::Awaited => {
+            Source::Queue | Source::NotAssigned => {
                 Command::ReceiveDeferred { mode: link.mode, sequences, holder: Some(link.receiver) }
             }
         };
-        let Asked { id, permit } = asked;
+        let AdmittedRequest { id, permit } = asked;
         self.engine.links.receive_numbered(number, command, bytes, id, Some(permit));
         Ok(())
     }
@@ -120,8 +120,8 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn withdraw(&mut self, asked: &Asked, withdraw: &Withdraw) -> Done {
-        self.engine.links.withdraw(withdraw.request);
+    pub(super) fn withdraw(&mut self, asked: &AdmittedRequest, withdraw: &Withdraw) -> Done {
+        self.engine.links.cancel_wait(withdraw.request);
         self.done(asked)
     }
 }
@@ -135,13 +135,13 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn peek(&mut self, asked: Asked, peek: &Peek) -> Done {
+    pub(super) fn peek(&mut self, asked: AdmittedRequest, peek: &Peek) -> Done {
         let (from, count_max) = (SequenceNumber(peek.from), peek.max_count);
         let command = match self.receiver(peek.link)?.session() {
             Some(session) => Command::PeekSession { session: session.into(), from, count_max },
             None => Command::Peek { from, count_max },
         };
-        self.look(asked, peek.link, command)
+        self.send_peek(asked, peek.link, command)
     }
 }
 
@@ -156,13 +156,13 @@ bodies! {
 
 impl Conversation {
     /// Peeks at the messages of any session, even if it is locked (PEK-07).
-    pub(super) fn peek_session(&mut self, asked: Asked, peek: PeekSession) -> Done {
+    pub(super) fn peek_session(&mut self, asked: AdmittedRequest, peek: PeekSession) -> Done {
         self.receiver(peek.link)?;
         let command = Command::PeekSession {
             session: peek.session_id.into_boxed_str(),
             from: SequenceNumber(peek.from),
             count_max: peek.max_count,
         };
-        self.look(asked, peek.link, command)
+        self.send_peek(asked, peek.link, command)
     }
 }

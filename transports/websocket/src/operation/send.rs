@@ -5,19 +5,19 @@ use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{SequenceNumber, Ticket};
 use peeklock_core::message::Content;
-use peeklock_link::Pending;
+use peeklock_link::PendingRequest;
 use peeklock_link::pending::correlation;
 
-use super::{Expect, Notice, unexpected};
-use crate::connection::{Asked, Conversation, Done};
-use crate::frame::message::Outgoing;
+use super::{Notice, PendingAnswer, unexpected};
+use crate::connection::{AdmittedRequest, Conversation, Done};
+use crate::frame::message::SentMessage;
 use crate::frame::{Run, WireError, bodies, json};
 
 bodies! {
     struct Send {
         link: u32,
         #[serde(deserialize_with = "json::bounded")]
-        messages: Vec<Outgoing>,
+        messages: Vec<SentMessage>,
     }
 
     struct Accepted {
@@ -36,14 +36,14 @@ bodies! {
 }
 
 /// Results of the messages of a request.
-pub(crate) struct Sent {
+pub(crate) struct SendResults {
     numbers: Vec<u64>,
     left: usize,
     failed: Vec<FailedSend>,
 }
 
 impl Conversation {
-    pub(super) fn send(&mut self, asked: Asked, send: Send) -> Done {
+    pub(super) fn send(&mut self, asked: AdmittedRequest, send: Send) -> Done {
         let number = send.link;
         let link = self.sender(number)?;
         let count = send.messages.len();
@@ -54,17 +54,17 @@ impl Conversation {
                 Ok(message) => commands.push((index, link.send(message))),
                 Err(rejection) => {
                     let error = self.wire_error(rejection, &link.path);
-                    failed.push(FailedSend { index: told(index), error });
+                    failed.push(FailedSend { index: wire_index(index), error });
                 }
             }
         }
         if commands.is_empty() {
             let sequence_numbers = runs(vec![0; count]);
-            self.say(asked.id, Notice::Accepted(Accepted { sequence_numbers, failed }));
+            self.push_item(asked.id, Notice::Accepted(Accepted { sequence_numbers, failed }));
             return Ok(());
         }
-        let sent = Sent { numbers: vec![0; count], left: commands.len(), failed };
-        let slot = self.await_answer(asked, number, Expect::Sent(sent));
+        let sent = SendResults { numbers: vec![0; count], left: commands.len(), failed };
+        let slot = self.await_answer(asked, number, PendingAnswer::Sent(sent));
         let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands {
             self.engine.links.submit_as(number, ticket, command, correlation(slot, index));
@@ -88,7 +88,9 @@ impl Conversation {
 
     /// Takes the result of a message; answers after the last one.
     pub(super) fn sent(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        let Some((_, path, Expect::Sent(sent))) = self.engine.links.asked_mut(slot) else { return };
+        let Some((_, path, PendingAnswer::Sent(sent))) = self.engine.links.request_mut(slot) else {
+            return;
+        };
         sent.left = sent.left.saturating_sub(1);
         match result {
             Ok(outcome) => {
@@ -104,39 +106,39 @@ impl Conversation {
             }
             Err(rejection) => {
                 let error = (&self.engine.broker.refuse(rejection, &path)).into();
-                sent.failed.push(FailedSend { index: told(index), error });
+                sent.failed.push(FailedSend { index: wire_index(index), error });
             }
         }
         if sent.left > 0 {
             return;
         }
-        if let Some(Pending { id, expect: Expect::Sent(sent), .. }) =
-            self.engine.links.answered(slot)
+        if let Some(PendingRequest { id, expect: PendingAnswer::Sent(sent), .. }) =
+            self.engine.links.remove_request(slot)
         {
             let accepted = Accepted { sequence_numbers: runs(sent.numbers), failed: sent.failed };
-            self.say(id, Notice::Accepted(accepted));
+            self.push_item(id, Notice::Accepted(accepted));
         }
     }
 
     pub(super) fn all_inbound(
         &self,
-        messages: Vec<Outgoing>,
+        messages: Vec<SentMessage>,
     ) -> Result<Vec<InboundMessage>, Rejection> {
         messages.into_iter().map(|message| inbound(&self.engine.broker, message)).collect()
     }
 }
 
 /// Prepares a message for the broker.
-pub(super) fn inbound(broker: &Broker, message: Outgoing) -> Result<InboundMessage, Rejection> {
+pub(super) fn inbound(broker: &Broker, message: SentMessage) -> Result<InboundMessage, Rejection> {
     match message {
-        Outgoing::Content(bytes) => Ok(broker.inbound_content(Content::from_sender(bytes)?)),
-        Outgoing::Typed(message) => Ok(broker.inbound(*message)),
+        SentMessage::Content(bytes) => Ok(broker.inbound_content(Content::from_sender(bytes)?)),
+        SentMessage::Typed(message) => Ok(broker.inbound(*message)),
     }
 }
 
 /// Returns the index of a message on the wire. A frame has far fewer messages than the largest
 /// number.
-fn told(index: usize) -> u32 {
+fn wire_index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
@@ -147,11 +149,11 @@ pub(super) fn runs(numbers: impl IntoIterator<Item = u64>) -> Vec<Run> {
 }
 
 impl Conversation {
-    pub(super) fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
+    pub(super) fn send_batch(&mut self, asked: AdmittedRequest, send: Send) -> Done {
         let number = send.link;
         let messages = self.all_inbound(send.messages)?;
         let command = self.sender(number)?.send_batch(messages);
-        self.command(asked, number, command, Expect::One(Self::batch_sent))
+        self.command(asked, number, command, PendingAnswer::One(Self::batch_sent))
     }
 
     fn batch_sent(&mut self, _: u32, outcome: Outcome, _: &str) -> Result<Notice, Rejection> {
@@ -184,10 +186,10 @@ impl From<Numbered> for Vec<SequenceNumber> {
 }
 
 impl Conversation {
-    pub(super) fn cancel_scheduled(&mut self, asked: Asked, numbered: Numbered) -> Done {
+    pub(super) fn cancel_scheduled(&mut self, asked: AdmittedRequest, numbered: Numbered) -> Done {
         let number = numbered.link;
         self.sender(number)?;
         let command = Command::CancelScheduled { sequences: numbered.into() };
-        self.command(asked, number, command, Expect::DONE)
+        self.command(asked, number, command, PendingAnswer::DONE)
     }
 }

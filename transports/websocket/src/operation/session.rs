@@ -11,8 +11,8 @@ use peeklock_core::time::TimeSpan;
 use peeklock_json::as_text;
 use serde::{Deserialize, Serialize};
 
-use super::{Expect, LinkOnly, Mode, Notice, Read, Renewed, unexpected};
-use crate::connection::{Asked, Conversation, Done, Refusal};
+use super::{LinkOnly, MakeAnswer, Mode, Notice, PendingAnswer, Renewed, unexpected};
+use crate::connection::{AdmittedRequest, Conversation, Done, Refusal};
 use crate::frame::bodies;
 use crate::frame::text::Instant;
 use crate::frame::wire::wire;
@@ -46,7 +46,11 @@ bodies! {
 
 impl Conversation {
     /// Locks a session for a new link, or lets the request wait for one (SES-05 to SES-08).
-    pub(super) async fn accept_session(&mut self, asked: Asked, accept: AcceptSession) -> Done {
+    pub(super) async fn accept_session(
+        &mut self,
+        asked: AdmittedRequest,
+        accept: AcceptSession,
+    ) -> Done {
         let AcceptSession { link: number, path, session_id, mode, wait_seconds, credit } = accept;
         if asked.id == 0 {
             return Err(Rejection::argument("acceptSession needs an id for its answer").into());
@@ -54,7 +58,7 @@ impl Conversation {
         self.refuse_link(number)?;
         let wait = match session_id {
             Some(_) => TimeSpan::ZERO,
-            None => self.wait_of(wait_seconds.unwrap_or(WAIT_SECONDS))?,
+            None => self.bounded_wait(wait_seconds.unwrap_or(WAIT_SECONDS))?,
         };
         let entity = self.engine.access.entity(&path, Action::AcceptSession).await?;
         let link_path = entity.path().into();
@@ -99,13 +103,13 @@ impl Conversation {
     /// Carries out a request of the holder of a session.
     fn ask_session(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         number: u32,
         command: SessionCommand,
-        read: Read,
+        read: MakeAnswer,
     ) -> Done {
         let command = self.session_command(number, command)?;
-        self.command(asked, number, command, Expect::One(read))
+        self.command(asked, number, command, PendingAnswer::One(read))
     }
 
     /// Returns a request of the holder of a session as a command for its entity.
@@ -124,7 +128,7 @@ impl Conversation {
 }
 
 impl Conversation {
-    pub(super) fn renew_session(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+    pub(super) fn renew_session(&mut self, asked: AdmittedRequest, only: &LinkOnly) -> Done {
         self.ask_session(asked, only.link, SessionCommand::Renew, Self::session_renewed)
     }
 
@@ -175,7 +179,7 @@ impl From<SessionState> for StateObject {
 }
 
 impl Conversation {
-    pub(super) fn session_state(&mut self, asked: Asked, only: &LinkOnly) -> Done {
+    pub(super) fn session_state(&mut self, asked: AdmittedRequest, only: &LinkOnly) -> Done {
         self.ask_session(asked, only.link, SessionCommand::GetState, Self::session_state_read)
     }
 
@@ -232,8 +236,12 @@ impl From<SetSessionState> for SetStateObject {
 }
 
 impl Conversation {
-    pub(super) fn set_session_state(&mut self, asked: Asked, set: SetSessionState) -> Done {
+    pub(super) fn set_session_state(
+        &mut self,
+        asked: AdmittedRequest,
+        set: SetSessionState,
+    ) -> Done {
         let command = SessionCommand::SetState { state: set.state };
-        self.ask_session(asked, set.link, command, Expect::done)
+        self.ask_session(asked, set.link, command, PendingAnswer::done)
     }
 }

@@ -5,12 +5,12 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::Value;
-use peeklock_link::Pending;
+use peeklock_link::PendingRequest;
 use serde::{Deserialize, Serialize};
 
-use super::keyed::{Keyed, OfLock};
-use super::{Expect, Notice};
-use crate::connection::{Asked, Conversation, Done};
+use super::keyed::{LockOperation, NamedDeliveries};
+use super::{Notice, PendingAnswer};
+use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::error::FrameError;
 use crate::frame::message::Properties;
 use crate::frame::text::{Instant, Token};
@@ -114,11 +114,11 @@ impl Wire for Range {
 }
 
 impl Conversation {
-    pub(super) fn settle(&mut self, asked: Asked, settle: &Settle) -> Done {
+    pub(super) fn settle(&mut self, asked: AdmittedRequest, settle: &Settle) -> Done {
         self.receiver(settle.link)?;
         let settlement = self.settlement(settle)?;
         let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        self.ask_each(asked, keyed, OfLock::Settle(settlement), Expect::Settled)
+        self.issue_each(asked, keyed, LockOperation::Settle(settlement), PendingAnswer::Settled)
     }
 
     /// Takes the result for one lock; answers after the last one.
@@ -128,8 +128,9 @@ impl Conversation {
         index: usize,
         result: &Result<Outcome, Rejection>,
     ) {
-        let asked = self.engine.links.asked_mut(slot);
-        let Some((_, path, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else {
+        let asked = self.engine.links.request_mut(slot);
+        let Some((_, path, PendingAnswer::Settled(keyed) | PendingAnswer::Renewed(keyed))) = asked
+        else {
             return;
         };
         keyed.left = keyed.left.saturating_sub(1);
@@ -149,22 +150,28 @@ impl Conversation {
         if is_done {
             self.answer_keyed(slot);
             // The receiver may now have more unsettled deliveries.
-            self.engine.links.limit(settled);
+            self.engine.links.update_limits(settled);
         } else if wants_next {
             self.hand_over_part(slot);
         }
     }
 
     pub(super) fn answer_keyed(&mut self, slot: usize) {
-        match self.engine.links.answered(slot) {
-            Some(Pending { id, expect: Expect::Settled(Keyed { failed, .. }), .. })
-                if id != 0 || !failed.is_empty() =>
-            {
-                self.say(id, Notice::Settled(Settled { failed }));
+        match self.engine.links.remove_request(slot) {
+            Some(PendingRequest {
+                id,
+                expect: PendingAnswer::Settled(NamedDeliveries { failed, .. }),
+                ..
+            }) if id != 0 || !failed.is_empty() => {
+                self.push_item(id, Notice::Settled(Settled { failed }));
             }
-            Some(Pending { id, expect: Expect::Renewed(Keyed { failed, until, .. }), .. }) => {
+            Some(PendingRequest {
+                id,
+                expect: PendingAnswer::Renewed(NamedDeliveries { failed, until, .. }),
+                ..
+            }) => {
                 let locked_until_utc = until.map(Instant);
-                self.say(id, Notice::Renewed(Renewed { locked_until_utc, failed }));
+                self.push_item(id, Notice::Renewed(Renewed { locked_until_utc, failed }));
             }
             Some(_) | None => {}
         }
@@ -175,7 +182,7 @@ impl Conversation {
     fn settled_by(&mut self, result: &Result<Outcome, Rejection>, token: LockToken) -> Option<u32> {
         let is_over = match result {
             Ok(Outcome::Renewed(until)) => {
-                self.engine.links.unsettled.renewed(token, *until);
+                self.engine.links.unsettled.record_renewal(token, *until);
                 false
             }
             Ok(_) => true,
@@ -184,7 +191,7 @@ impl Conversation {
                 Condition::MessageLockLost | Condition::SessionLockLost
             ),
         };
-        if is_over { self.engine.links.settled(token).map(|held| held.link) } else { None }
+        if is_over { self.engine.links.remove_settled(token).map(|held| held.link) } else { None }
     }
 
     /// Converts the decision to a settlement of the broker.
@@ -236,7 +243,11 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn settle_delayed(&mut self, asked: Asked, delayed: SettleDelayed) -> Done {
+    pub(super) fn settle_delayed(
+        &mut self,
+        asked: AdmittedRequest,
+        delayed: SettleDelayed,
+    ) -> Done {
         let SettleDelayed { delay_milliseconds, mut settle } = delayed;
         settle.delay_milliseconds =
             Delay(Some(i64::try_from(delay_milliseconds).unwrap_or(i64::MAX)));
@@ -271,9 +282,9 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn renew(&mut self, asked: Asked, renew: &Renew) -> Done {
+    pub(super) fn renew(&mut self, asked: AdmittedRequest, renew: &Renew) -> Done {
         self.receiver(renew.link)?;
         let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.ask_each(asked, keyed, OfLock::Renew, Expect::Renewed)
+        self.issue_each(asked, keyed, LockOperation::Renew, PendingAnswer::Renewed)
     }
 }

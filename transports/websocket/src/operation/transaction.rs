@@ -7,11 +7,11 @@ use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::transaction::{Ending, Operation, PartOutcome, Reach, TransactionId};
+use peeklock_core::transaction::{Operation, PartOutcome, PendingCommit, Reach, TransactionId};
 use peeklock_link::pending::correlation;
 
-use super::{Expect, Notice, unexpected};
-use crate::connection::{Asked, Conversation, Done, WaitingCommit};
+use super::{Notice, PendingAnswer, unexpected};
+use crate::connection::{AdmittedRequest, Conversation, Done, WaitingCommit};
 use crate::frame::text::Instant;
 use crate::frame::{Run, bodies};
 
@@ -31,11 +31,15 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn begin_transaction(&mut self, asked: &Asked, begin: &BeginTransaction) -> Done {
+    pub(super) fn begin_transaction(
+        &mut self,
+        asked: &AdmittedRequest,
+        begin: &BeginTransaction,
+    ) -> Done {
         let reach = if begin.cross_entity { Reach::CrossEntity } else { Reach::OneEntity };
         let id = self.engine.transactions.begin(reach)?;
         let notice = Notice::Transaction(TransactionOnly { transaction: id.0 });
-        self.say(asked.id, notice);
+        self.push_item(asked.id, notice);
         Ok(())
     }
 }
@@ -69,17 +73,17 @@ bodies! {
 }
 
 /// A commit under way.
-pub(crate) struct Committing {
+pub(crate) struct TransactionCommit {
     /// Locks that it settles or renews, by part.
     locks: Vec<Option<LockToken>>,
     _room: Vec<Permit>,
 }
 
 impl Conversation {
-    pub(super) fn commit(&mut self, asked: Asked, commit: &CommitTransaction) -> Done {
+    pub(super) fn commit(&mut self, asked: AdmittedRequest, commit: &CommitTransaction) -> Done {
         let CommitTransaction { transaction, operations } = *commit;
         let id = TransactionId(transaction);
-        if self.engine.transactions.is_unanswered(id) {
+        if self.engine.transactions.has_unanswered(id) {
             // Requests before the commit are answered before it.
             self.commits.push(WaitingCommit { asked, id, operations });
             return Ok(());
@@ -90,7 +94,7 @@ impl Conversation {
     /// Carries out commits whose earlier requests are now answered.
     pub(super) fn commit_answered(&mut self) {
         for commit in std::mem::take(&mut self.commits) {
-            if self.engine.transactions.is_unanswered(commit.id) {
+            if self.engine.transactions.has_unanswered(commit.id) {
                 self.commits.push(commit);
                 continue;
             }
@@ -98,14 +102,14 @@ impl Conversation {
             let request = asked.id;
             if let Err(rejection) = self.commit_now(asked, id, operations) {
                 let error = self.wire_error(rejection, "");
-                self.say(request, Notice::Error(error));
+                self.push_item(request, Notice::Error(error));
             }
         }
     }
 
     fn commit_now(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         id: TransactionId,
         operations: Option<u32>,
     ) -> Result<(), Rejection> {
@@ -120,18 +124,20 @@ impl Conversation {
                 format!("transaction {id} has {count} operations, not {wanted}"),
             ));
         }
-        let Some(Ending { entity, command, room }) = self.engine.transactions.commit(id)? else {
+        let Some(PendingCommit { entity, command, room }) = self.engine.transactions.commit(id)?
+        else {
             let notice = Notice::Committed(Committed { parts: Vec::new() });
-            self.say(asked.id, notice);
+            self.push_item(asked.id, notice);
             return Ok(());
         };
         let locks = match &command {
             Command::Commit { parts } => parts.iter().map(|part| lock(&part.operation)).collect(),
             _ => Vec::new(),
         };
-        let expect = Expect::Committed(Committing { locks, _room: room });
-        let Asked { id, permit } = asked;
-        let slot = self.engine.links.ask_of(entity.path().into(), id, Some(permit), expect);
+        let expect = PendingAnswer::Committed(TransactionCommit { locks, _room: room });
+        let AdmittedRequest { id, permit } = asked;
+        let slot =
+            self.engine.links.add_unlinked_request(entity.path().into(), id, Some(permit), expect);
         self.engine.links.submit_to(&entity, command, correlation(slot, 0));
         Ok(())
     }
@@ -139,7 +145,7 @@ impl Conversation {
     /// Applies a commit: its settled deliveries are settled for their links too.
     pub(super) fn committed(
         &mut self,
-        committing: Committing,
+        committing: TransactionCommit,
         outcome: Outcome,
     ) -> Result<Notice, Rejection> {
         let Outcome::Committed(outcomes) = outcome else { return Err(unexpected()) };
@@ -162,7 +168,7 @@ impl Conversation {
                 PartOutcome::Renewed(until) => {
                     part.locked_until_utc = Some(Instant(until));
                     if let Some(lock) = lock {
-                        self.engine.links.unsettled.renewed(lock, until);
+                        self.engine.links.unsettled.record_renewal(lock, until);
                     }
                 }
             }
@@ -173,8 +179,8 @@ impl Conversation {
 
     fn settled_in(&mut self, lock: Option<LockToken>) {
         // The receiver may now have more unsettled deliveries.
-        if let Some(held) = lock.and_then(|lock| self.engine.links.settled(lock)) {
-            self.engine.links.limit(held.link);
+        if let Some(held) = lock.and_then(|lock| self.engine.links.remove_settled(lock)) {
+            self.engine.links.update_limits(held.link);
         }
     }
 }
@@ -192,7 +198,7 @@ const fn lock(operation: &Operation) -> Option<LockToken> {
 }
 
 impl Conversation {
-    pub(super) fn roll_back(&mut self, asked: &Asked, only: &TransactionOnly) -> Done {
+    pub(super) fn roll_back(&mut self, asked: &AdmittedRequest, only: &TransactionOnly) -> Done {
         self.engine.transactions.roll_back(TransactionId(only.transaction))?;
         self.done(asked)
     }

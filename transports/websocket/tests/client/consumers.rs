@@ -301,7 +301,7 @@ fn dead_letters_are_consumed() {
 /// RCV-16, RCV-14: the configured number of prefetched messages is locked in addition to those in
 /// handlers; they go back without an increased count.
 #[test]
-fn what_is_taken_ahead_waits_locked_and_goes_back() {
+fn prefetched_messages_are_locked_and_go_back() {
     run(async {
         let server = Server::start(60).await;
         let client = server.client().await;

@@ -212,7 +212,7 @@ fn a_consumer_ends_with_its_queue() {
 }
 
 #[test]
-fn what_cannot_be_connected_to_is_told() {
+fn a_failed_connect_reports_its_reason() {
     run(async {
         for url in ["http://localhost:1", "ws://", "ws://host:1/path", "ws://host:1?token=x"] {
             let error = connect(url).await.err().unwrap();
@@ -325,7 +325,7 @@ fn a_receive_that_is_stopped_returns_what_it_had() {
 /// A message that exceeds every frame is refused by the client, and one that fills a frame gets its
 /// own: the broker closes connections with larger frames.
 #[test]
-fn a_message_too_large_for_a_frame_costs_nobody_the_connection() {
+fn a_message_too_large_for_a_frame_leaves_the_connection_open() {
     run(async {
         let server = Server::start(60).await;
         let client = server.client().await;

@@ -51,7 +51,7 @@ impl Authorizer for NeverOfRules {
 /// releases its room. A client that asks, disconnects and reconnects never has more requests under
 /// way than one connection may have.
 #[test]
-fn what_no_entity_has_yet_ends_with_its_connection() {
+fn pending_management_ends_with_its_connection() {
     run(async {
         let authorizer = Arc::new(NeverOfRules::default());
         let asked = Arc::clone(&authorizer.asked);
@@ -99,7 +99,7 @@ async fn turn_at(access: &Access, operation: &str) -> HeldTurn {
 /// ERR-09, DESIGN D6: lists and explanations have limited turns, and no request waits for one
 /// without end.
 #[test]
-fn what_is_large_has_its_turn() {
+fn lists_and_explanations_take_turns() {
     run(async {
         let server = Server::start().await;
         server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();

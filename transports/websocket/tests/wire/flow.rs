@@ -40,7 +40,7 @@ fn deliveries_are_numbered_and_bounded_by_credit() {
 /// SET-01, SET-02, SET-14, SET-20: ranges settle the named deliveries, and the answer lists those
 /// that failed.
 #[test]
-fn ranges_settle_and_name_what_failed() {
+fn ranges_settle_and_report_failures() {
     run(async {
         let server = Server::start().await;
         server.put(&["a", "b", "c", "d", "e"]).await;
@@ -145,7 +145,7 @@ fn only_an_abandon_takes_a_delay() {
 
 /// RCV-18: a drain delivers the available messages, then returns the rest of the credit.
 #[test]
-fn a_drain_delivers_what_is_there_and_returns_the_rest() {
+fn a_drain_delivers_available_messages_and_returns_credit() {
     run(async {
         let server = Server::start().await;
         server.put(&["a", "b"]).await;

@@ -42,7 +42,7 @@ fn condition(status: u16, text: &str) -> String {
 /// ERR-02: a request that is not an upgrade gets an HTTP problem with a remedy, which the client
 /// can read.
 #[test]
-fn what_is_no_upgrade_gets_a_problem() {
+fn a_request_without_upgrade_gets_a_problem() {
     run(async {
         let server = Server::start().await;
         let upgrade = "Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -302,8 +302,8 @@ impl Authorizer for ForATime {
     async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
         assert!(principal.peer.is_some_and(|peer| peer.ip().is_loopback()));
         match principal.token.as_deref() {
-            Some("short") => Ok(Grant::everything().until(self.until)),
-            Some("keyed") => Ok(Grant::everything().within(self.epoch.mark())),
+            Some("short") => Ok(Grant::everything().with_end(self.until)),
+            Some("keyed") => Ok(Grant::everything().with_epoch(self.epoch.mark())),
             _ => Err(Rejection::unauthorized("this token is worth nothing")),
         }
     }
@@ -317,7 +317,7 @@ impl Authorizer for ForATime {
 /// withdrawn; a waiting request fails with the same error. With a new token the same link works
 /// again.
 #[test]
-fn what_was_granted_ends_in_time() {
+fn grants_end_in_time() {
     run(async {
         let until = Timestamp::parse("2026-05-01T12:00:30Z").unwrap();
         let authorizer = Arc::new(ForATime { epoch: Epoch::new(), until });

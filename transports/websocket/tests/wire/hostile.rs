@@ -66,7 +66,7 @@ fn garbage_closes_the_connection_and_no_other() {
 
 /// Bytes that are not WebSocket.
 #[test]
-fn what_is_not_websocket_is_dropped() {
+fn bytes_other_than_websocket_are_dropped() {
     run(async {
         let mut plan = Plan::new();
         plan.config.handshake_timeout = Duration::from_millis(200);
@@ -426,7 +426,7 @@ fn receives_that_wait_hold_up_none_that_does_not() {
 
 /// A client with many slow requests keeps their room only while no other client waits for it.
 #[test]
-fn who_asks_for_much_that_takes_long_yields() {
+fn many_slow_requests_yield() {
     run(async {
         let mut plan = Plan::new();
         plan.settings.limits.broker_inbound_bytes_max = 1 << 20;
@@ -474,7 +474,7 @@ fn who_asks_for_much_that_takes_long_yields() {
 
 /// A client that does not read its answers is given up, even if it shows other signs of life.
 #[test]
-fn who_takes_nothing_is_given_up() {
+fn a_client_without_reads_is_given_up() {
     run(async {
         let mut plan = Plan::new();
         plan.config.frame_timeout = Duration::from_millis(600);

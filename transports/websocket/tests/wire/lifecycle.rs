@@ -61,7 +61,7 @@ fn a_broken_connection_releases_its_locks_and_counts() {
 /// for room. Its end is noticed behind the unread bytes, and a waiting receive takes nothing more.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[test]
-fn a_connection_that_breaks_behind_what_is_unread_releases_its_locks() {
+fn a_connection_broken_behind_unread_bytes_releases_its_locks() {
     run(async {
         let server = Server::start().await;
         server.put(&["a"]).await;
@@ -97,7 +97,7 @@ fn a_connection_that_breaks_behind_what_is_unread_releases_its_locks() {
 /// RCV-03: messages received in the mode receive-and-delete are lost with their connection and are
 /// not delivered again; locked messages are.
 #[test]
-fn what_was_received_and_deleted_is_lost_with_its_connection() {
+fn deleted_messages_are_lost_with_their_connection() {
     run(async {
         let server = Server::start().await;
         server.put(&["locked", "lost"]).await;
@@ -151,7 +151,7 @@ fn a_close_is_answered() {
 /// SET-21, SET-24: after a detach, locks are kept and can be settled by token. With `release` they
 /// are released at once and counted.
 #[test]
-fn a_detach_keeps_locks_unless_told_otherwise() {
+fn a_detach_keeps_locks_without_release() {
     run(async {
         let server = Server::start().await;
         server.put(&["a", "b"]).await;
@@ -282,7 +282,7 @@ fn a_detached_receiver_settles_what_it_has_and_may_come_back() {
 /// DESIGN D4: a link stays bound to the queue that it was attached to; a new queue with the same
 /// path is another queue.
 #[test]
-fn a_link_of_a_deleted_queue_is_told_so() {
+fn a_link_of_a_deleted_queue_is_detached() {
     run(async {
         let server = Server::start().await;
         let mut client = server.client().await;
@@ -378,7 +378,7 @@ fn a_stop_releases_what_is_not_settled() {
 /// ENT-15, TMP-15, TMP-17, RCV-22: a link without credit does not keep its queue alive and counts
 /// for no receiver limit. Like a sender, it gets one notice when the queue is deleted.
 #[test]
-fn links_without_deliveries_are_told_when_their_queue_is_gone() {
+fn links_without_deliveries_are_detached_with_their_queue() {
     run(async {
         let mut plan = Plan::new();
         plan.settings.limits.receiver_count_max = 1;

@@ -507,7 +507,7 @@ fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
         let mut client = linked(&server, AT_QUEUE).await;
         let send = || json!({ "link": 3, "messages": [{ "body": "a" }] });
         let stored = async || {
-            server.broker.idle_but_for_store().await;
+            server.broker.idle_except_store().await;
             server.broker.describe_queue("sibling").await.unwrap().counts.active
         };
         let sent = client.ask("sendBatch", send()).await;

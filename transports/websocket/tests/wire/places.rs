@@ -142,7 +142,7 @@ impl Authorizer for OneToken {
                 self.slow.add_permits(1);
                 std::future::pending().await
             }
-            Some("told") => Err(Rejection::unauthorized("not known").because(TOLD)),
+            Some("told") => Err(Rejection::unauthorized("not known").with_cause(TOLD)),
             None if self.allows_anonymous => Ok(Grant::everything()),
             _ => Err(Rejection::unauthorized("not known")),
         }
@@ -206,7 +206,7 @@ async fn assert_place_was_needed(client: &mut Client) {
 /// connection that holds something, from any address: neither from a silent connection with a link
 /// nor from one that may be resumed. It gets the slot of a connection without links.
 #[test]
-fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
+fn an_invalid_token_takes_no_slot_in_use() {
     run(async {
         let server = listener(OneToken::needed(), 5).await;
         let (many, known, strange) = ([127, 0, 0, 2], [127, 0, 0, 3], [127, 0, 0, 4]);
@@ -241,7 +241,7 @@ fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
 /// learns only that there is no slot. Otherwise keys could be guessed without a trace. A valid
 /// token is not logged.
 #[test]
-fn a_bad_token_is_told_where_there_is_no_place() {
+fn an_invalid_token_is_logged_without_a_free_slot() {
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
     subscriber.with_ansi(false).with_writer(|| Writer).init();
     run(async {
@@ -265,7 +265,7 @@ fn a_bad_token_is_told_where_there_is_no_place() {
 /// whatever that client holds, even from the same address. It keeps the slot when others come, also
 /// from addresses with fewer slots.
 #[test]
-fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
+fn a_valid_token_takes_and_keeps_a_slot() {
     run(async {
         let server = listener(OneToken::or_none(), 2).await;
         let here = [127, 0, 0, 2];
@@ -317,7 +317,7 @@ fn a_place_is_kept_as_long_as_the_token_is_good() {
 /// QUO-01, SEC-16: a client that got its slot with a token has time to attach its first link.
 /// Meanwhile, newcomers with an invalid token take slots only from each other.
 #[test]
-fn who_has_shown_a_key_has_time_for_its_first_link() {
+fn a_valid_token_gets_time_for_its_first_link() {
     run(async {
         let server = listener(OneToken::needed(), 2).await;
         let (here, strange) = ([127, 0, 0, 2], [127, 0, 0, 4]);
@@ -340,7 +340,7 @@ fn who_has_shown_a_key_has_time_for_its_first_link() {
 /// no slot and keeps no client out. When such clients hold all spare sockets, the oldest one is
 /// closed.
 #[test]
-fn who_is_judged_for_long_keeps_nobody_out() {
+fn slow_authorization_takes_no_slot() {
     run(async {
         let authorizer = OneToken::needed();
         let server = listener(Arc::clone(&authorizer), 1).await;

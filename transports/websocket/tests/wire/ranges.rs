@@ -66,7 +66,7 @@ fn ranges_that_name_more_than_there_is_room_for_are_settled_in_their_order() {
 /// SET-21: a settlement before an orderly close is carried out, however many deliveries its range
 /// names.
 #[test]
-fn what_ranges_name_before_a_close_is_settled() {
+fn ranges_before_a_close_are_settled() {
     run(async {
         let (server, mut client) = delivered().await;
         let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, COUNT]] });

@@ -262,7 +262,7 @@ fn a_lost_receiver_is_delivered_nothing_meanwhile() {
 /// Section 7 of the protocol: a second socket replaces the first one, even while the first does not
 /// read the repeated frames.
 #[test]
-fn who_comes_back_twice_waits_for_no_socket_that_takes_nothing() {
+fn a_second_resumption_replaces_a_stuck_socket() {
     run(async {
         let mut plan = super::server::Plan::new();
         // Longer than a test takes.

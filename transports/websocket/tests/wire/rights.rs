@@ -146,8 +146,8 @@ impl Authorizer for ForAMinute {
     async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
         let grant = Grant::of(Right::ALL.into_iter().collect::<Rights>());
         Ok(match principal.token.as_deref() {
-            Some("a minute") => grant.until(self.0.plus(TimeSpan::from_minutes(1))),
-            _ => grant.until(self.0.plus(TimeSpan::from_minutes(2))),
+            Some("a minute") => grant.with_end(self.0.plus(TimeSpan::from_minutes(1))),
+            _ => grant.with_end(self.0.plus(TimeSpan::from_minutes(2))),
         })
     }
 
@@ -159,7 +159,7 @@ impl Authorizer for ForAMinute {
 /// SEC-15: a link without deliveries is also detached when its grant ends; with a new token it
 /// continues until that grant ends.
 #[test]
-fn links_without_deliveries_are_told_that_what_was_granted_is_over() {
+fn links_without_deliveries_end_with_their_grant() {
     run(async {
         let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
         let mut plan = Plan::new();

@@ -105,7 +105,7 @@ fn a_session_is_delivered_in_order_under_one_lock() {
 
 /// SES-24, PEK-07, SES-29, CNT-11, DEL-07: state as text and as bytes, peeks, session ids, counts.
 #[test]
-fn state_and_names_are_told_as_they_are() {
+fn state_and_session_ids_are_returned_unchanged() {
     run(async {
         let server = start().await;
         put(&server, "a", &["1", "2"]).await;
@@ -163,7 +163,7 @@ fn state_and_names_are_told_as_they_are() {
 /// SES-15, SES-30: when the lock expires, the holder is notified, and all its later requests fail
 /// with the reason.
 #[test]
-fn a_session_lock_that_ran_out_is_told_and_stays_lost() {
+fn an_expired_session_lock_is_reported_and_stays_lost() {
     run(async {
         let server = start().await;
         put(&server, "a", &["1", "2"]).await;
@@ -208,7 +208,7 @@ fn a_session_lock_that_ran_out_is_told_and_stays_lost() {
 /// SES-13, SES-31, SES-33: a session is released without a count when its link or connection ends
 /// in order, and with a count when it is released explicitly or the connection breaks.
 #[test]
-fn how_a_link_ends_decides_what_counts() {
+fn the_end_of_a_link_decides_the_delivery_count() {
     run(async {
         let server = start().await;
         put(&server, "a", &["1"]).await;

@@ -7,7 +7,7 @@ use super::server::{Server, run};
 /// TOP-01, RCV-16: deliveries of a subscription are pushed over credit and numbered like those from
 /// a queue.
 #[test]
-fn a_subscription_is_pushed_what_its_rules_select() {
+fn a_subscription_pushes_messages_selected_by_its_rules() {
     run(async {
         let server = Server::start().await;
         let mut client = server.client().await;
@@ -82,7 +82,7 @@ async fn refused(client: &mut super::client::Client, operation: &str, body: Valu
 
 /// TOP-16, TOP-17, TOP-18, MAT-01: each mistake gets its error and changes nothing.
 #[test]
-fn mistakes_are_told_and_change_nothing() {
+fn mistakes_are_refused_and_change_nothing() {
     run(async {
         let server = Server::start().await;
         let mut client = server.client().await;

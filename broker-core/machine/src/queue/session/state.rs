@@ -72,7 +72,7 @@ impl Queue {
         if state.is_some() && is_first && count >= count_max {
             return Err(Rejection::too_many("session states", self.path(), count_max));
         }
-        if state.is_some() && is_first && ctx.left.sessions == 0 {
+        if state.is_some() && is_first && ctx.remaining.sessions == 0 {
             return Err(intake::too_many_sessions(ctx));
         }
         Ok(())

@@ -134,7 +134,7 @@ fn a_turn_looks_at_no_destination_that_waits() {
     let (all, _) = stand.hand_all_over(MOVES_PER_STEP);
     assert_eq!(all.len(), 3_000);
     for list in &all {
-        stand.ask(list.ended(&Departure::Kept));
+        stand.ask(list.ended(&Departure::Unknown));
         assert!(stand.looks <= 2 * LOOKS_IDLE, "{} for one list of many", stand.looks);
     }
     stand.queue.check_invariants().unwrap();

@@ -136,7 +136,7 @@ impl Queue {
             sub_queue: if is_dead { SubQueue::DeadLetter } else { SubQueue::Main },
             hops,
             copies_spent,
-            marks: Marks::never_duplicate(envelope.never_duplicate()),
+            marks: Marks::never_duplicate(envelope.is_never_duplicate()),
             ..Slot::arriving(enqueued_at, size, envelope.header_size)
         };
         for overlay in &added {

@@ -130,7 +130,7 @@ impl Queue {
                 self.transfers.block_until(exit, ctx.stage);
                 NextOffer::Continue
             }
-            Departure::NotTried | Departure::Kept => {
+            Departure::NotTried | Departure::Unknown => {
                 self.thaw(sequence);
                 NextOffer::After(RETRY)
             }

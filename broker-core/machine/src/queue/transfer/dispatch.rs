@@ -10,7 +10,7 @@ use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::queue::{MessageView, Queue};
 use crate::time::Timestamp;
-use crate::transfer::{HandOver, HandedOver, ListNumber, WhenFull};
+use crate::transfer::{HandOver, HandedOverMessage, ListNumber, WhenFull};
 use crate::{Ctx, Step};
 
 /// Maximum number of messages of a list. A list also ends at [`LIST_BYTES_MAX`].
@@ -152,7 +152,7 @@ impl Queue {
             self.transfers.alter(exit, |backlog| backlog.waiting.remove(sequence));
             self.freeze(sequence);
             let facts = self.facts(sequence, &slot, MessageView::Received);
-            messages.push(HandedOver {
+            messages.push(HandedOverMessage {
                 facts,
                 hops: slot.hops,
                 copies_spent: slot.copies_spent,

@@ -45,7 +45,7 @@ impl Queue {
         // destination (EXP-16).
         let slot = Slot {
             state: SlotState::Pending,
-            marks: Marks::never_duplicate(message.envelope.never_duplicate()),
+            marks: Marks::never_duplicate(message.envelope.is_never_duplicate()),
             ..Slot::arriving(ctx.now, message.envelope.size, message.envelope.header_size)
         };
         step.bytes_added += u64::from(slot.size);

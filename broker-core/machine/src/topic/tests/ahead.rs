@@ -74,7 +74,7 @@ fn many_rules_of_a_new_subscription_are_judged_in_slices() {
             (other, _) => panic!("{wrong:?}: {:?}", other.map(|_| ())),
         }
     }
-    assert_eq!(stand.topic.kept().rules, 1_100);
+    assert_eq!(stand.topic.memory_use().rules, 1_100);
     // A list is bounded, for any requested number.
     let command = RuleCommand::List { skip: 50, top: usize::MAX };
     let list = TopicCommand::InSubscription { subscription: EntityId(2), command };
@@ -129,7 +129,7 @@ fn a_catch_all_behind_heavy_rules_is_judged_in_slices() {
     let explain = Stand::explain(9, message.clone());
     for selects in [true, false] {
         let expected = match selects {
-            true => Verdict::NotAsked("0".to_owned()),
+            true => Verdict::NotEvaluated("0".to_owned()),
             false => Verdict::Matches,
         };
         stand.topic.ahead = None;
@@ -189,11 +189,11 @@ fn batch_is_judged_up_to_the_bytes_of_one_step() {
     let mut stand = Stand::with_heavy_rules(4);
     let one = Command::Send { message: stand.heavy() };
     stand.slices(&one);
-    let bytes = stand.topic.kept().judged_bytes;
+    let bytes = stand.topic.memory_use().judged_bytes;
     // Three copies.
     assert!(bytes >= 3 * 128, "{bytes}");
     stand.apply(one).unwrap();
-    assert_eq!(stand.topic.kept().judged_bytes, 0);
+    assert_eq!(stand.topic.memory_use().judged_bytes, 0);
     let batch = Command::SendBatch {
         messages: vec![stand.heavy(), stand.heavy(), stand.heavy(), stand.heavy()],
     };
@@ -204,7 +204,7 @@ fn batch_is_judged_up_to_the_bytes_of_one_step() {
     for (limits, name) in [(atomic, "`atomic_bytes_max`"), (copies, "`publish_copy_count_max`")] {
         stand.limits = limits;
         stand.slices(&batch);
-        assert_eq!(stand.topic.kept().judged_bytes, 2 * bytes, "{name}");
+        assert_eq!(stand.topic.memory_use().judged_bytes, 2 * bytes, "{name}");
         let refused = stand.apply(batch.clone()).map(|_| ()).unwrap_err();
         assert_eq!(refused.condition(), Condition::QuotaExceeded);
         assert!(refused.detail().contains(name), "{refused}");
@@ -222,7 +222,7 @@ fn judged_bytes_of_all_topics_are_bounded() {
     let mut stand = Stand::with_heavy_rules_that(4, "SET x = p");
     let batch = Command::SendBatch { messages: vec![stand.heavy(), stand.heavy(), stand.heavy()] };
     stand.left.judged_bytes = 1;
-    while stand.topic.kept().judged_bytes <= 64 << 10 {
+    while stand.topic.memory_use().judged_bytes <= 64 << 10 {
         assert!(!stand.go_ahead(&batch), "there are three messages");
     }
     stand.left.judged_bytes = 0;
@@ -230,11 +230,11 @@ fn judged_bytes_of_all_topics_are_bounded() {
     let refused = stand.apply(batch.clone()).map(|_| ()).unwrap_err();
     assert_eq!(refused.condition(), Condition::ServerBusy);
     assert!(refused.detail().contains("`broker_judged_bytes_max`"), "{refused}");
-    assert_eq!(stand.topic.kept().judged_bytes, 0);
+    assert_eq!(stand.topic.memory_use().judged_bytes, 0);
     let one = Command::Send { message: stand.heavy() };
     assert!(stand.slices(&one) > 1);
     stand.apply(one).unwrap();
-    stand.left = Left::ALL;
+    stand.left = RemainingCapacity::ALL;
     stand.slices(&batch);
     stand.apply(batch).unwrap();
 }

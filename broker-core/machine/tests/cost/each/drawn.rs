@@ -172,7 +172,7 @@ impl Random {
             23 => in_session(SessionCommand::DeleteBatch { count_max, enqueued_before }),
             24 => Command::PeekSession { session: "s".into(), from: SequenceNumber(0), count_max },
             25 => {
-                Command::ListSessions { which: SessionFilter::All, behind: None, skip: 0, top: 10 }
+                Command::ListSessions { which: SessionFilter::All, after: None, skip: 0, top: 10 }
             }
             26 => Command::DeleteBatchUnlocked { count_max, enqueued_before },
             27 => Command::DeleteBatch { count_max, enqueued_before },

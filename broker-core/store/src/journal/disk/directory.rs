@@ -56,7 +56,7 @@ impl OsDisk {
     ///
     /// # Errors
     /// If it does not exist, or a process uses it, possibly this one. The error names the process.
-    pub fn look_at(path: &Path) -> io::Result<Self> {
+    pub fn open_read_only(path: &Path) -> io::Result<Self> {
         let directory = File::open(path)?;
         let lock = Lock::take_read_only(&directory, path)?;
         let reserve = Reserve::of(&directory, 0)?;
@@ -265,7 +265,7 @@ mod tests {
         assert!(refused.contains("`segment` has a second name"), "{refused}");
         drop(disk);
         // A read-only disk opens the file, because it writes to none.
-        assert!(OsDisk::look_at(&data).unwrap().open("segment").is_ok());
+        assert!(OsDisk::open_read_only(&data).unwrap().open("segment").is_ok());
         assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "precious");
     }
 

@@ -157,12 +157,12 @@ mod tests {
         let refused = OsDisk::open(&place.0).err().unwrap().to_string();
         assert!(refused.ends_with("is in use by this process: stop the broker that uses it"));
         std::fs::remove_file(place.at("lock")).unwrap();
-        for refused in [OsDisk::open(&place.0).err(), OsDisk::look_at(&place.0).err()] {
+        for refused in [OsDisk::open(&place.0).err(), OsDisk::open_read_only(&place.0).err()] {
             assert_eq!(refused.unwrap().kind(), io::ErrorKind::ResourceBusy);
         }
         drop(disk);
         drop(OsDisk::open(&place.0).unwrap());
-        assert!(OsDisk::look_at(&place.0).is_ok());
+        assert!(OsDisk::open_read_only(&place.0).is_ok());
     }
 
     /// The error names another process by its number, even if this process has the same one, as in
@@ -177,7 +177,7 @@ mod tests {
         let process = format!("is in use by process {}", std::process::id());
         assert!(refused.ends_with(&process), "{refused}");
         std::fs::write(place.at("lock"), "").unwrap();
-        let refused = OsDisk::look_at(&place.0).err().unwrap().to_string();
+        let refused = OsDisk::open_read_only(&place.0).err().unwrap().to_string();
         assert!(refused.ends_with("is in use by another process"), "{refused}");
     }
 }

@@ -80,7 +80,7 @@ fn look(disk: &MemoryDisk) -> Report {
 }
 
 fn plan(disk: &Arc<MemoryDisk>, drop: &[u32]) -> Plan {
-    Plan::make(Arc::clone(disk) as _, drop, &mut |_| {}).unwrap()
+    Plan::new(Arc::clone(disk) as _, drop, &mut |_| {}).unwrap()
 }
 
 fn flip(disk: &MemoryDisk, name: &str, at: usize) {
@@ -170,11 +170,11 @@ fn damaged_content_loses_only_its_message() {
     let finding = &report.findings[0];
     assert_eq!((finding.kind, finding.severity()), (FindingKind::Frames, Severity::Damage));
     let frames = finding.frames.unwrap();
-    assert_eq!((frames.told_records, frames.are_all_told), (4, true));
+    assert_eq!((frames.readable_record_count, frames.are_all_readable), (4, true));
     assert_eq!((report.count(Fate::Lost), report.count(Fate::Saved)), (1, 2));
     let lost = report.affected.iter().find(|one| one.fate == Fate::Lost).unwrap();
     assert_eq!(lost.key, key(9));
-    assert!(lost.why.contains(&name), "{}", lost.why);
+    assert!(lost.reason.contains(&name), "{}", lost.reason);
     plan(&disk, &[]).apply().unwrap();
     let mut expected = before;
     expected.remove(&key(9));
@@ -188,7 +188,7 @@ fn damaged_change_restores_the_previous_value() {
     let name = name_of(1);
     flip(&disk, &name, find(&disk, &name, b"back"));
     let report = look(&disk);
-    assert!(!report.findings[0].frames.unwrap().are_all_told);
+    assert!(!report.findings[0].frames.unwrap().are_all_readable);
     plan(&disk, &[]).apply().unwrap();
     assert_eq!(held(&disk)[&key(1)], (b"sent".to_vec(), Some(content(1))));
 }
@@ -242,7 +242,7 @@ fn read_error_is_reported_as_damage() {
     *disk.file(&name).unwrap().bad.lock().unwrap() = Some(at..at + 1);
     let report = look(&disk);
     assert!(!report.is_sound());
-    assert!(report.findings[0].what.contains("medium error"), "{:?}", report.findings);
+    assert!(report.findings[0].description.contains("medium error"), "{:?}", report.findings);
     let copy = MemoryDisk::of(&Files::new());
     plan(&disk, &[]).copy_to(&*copy, &mut |_| {}).unwrap();
     assert_eq!(look(&copy).totals.segments, 1);
@@ -376,7 +376,7 @@ fn missing_segment_is_dropped_only_on_request() {
         assert_eq!(refused.obstacles()[0].segment, number);
         assert!(refused.apply().is_err());
         assert_eq!(disk.files(), files, "nothing was changed");
-        let error = Plan::make(Arc::clone(&disk) as _, &[2], &mut |_| {}).err().unwrap();
+        let error = Plan::new(Arc::clone(&disk) as _, &[2], &mut |_| {}).err().unwrap();
         assert!(error.to_string().contains("can be read"), "{error}");
         plan(&disk, &[number]).apply().unwrap();
         let report = look(&disk);
@@ -443,7 +443,7 @@ fn interrupted_repair_can_run_again() {
         disk.writes.left.store(left, Ordering::Release);
         let is_done = first.apply().is_ok();
         disk.writes.left.store(u64::MAX, Ordering::Release);
-        let again = Plan::make(Arc::clone(&disk) as _, &[4], &mut |_| {});
+        let again = Plan::new(Arc::clone(&disk) as _, &[4], &mut |_| {});
         // The dropped segment may have its replacement already.
         let again = again.unwrap_or_else(|_| plan(&disk, &[]));
         again.apply().unwrap();
@@ -462,7 +462,7 @@ fn a_directory_is_looked_at_without_a_trace() {
     let path: PathBuf = std::env::temp_dir();
     let path = path.join(format!("peeklock-look-{}", std::process::id()));
     std::fs::create_dir_all(&path).unwrap();
-    assert!(OsDisk::look_at(&path.join("absent")).is_err());
+    assert!(OsDisk::open_read_only(&path.join("absent")).is_err());
     for (name, bytes) in whole() {
         std::fs::write(path.join(name), bytes).unwrap();
     }
@@ -471,13 +471,13 @@ fn a_directory_is_looked_at_without_a_trace() {
         entries.collect::<std::collections::BTreeSet<_>>()
     };
     let before = names(&path);
-    let disk = OsDisk::look_at(&path).unwrap();
+    let disk = OsDisk::open_read_only(&path).unwrap();
     assert!(verify(&disk, &mut |_| {}).unwrap().report().is_sound());
     assert!(disk.open("manifest").unwrap().write_at(b"no", 0).is_err());
     drop(disk);
     assert_eq!(names(&path), before);
     let owner = OsDisk::open(&path).unwrap();
-    let refused = OsDisk::look_at(&path).err().unwrap().to_string();
+    let refused = OsDisk::open_read_only(&path).err().unwrap().to_string();
     assert!(refused.contains("this process"), "{refused}");
     drop(owner);
     std::fs::remove_dir_all(&path).unwrap();

@@ -337,8 +337,8 @@ impl Inspection {
             finding.frames = Some(LostFrames {
                 first_lsn: gap.first_lsn,
                 last_lsn: gap.last_lsn,
-                told_records,
-                are_all_told,
+                readable_record_count: told_records,
+                are_all_readable: are_all_told,
             });
             self.report.add_finding(finding);
         }
@@ -422,7 +422,7 @@ impl Inspection {
                 finding.segment = Some(place.segment);
                 report.add_finding(finding);
             }
-            report.add_affected(Affected { key: *key, fate, why: why.unwrap_or_default() });
+            report.add_affected(Affected { key: *key, fate, reason: why.unwrap_or_default() });
             Ok(())
         })
         .unwrap_or_default();
@@ -477,7 +477,7 @@ impl Inspection {
             });
             if let Some(cause) = cause {
                 let (error, at) = (&cause.error, cause.offset);
-                finding.what.push_str(&format!("; byte {at} cannot be read: {error}"));
+                finding.description.push_str(&format!("; byte {at} cannot be read: {error}"));
             }
         }
     }
@@ -548,7 +548,7 @@ fn lsns(gap: &Gap) -> String {
 
 fn finding(file: &str, offset: u64, bytes: u64, kind: FindingKind, what: &str) -> Finding {
     let (file, what) = (file.to_owned(), what.to_owned());
-    Finding { file, offset, bytes, kind, what, segment: None, frames: None }
+    Finding { file, offset, bytes, kind, description: what, segment: None, frames: None }
 }
 
 /// The reason in an error, without its position.

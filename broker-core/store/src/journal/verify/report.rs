@@ -134,7 +134,7 @@ pub struct Finding {
     /// The kind.
     pub kind: FindingKind,
     /// The kind as text, with the reason.
-    pub what: String,
+    pub description: String,
     /// The affected segment.
     pub segment: Option<u32>,
     /// The unusable frames, if any.
@@ -157,9 +157,9 @@ pub struct LostFrames {
     /// The lsn of the last frame, if known.
     pub last_lsn: Option<u64>,
     /// Number of records in them that are still readable.
-    pub told_records: u64,
+    pub readable_record_count: u64,
     /// Whether all records in them are readable.
-    pub are_all_told: bool,
+    pub are_all_readable: bool,
 }
 
 /// The fate of a record that damage affects.
@@ -183,7 +183,7 @@ pub struct Affected {
     /// The action of opening or repair, as text.
     pub fate: Fate,
     /// The reason why it cannot be read, with file and byte. Empty if it is readable.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Sizes and counts of a journal.

@@ -154,13 +154,13 @@ fn header_sizes_match_the_changed_messages() {
 fn indexed_overlay_matches_on_top_of() {
     for (_, before, later) in cases() {
         for (before, later) in [(&before, &later), (&later, &before)] {
-            assert_eq!(before.beneath().with(later), later.on_top_of(before));
+            assert_eq!(before.indexed().combined_with(later), later.on_top_of(before));
         }
     }
     let garbage = Overlay::from_bytes(Bytes::from_static(b"\xc1\x05\x04\x40\x40\xa1\x01"));
     let set = Draw(2).overlay(3, 3);
-    assert_eq!(garbage.beneath().with(&set), set.on_top_of(&garbage));
-    assert_eq!(set.beneath().with(&garbage), garbage.on_top_of(&set));
+    assert_eq!(garbage.indexed().combined_with(&set), set.on_top_of(&garbage));
+    assert_eq!(set.indexed().combined_with(&garbage), garbage.on_top_of(&set));
 }
 
 /// DESIGN D6: the number of comparisons grows with both lists, not with their product.

@@ -39,12 +39,12 @@ pub trait Observer {
     }
 
     /// The test in the text from byte `from` to byte `to` had this result; `None` is Unknown.
-    fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
+    fn record_test(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
         let _ = (from, to, operands, result);
     }
 
     /// An evaluation finished or failed after this many steps.
-    fn took(&mut self, steps: u64) {
+    fn count_steps(&mut self, steps: u64) {
         let _ = steps;
     }
 }
@@ -90,12 +90,12 @@ impl Program {
                 Ok(None) => at += 1,
                 Ok(Some(place)) => at = usize::try_from(place).unwrap_or(usize::MAX),
                 Err(fault) => {
-                    run.observer.took(run.steps);
+                    run.observer.count_steps(run.steps);
                     return Err(self.span(at).error(fault));
                 }
             }
         }
-        run.observer.took(run.steps);
+        run.observer.count_steps(run.steps);
         Ok(run.pop())
     }
 
@@ -264,7 +264,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
 
     fn tested(&mut self, at: usize, operands: &[Operand<'_>], result: Option<bool>) {
         let Span { from, to } = self.program.span(at);
-        self.observer.tested(from, to, operands, result);
+        self.observer.record_test(from, to, operands, result);
     }
 
     fn condition(&mut self, _at: usize) -> Result<Option<bool>, Fault> {

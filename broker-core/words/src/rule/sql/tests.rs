@@ -10,7 +10,7 @@ mod names;
 use super::*;
 use crate::ids::SequenceNumber;
 use crate::message::Message;
-use crate::rule::{Facts, Published};
+use crate::rule::{Facts, PublishedMessage};
 use crate::time::{TimeSpan, Timestamp};
 
 const NOW: i64 = 1_800_000_000_000;
@@ -40,7 +40,7 @@ fn evaluate(
     let program =
         compile_filter(text, parameters).unwrap_or_else(|error| panic!("{text}: {error}"));
     let content = message.encode();
-    let published = Published::new(content.property_view(), facts);
+    let published = PublishedMessage::new(content.property_view(), facts);
     let mut bits = 1;
     let mut random = || {
         bits += 1;
@@ -89,7 +89,7 @@ fn value_of(text: &str, properties: &[(&str, Value)]) -> Result<Value, Fault> {
     let program = parser::action(&format!("SET x = {text}"), &Parameters::new(), 1).unwrap();
     let message = with(properties);
     let content = message.encode();
-    let published = Published::new(content.property_view(), facts());
+    let published = PublishedMessage::new(content.property_view(), facts());
     let expression = program[0].expression.as_ref().unwrap();
     let value = expression.value(&published, &mut || 0, &mut Unobserved);
     value.map(|value| value.to_value()).map_err(|error| error.fault)
@@ -112,7 +112,7 @@ fn an_error_names_its_place() {
     let text = "x = 1 OR\n  'a' < 5";
     let program = compile_filter(text, &Parameters::new()).unwrap();
     let content = message().encode();
-    let published = Published::new(content.property_view(), facts());
+    let published = PublishedMessage::new(content.property_view(), facts());
     let error = program.test(&published, &mut || 0, &mut Unobserved).unwrap_err();
     assert_eq!(
         error.describe(text),

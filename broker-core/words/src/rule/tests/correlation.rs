@@ -205,7 +205,7 @@ fn a_message_is_looked_up_once_for_each_set_of_properties() {
     }
     let message = with(&[("kind", "x".into()), ("number", 617.into())]);
     let selection = publish(&matcher, &message);
-    assert_eq!(selection.counted, Counted { lookups: 1, comparisons: 1, evaluations: 0 });
+    assert_eq!(selection.counted, WorkCounts { lookups: 1, comparisons: 1, evaluations: 0 });
     assert_eq!(selection.copies.len(), 1);
     assert_eq!(selection.copies[0].subscription, EntityId(617));
 
@@ -214,9 +214,9 @@ fn a_message_is_looked_up_once_for_each_set_of_properties() {
         create(&mut matcher, EntityId(number), vec![correlated("r", filter)]).unwrap();
     }
     let selection = publish(&matcher, &message);
-    assert_eq!(selection.counted, Counted { lookups: 1, comparisons: 1, evaluations: 0 });
+    assert_eq!(selection.counted, WorkCounts { lookups: 1, comparisons: 1, evaluations: 0 });
     let selection = publish(&matcher, &message.with_subject("s"));
-    assert_eq!(selection.counted, Counted { lookups: 2, comparisons: 101, evaluations: 0 });
+    assert_eq!(selection.counted, WorkCounts { lookups: 2, comparisons: 101, evaluations: 0 });
     assert_eq!(selection.copies.len(), 101);
     // Values that floats cannot distinguish still find only themselves.
     let mut matcher = Matcher::new();
@@ -297,12 +297,12 @@ fn rule_over_its_bounds_is_refused_before_other_checks() {
 /// steps of the longest one.
 fn in_slices(matcher: &Matcher, message: &Message, steps: u64) -> (Selection, usize, u64) {
     let content = message.encode();
-    let published = Published::new(content.property_view(), facts(&content));
-    let judged = Judged { content: &content, published: &published, limits: &limits() };
-    let (mut judging, mut slices, mut most) = (Judging::default(), 0, 0);
+    let published = PublishedMessage::new(content.property_view(), facts(&content));
+    let judged = EvaluatedMessage { content: &content, published: &published, limits: &limits() };
+    let (mut judging, mut slices, mut most) = (RuleEvaluation::default(), 0, 0);
     loop {
         let before = judging.steps();
-        let is_over = matcher.go_on(&mut judging, &judged, steps, &mut || 0);
+        let is_over = matcher.advance(&mut judging, &judged, steps, &mut || 0);
         (slices, most) = (slices + 1, most.max(judging.steps() - before));
         if is_over {
             return (judging.into_selection(), slices, most);
@@ -343,7 +343,7 @@ fn look_ups_in_slices_have_the_same_result() {
     }
     let message = numbered(6).with_subject("s");
     let whole = publish(&matcher, &message);
-    assert_eq!(whole.counted, Counted { lookups: 4, comparisons: 7, evaluations: 0 });
+    assert_eq!(whole.counted, WorkCounts { lookups: 4, comparisons: 7, evaluations: 0 });
     assert_eq!(whole.copies.len(), 7);
     for steps in [1, 40, 60, 100, 1_000] {
         let (selection, slices, _) = in_slices(&matcher, &message, steps);
@@ -360,7 +360,7 @@ fn a_filter_of_too_many_look_ups_fails() {
     let mut matcher = topic(vec![correlated("fits", numbered_filter(2))]);
     let rule = Rule::restore(correlated("r", numbered_filter(1_000))).unwrap();
     let content = message.encode();
-    let published = Published::new(content.property_view(), facts(&content));
+    let published = PublishedMessage::new(content.property_view(), facts(&content));
     let explained = rule.explain(&published, &limits(), &mut || 0);
     let Verdict::FilterFailed(error) = explained.verdict else { panic!("{explained}") };
     assert!(error.contains("more than 16777216 steps"), "{error}");

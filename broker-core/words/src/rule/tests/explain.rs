@@ -14,7 +14,7 @@ fn limits_are_for_new_rules_only() {
 
 fn explained(rule: RuleDescription, message: &Message) -> Explanation {
     let content = message.encode();
-    let published = Published::new(content.property_view(), facts(&content));
+    let published = PublishedMessage::new(content.property_view(), facts(&content));
     Rule::create(rule, &limits()).unwrap().explain(&published, &limits(), &mut || 0)
 }
 

@@ -342,14 +342,14 @@ fn the_index_follows_its_rules() {
             matcher.create_rule(SUBSCRIPTION, correlated(&name, one()), &limits()).unwrap();
         }
         let selection = publish(&matcher, &with(&[("a", Value::I64(1))]));
-        assert_eq!(selection.counted, Counted { lookups: 1, comparisons: 10, evaluations: 1 });
+        assert_eq!(selection.counted, WorkCounts { lookups: 1, comparisons: 10, evaluations: 1 });
         for number in 0..10 {
             let selection = publish(&matcher, &with(&[("a", Value::I64(1))]));
             assert_eq!(selection.counted.comparisons, 10 - number);
             matcher.remove_rule(SUBSCRIPTION, &format!("c{number}")).unwrap();
         }
         let selection = publish(&matcher, &with(&[("a", Value::I64(1))]));
-        let expected = Counted { lookups: 0, comparisons: 0, evaluations: 1 };
+        let expected = WorkCounts { lookups: 0, comparisons: 0, evaluations: 1 };
         assert_eq!(selection.counted, expected, "{round}");
     }
     matcher.remove_subscription(SUBSCRIPTION);
@@ -412,8 +412,8 @@ fn catch_all_is_not_evaluated_for_selected_messages() {
     let caught = vec![sql("s", "a = 1"), correlated("c", CorrelationFilter::property("a", 1))];
     let matcher = with_catch_all(vec![sql("r", "a = 1")], caught);
     let asked = |value| publish(&matcher, &with(&[("a", Value::I64(value))])).counted;
-    assert_eq!(asked(1), Counted { lookups: 0, comparisons: 0, evaluations: 1 });
-    assert_eq!(asked(2), Counted { lookups: 1, comparisons: 0, evaluations: 2 });
+    assert_eq!(asked(1), WorkCounts { lookups: 0, comparisons: 0, evaluations: 1 });
+    assert_eq!(asked(2), WorkCounts { lookups: 1, comparisons: 0, evaluations: 2 });
 }
 
 /// TOP-27
@@ -504,10 +504,11 @@ fn a_catch_all_is_found_in_slices_too() {
     for value in 0..3 {
         let message = with(&[("a", Value::I64(value))]);
         let content = message.encode();
-        let published = Published::new(content.property_view(), facts(&content));
-        let judged = Judged { content: &content, published: &published, limits: &limits() };
-        let mut judging = Judging::default();
-        let slices = (0..).find(|_| matcher.go_on(&mut judging, &judged, 1, &mut || 0));
+        let published = PublishedMessage::new(content.property_view(), facts(&content));
+        let judged =
+            EvaluatedMessage { content: &content, published: &published, limits: &limits() };
+        let mut judging = RuleEvaluation::default();
+        let slices = (0..).find(|_| matcher.advance(&mut judging, &judged, 1, &mut || 0));
         assert!(slices.is_some_and(|slices| slices > 1));
         assert_eq!(judging.into_selection(), publish(&matcher, &message));
     }

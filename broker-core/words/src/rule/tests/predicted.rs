@@ -94,13 +94,13 @@ fn publish_never_exceeds_predicted_steps() {
             });
         }
         let content = random.message().encode();
-        let published = Published::new(content.property_view(), facts(&content));
+        let published = PublishedMessage::new(content.property_view(), facts(&content));
         let limits = Limits { atomic_bytes_max: u64::MAX, ..limits() };
-        let judged = Judged { content: &content, published: &published, limits: &limits };
-        let mut judging = Judging::default();
-        assert!(matcher.go_on(&mut judging, &judged, u64::MAX, &mut || 0));
+        let judged = EvaluatedMessage { content: &content, published: &published, limits: &limits };
+        let mut judging = RuleEvaluation::default();
+        assert!(matcher.advance(&mut judging, &judged, u64::MAX, &mut || 0));
         let (taken, predicted) =
-            (judging.steps(), matcher.steps_of(u64::from(content.header_size())));
+            (judging.steps(), matcher.predicted_steps(u64::from(content.header_size())));
         assert!(
             taken <= predicted,
             "round {round}: {taken} steps, {predicted} were predicted: {matcher:?}"
@@ -120,12 +120,13 @@ fn refused_steps_are_not_counted() {
     let read_at_least = 16 * pattern.len() as u64;
     let matcher = topic(vec![sql("r", "p LIKE p")]);
     let content = with(&[("p", pattern.into())]).encode();
-    let published = Published::new(content.property_view(), facts(&content));
+    let published = PublishedMessage::new(content.property_view(), facts(&content));
     let limits = limits();
-    let judged = Judged { content: &content, published: &published, limits: &limits };
-    let mut judging = Judging::default();
-    assert!(matcher.go_on(&mut judging, &judged, u64::MAX, &mut || 0));
-    let (taken, predicted) = (judging.steps(), matcher.steps_of(u64::from(content.header_size())));
+    let judged = EvaluatedMessage { content: &content, published: &published, limits: &limits };
+    let mut judging = RuleEvaluation::default();
+    assert!(matcher.advance(&mut judging, &judged, u64::MAX, &mut || 0));
+    let (taken, predicted) =
+        (judging.steps(), matcher.predicted_steps(u64::from(content.header_size())));
     assert!(
         read_at_least <= taken && taken <= predicted,
         "{taken} steps, {predicted} were predicted"

@@ -26,10 +26,10 @@ use crate::error::AmqpError;
 use crate::link::{Answer, Delivery};
 use crate::performative::{Attach, DeliveryTag, SenderSettleMode};
 use crate::server::conversation::Conversation;
-use crate::server::deliver::{Shown, encoded, unreadable};
+use crate::server::deliver::{MessageForm, encoded, unreadable};
 use crate::server::error::not_offered;
-use crate::server::session::Wanted;
-use crate::server::work::Expect;
+use crate::server::session::SessionRequest;
+use crate::server::work::PendingAnswer;
 
 /// Maximum number of messages per peek.
 const COUNT_MAX: u32 = 64;
@@ -91,7 +91,7 @@ impl Conversation {
         if attach.snd_settle_mode == Some(SenderSettleMode::Unsettled) {
             return Err(not_offered("browsers that settle messages are"));
         }
-        if Wanted::of(attach)?.is_some() {
+        if SessionRequest::of(attach)?.is_some() {
             return Err(not_offered("browsers of a session are"));
         }
         let entity = self.entity(address, Action::Peek).await?;
@@ -128,13 +128,13 @@ impl Conversation {
         if let Some(Node::Browser(browser)) = self.nodes.get_mut(&link) {
             browser.is_at_end = false;
             browser.is_draining = drain;
-            self.look(link);
+            self.peek_more(link);
         }
     }
 
     /// Peeks for more messages if there is credit and nothing waits; ends a drain when there are no
     /// more.
-    fn look(&mut self, link: LinkId) {
+    fn peek_more(&mut self, link: LinkId) {
         let credit = self.amqp.credit(link);
         let Some(Node::Browser(browser)) = self.nodes.get_mut(&link) else { return };
         if browser.is_asked || (credit > 0 && !browser.waiting.is_empty()) {
@@ -155,12 +155,13 @@ impl Conversation {
         // without a permit.
         let count_max = if permit.is_some() { count_max } else { 1 };
         let command = Command::Peek { from: browser.next, count_max };
-        let slot = self.engine.links.ask_of(path, 0, permit, Expect::Seen { number });
+        let slot =
+            self.engine.links.add_unlinked_request(path, 0, permit, PendingAnswer::Seen { number });
         self.engine.links.submit_to(&entity, command, correlation(slot, 0));
     }
 
     /// Handles the answer to a peek.
-    pub(in crate::server) fn seen(
+    pub(in crate::server) fn handle_peeked(
         &mut self,
         number: u32,
         path: &str,
@@ -179,7 +180,7 @@ impl Conversation {
         for message in messages {
             let sequence = message.facts.sequence.0;
             let tag = DeliveryTag::new(&sequence.to_be_bytes());
-            let (Some(payload), Some(tag)) = (encoded(&message, Shown::Peeked), tag) else {
+            let (Some(payload), Some(tag)) = (encoded(&message, MessageForm::Peeked), tag) else {
                 return self.stopped(number, path, unreadable());
             };
             browser.next = SequenceNumber(sequence.saturating_add(1));
@@ -205,6 +206,6 @@ impl Conversation {
                 break;
             }
         }
-        self.look(link);
+        self.peek_more(link);
     }
 }

@@ -19,9 +19,9 @@ use crate::connection::{Fate, LinkId, Part, ReceivedId};
 use crate::error::{AmqpError, condition};
 use crate::link::Assembly;
 use crate::message::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
-use crate::server::book::Book;
+use crate::server::book::TransactionBook;
 use crate::server::conversation::Conversation;
-use crate::server::work::{Each, Expect, Inbound, Messages, PartKind, Work};
+use crate::server::work::{Each, Inbound, Messages, PartKind, PendingAnswer, Work};
 use crate::state::DeliveryState;
 
 /// A link on which a client sends.
@@ -36,14 +36,14 @@ pub(in crate::server) struct Inlet {
 }
 
 /// A complete delivery.
-struct Arrived {
+struct CompleteDelivery {
     delivery: Option<ReceivedId>,
     transaction: Option<TransactionId>,
-    messages: Read,
+    messages: DeliveryContent,
 }
 
 /// Content of a delivery.
-enum Read {
+enum DeliveryContent {
     One(Content),
     /// All are stored, or none.
     Batch(Vec<Content>),
@@ -82,10 +82,10 @@ impl Conversation {
             *assembly = Assembly::default();
             self.inflow.assembled_bytes -= before;
             if let Some(id) = self.transaction_of(link, part.state, true) {
-                self.doom(id);
+                self.require_rollback(id);
             }
             if let Fate::TooLarge(bytes) = part.fate {
-                self.came(link, bytes);
+                self.record_received(link, bytes);
                 let is_message = matches!(self.nodes.get(&link), Some(Node::Inlet(_)));
                 let rejection = Rejection::message_size_exceeded(
                     if is_message { "message" } else { "request" },
@@ -107,25 +107,27 @@ impl Conversation {
             return;
         };
         self.inflow.assembled_bytes -= before;
-        self.came(link, before.saturating_add(bytes));
+        self.record_received(link, before.saturating_add(bytes));
         let delivery = (!part.settled).then_some(part.delivery);
         match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => {
                 let number = inlet.number;
                 match self.read(link, part.message_format, whole) {
                     Ok(messages) => {
-                        let arrived = Arrived { delivery, transaction, messages };
+                        let arrived = CompleteDelivery { delivery, transaction, messages };
                         self.gather(link, number, arrived).await;
                     }
                     Err(error) => {
                         if let Some(id) = transaction {
-                            self.doom(id);
+                            self.require_rollback(id);
                         }
                         self.reject(Some(link), delivery, error);
                     }
                 }
             }
-            Some(Node::Requests(_)) => self.requested(link, delivery, transaction, whole).await,
+            Some(Node::Requests(_)) => {
+                self.handle_request(link, delivery, transaction, whole).await
+            }
             Some(Node::Coordinator(_)) => {
                 let body = Content::parse(whole)
                     .map(|content| content.as_bytes().slice_ref(content.sections().body));
@@ -141,15 +143,15 @@ impl Conversation {
 
     /// Hands a message over, grouped with the following ones. A batch and a message in a
     /// transaction go alone.
-    async fn gather(&mut self, link: LinkId, number: u32, arrived: Arrived) {
-        let Arrived { delivery, transaction, messages } = arrived;
-        let is_alone = transaction.is_some() || matches!(messages, Read::Batch(_));
-        let messages = match (&mut self.gathered, messages) {
-            (Some(Work::Send(gathered)), Read::One(content)) => {
+    async fn gather(&mut self, link: LinkId, number: u32, arrived: CompleteDelivery) {
+        let CompleteDelivery { delivery, transaction, messages } = arrived;
+        let is_alone = transaction.is_some() || matches!(messages, DeliveryContent::Batch(_));
+        let messages = match (&mut self.grouped_work, messages) {
+            (Some(Work::Send(gathered)), DeliveryContent::One(content)) => {
                 return gathered.push(delivery, content);
             }
-            (_, Read::One(content)) => Messages::Each(vec![content]),
-            (_, Read::Batch(contents)) => Messages::Batch(contents),
+            (_, DeliveryContent::One(content)) => Messages::Each(vec![content]),
+            (_, DeliveryContent::Batch(contents)) => Messages::Batch(contents),
         };
         let (Messages::Each(contents) | Messages::Batch(contents)) = &messages;
         let bytes = contents.iter().map(|content| content.as_bytes().len() as u64).sum();
@@ -157,7 +159,7 @@ impl Conversation {
         let inbound = Inbound { link, number, transaction, deliveries, messages, bytes };
         match is_alone {
             true => self.when_room(Work::Send(inbound)).await,
-            false => self.gathered = Some(Work::Send(inbound)),
+            false => self.grouped_work = Some(Work::Send(inbound)),
         }
     }
 
@@ -170,7 +172,7 @@ impl Conversation {
         is_last: bool,
     ) -> Option<TransactionId> {
         let named = match state {
-            Some(DeliveryState::Transactional(state)) => Some(Book::id(&state.txn_id)),
+            Some(DeliveryState::Transactional(state)) => Some(TransactionBook::id(&state.txn_id)),
             _ => None,
         };
         let kept = match self.nodes.get_mut(&link) {
@@ -227,9 +229,9 @@ impl Conversation {
     }
 
     /// Records the size of a received message, which determines the credit.
-    fn came(&mut self, link: LinkId, bytes: u64) {
+    fn record_received(&mut self, link: LinkId, bytes: u64) {
         if let Some(Node::Inlet(inlet)) = self.nodes.get_mut(&link) {
-            inlet.credit.came(bytes);
+            inlet.credit.record_received(bytes);
         }
     }
 
@@ -239,7 +241,7 @@ impl Conversation {
         let anew = match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => {
                 let room_bytes = self.engine.broker.settings().limits.connection_inbound_bytes_max;
-                inlet.credit.anew(left, room_bytes)
+                inlet.credit.next_grant(left, room_bytes)
             }
             Some(Node::Requests(_) | Node::Coordinator(_)) => {
                 (left <= REQUEST_CREDIT / 2).then_some(REQUEST_CREDIT)
@@ -251,21 +253,30 @@ impl Conversation {
         }
     }
 
-    fn read(&self, link: LinkId, message_format: u32, whole: Bytes) -> Result<Read, AmqpError> {
+    fn read(
+        &self,
+        link: LinkId,
+        message_format: u32,
+        whole: Bytes,
+    ) -> Result<DeliveryContent, AmqpError> {
         let refused =
             |condition, text: String| Err(self.refuse_as(condition, text, &self.path_of(link)));
         match message_format {
             0 => match Content::from_sender(whole) {
-                Ok(content) => Ok(Read::One(content)),
+                Ok(content) => Ok(DeliveryContent::One(content)),
                 Err(error) => refused(condition::DECODE_ERROR, error.to_string()),
             },
-            BATCH_FORMAT => unpack(whole, BATCH_COUNT_MAX).map(Read::Batch).or_else(|error| {
-                let condition = match error {
-                    BatchError::TooMany(_) => condition::MESSAGE_SIZE_EXCEEDED,
-                    BatchError::Envelope(_) | BatchError::Message(..) => condition::DECODE_ERROR,
-                };
-                refused(condition, error.to_string())
-            }),
+            BATCH_FORMAT => {
+                unpack(whole, BATCH_COUNT_MAX).map(DeliveryContent::Batch).or_else(|error| {
+                    let condition = match error {
+                        BatchError::TooMany(_) => condition::MESSAGE_SIZE_EXCEEDED,
+                        BatchError::Envelope(_) | BatchError::Message(..) => {
+                            condition::DECODE_ERROR
+                        }
+                    };
+                    refused(condition, error.to_string())
+                })
+            }
             other => {
                 let text = format!("message-format 0x{other:x} is not supported");
                 refused(condition::NOT_IMPLEMENTED, text)
@@ -281,7 +292,7 @@ impl Conversation {
         else {
             // The link is detached, and the client got no acceptance.
             if let Some(id) = transaction {
-                self.doom(id);
+                self.require_rollback(id);
             }
             for delivery in deliveries {
                 let error =
@@ -307,8 +318,8 @@ impl Conversation {
             return self.join(id, session, &entity, command, of, permit).await;
         }
         self.inflow.large_count += usize::from(is_large);
-        let expect = Expect::Sent { number, deliveries: Each::new(deliveries), is_large };
-        let slot = self.engine.links.ask(number, 0, Some(Arc::new(permit)), expect);
+        let expect = PendingAnswer::Sent { number, deliveries: Each::new(deliveries), is_large };
+        let slot = self.engine.links.add_request(number, 0, Some(Arc::new(permit)), expect);
         let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands.into_iter().enumerate() {
             self.engine.links.submit_as(number, ticket, command, correlation(slot, index));
@@ -363,12 +374,12 @@ impl Credit {
     }
 
     /// Records the size of a received message.
-    fn came(&mut self, bytes: u64) {
+    fn record_received(&mut self, bytes: u64) {
         self.largest_bytes = self.largest_bytes.max(bytes);
     }
 
     /// Returns the next grant when half of the last one is used up.
-    fn anew(&mut self, left: u32, room_bytes: u64) -> Option<u32> {
+    fn next_grant(&mut self, left: u32, room_bytes: u64) -> Option<u32> {
         if left > self.granted / 2 {
             return None;
         }
@@ -394,20 +405,20 @@ mod tests {
     /// AMQP-40: the grant is the number of messages for which there is room. Small messages get the
     /// maximum, and a large message counts until the grant after the next.
     #[test]
-    fn credit_is_what_there_is_room_for() {
+    fn credit_follows_room_and_message_size() {
         let (mut credit, first) = Credit::first(ROOM, 256 << 10);
         assert_eq!(first, 64);
-        credit.came(100);
-        assert_eq!(credit.anew(33, ROOM), None);
-        assert_eq!(credit.anew(32, ROOM), Some(CREDIT_MAX));
-        credit.came(1 << 20);
-        credit.came(100);
-        assert_eq!(credit.anew(500, ROOM), Some(500), "what was granted is not taken back");
-        assert_eq!(credit.anew(10, ROOM), Some(16));
-        assert_eq!(credit.anew(8, ROOM), Some(CREDIT_MAX));
-        credit.came(ROOM + 1);
-        assert_eq!(credit.anew(0, ROOM), Some(1));
-        assert_eq!(credit.anew(1, ROOM), None);
+        credit.record_received(100);
+        assert_eq!(credit.next_grant(33, ROOM), None);
+        assert_eq!(credit.next_grant(32, ROOM), Some(CREDIT_MAX));
+        credit.record_received(1 << 20);
+        credit.record_received(100);
+        assert_eq!(credit.next_grant(500, ROOM), Some(500), "what was granted is not taken back");
+        assert_eq!(credit.next_grant(10, ROOM), Some(16));
+        assert_eq!(credit.next_grant(8, ROOM), Some(CREDIT_MAX));
+        credit.record_received(ROOM + 1);
+        assert_eq!(credit.next_grant(0, ROOM), Some(1));
+        assert_eq!(credit.next_grant(1, ROOM), None);
     }
 
     /// AMQP-40: every sender has credit for at least one message.

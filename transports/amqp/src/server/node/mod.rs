@@ -10,9 +10,9 @@ mod tokens;
 
 pub(super) use self::browser::Browser;
 pub(super) use self::inlet::Inlet;
-pub(super) use self::management::{Answered, ManagementAnswer, Managing, Plan};
+pub(super) use self::management::{Answered, ManagementAnswer, PendingManagement, Plan};
 #[cfg(feature = "testing")]
-pub use self::management::{operations, understand};
+pub use self::management::{decode_all, operations};
 pub(super) use self::outlet::{Lapse, Outlet, Waiting, return_at};
 pub(super) use self::reply::Replies;
 pub(super) use self::request::{

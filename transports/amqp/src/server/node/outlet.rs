@@ -17,9 +17,9 @@ use super::Node;
 use crate::connection::LinkId;
 use crate::link::{Answer, Delivery};
 use crate::server::conversation::Conversation;
-use crate::server::removed::Removed;
-use crate::server::session::Wanted;
-use crate::server::work::Asked;
+use crate::server::removed::RemovedMessages;
+use crate::server::session::SessionRequest;
+use crate::server::work::LinkRequest;
 
 /// A link on which a client receives.
 pub(in crate::server) struct Outlet {
@@ -29,25 +29,25 @@ pub(in crate::server) struct Outlet {
     /// Answer to the `attach`, until it is sent.
     pub(in crate::server) answer: Option<Answer>,
     /// Requested session, until it is locked.
-    pub(in crate::server) wanted: Option<Wanted>,
+    pub(in crate::server) session_request: Option<SessionRequest>,
     /// Deliveries that arrived and were not sent.
     pub(in crate::server) waiting: VecDeque<Waiting>,
     /// Account bytes of the delivery whose frames are being written.
     pub(in crate::server) held_bytes: u64,
     /// Guard of that delivery if it was deleted on receipt.
-    pub(in crate::server) removed: Option<Removed>,
+    pub(in crate::server) removed: Option<RemovedMessages>,
     /// Last delivery that the client's credit allows, and the last one that the entity was allowed.
     /// Both count on, unlike the numbers on the wire, which wrap (AMQP-09).
-    up_to: u64,
-    let_up_to: u64,
+    client_limit: u64,
+    entity_limit: u64,
     drain: Drain,
     /// Whether waiting deliveries were given back. No more are requested until something can be
     /// sent.
-    pub(in crate::server) is_held_up: bool,
+    pub(in crate::server) is_paused: bool,
     /// Lock of the last locked delivery that was sent.
     pub(in crate::server) last_sent: Option<LockToken>,
     /// Number of unsent bytes of its large message, and the time since when it has not changed.
-    still: Option<(usize, Instant)>,
+    stalled_large: Option<(usize, Instant)>,
     /// Set when the session lock is lost, until the link is detached for that reason.
     pub(in crate::server) lapsed: Option<Lapse>,
 }
@@ -65,7 +65,7 @@ pub(in crate::server) struct Lapse {
 enum Drain {
     No,
     /// The entity was asked, after this number of deliveries.
-    Asked(u64),
+    Requested(u64),
     /// There were deliveries, and there may be more that did not fit.
     Again,
     /// There are no more deliveries; the client gets the answer after the waiting ones.
@@ -91,7 +91,7 @@ pub(in crate::server) struct Waiting {
     pub(in crate::server) delivery: Delivery,
     pub(in crate::server) lock: Option<LockGrant>,
     /// Guard of the message, if it was deleted on receipt.
-    pub(in crate::server) removed: Option<Removed>,
+    pub(in crate::server) removed: Option<RemovedMessages>,
     /// Expiry of the message.
     pub(in crate::server) expires_at: Option<Timestamp>,
     /// Time at which an unsent delivery is given back; `None` for a session lock.
@@ -108,16 +108,16 @@ impl Outlet {
             number,
             name,
             answer: Some(answer),
-            wanted: None,
+            session_request: None,
             waiting: VecDeque::new(),
             held_bytes: 0,
             removed: None,
-            up_to: 0,
-            let_up_to: 0,
+            client_limit: 0,
+            entity_limit: 0,
             drain: Drain::No,
-            is_held_up: false,
+            is_paused: false,
             last_sent: None,
-            still: None,
+            stalled_large: None,
             lapsed: None,
         }
     }
@@ -125,9 +125,9 @@ impl Outlet {
     /// Returns the last delivery that the entity may send after `sent` deliveries. It is within the
     /// client's credit, and at most `window` frames ahead, since further deliveries would be locked
     /// for nobody (RCV-14).
-    fn within(&self, sent: u64, window: u32) -> u64 {
-        let ahead = if self.is_held_up { 0 } else { AHEAD_MAX.min(window.into()) };
-        self.up_to.min(sent.saturating_add(ahead))
+    fn allowed_up_to(&self, sent: u64, window: u32) -> u64 {
+        let ahead = if self.is_paused { 0 } else { AHEAD_MAX.min(window.into()) };
+        self.client_limit.min(sent.saturating_add(ahead))
     }
 
     /// Returns whether it holds a large message, of which only a single one is in memory at a time.
@@ -142,13 +142,13 @@ impl Outlet {
     }
 
     /// Returns whether delivery number `last` exceeds the client's credit.
-    pub(in crate::server) const fn is_beyond(&self, last: u64) -> bool {
-        last > self.up_to
+    pub(in crate::server) const fn exceeds_credit(&self, last: u64) -> bool {
+        last > self.client_limit
     }
 
     /// Returns the credit of a delivery that was allowed but not sent.
-    pub(in crate::server) const fn passed_over(&mut self) {
-        self.up_to = self.up_to.saturating_add(1);
+    pub(in crate::server) const fn return_credit(&mut self) {
+        self.client_limit = self.client_limit.saturating_add(1);
     }
 }
 
@@ -168,11 +168,11 @@ impl Conversation {
             Some(Node::Outlet(outlet)) => {
                 let sent = sent(outlet, &self.engine.links);
                 // Waiting deliveries use up this credit too.
-                outlet.up_to = sent.saturating_add(u64::from(credit));
-                outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
-                let (number, up_to) = (outlet.number, outlet.let_up_to);
+                outlet.client_limit = sent.saturating_add(u64::from(credit));
+                outlet.entity_limit = outlet.allowed_up_to(sent, self.amqp.window(link));
+                let (number, up_to) = (outlet.number, outlet.entity_limit);
                 self.engine.links.credit(number, up_to);
-                self.give_back_beyond(link);
+                self.give_back_excess(link);
                 if drain {
                     self.drain(link);
                 }
@@ -227,17 +227,17 @@ impl Conversation {
 
     /// Allows the entity more deliveries when half of the possible ones were sent, or all that were
     /// allowed.
-    pub(in crate::server) fn let_further(&mut self, link: LinkId) {
+    pub(in crate::server) fn extend_entity_limit(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        if outlet.let_up_to >= outlet.up_to {
+        if outlet.entity_limit >= outlet.client_limit {
             return;
         }
         let sent = sent(outlet, &self.engine.links);
-        let up_to = outlet.within(sent, self.amqp.window(link));
-        let more = up_to.saturating_sub(outlet.let_up_to);
-        let is_used_up = up_to == outlet.up_to || outlet.let_up_to <= sent;
+        let up_to = outlet.allowed_up_to(sent, self.amqp.window(link));
+        let more = up_to.saturating_sub(outlet.entity_limit);
+        let is_used_up = up_to == outlet.client_limit || outlet.entity_limit <= sent;
         if more >= AHEAD_MAX / 2 || (more > 0 && is_used_up) {
-            outlet.let_up_to = up_to;
+            outlet.entity_limit = up_to;
             let number = outlet.number;
             self.engine.links.credit(number, up_to);
         }
@@ -245,21 +245,21 @@ impl Conversation {
 
     fn drain(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        if matches!(outlet.drain, Drain::Asked(_)) {
+        if matches!(outlet.drain, Drain::Requested(_)) {
             // The answer to the running drain also answers this one.
             return;
         }
-        if outlet.is_held_up || self.amqp.window(link) == 0 {
+        if outlet.is_paused || self.amqp.window(link) == 0 {
             // Deliveries could not be sent now: they are requested later.
             outlet.drain = Drain::Again;
             return;
         }
         let number = outlet.number;
         let last = self.engine.links.get(number).map_or(0, peeklock_link::Link::last);
-        outlet.drain = Drain::Asked(last);
-        let id = self.ask(Asked::Drain(link));
+        outlet.drain = Drain::Requested(last);
+        let id = self.add_link_request(LinkRequest::Drain(link));
         if !matches!(self.engine.links.drain(number, id, None), Ok(None)) {
-            self.numbering.asked.remove(&id);
+            self.numbering.link_requests.remove(&id);
             self.drained(link);
         }
     }
@@ -271,8 +271,9 @@ impl Conversation {
         let last = self.engine.links.get(outlet.number).map_or(0, peeklock_link::Link::last);
         outlet.drain = match outlet.drain {
             // The entity may also have been allowed nothing, since the maximum was waiting.
-            Drain::Asked(before)
-                if last < outlet.up_to && (last > before || outlet.let_up_to <= before) =>
+            Drain::Requested(before)
+                if last < outlet.client_limit
+                    && (last > before || outlet.entity_limit <= before) =>
             {
                 Drain::Again
             }
@@ -293,21 +294,21 @@ impl Conversation {
                 // The entity has dropped all credit, but the client only the credit from before it
                 // ended the drain.
                 let sent = sent(outlet, &self.engine.links);
-                outlet.up_to = sent.saturating_add(u64::from(self.amqp.credit(link)));
-                outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
-                let (number, up_to) = (outlet.number, outlet.let_up_to);
+                outlet.client_limit = sent.saturating_add(u64::from(self.amqp.credit(link)));
+                outlet.entity_limit = outlet.allowed_up_to(sent, self.amqp.window(link));
+                let (number, up_to) = (outlet.number, outlet.entity_limit);
                 self.engine.links.credit(number, up_to);
             }
-            Drain::Again if outlet.is_held_up || self.amqp.window(link) == 0 => {}
+            Drain::Again if outlet.is_paused || self.amqp.window(link) == 0 => {}
             Drain::Again => {
                 outlet.drain = Drain::No;
                 let sent = sent(outlet, &self.engine.links);
-                outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
-                let (number, up_to) = (outlet.number, outlet.let_up_to);
+                outlet.entity_limit = outlet.allowed_up_to(sent, self.amqp.window(link));
+                let (number, up_to) = (outlet.number, outlet.entity_limit);
                 self.engine.links.credit(number, up_to);
                 self.drain(link);
             }
-            Drain::No | Drain::Asked(_) => {}
+            Drain::No | Drain::Requested(_) => {}
         }
     }
 
@@ -319,43 +320,43 @@ impl Conversation {
         let mut tokens = Vec::new();
         while outlet.return_at().is_some_and(|at| at <= now) {
             let Some(waiting) = outlet.waiting.pop_front() else { break };
-            outlet.passed_over();
+            outlet.return_credit();
             self.engine.account.release(waiting.held_bytes);
-            self.engine.links.taken(outlet.number, waiting.bytes);
+            self.engine.links.record_received_bytes(outlet.number, waiting.bytes);
             tokens.extend(waiting.lock.map(|lock| lock.token));
         }
         if !tokens.is_empty() {
-            self.hold_up(link, &tokens);
+            self.pause(link, &tokens);
         }
     }
 
     /// Gives back deliveries whose credit the client has taken back, since they would stay hidden
     /// from other receivers until their locks end (AMQP-50). Deliveries in receive-and-delete mode
     /// cannot be given back.
-    pub(in crate::server) fn give_back_beyond(&mut self, link: LinkId) {
+    pub(in crate::server) fn give_back_excess(&mut self, link: LinkId) {
         let credit = usize::try_from(self.amqp.credit(link)).unwrap_or(usize::MAX);
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         let mut tokens = Vec::new();
         while outlet.waiting.len() > credit
             && let Some(waiting) = outlet.waiting.pop_back_if(|waiting| waiting.lock.is_some())
         {
-            outlet.passed_over();
+            outlet.return_credit();
             self.engine.account.release(waiting.held_bytes);
-            self.engine.links.taken(outlet.number, waiting.bytes);
+            self.engine.links.record_received_bytes(outlet.number, waiting.bytes);
             tokens.extend(waiting.lock.map(|lock| lock.token));
         }
         if tokens.is_empty() {
             return;
         }
         // First, or they would be delivered again.
-        outlet.let_up_to = outlet.up_to;
-        let (number, up_to) = (outlet.number, outlet.let_up_to);
+        outlet.entity_limit = outlet.client_limit;
+        let (number, up_to) = (outlet.number, outlet.entity_limit);
         self.engine.links.credit(number, up_to);
         for token in &tokens {
-            self.engine.links.settled(*token);
+            self.engine.links.remove_settled(*token);
         }
-        self.engine.links.give_back(number, tokens);
-        self.engine.links.hand_over();
+        self.engine.links.release_messages(number, tokens);
+        self.engine.links.submit_groups();
     }
 
     /// Gives back a large message if the client has read no byte for the write timeout, since no
@@ -366,21 +367,22 @@ impl Conversation {
         let patience = self.site.config.write_timeout;
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         if !is_large || !outlet.has_large() {
-            outlet.still = None;
+            outlet.stalled_large = None;
             return;
         }
         let (left, now) = (self.amqp.unsent_bytes(link), Instant::now());
-        let since = match outlet.still {
+        let since = match outlet.stalled_large {
             Some((before, since)) if before == left => since,
             _ => now,
         };
-        outlet.still = Some((left, since));
+        outlet.stalled_large = Some((left, since));
         if now.duration_since(since) < patience {
             return;
         }
         let mut tokens = Vec::new();
         if outlet.held_bytes > Account::LARGE_BYTES {
-            let begun = outlet.last_sent.filter(|token| self.sent.remove(token).is_some());
+            let begun =
+                outlet.last_sent.filter(|token| self.locked_deliveries.remove(token).is_some());
             let Some(token) = begun else { return };
             self.amqp.abort(link);
             self.engine.account.release(std::mem::take(&mut outlet.held_bytes));
@@ -391,22 +393,22 @@ impl Conversation {
                 outlet.waiting.push_front(waiting);
                 break;
             };
-            outlet.passed_over();
+            outlet.return_credit();
             self.engine.account.release(waiting.held_bytes);
-            self.engine.links.taken(outlet.number, waiting.bytes);
+            self.engine.links.record_received_bytes(outlet.number, waiting.bytes);
             tokens.push(lock.token);
         }
         if !tokens.is_empty() {
-            outlet.still = None;
+            outlet.stalled_large = None;
             tracing::debug!("a large message is released because its client does not read it");
-            self.hold_up(link, &tokens);
+            self.pause(link, &tokens);
         }
     }
 
     /// Time at which a large message is given back if its client reads no byte until then.
     pub(in crate::server) fn large_due(&self) -> Option<Instant> {
         let still = self.nodes.values().filter_map(|node| match node {
-            Node::Outlet(outlet) => outlet.still,
+            Node::Outlet(outlet) => outlet.stalled_large,
             _ => None,
         });
         let now = Instant::now();
@@ -416,18 +418,18 @@ impl Conversation {
     }
 
     /// Gives deliveries back that cannot be sent, and requests no more until something can be sent.
-    fn hold_up(&mut self, link: LinkId, tokens: &[LockToken]) {
+    fn pause(&mut self, link: LinkId, tokens: &[LockToken]) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        outlet.is_held_up = true;
-        outlet.let_up_to = sent(outlet, &self.engine.links);
-        let (number, up_to) = (outlet.number, outlet.let_up_to);
+        outlet.is_paused = true;
+        outlet.entity_limit = sent(outlet, &self.engine.links);
+        let (number, up_to) = (outlet.number, outlet.entity_limit);
         // First, or they would be delivered again.
         self.engine.links.credit(number, up_to);
         for token in tokens {
-            self.engine.links.settled(*token);
+            self.engine.links.remove_settled(*token);
         }
-        self.engine.links.give_back(number, tokens.iter().copied());
-        self.engine.links.hand_over();
+        self.engine.links.release_messages(number, tokens.iter().copied());
+        self.engine.links.submit_groups();
     }
 
     /// Gives back unsent deliveries (RCV-14). Deleted ones are lost.
@@ -436,8 +438,8 @@ impl Conversation {
         for waiting in outlet.waiting {
             self.engine.account.release(waiting.held_bytes);
             if let Some(lock) = waiting.lock {
-                self.engine.links.settled(lock.token);
-                self.engine.links.give_back(outlet.number, [lock.token]);
+                self.engine.links.remove_settled(lock.token);
+                self.engine.links.release_messages(outlet.number, [lock.token]);
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::error::{AmqpError, condition};
 use crate::link::Delivery;
 use crate::performative::{Attach, DeliveryTag};
 use crate::server::conversation::Conversation;
-use crate::server::removed::Removed;
-use crate::server::work::Asker;
+use crate::server::removed::RemovedMessages;
+use crate::server::work::ReplyAddress;
 use crate::terminus::Target;
 
 /// Maximum number of replies of a connection that wait for credit or windows.
@@ -27,7 +27,7 @@ pub(in crate::server) struct Reply {
     /// Encoded reply in consecutive pieces.
     pub(in crate::server) pieces: Vec<Bytes>,
     /// Guard of the messages in it that were deleted on receipt.
-    pub(in crate::server) removed: Option<Removed>,
+    pub(in crate::server) removed: Option<RemovedMessages>,
 }
 
 /// A link on which a client receives replies.
@@ -43,7 +43,7 @@ pub(in crate::server) struct Replies {
     /// Account bytes of the reply whose frames are being written.
     sending_bytes: u64,
     /// Guard of the messages in that reply that were deleted on receipt.
-    removed: Option<Removed>,
+    removed: Option<RemovedMessages>,
     /// Number of running requests with replies on this link.
     awaited: usize,
     /// Whether too many replies wait.
@@ -105,7 +105,7 @@ pub(super) struct Names {
 /// codes, so their types are fixed.
 pub(super) fn head(
     reply: &mut impl Sink,
-    asker: &Asker,
+    asker: &ReplyAddress,
     names: &Names,
     status: i32,
     text: &str,
@@ -153,7 +153,7 @@ impl Conversation {
 
     /// Sends or queues the reply to a request. If its link is detached, deleted messages in it are
     /// lost.
-    pub(super) fn reply(&mut self, asker: Asker, reply: Reply) {
+    pub(super) fn reply(&mut self, asker: ReplyAddress, reply: Reply) {
         let waiting_count: usize = self.nodes.values().map(Node::waiting_replies).sum();
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&asker.to) else { return };
         replies.awaited = replies.awaited.saturating_sub(1);
@@ -174,7 +174,7 @@ impl Conversation {
     }
 
     /// Maximum reply size of a client on a link, in bytes.
-    pub(super) fn reply_bytes_max(&self, asker: &Asker) -> usize {
+    pub(super) fn reply_bytes_max(&self, asker: &ReplyAddress) -> usize {
         match self.nodes.get(&asker.to) {
             Some(Node::Replies(replies)) => {
                 let most = replies.bytes_max.unwrap_or(u64::MAX);
@@ -201,7 +201,7 @@ impl Conversation {
                 // If the link is detached, the number of written bytes is unknown.
                 let removed = replies.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.outflow
-                    .leaving
+                    .unflushed_removals
                     .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
             }
             if !self.amqp.can_send_settled(link) {

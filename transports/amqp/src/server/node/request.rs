@@ -19,7 +19,7 @@ use crate::error::{AmqpError, condition};
 use crate::link::Assembly;
 use crate::message::fields_of;
 use crate::server::conversation::Conversation;
-use crate::server::work::Asker;
+use crate::server::work::ReplyAddress;
 use crate::state::DeliveryState;
 
 /// Credit of a link for requests.
@@ -39,7 +39,7 @@ pub(in crate::server) struct Requests {
     pub(in crate::server) assembly: Assembly,
     /// Transaction of the incomplete request.
     pub(super) transaction: Option<TransactionId>,
-    of: Of,
+    target: RequestTarget,
     /// Requests that wait for credit for their replies, with the links of these.
     waiting: VecDeque<(LinkId, NodeRequest)>,
     /// Bytes of the waiting requests, which count as incomplete messages.
@@ -61,7 +61,7 @@ impl Manager {
 }
 
 /// Node that the requests address.
-enum Of {
+enum RequestTarget {
     Tokens,
     Management(Manager),
 }
@@ -69,35 +69,35 @@ enum Of {
 impl Requests {
     /// Makes a node for requests to `$cbs`.
     pub(in crate::server) fn of_tokens() -> Self {
-        Self::of(Of::Tokens)
+        Self::of(RequestTarget::Tokens)
     }
 
     /// Makes a node for requests to a management node.
     pub(in crate::server) fn of_management(path: Arc<str>) -> Self {
-        Self::of(Of::Management(Manager::of(path)))
+        Self::of(RequestTarget::Management(Manager::of(path)))
     }
 
-    fn of(of: Of) -> Self {
+    fn of(of: RequestTarget) -> Self {
         Self {
             assembly: Assembly::default(),
             transaction: None,
-            of,
+            target: of,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
         }
     }
 
     pub(in crate::server) const fn manager(&self) -> Option<&Manager> {
-        match &self.of {
-            Of::Management(manager) => Some(manager),
-            Of::Tokens => None,
+        match &self.target {
+            RequestTarget::Management(manager) => Some(manager),
+            RequestTarget::Tokens => None,
         }
     }
 
     pub(super) const fn manager_mut(&mut self) -> Option<&mut Manager> {
-        match &mut self.of {
-            Of::Management(manager) => Some(manager),
-            Of::Tokens => None,
+        match &mut self.target {
+            RequestTarget::Management(manager) => Some(manager),
+            RequestTarget::Tokens => None,
         }
     }
 
@@ -120,9 +120,9 @@ impl Requests {
 
     /// Name of its node, in folded case.
     fn node(&self) -> Box<str> {
-        match &self.of {
-            Of::Management(manager) => management_node(&manager.path),
-            Of::Tokens => TOKENS_NODE.into(),
+        match &self.target {
+            RequestTarget::Management(manager) => management_node(&manager.path),
+            RequestTarget::Tokens => TOKENS_NODE.into(),
         }
     }
 }
@@ -174,8 +174,8 @@ impl NodeRequest {
     }
 
     /// Returns the destination of the reply.
-    fn asker(&self, to: LinkId) -> Asker {
-        Asker { to, message_id: self.message_id.clone(), until: self.until }
+    fn asker(&self, to: LinkId) -> ReplyAddress {
+        ReplyAddress { to, message_id: self.message_id.clone(), until: self.until }
     }
 
     /// Returns the client's wait for the reply; clients send it as integers of several types.
@@ -214,7 +214,7 @@ impl NodeRequest {
 
 impl Conversation {
     /// Handles a complete request.
-    pub(in crate::server) async fn requested(
+    pub(in crate::server) async fn handle_request(
         &mut self,
         link: LinkId,
         delivery: Option<ReceivedId>,
@@ -228,7 +228,7 @@ impl Conversation {
                 NodeRequest { transaction, until, ..request }
             }
             Err(error) => {
-                self.doom_named(transaction);
+                self.require_rollback_of_named(transaction);
                 if let Some(delivery) = delivery {
                     self.amqp.dispose(delivery, DeliveryState::rejected(error.clone()));
                 }
@@ -236,7 +236,7 @@ impl Conversation {
                 return self.detach(link);
             }
         };
-        let to = self.answers_of(link, &request);
+        let to = self.reply_link(link, &request);
         // The request is accepted before anything else is sent on the session (AMQP-32).
         if let Some(delivery) = delivery {
             self.amqp.dispose(delivery, DeliveryState::accepted());
@@ -247,25 +247,25 @@ impl Conversation {
                 self.await_reply(to);
             }
             let asker = to.map(|to| request.asker(to));
-            return self.tokens_asked(asker, &request).await;
+            return self.handle_token_request(asker, &request).await;
         }
         let Some(to) = to else {
-            self.doom_named(transaction);
+            self.require_rollback_of_named(transaction);
             return tracing::debug!("a request is refused because no link receives its reply");
         };
         if requests.waiting.is_empty() && self.takes_reply(to) {
-            return self.ask_now(link, to, &request).await;
+            return self.carry_out_request(link, to, &request).await;
         }
         if self.waiting_request_bytes().saturating_add(bytes) > WAITING_BYTES_MAX {
             let text = "too many bytes of requests wait for credit for their replies; grant credit";
             let busy = self.refuse(Rejection::new(Condition::ServerBusy, text), "");
-            self.doom_named(transaction);
+            self.require_rollback_of_named(transaction);
             self.await_reply(to);
             return self.answer_managed(request.asker(to), Err(busy));
         }
         let Some(Node::Requests(requests)) = self.nodes.get_mut(&link) else { return };
         if requests.waiting.len() >= WAITING_MAX {
-            self.doom_named(transaction);
+            self.require_rollback_of_named(transaction);
             let text =
                 format!("{WAITING_MAX} requests wait for credit for their replies; grant credit");
             let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
@@ -287,13 +287,13 @@ impl Conversation {
         self.nodes.values().map(bytes).sum()
     }
 
-    async fn ask_now(&mut self, link: LinkId, to: LinkId, request: &NodeRequest) {
+    async fn carry_out_request(&mut self, link: LinkId, to: LinkId, request: &NodeRequest) {
         self.await_reply(to);
         self.manage(link, request.asker(to), request).await;
     }
 
     /// Carries out a waiting request whose reply now has credit. Returns whether there was one.
-    pub(in crate::server) async fn ask_waiting(&mut self) -> bool {
+    pub(in crate::server) async fn carry_out_waiting(&mut self) -> bool {
         if self.waiting_requests == 0 {
             return false;
         }
@@ -320,18 +320,18 @@ impl Conversation {
                     "a request is dropped because the link for its reply no longer exists"
                 );
                 if let Some(id) = request.transaction {
-                    self.doom(id);
+                    self.require_rollback(id);
                 }
                 return true;
             }
-            self.ask_now(link, to, &request).await;
+            self.carry_out_request(link, to, &request).await;
             return true;
         }
         false
     }
 
     /// Returns the link for the reply to a request (AMQP-22).
-    fn answers_of(&self, link: LinkId, request: &NodeRequest) -> Option<LinkId> {
+    fn reply_link(&self, link: LinkId, request: &NodeRequest) -> Option<LinkId> {
         let replies = || {
             self.nodes.iter().filter_map(|(id, node)| match node {
                 Node::Replies(replies) => Some((*id, replies)),

@@ -13,8 +13,8 @@ use super::NodeRequest;
 use super::reply::{Names, head};
 use crate::server::conversation::Conversation;
 use crate::server::error;
-use crate::server::login::Refused;
-use crate::server::work::Asker;
+use crate::server::login::TokenRefusal;
+use crate::server::work::ReplyAddress;
 
 const NAMES: Names = Names { code: "status-code", description: "status-description" };
 const OPERATION: &str = "put-token";
@@ -23,7 +23,11 @@ const AUDIENCE_BYTES_MAX: usize = 4 << 10;
 
 impl Conversation {
     /// Handles a request to `$cbs`.
-    pub(super) async fn tokens_asked(&mut self, asker: Option<Asker>, request: &NodeRequest) {
+    pub(super) async fn handle_token_request(
+        &mut self,
+        asker: Option<ReplyAddress>,
+        request: &NodeRequest,
+    ) {
         let (status, text) = self.put(request).await;
         let Some(asker) = asker else { return };
         let mut reply = Vec::new();
@@ -56,8 +60,8 @@ impl Conversation {
                     Some(text) => (404, text),
                 }
             }
-            Err(Refused::Token(error)) => (401, error.to_string()),
-            Err(Refused::Many) => (
+            Err(TokenRefusal::Token(error)) => (401, error.to_string()),
+            Err(TokenRefusal::TooManyTokens) => (
                 403,
                 "connection already has the maximum number of tokens; use another connection"
                     .to_owned(),

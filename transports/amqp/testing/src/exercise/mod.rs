@@ -15,5 +15,5 @@ pub use self::sections::sections;
 /// Reads `bytes` as a request to a management node; returns the number of values that could be read.
 #[must_use]
 pub fn requests(bytes: &[u8]) -> usize {
-    peeklock_amqp::server::understand(Bytes::copy_from_slice(bytes))
+    peeklock_amqp::server::decode_all(Bytes::copy_from_slice(bytes))
 }

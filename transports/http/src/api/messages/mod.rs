@@ -32,7 +32,7 @@ const NUMBER_BYTES: usize = 21;
 
 /// Named operations below `/messages/`; any other segment is a sequence number.
 #[derive(Clone, Copy)]
-enum Named {
+enum MessageOperation {
     Batch,
     Schedule,
     CancelScheduled,
@@ -43,7 +43,7 @@ enum Named {
     DeleteUnlocked,
 }
 
-impl Named {
+impl MessageOperation {
     fn of(name: &str) -> Option<Self> {
         Some(match name {
             "batch" => Self::Batch,
@@ -61,7 +61,7 @@ impl Named {
 
 /// Returns the methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
 pub(super) fn methods(name: &str) -> Option<&'static str> {
-    if Named::of(name).is_some() {
+    if MessageOperation::of(name).is_some() {
         return Some("POST, OPTIONS");
     }
     name.bytes().all(|byte| byte.is_ascii_digit()).then_some("DELETE, OPTIONS")
@@ -87,18 +87,20 @@ pub(super) async fn named(
     queue: &str,
     name: &str,
 ) -> Answer {
-    let Some(named) = Named::of(name) else {
+    let Some(named) = MessageOperation::of(name) else {
         return delete::delete_deferred(exchange, payload, queue, name).await;
     };
     match named {
-        Named::Batch => send::send_batch(exchange, payload, queue).await,
-        Named::Schedule => send::schedule(exchange, payload, queue).await,
-        Named::CancelScheduled => send::cancel_scheduled(exchange, payload, queue).await,
-        Named::Receive => receive::receive(exchange, payload, queue).await,
-        Named::ReceiveDeferred => receive::receive_deferred(exchange, payload, queue).await,
-        Named::DeleteBatch => delete::delete_batch(exchange, payload, queue).await,
-        Named::Purge => delete::purge(exchange, payload, queue).await,
-        Named::DeleteUnlocked => delete::delete_unlocked(exchange, payload, queue).await,
+        MessageOperation::Batch => send::send_batch(exchange, payload, queue).await,
+        MessageOperation::Schedule => send::schedule(exchange, payload, queue).await,
+        MessageOperation::CancelScheduled => send::cancel_scheduled(exchange, payload, queue).await,
+        MessageOperation::Receive => receive::receive(exchange, payload, queue).await,
+        MessageOperation::ReceiveDeferred => {
+            receive::receive_deferred(exchange, payload, queue).await
+        }
+        MessageOperation::DeleteBatch => delete::delete_batch(exchange, payload, queue).await,
+        MessageOperation::Purge => delete::purge(exchange, payload, queue).await,
+        MessageOperation::DeleteUnlocked => delete::delete_unlocked(exchange, payload, queue).await,
     }
 }
 
@@ -222,7 +224,7 @@ async fn written(messages: &[ReceivedMessage]) -> Result<Vec<u8>, Refusal> {
     for (place, received) in messages.iter().enumerate() {
         steps.add(1);
         steps.add_bytes(u64::from(received.facts.size));
-        steps.rest().await;
+        steps.yield_if_due().await;
         if place > 0 {
             text.push(b',');
         }

@@ -51,7 +51,7 @@ pub(in crate::api) async fn receive(
         return Err(Rejection::out_of_range(detail).into());
     }
     let mode = request.mode.unwrap_or_default().into();
-    let mut room = exchange.room().await?;
+    let mut room = exchange.reserve_answer().await?;
     let receive = ReceiveBounds { count_max, bytes_max, wait: wait.min(wait_max) };
     let messages = exchange.receive(&entity, &mut room, receive).await?;
     deliver(exchange, &entity, room, Some(mode), messages).await
@@ -87,7 +87,7 @@ pub(in crate::api) async fn receive_deferred(
     let entity = exchange.entity(Action::ReceiveDeferred, queue).await?;
     let (request, _room): (ReceiveDeferred, _) = body::read_json(exchange, payload).await?;
     let mode = request.mode.unwrap_or_default().into();
-    let room = exchange.room().await?;
+    let room = exchange.reserve_answer().await?;
     let command = Command::ReceiveDeferred {
         mode: ReceiveMode::PeekLock,
         sequences: sequences(request.sequence_numbers)?,
@@ -114,7 +114,7 @@ pub(in crate::api) async fn peek(exchange: &Exchange, queue: &str) -> Answer {
         Some(session) => Command::PeekSession { session: session.into(), from, count_max },
         None => Command::Peek { from, count_max },
     };
-    let room = exchange.room().await?;
+    let room = exchange.reserve_answer().await?;
     match exchange.call(&entity, command).await? {
         Outcome::Peeked(messages) => deliver(exchange, &entity, room, None, messages).await,
         _ => Err(Refusal::unexpected()),

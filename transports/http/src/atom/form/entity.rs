@@ -11,8 +11,8 @@ use peeklock_core::time::Timestamp;
 use super::super::entry::{Addresses, Entry};
 use super::super::path::AtomRoute;
 use super::super::xml::{COUNTS, Element, Xml};
-use super::kept::Kept;
-use super::policies::Told;
+use super::kept::StoredElements;
+use super::policies::PolicyViews;
 use super::{Fields, flag_text};
 use crate::error::Refusal;
 
@@ -148,7 +148,7 @@ impl AtomEntity for SubscriptionDescription {
 /// Reads the properties in a request; `kept` is the text that was stored with the entity.
 fn read<D: AtomEntity>(description: &Element, kept: Option<&str>) -> Result<D::Update, Refusal> {
     let fields = Fields(description);
-    let kept = Kept::stored(kept);
+    let kept = StoredElements::stored(kept);
     let own = kept.own_of_entity(description);
     let mut update = D::Update::default();
     // Clients of this form do not know the properties that only Peeklock has; when absent, these
@@ -241,7 +241,7 @@ fn further<D: AtomEntity>() -> impl Iterator<Item = &'static str> {
 }
 
 /// An entity with its counts and instants.
-pub(in crate::atom) struct Shown<D> {
+pub(in crate::atom) struct EntityView<D> {
     description: D,
     counts: Counts,
     size_bytes: u64,
@@ -249,19 +249,19 @@ pub(in crate::atom) struct Shown<D> {
     topic_counts: [u64; 3],
     /// Instants of creation, last update and last access.
     instants: [Timestamp; 3],
-    policies: Option<Told>,
+    policies: Option<PolicyViews>,
 }
 
 /// Makes the entry of a queue.
 pub(in crate::atom) fn queue(
     described: Described,
-    policies: Told,
+    policies: PolicyViews,
     addresses: &Addresses,
 ) -> Entry<impl Fn(&mut Xml)> {
     let Described { description, counts, size_bytes, created_at, updated_at, accessed_at, .. } =
         described;
     let path = description.path.to_string();
-    let shown = Shown {
+    let shown = EntityView {
         description,
         counts,
         size_bytes,
@@ -275,12 +275,12 @@ pub(in crate::atom) fn queue(
 /// Makes the entry of a topic.
 pub(in crate::atom) fn topic(
     described: DescribedTopic,
-    policies: Told,
+    policies: PolicyViews,
     addresses: &Addresses,
 ) -> Entry<impl Fn(&mut Xml)> {
     let DescribedTopic { scheduled, transfer, transfer_dead_letter, .. } = described;
     let path = described.description.path.to_string();
-    let shown = Shown {
+    let shown = EntityView {
         description: described.description,
         // A topic holds only messages in these states (CNT-04).
         counts: Counts { scheduled, transfer, transfer_dead_letter, ..Counts::default() },
@@ -303,7 +303,7 @@ pub(in crate::atom) fn subscription(
 ) -> Entry<impl Fn(&mut Xml)> {
     let description = described.description;
     let (topic, name) = (description.topic.to_string(), description.name.to_string());
-    let shown = Shown {
+    let shown = EntityView {
         description,
         counts: described.counts,
         size_bytes: described.size_bytes,
@@ -314,7 +314,7 @@ pub(in crate::atom) fn subscription(
     shown.entry(AtomRoute::Subscription { topic, name: name.clone() }, name, addresses)
 }
 
-impl<D: AtomEntity> Shown<D> {
+impl<D: AtomEntity> EntityView<D> {
     fn entry(
         self,
         route: AtomRoute,
@@ -327,12 +327,12 @@ impl<D: AtomEntity> Shown<D> {
     }
 
     fn write(&self, xml: &mut Xml, addresses: &Addresses) {
-        let kept = Kept::stored(self.description.extensions());
+        let kept = StoredElements::stored(self.description.extensions());
         for name in D::ORDER.iter().copied().chain(further::<D>()) {
             let field = D::FIELDS.iter().find(|field| !field.is_own && field.element() == name);
             match field {
                 None => self.write_fact(xml, name, &kept),
-                Some(_) if name == MESSAGE_SIZE && !addresses.have_message_size() => {}
+                Some(_) if name == MESSAGE_SIZE && !addresses.has_message_size() => {}
                 Some(field) => match field.get(&self.description) {
                     FieldValue::Flag(flag) => xml.leaf(name, flag_text(flag)),
                     FieldValue::Text(None) => {}
@@ -349,7 +349,7 @@ impl<D: AtomEntity> Shown<D> {
     }
 
     /// Writes an element that is not a property.
-    fn write_fact(&self, xml: &mut Xml, name: &str, kept: &Kept) {
+    fn write_fact(&self, xml: &mut Xml, name: &str, kept: &StoredElements) {
         let [subscription_count, sql_count, correlation_count] = self.topic_counts;
         let [created_at, updated_at, accessed_at] = self.instants;
         let text = match name {

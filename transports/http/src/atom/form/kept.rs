@@ -2,11 +2,11 @@
 //! unchanged (HTP-17).
 
 use super::super::entry::Addresses;
-use super::super::xml::{Element, SB, Xml, fragment, read_kept};
+use super::super::xml::{Element, SB, Xml, fragment, read_stored};
 use super::{Fields, entity_of, policies};
 
 /// XML namespace of elements that this module stores for itself.
-pub(super) const OWN: &str = "urn:peeklock:kept";
+pub(super) const INTERNAL_NAMESPACE: &str = "urn:peeklock:kept";
 
 /// Properties with a destination, and the names under which their spelling is kept.
 const DESTINATIONS: [(&str, &str); 2] = [
@@ -16,15 +16,15 @@ const DESTINATIONS: [(&str, &str); 2] = [
 
 /// Stored elements of an entity or a rule.
 #[derive(Default)]
-pub(super) struct Kept(Vec<Element>);
+pub(super) struct StoredElements(Vec<Element>);
 
-impl Kept {
+impl StoredElements {
     /// Reads the stored elements.
     pub(super) fn stored(text: Option<&str>) -> Self {
         let Some(text) = text else { return Self::default() };
         // This module has written the text, so the reader applies no bounds. Unreadable text was
         // set by a host and is not returned.
-        let root = read_kept(&format!("<kept>{text}</kept>")).unwrap_or_default();
+        let root = read_stored(&format!("<kept>{text}</kept>")).unwrap_or_default();
         Self(root.children)
     }
 
@@ -37,7 +37,7 @@ impl Kept {
         known: &[&str],
         own: &[Element],
     ) -> Option<Box<str>> {
-        let is_own = |it: &Element| &*it.namespace == OWN;
+        let is_own = |it: &Element| &*it.namespace == INTERNAL_NAMESPACE;
         let is_known =
             |it: &&Element| is_own(it) || &*it.namespace == SB && known.contains(&&*it.name);
         let newer = description.children.iter().filter(|it| !is_known(it));
@@ -62,7 +62,7 @@ impl Kept {
     pub(super) fn write_rest(&self, xml: &mut Xml, placed: &[&str]) {
         for element in &self.0 {
             let is_placed = &*element.namespace == SB && placed.contains(&&*element.name);
-            if &*element.namespace != OWN && !is_placed {
+            if &*element.namespace != INTERNAL_NAMESPACE && !is_placed {
                 xml.copy(element);
             }
         }
@@ -97,11 +97,11 @@ impl Kept {
 
     /// Returns the texts that this module has stored under a name.
     pub(super) fn own(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |it| it.is(OWN, name)).map(|it| it.text.as_str())
+        self.0.iter().filter(move |it| it.is(INTERNAL_NAMESPACE, name)).map(|it| it.text.as_str())
     }
 }
 
 /// Makes an element that this module stores for itself.
 pub(super) fn own(name: &str, text: String) -> Element {
-    Element { namespace: OWN.into(), name: name.into(), text, ..Element::default() }
+    Element { namespace: INTERNAL_NAMESPACE.into(), name: name.into(), text, ..Element::default() }
 }

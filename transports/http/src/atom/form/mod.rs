@@ -147,7 +147,7 @@ impl<'a> Destinations<'a> {
             (principal.key, principal.address) = (None, None);
             Some(exchange.site.broker.access(principal))
         });
-        let access = exchange.access.showing_for_destinations(shown);
+        let access = exchange.access.with_destination_credentials(shown);
         for (place, text) in self.0.into_iter().enumerate() {
             let Some(text) = text else { continue };
             if !matches!(Destination::parse(text), Ok(Destination::Entity(_))) {

@@ -1,13 +1,13 @@
 //! `AuthorizationRules` of queues and topics: their policies with keys, for clients that may read
 //! these (ADM-39, SEC-03).
 
-use peeklock_core::KeysIn;
+use peeklock_core::ContainerKeys;
 use peeklock_core::contract::{Right, Rights};
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::policies::{KeyText, PolicyKeys, PolicyUpdate};
 
 use super::super::xml::{Element, SB, Xml};
-use super::kept::{Kept, own};
+use super::kept::{StoredElements, own};
 use crate::error::Refusal;
 use crate::exchange::Exchange;
 
@@ -20,7 +20,7 @@ const KIND: &str = "SharedAccessAuthorizationRule";
 const CLAIM: [(&str, &str); 2] = [("ClaimType", "SharedAccessKey"), ("ClaimValue", "None")];
 
 /// A policy in a request.
-pub(in crate::atom) struct Said {
+pub(in crate::atom) struct PolicyForm {
     name: String,
     rights: Rights,
     primary_key: Option<KeyText>,
@@ -28,13 +28,13 @@ pub(in crate::atom) struct Said {
 }
 
 /// The policies of an entity in an answer.
-pub(in crate::atom) struct Told(Vec<PolicyKeys>);
+pub(in crate::atom) struct PolicyViews(Vec<PolicyKeys>);
 
 /// Reads the policies of a description; none if it has no such list.
 ///
 /// # Errors
 /// `ArgumentError` for an invalid policy, before any entity is created.
-pub(in crate::atom) fn read(description: &Element) -> Result<Option<Vec<Said>>, Refusal> {
+pub(in crate::atom) fn read(description: &Element) -> Result<Option<Vec<PolicyForm>>, Refusal> {
     let Some(list) = description.child(SB, LIST).filter(|list| !list.is_nil()) else {
         return Ok(None);
     };
@@ -50,7 +50,7 @@ pub(in crate::atom) fn read(description: &Element) -> Result<Option<Vec<Said>>, 
     Ok(Some(said))
 }
 
-fn read_one(rule: &Element) -> Result<Said, Refusal> {
+fn read_one(rule: &Element) -> Result<PolicyForm, Refusal> {
     let text = |name: &str| rule.child(SB, name).map_or("", |it| it.text.trim());
     let name = text("KeyName");
     if name.is_empty() {
@@ -77,7 +77,7 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
         "" => Ok(None),
         text => KeyText::parse(text).map(Some),
     };
-    let said = Said {
+    let said = PolicyForm {
         name: name.to_owned(),
         rights,
         primary_key: key(text("PrimaryKey"))?,
@@ -92,7 +92,7 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
 pub(in crate::atom) async fn judge(
     exchange: &Exchange,
     path: &str,
-    said: Option<&[Said]>,
+    said: Option<&[PolicyForm]>,
 ) -> Result<(), Refusal> {
     match said {
         None | Some([]) => Ok(()),
@@ -105,16 +105,16 @@ pub(in crate::atom) async fn judge(
 pub(in crate::atom) async fn replace(
     exchange: &Exchange,
     path: &str,
-    said: Option<Vec<Said>>,
-) -> Result<Told, Refusal> {
+    said: Option<Vec<PolicyForm>>,
+) -> Result<PolicyViews, Refusal> {
     let access = &exchange.access;
     let said = match said {
         // An empty list for an entity without policies does not count as using keys (SEC-17).
         Some(said) if !said.is_empty() || has_policies(exchange, path).await? => said,
-        Some(_) | None => return Ok(Teller::of(exchange, path).await.tell(path).await),
+        Some(_) | None => return Ok(PolicyReader::of(exchange, path).await.read(path).await),
     };
     match access.manage(path, Management::ReplacePolicies(updates(&said))).await? {
-        Managed::KeysOfPolicies(keys) => Ok(Told(keys)),
+        Managed::KeysOfPolicies(keys) => Ok(PolicyViews(keys)),
         _ => Err(Refusal::unexpected()),
     }
 }
@@ -126,11 +126,11 @@ async fn has_policies(exchange: &Exchange, path: &str) -> Result<bool, Refusal> 
     }
 }
 
-fn updates(said: &[Said]) -> Vec<(Box<str>, PolicyUpdate)> {
+fn updates(said: &[PolicyForm]) -> Vec<(Box<str>, PolicyUpdate)> {
     said.iter().map(|said| (said.name.as_str().into(), said.update())).collect()
 }
 
-impl Said {
+impl PolicyForm {
     fn update(&self) -> PolicyUpdate {
         PolicyUpdate {
             rights: Some(self.rights),
@@ -142,26 +142,26 @@ impl Said {
 
 /// Reads the policies of the entities in a container. A client that may read descriptions but not
 /// keys gets none.
-pub(in crate::atom) struct Teller(Option<KeysIn>);
+pub(in crate::atom) struct PolicyReader(Option<ContainerKeys>);
 
-impl Teller {
+impl PolicyReader {
     /// For the entities below `container`; with an empty path for all entities.
     pub(in crate::atom) async fn of(exchange: &Exchange, container: &str) -> Self {
         Self(exchange.access.keys_in(container).await)
     }
 
     /// Returns the policies of an entity.
-    pub(in crate::atom) async fn tell(&self, path: &str) -> Told {
+    pub(in crate::atom) async fn read(&self, path: &str) -> PolicyViews {
         match &self.0 {
-            Some(keys) => Told(keys.of(path).await),
-            None => Told(Vec::new()),
+            Some(keys) => PolicyViews(keys.of(path).await),
+            None => PolicyViews(Vec::new()),
         }
     }
 }
 
-impl Told {
+impl PolicyViews {
     /// Writes the element, which clients expect. It has no instants of policies, as in the cloud.
-    pub(super) fn write(&self, xml: &mut Xml, kept: &Kept) {
+    pub(super) fn write(&self, xml: &mut Xml, kept: &StoredElements) {
         if self.0.is_empty() {
             xml.leaf(LIST, "");
             return;
@@ -192,7 +192,7 @@ pub(super) fn orders(description: &Element) -> Option<Vec<Element>> {
 }
 
 /// Returns the rights of a policy in their stored order, if that is known and has the same rights.
-fn in_order(name: &str, rights: Rights, kept: &Kept) -> Vec<Right> {
+fn in_order(name: &str, rights: Rights, kept: &StoredElements) -> Vec<Right> {
     let all = || Right::ALL.into_iter().filter(|right| rights.contains(*right));
     let known = kept.own(ORDER).filter_map(|text| text.split_once(' '));
     let said =
@@ -205,7 +205,7 @@ fn in_order(name: &str, rights: Rights, kept: &Kept) -> Vec<Right> {
     said.filter(is_same).unwrap_or_else(|| all().collect())
 }
 
-fn write_one(xml: &mut Xml, keys: &PolicyKeys, kept: &Kept) {
+fn write_one(xml: &mut Xml, keys: &PolicyKeys, kept: &StoredElements) {
     for (element, value) in CLAIM {
         xml.leaf(element, value);
     }

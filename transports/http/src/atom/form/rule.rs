@@ -9,7 +9,7 @@ use peeklock_core::time::Timestamp;
 use super::super::entry::Entry;
 use super::super::path::AtomRoute;
 use super::super::xml::{Element, SB, Xml};
-use super::kept::{Kept, own};
+use super::kept::{StoredElements, own};
 use super::value::{Pair, Spelling, read_pairs, write_pairs};
 use crate::error::Refusal;
 
@@ -31,7 +31,7 @@ pub(in crate::atom) fn read(description: &Element, name: &str) -> Result<RuleDes
     if let Some(action) = description.child(SB, "Action").filter(|it| !it.is_nil()) {
         rule.action = read_action(action, &mut spelled)?;
     }
-    rule.extensions = Kept::default().with(description, &KNOWN, &spelled);
+    rule.extensions = StoredElements::default().with(description, &KNOWN, &spelled);
     Ok(rule)
 }
 
@@ -123,7 +123,7 @@ pub(in crate::atom) fn entry(
 }
 
 fn write(xml: &mut Xml, rule: &RuleDescription) {
-    let kept = Kept::stored(rule.extensions.as_deref());
+    let kept = StoredElements::stored(rule.extensions.as_deref());
     let spelling = |name: &str| {
         let is_so = |it: &Spelling| kept.own(it.name()).any(|known| same_name(known, name));
         Spelling::ALL.into_iter().find(is_so)

@@ -7,7 +7,7 @@
 mod read;
 mod write;
 
-pub(super) use read::{BYTES_MAX, read, read_kept, room_bytes};
+pub(super) use read::{BYTES_MAX, read, read_stored, room_bytes};
 pub(crate) use write::refusal_in_xml;
 pub(super) use write::{Xml, fragment};
 

@@ -71,7 +71,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Element, Refusal> {
 ///
 /// # Errors
 /// Same as [`read`].
-pub(crate) fn read_kept(text: &str) -> Result<Element, Refusal> {
+pub(crate) fn read_stored(text: &str) -> Result<Element, Refusal> {
     read_within(&OF_KEPT, text.as_bytes())
 }
 
@@ -133,7 +133,7 @@ fn element(
     };
     for (count, attribute) in start.attributes().enumerate() {
         if count == bounds.attributes_max {
-            return Err(beyond(&format!("{count} attributes per element")));
+            return Err(over_limit(&format!("{count} attributes per element")));
         }
         let attribute = attribute.map_err(|error| malformed(&error))?;
         judge_name(attribute.key.as_ref())?;
@@ -174,7 +174,7 @@ fn namespace_of(bounds: &Bounds, resolved: &ResolveResult<'_>) -> Result<Box<str
     let bytes_max = bounds.namespace_bytes_max;
     match resolved {
         ResolveResult::Bound(Namespace(name)) if name.len() > bytes_max => {
-            Err(beyond(&format!("{bytes_max} bytes in the name of a namespace")))
+            Err(over_limit(&format!("{bytes_max} bytes in the name of a namespace")))
         }
         // The name is given as written in the attribute, so it is unescaped here. Characters that
         // XML does not allow are refused, since two names that differ only in these would become
@@ -207,10 +207,10 @@ impl Tree {
         }
         self.count += 1;
         if self.count > ELEMENTS_MAX {
-            return Err(beyond(&format!("{ELEMENTS_MAX} elements")));
+            return Err(over_limit(&format!("{ELEMENTS_MAX} elements")));
         }
         if self.open.len() == DEPTH_MAX {
-            return Err(beyond(&format!("{DEPTH_MAX} elements inside each other")));
+            return Err(over_limit(&format!("{DEPTH_MAX} elements inside each other")));
         }
         self.open.push(element);
         Ok(())
@@ -251,6 +251,6 @@ fn malformed(error: &impl std::fmt::Display) -> Refusal {
     Refusal::parser("the body is not the expected XML", error)
 }
 
-fn beyond(bound: &str) -> Refusal {
+fn over_limit(bound: &str) -> Refusal {
     Refusal::argument(format!("the body is refused: it has more than {bound}"))
 }

@@ -11,11 +11,11 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
-use super::{BrokerStream, Connected, Driver, Opened, lost};
+use super::{BrokerStream, Connected, Driver, OpenConnection, lost};
 use crate::client::ClientTls;
 use crate::error::code;
 use crate::frame::text::Guid;
-use crate::frame::{Encoding, Request, of_client};
+use crate::frame::{Encoding, Request, client_side};
 use crate::operation::{Hello, Notice, Operation, Resume};
 
 /// Size of the read buffer of a connection, in bytes; it is kept for the life of the connection.
@@ -28,14 +28,14 @@ const REFUSAL_CHARS_MAX: usize = 300;
 impl Driver {
     /// Opens a connection and sends the hello. On failure it also returns whether another attempt
     /// makes sense.
-    pub(super) async fn open(&mut self) -> Result<Opened, (Rejection, bool)> {
+    pub(super) async fn open(&mut self) -> Result<OpenConnection, (Rejection, bool)> {
         match tokio::time::timeout(self.options.connect_timeout, self.try_open()).await {
             Ok(opened) => opened,
             Err(_) => Err((lost("the broker did not answer in time"), true)),
         }
     }
 
-    async fn try_open(&mut self) -> Result<Opened, (Rejection, bool)> {
+    async fn try_open(&mut self) -> Result<OpenConnection, (Rejection, bool)> {
         let again = |error: &dyn std::fmt::Display| (lost(&error.to_string()), true);
         let stream = match &self.options.connector {
             Some(connector) => connector.connect().await.map_err(|error| again(&error))?,
@@ -77,7 +77,7 @@ impl Driver {
         };
         let hello = [Request { id: 1, operation: Operation::Hello(hello) }];
         let bytes =
-            of_client::encode(encoding, self.seen, &hello).map_err(|error| again(&error))?;
+            client_side::encode(encoding, self.seen, &hello).map_err(|error| again(&error))?;
         socket.send(message(encoding, bytes.into())).await.map_err(|error| again(&error))?;
         loop {
             let answer = match socket.next().await {
@@ -93,11 +93,11 @@ impl Driver {
                 Some(Err(error)) => return Err(again(&error)),
                 None => return Err((lost("the connection ended"), true)),
             };
-            let frame = of_client::decode(encoding, &answer).map_err(|error| again(&error))?;
+            let frame = client_side::decode(encoding, &answer).map_err(|error| again(&error))?;
             return match frame.items.into_iter().next().map(|item| item.notice) {
                 Some(Notice::Welcome(welcome)) => {
                     socket.get_mut().welcomed();
-                    Ok(Opened { socket, welcome })
+                    Ok(OpenConnection { socket, welcome })
                 }
                 Some(Notice::Error(error)) => {
                     let error = error.into_error();

@@ -13,11 +13,11 @@ use peeklock_core::ids::LockToken;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::open::{may_come_back, refused};
-use super::{Attached, Driver, Ended, Socket, Waiting, fail, fail_with, settle};
-use crate::client::core::{Ask, Core, Pushed};
+use super::{AttachState, ConnectionEnd, Driver, Socket, Waiting, fail, fail_with, settle};
+use crate::client::core::{Core, HandleRequest, PushEvent};
 use crate::client::link::received;
 use crate::frame::text::Token;
-use crate::frame::{Item, Run, of_client};
+use crate::frame::{Item, Run, client_side};
 use crate::operation::{Decision, FailedRange, FailedSend, Messages, Notice, Operation};
 
 /// Maximum number of deliveries that wait to be given back.
@@ -28,7 +28,7 @@ impl Driver {
         &mut self,
         socket: &mut Socket,
         frame: Option<Result<SocketMessage, SocketError>>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ConnectionEnd> {
         let mut frame = Some(frame);
         while let Some(next) = frame {
             let bytes = match next {
@@ -39,19 +39,19 @@ impl Driver {
                         (u16::from(frame.code), frame.reason.to_string())
                     });
                     return Err(if may_come_back(code) {
-                        Ended::Lost
+                        ConnectionEnd::Lost
                     } else {
-                        Ended::Futile(refused(code, &reason))
+                        ConnectionEnd::Futile(refused(code, &reason))
                     });
                 }
                 Some(Ok(SocketMessage::Ping(content))) => {
                     // The library has put the pong into its buffer.
                     self.unflushed = true;
-                    self.pongs.owe(content.len());
+                    self.pongs.add_pong(content.len());
                     None
                 }
                 Some(Ok(_)) => None,
-                Some(Err(_)) | None => return Err(Ended::Lost),
+                Some(Err(_)) | None => return Err(ConnectionEnd::Lost),
             };
             self.read_since_tick = true;
             if let Some(bytes) = bytes {
@@ -71,10 +71,10 @@ impl Driver {
         Ok(())
     }
 
-    fn take(&mut self, bytes: &Bytes) -> Result<(), Ended> {
+    fn take(&mut self, bytes: &Bytes) -> Result<(), ConnectionEnd> {
         let core = Arc::clone(&self.core);
-        let frame = of_client::decode(self.options.encoding, bytes).map_err(|error| {
-            Ended::Futile(Rejection::internal(format!("a frame of the broker {error}")))
+        let frame = client_side::decode(self.options.encoding, bytes).map_err(|error| {
+            ConnectionEnd::Futile(Rejection::internal(format!("a frame of the broker {error}")))
         })?;
         self.seen += 1;
         self.unconfirmed_bytes += bytes.len();
@@ -104,7 +104,7 @@ impl Driver {
                 let target = core.links(|links| links.get(&deliveries.link)?.pushed.clone());
                 for message in deliveries.messages {
                     let lock = message.facts.lock;
-                    let pushed = Pushed::Message(Box::new(received(message)));
+                    let pushed = PushEvent::Message(Box::new(received(message)));
                     let is_taken =
                         target.as_ref().is_some_and(|target| target.send(pushed).is_ok());
                     if let Some(lock) = lock.filter(|_| !is_taken) {
@@ -116,7 +116,7 @@ impl Driver {
                 let error = detached.error.into_error();
                 let target = core.links(|links| links.get(&detached.link)?.pushed.clone());
                 if let Some(target) = target {
-                    target.send(Pushed::Detached(error)).ok();
+                    target.send(PushEvent::Detached(error)).ok();
                 }
             }
             Notice::Error(error) => {
@@ -128,10 +128,10 @@ impl Driver {
     }
 
     /// Removes a call that waits for the attachment of its link.
-    pub(super) fn take_held(&mut self, key: u64) -> Option<Ask> {
+    pub(super) fn take_held(&mut self, key: u64) -> Option<HandleRequest> {
         self.attached.values_mut().find_map(|attached| {
-            let Attached::Asked { held } = attached else { return None };
-            let is_it = |ask: &Ask| matches!(ask, Ask::Operation { key: of, .. } if *of == key);
+            let AttachState::Asked { held } = attached else { return None };
+            let is_it = |ask: &HandleRequest| matches!(ask, HandleRequest::Operation { key: of, .. } if *of == key);
             let place = held.iter().position(is_it)?;
             held.remove(place)
         })
@@ -146,7 +146,7 @@ impl Driver {
         self.given_back_count += 1;
         let release = settle(link, Decision::Release, vec![Token(token)]);
         let operation = Box::new(Operation::Settle(release));
-        let ask = Ask::Operation { key: 0, link: Some(link), operation, answer: None };
+        let ask = HandleRequest::Operation { key: 0, link: Some(link), operation, answer: None };
         self.asked.push_back(ask);
     }
 
@@ -155,10 +155,10 @@ impl Driver {
             (Waiting::Attach(link), notice) => self.attached_answer(core, link, notice),
             (waiting, Notice::Error(error)) => fail_with(waiting, &error.into_error()),
             (Waiting::Accept { link, answer, .. }, notice) => {
-                self.attached.insert(link, Attached::Done);
+                self.attached.insert(link, AttachState::Done);
                 if answer.send(Ok(notice)).is_err() {
                     // The future was dropped, so the granted session is released (SES-08).
-                    self.asked.push_back(Ask::Forget { link, release: false });
+                    self.asked.push_back(HandleRequest::Forget { link, release: false });
                 }
             }
             (Waiting::One { link, answer: Some(answer), .. }, notice) => {
@@ -202,7 +202,7 @@ impl Driver {
     }
 
     fn attached_answer(&mut self, core: &Arc<Core>, link: u32, notice: Notice) {
-        let Some(Attached::Asked { held }) = self.attached.remove(&link) else {
+        let Some(AttachState::Asked { held }) = self.attached.remove(&link) else {
             // The link was dropped meanwhile, and its detach follows the attach.
             return;
         };
@@ -220,11 +220,11 @@ impl Driver {
                         )
                     };
                     match ask {
-                        Ask::Operation { answer: Some(answer), .. } => {
+                        HandleRequest::Operation { answer: Some(answer), .. } => {
                             drop(answer.send(Err(make())));
                         }
-                        Ask::Send { answer, .. } => drop(answer.send(Err(make()))),
-                        Ask::Complete { answer, .. } => drop(answer.send(Err(make()))),
+                        HandleRequest::Send { answer, .. } => drop(answer.send(Err(make()))),
+                        HandleRequest::Complete { answer, .. } => drop(answer.send(Err(make()))),
                         other => core.fail(other, &rejection),
                     }
                 }
@@ -237,11 +237,11 @@ impl Driver {
                     pushed
                 });
                 if let Some(pushed) = pushed {
-                    pushed.send(Pushed::Detached(error)).ok();
+                    pushed.send(PushEvent::Detached(error)).ok();
                 }
             }
             _ => {
-                self.attached.insert(link, Attached::Done);
+                self.attached.insert(link, AttachState::Done);
                 for ask in held.into_iter().rev() {
                     self.asked.push_front(ask);
                 }

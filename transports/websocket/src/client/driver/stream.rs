@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::Connected;
 
 /// Maximum of bytes of an upgrade and a welcome, including pings.
-const UNWELCOME_BYTES_MAX: usize = 64 << 10;
+const BYTES_BEFORE_WELCOME_MAX: usize = 64 << 10;
 
 /// A stream to a broker.
 pub(super) struct BrokerStream {
@@ -21,7 +21,7 @@ pub(super) struct BrokerStream {
 impl BrokerStream {
     /// Makes the stream of a new connection.
     pub(super) const fn new(stream: Box<dyn Connected>) -> Self {
-        Self { stream, left_bytes: Some(UNWELCOME_BYTES_MAX) }
+        Self { stream, left_bytes: Some(BYTES_BEFORE_WELCOME_MAX) }
     }
 
     /// Notes that the broker has sent its welcome.
@@ -42,7 +42,7 @@ impl AsyncRead for BrokerStream {
         };
         if *left == 0 {
             let text = format!(
-                "the other side sent {UNWELCOME_BYTES_MAX} bytes and no welcome; is it a broker?"
+                "the other side sent {BYTES_BEFORE_WELCOME_MAX} bytes and no welcome; is it a broker?"
             );
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
         }

@@ -9,15 +9,15 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_json::size_in_json;
 
-use super::{Attached, Driver, Ended, FRAME_BYTES, Socket, Waiting, settle};
-use crate::client::core::{AnswerSender, Ask, Core};
-use crate::frame::message::Outgoing;
-use crate::frame::{Encoding, LIST_COUNT_MAX, Request, of_client};
+use super::{AttachState, ConnectionEnd, Driver, FRAME_BYTES, Socket, Waiting, settle};
+use crate::client::core::{AnswerSender, Core, HandleRequest};
+use crate::frame::message::SentMessage;
+use crate::frame::{Encoding, LIST_COUNT_MAX, Request, client_side};
 use crate::operation::{
     CarryOutDeclaration, Decision, DeclarationForm, Detach, ManageOperation, Operation,
     PlanDeclaration, Send, SetSessionState, Withdraw,
 };
-use crate::unwritten::Unwritten;
+use crate::unwritten::FramePieces;
 
 /// Number of frames of the broker after which they are confirmed if nothing else is sent.
 const CONFIRM_FRAMES: u64 = 16;
@@ -31,10 +31,10 @@ const FRAME_OVERHEAD: usize = 8 << 10;
 const FORWARDED_OVERHEAD: usize = 256;
 
 /// Error of a request that exceeds every frame.
-fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
+fn too_large(ask: &HandleRequest, size: u64, most: u64) -> Rejection {
     let what = match ask {
-        Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
-        Ask::Operation { operation, .. } if declaration(operation).is_some() => {
+        HandleRequest::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
+        HandleRequest::Operation { operation, .. } if declaration(operation).is_some() => {
             let detail = format!(
                 "the declaration has {size} bytes, more than the {most} of a frame \
                  (websocket.frame_bytes_max); split it, and put forwarding destinations first"
@@ -65,7 +65,7 @@ impl Driver {
     }
 
     /// Sends requests, or a confirmation of frames if there are no requests.
-    pub(super) async fn write(&mut self, socket: &mut Socket) -> Option<Ended> {
+    pub(super) async fn write(&mut self, socket: &mut Socket) -> Option<ConnectionEnd> {
         if self.unflushed {
             return None;
         }
@@ -80,12 +80,14 @@ impl Driver {
                 || self.unconfirmed_bytes >= CONFIRM_BYTES);
         if requests.is_empty() && !is_due {
             let is_done = self.waiting.is_empty() && self.asked.is_empty();
-            self.is_told_to_close = core.is_closing();
-            return (self.is_told_to_close && is_done).then_some(Ended::Closed);
+            self.knows_closing = core.is_closing();
+            return (self.knows_closing && is_done).then_some(ConnectionEnd::Closed);
         }
-        let bytes: Bytes = match of_client::encode(self.options.encoding, self.seen, &requests) {
+        let bytes: Bytes = match client_side::encode(self.options.encoding, self.seen, &requests) {
             Ok(bytes) => bytes.into(),
-            Err(error) => return Some(Ended::Futile(Rejection::argument(error.to_string()))),
+            Err(error) => {
+                return Some(ConnectionEnd::Futile(Rejection::argument(error.to_string())));
+            }
         };
         self.sent += 1;
         if self.resume_token.is_some() {
@@ -94,15 +96,15 @@ impl Driver {
         }
         (self.confirmed, self.unconfirmed_bytes) = (self.seen, 0);
         self.written_since_tick = true;
-        self.outgoing = Unwritten::new(bytes, self.options.encoding);
+        self.outgoing = FramePieces::new(bytes, self.options.encoding);
         self.write_on(socket).await.err()
     }
 
     /// Writes the next piece of a frame.
-    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), ConnectionEnd> {
         let Some(piece) = self.outgoing.next() else { return Ok(()) };
         // Only pongs may be buffered as well, so this does not wait.
-        socket.feed(piece).await.map_err(|_| Ended::Lost)?;
+        socket.feed(piece).await.map_err(|_| ConnectionEnd::Lost)?;
         self.unflushed = true;
         Ok(())
     }
@@ -150,14 +152,14 @@ impl Driver {
 
     /// Returns the minimum size of the messages, state or declaration in a request, in bytes; other
     /// requests are small.
-    fn size(&self, ask: &Ask) -> usize {
-        let content = |message: &Outgoing| match message {
-            Outgoing::Content(bytes) => self.size_of(bytes),
-            Outgoing::Typed(_) => 0,
+    fn size(&self, ask: &HandleRequest) -> usize {
+        let content = |message: &SentMessage| match message {
+            SentMessage::Content(bytes) => self.size_of(bytes),
+            SentMessage::Typed(_) => 0,
         };
         match ask {
-            Ask::Send { message, .. } => content(message),
-            Ask::Operation { operation, .. } => match &**operation {
+            HandleRequest::Send { message, .. } => content(message),
+            HandleRequest::Operation { operation, .. } => match &**operation {
                 Operation::SetSessionState(SetSessionState { state: Some(bytes), .. }) => {
                     self.size_of(bytes) + self.escapes_of(bytes)
                 }
@@ -195,15 +197,20 @@ impl Driver {
     }
 
     /// Attaches the link of a request if necessary; the request waits until it is attached.
-    fn attach_first(&mut self, core: &Core, ask: Ask, requests: &mut Vec<Request>) -> Option<Ask> {
+    fn attach_first(
+        &mut self,
+        core: &Core,
+        ask: HandleRequest,
+        requests: &mut Vec<Request>,
+    ) -> Option<HandleRequest> {
         let number = match &ask {
-            Ask::Operation { link: Some(link), .. }
-            | Ask::Send { link, .. }
-            | Ask::Complete { link, .. } => *link,
-            Ask::Operation { link: None, .. }
-            | Ask::Accept { .. }
-            | Ask::Withdraw { .. }
-            | Ask::Forget { .. } => return Some(ask),
+            HandleRequest::Operation { link: Some(link), .. }
+            | HandleRequest::Send { link, .. }
+            | HandleRequest::Complete { link, .. } => *link,
+            HandleRequest::Operation { link: None, .. }
+            | HandleRequest::Accept { .. }
+            | HandleRequest::Withdraw { .. }
+            | HandleRequest::Forget { .. } => return Some(ask),
         };
         if !self.attached.contains_key(&number) {
             let is_of_session =
@@ -216,27 +223,27 @@ impl Driver {
             self.attach(core, number, requests);
         }
         match self.attached.get_mut(&number) {
-            Some(Attached::Asked { held }) => {
+            Some(AttachState::Asked { held }) => {
                 held.push_back(ask);
                 None
             }
-            Some(Attached::Done) | None => Some(ask),
+            Some(AttachState::Done) | None => Some(ask),
         }
     }
 
     fn attach(&mut self, core: &Core, number: u32, requests: &mut Vec<Request>) {
         let attach = core.links(|links| links.get(&number)?.attach_again());
         let Some(attach) = attach else { return };
-        self.attached.insert(number, Attached::Asked { held: VecDeque::new() });
+        self.attached.insert(number, AttachState::Asked { held: VecDeque::new() });
         let id = self.wait(Waiting::Attach(number));
         requests.push(Request { id, operation: attach });
     }
 
     /// Adds a request to the frame; returns its approximate size in bytes.
-    fn request(&mut self, core: &Core, ask: Ask, requests: &mut Vec<Request>) -> usize {
+    fn request(&mut self, core: &Core, ask: HandleRequest, requests: &mut Vec<Request>) -> usize {
         const OTHER_BYTES: usize = 64;
         match ask {
-            Ask::Operation { key, link, operation, answer } => {
+            HandleRequest::Operation { key, link, operation, answer } => {
                 if answer.as_ref().is_some_and(AnswerSender::is_closed) {
                     return 0;
                 }
@@ -251,10 +258,10 @@ impl Driver {
                 requests.push(Request { id, operation: *operation });
                 OTHER_BYTES
             }
-            Ask::Send { link, message, answer } => {
+            HandleRequest::Send { link, message, answer } => {
                 let bytes = match &message {
-                    Outgoing::Content(bytes) => bytes.len(),
-                    Outgoing::Typed(_) => OTHER_BYTES,
+                    SentMessage::Content(bytes) => bytes.len(),
+                    SentMessage::Typed(_) => OTHER_BYTES,
                 };
                 if let Some(Request { id, operation: Operation::Send(send) }) = requests.last_mut()
                     && send.link == link
@@ -270,7 +277,7 @@ impl Driver {
                 requests.push(Request { id, operation });
                 bytes
             }
-            Ask::Complete { link, token, answer } => {
+            HandleRequest::Complete { link, token, answer } => {
                 if let Some(Request { id, operation: Operation::Settle(settle) }) =
                     requests.last_mut()
                     && settle.link == link
@@ -286,7 +293,7 @@ impl Driver {
                 requests.push(Request { id, operation });
                 OTHER_BYTES
             }
-            Ask::Accept { key, accept, answer } => {
+            HandleRequest::Accept { key, accept, answer } => {
                 if answer.is_closed() {
                     return 0;
                 }
@@ -294,7 +301,7 @@ impl Driver {
                 requests.push(Request { id, operation: Operation::AcceptSession(*accept) });
                 OTHER_BYTES
             }
-            Ask::Withdraw { key } => {
+            HandleRequest::Withdraw { key } => {
                 let request = self.waiting.iter().find_map(|(id, waiting)| match waiting {
                     Waiting::One { key: of, .. } | Waiting::Accept { key: of, .. }
                         if *of == key =>
@@ -311,7 +318,7 @@ impl Driver {
                 }
                 OTHER_BYTES
             }
-            Ask::Forget { link, release } => {
+            HandleRequest::Forget { link, release } => {
                 core.links(|links| links.remove(&link));
                 if self.attached.remove(&link).is_some() {
                     let operation = Operation::Detach(Detach { link, release });

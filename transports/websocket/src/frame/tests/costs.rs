@@ -83,7 +83,7 @@ fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
 }
 
 #[test]
-fn what_is_announced_is_what_is_taken() {
+fn decoding_stays_within_the_announced_cost() {
     let mut random = Random::new(11);
     let (mut read, mut grown) = (0, 0);
     for shown in each() {
@@ -111,7 +111,7 @@ fn what_is_announced_is_what_is_taken() {
 
 /// A declaration of many queues with only short names, which becomes much larger than its bytes.
 #[test]
-fn a_declaration_of_short_names_costs_what_is_made_of_it() {
+fn a_declaration_of_short_names_pays_for_its_values() {
     fn shorten(value: &mut Json) -> bool {
         let Json::Object(fields) = value else { return false };
         if let Some(queues) = fields.get_mut("queues") {
@@ -153,7 +153,7 @@ fn frames_of_many_requests_cost_as_much() {
 
 /// The requests of a frame have a common limit: each request beyond it is refused.
 #[test]
-fn too_much_for_one_frame_is_refused_before_it_is_made() {
+fn requests_beyond_the_frame_limit_are_refused_undecoded() {
     let too_much = |encoding, bytes: &Bytes| {
         let frame = ClientFrame::decode(encoding, bytes).unwrap();
         let refused = |read: Result<Request, BadRequest>| match read {

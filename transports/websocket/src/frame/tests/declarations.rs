@@ -38,8 +38,8 @@ pub(super) fn notices() -> Vec<Notice> {
     const PLAN: &str = r#"{"steps":[{"kind":"update","entity":"queue","path":"orders","changes":
         [{"property":"max_delivery_count","before":"10","after":"5"}]}],"unchangedCount":2,
         "digest":"0123456789abcdef"}"#;
-    let done: CarriedOutView = read(&format!(r#"{{"done":1,"rest":{PLAN}}}"#));
-    let failed: CarriedOutView = read(&format!(
+    let done: PlanResultView = read(&format!(r#"{{"done":1,"rest":{PLAN}}}"#));
+    let failed: PlanResultView = read(&format!(
         r#"{{"done":0,"rest":{PLAN},"failure":{{"condition":"EntityNotFound","detail":"gone","retryable":false,"entity":"orders",
         "trackingId":"9b3f1c52-0f6e-4cf1-9d0e-7f1d0a8e2b11","timestamp":"2026-05-01T12:00:00Z"}}}}"#
     ));

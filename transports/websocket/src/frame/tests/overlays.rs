@@ -8,7 +8,7 @@ use super::*;
 const GOLDEN: &str = include_str!("../golden_overlays.txt");
 
 /// Returns `order-1` changed by a rule, dead-lettered in `events/Subscriptions/eu` and forwarded.
-fn forwarded() -> Delivered {
+fn forwarded() -> DeliveredMessage {
     let mut delivered = delivered();
     let changes = [
         PropertyChange::SetBroker(SettableProperty::MessageId, ValueRef::String("order-2")),
@@ -22,7 +22,7 @@ fn forwarded() -> Delivered {
         Overlay::dead_letter_source("events/Subscriptions/eu"),
     ];
     delivered.facts.enqueued_sequence = SequenceNumber(7);
-    delivered.carried = Carried::Stored {
+    delivered.carried = DeliveredContent::Stored {
         content: message().encode().as_bytes().clone(),
         overlays: overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect(),
     };
@@ -37,7 +37,7 @@ fn frame() -> Vec<Item> {
 /// FWD-26, ACT-02, ACT-07: a delivery contains set and unset broker properties, set and removed
 /// application properties, and the dead-letter source.
 #[test]
-fn a_delivery_says_what_was_changed_on_its_way() {
+fn a_delivery_contains_all_changes_of_its_message() {
     let [json, binary] = Encoding::ALL.map(|encoding| server_frame(encoding, 5, frame()));
     let (json, binary) = if json.starts_with(b"{") { (json, binary) } else { (binary, json) };
     let now = format!("{}\n{}\n", std::str::from_utf8(&json).unwrap(), hexadecimal(&binary));
@@ -46,13 +46,13 @@ fn a_delivery_says_what_was_changed_on_its_way() {
 
 /// FWD-26, ACT-02, ACT-07
 #[test]
-fn a_client_of_either_encoding_is_told_the_same() {
+fn both_encodings_decode_to_the_same_delivery() {
     for (line, encoding) in GOLDEN.lines().zip([Encoding::Json, Encoding::Binary]) {
         let bytes = match encoding {
             Encoding::Json => Bytes::from(line),
             Encoding::Binary => bytes_of(line),
         };
-        let mut frame = of_client::decode(encoding, &bytes).unwrap();
+        let mut frame = client_side::decode(encoding, &bytes).unwrap();
         let Some(Item { notice: Notice::Deliveries(read), .. }) = frame.items.pop() else {
             panic!()
         };
@@ -72,12 +72,12 @@ fn a_client_of_either_encoding_is_told_the_same() {
 /// MSG-11: a received message can be sent again unchanged; facts that only a broker adds are
 /// ignored, even invalid ones.
 #[test]
-fn what_a_broker_says_is_ignored_in_what_is_sent() {
+fn broker_facts_are_ignored_in_sent_messages() {
     let mut sent: serde_json::Value = serde_json::to_value(forwarded()).unwrap();
     sent["deliveryCount"] = "many".into();
     sent["state"] = serde_json::json!({});
-    let Outgoing::Typed(read) = serde_json::from_value(sent.clone()).unwrap() else { panic!() };
+    let SentMessage::Typed(read) = serde_json::from_value(sent.clone()).unwrap() else { panic!() };
     assert_eq!(read.message_id, Some(MessageId::String("order-2".into())));
     sent["deadLetterSourc"] = "misspelt".into();
-    assert!(serde_json::from_value::<Outgoing>(sent).is_err());
+    assert!(serde_json::from_value::<SentMessage>(sent).is_err());
 }

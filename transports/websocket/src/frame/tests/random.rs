@@ -158,20 +158,22 @@ fn random_deliveries_come_back_the_same() {
         let message = random_message(&mut random);
         let content = message.encode();
         delivery.carried =
-            Carried::Stored { content: content.as_bytes().clone(), overlays: Vec::new() };
+            DeliveredContent::Stored { content: content.as_bytes().clone(), overlays: Vec::new() };
         let messages = vec![delivery.clone()];
         let notice = Notice::Deliveries(Deliveries { link: 1, first: 1, messages });
         for encoding in Encoding::ALL {
             let bytes = server_frame(encoding, 1, vec![Item::push(notice.clone())]);
-            let mut frame = of_client::decode(encoding, &bytes).unwrap();
+            let mut frame = client_side::decode(encoding, &bytes).unwrap();
             let Some(Item { notice: Notice::Deliveries(read), .. }) = frame.items.pop() else {
                 panic!("seed {seed}")
             };
             let read = &read.messages[0];
             assert_eq!(read.facts, delivery.facts, "seed {seed}");
             match &read.carried {
-                Carried::Stored { content: bytes, .. } => assert_eq!(bytes, content.as_bytes()),
-                Carried::Typed { message: read, .. } => {
+                DeliveredContent::Stored { content: bytes, .. } => {
+                    assert_eq!(bytes, content.as_bytes())
+                }
+                DeliveredContent::Typed { message: read, .. } => {
                     let mut expected = Content::parse(content.as_bytes().clone())
                         .and_then(|content| content.decode())
                         .unwrap();

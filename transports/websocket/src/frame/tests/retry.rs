@@ -30,7 +30,7 @@ fn a_settlement_with_a_delay_is_written_as_the_golden_one() {
 
 /// RTY-26: in JSON, a settlement has a delay of any sign; the entity validates it.
 #[test]
-fn in_json_a_settlement_says_its_delay() {
+fn a_json_settlement_has_a_delay_field() {
     let frame = |delay: &str| {
         format!(
             r#"{{"seen":3,"requests":[{{"id":1,"settle":{{"link":2,"decision":"abandon",
@@ -48,7 +48,7 @@ fn in_json_a_settlement_says_its_delay() {
 
 /// RTY-12: a Delayed message has the end of its delay, in both encodings.
 #[test]
-fn a_delayed_message_says_until_when() {
+fn a_delayed_message_has_the_end_of_its_delay() {
     let mut delivery = delivered();
     delivery.facts.state = MessageState::Delayed;
     delivery.facts.lock = None;
@@ -56,7 +56,7 @@ fn a_delayed_message_says_until_when() {
     for encoding in Encoding::ALL {
         let notice = Notice::Received(Messages { messages: vec![delivery.clone()] });
         let bytes = server_frame(encoding, 1, vec![Item { id: 1, notice }]);
-        let mut frame = of_client::decode(encoding, &bytes).unwrap();
+        let mut frame = client_side::decode(encoding, &bytes).unwrap();
         let Some(Item { notice: Notice::Received(read), .. }) = frame.items.pop() else { panic!() };
         assert_eq!(read.messages[0].facts, delivery.facts, "{encoding:?}");
     }

@@ -129,7 +129,7 @@ fn every_truncation_of_a_frame_of_topics_is_an_error() {
 
 /// Only a request with an unknown property is refused; its neighbours are carried out.
 #[test]
-fn what_is_misspelt_in_a_rule_is_refused() {
+fn a_misspelt_rule_property_is_refused() {
     let frame = Bytes::from(
         r#"{"requests":[{"id":1,"createRule":{"path":"a/Subscriptions/b","rule":{"name":"r",
         "filtre":{"type":"true"}}}},{"id":2,"getTopic":{"path":"a"}},

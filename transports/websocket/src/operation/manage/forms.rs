@@ -1,17 +1,17 @@
 //! Bodies of management operations and of their answers. Both encodings carry descriptions as JSON.
 
 pub(crate) use peeklock_json::{
-    CarriedOutView, DeclarationForm, DigestText, ExplanationView, KeyForm, KeyName, PlanView,
+    DeclarationForm, DigestText, ExplanationView, KeyForm, KeyName, PlanResultView, PlanView,
     PolicyKeysView, PolicyList, PolicyProperties, PolicyView, QueueProperties, QueueView, RuleForm,
     SubscriptionProperties, SubscriptionView, TopicProperties, TopicView,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
-use crate::frame::announce::made_of_json;
-use crate::frame::message::Outgoing;
+use crate::frame::announce::json_section_bytes;
+use crate::frame::message::SentMessage;
 use crate::frame::text::Instant;
-use crate::frame::wire::{Announced, Reader, Wire, write_part};
+use crate::frame::wire::{Reader, RequestCost, Wire, write_part};
 use crate::frame::{bodies, json, wire_choice};
 
 bodies! {
@@ -104,7 +104,7 @@ bodies! {
     struct Explain {
         /// Path of the subscription.
         path: String,
-        message: Outgoing,
+        message: SentMessage,
     }
 
     struct SetPolicy {
@@ -193,10 +193,10 @@ macro_rules! json_inside {
                     .map_err(|error| FrameError::Json(error.to_string()))
             }
 
-            fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+            fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
                 let length = reader.length()?;
                 let section = reader.take(length)?;
-                announced.made_bytes += made_of_json(section);
+                announced.made_bytes += json_section_bytes(section);
                 Ok(())
             }
         }
@@ -204,7 +204,7 @@ macro_rules! json_inside {
 }
 
 json_inside!(
-    CarriedOutView,
+    PlanResultView,
     DeclarationForm,
     DigestText,
     Explained,

@@ -176,7 +176,7 @@ fn functions_read_properties_by_computed_names() {
 fn newid_gives_random_uuids() {
     let program = parser::action("SET a = newid()", &Parameters::new(), 1).unwrap();
     let content = message().encode();
-    let published = Published::new(content.property_view(), facts());
+    let published = PublishedMessage::new(content.property_view(), facts());
     let expression = program[0].expression.as_ref().unwrap();
     let value = expression.value(&published, &mut || u64::MAX, &mut Unobserved).unwrap();
     assert_eq!(value, Operand::Uuid(0xffffffff_ffff_4fff_bfff_ffffffffffff));

@@ -35,7 +35,7 @@ impl Body {
     }
 
     /// Returns a value that must be present.
-    pub(super) fn wanted(&self, key: &str) -> Result<Raw, Rejection> {
+    pub(super) fn required(&self, key: &str) -> Result<Raw, Rejection> {
         self.get(key).ok_or_else(|| Rejection::argument(format!("`{key}` is missing")))
     }
 
@@ -49,7 +49,7 @@ impl Body {
     }
 
     /// Returns a text that must be present.
-    pub(super) fn wanted_text(&self, key: &str) -> Result<String, Rejection> {
+    pub(super) fn required_text(&self, key: &str) -> Result<String, Rejection> {
         self.text(key)?.ok_or_else(|| Rejection::argument(format!("`{key}` is missing")))
     }
 
@@ -108,7 +108,7 @@ impl Body {
         of: &str,
         read: impl Fn(Scalar<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Rejection> {
-        let value = self.wanted(key)?;
+        let value = self.required(key)?;
         let not_these = || wrong(key, &format!("an array of {of}"));
         let mut items = Vec::new();
         for item in value.items().map_err(|_| not_these())? {
@@ -124,7 +124,7 @@ impl Body {
 
     /// Returns the maps of a list.
     pub(super) fn maps(&self, key: &str) -> Result<Vec<Self>, Rejection> {
-        let value = self.wanted(key)?;
+        let value = self.required(key)?;
         let not_these = || wrong(key, "a list of maps");
         let mut maps = Vec::new();
         for item in value.raw_items().map_err(|_| not_these())? {

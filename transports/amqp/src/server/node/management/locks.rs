@@ -7,29 +7,30 @@ use peeklock_core::error::Rejection;
 use peeklock_words::amqp::code;
 
 use super::pieces::Pieces;
-use super::plan::{ManagementAnswer, Memo, Planned};
+use super::plan::{ManagementAnswer, OperationPlan, RequestData};
 use super::{Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 use crate::server::outcomes::OutcomeKind;
 use crate::server::settlement::properties;
-use crate::server::work::Asker;
+use crate::server::work::ReplyAddress;
 
 impl Conversation {
     pub(super) async fn plan_renew_lock(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         let tokens = question.body.tokens()?;
         let entity = self.managed_entity(question, Action::RenewLock).await?;
         let commands = tokens.iter().map(|token| Command::RenewLock { token: *token }).collect();
-        let memo = Memo { tokens, link: self.session_link(question)?, ..Memo::default() };
-        Ok(Planned::Commands { entity, commands, read: Self::locks_renewed, memo })
+        let memo =
+            RequestData { tokens, link: self.session_link(question)?, ..RequestData::default() };
+        Ok(OperationPlan::Commands { entity, commands, read: Self::locks_renewed, memo })
     }
 
     fn locks_renewed(
         &mut self,
-        _: &Asker,
-        memo: &Memo,
+        _: &ReplyAddress,
+        memo: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let mut ends = Vec::with_capacity(outcomes.len());
@@ -52,7 +53,7 @@ impl Conversation {
     pub(super) async fn plan_settle(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         let mut tokens = question.body.tokens()?;
         let settlement = self.settlement_of(question)?;
         let entity = self.managed_entity(question, Action::Settle).await?;
@@ -63,14 +64,14 @@ impl Conversation {
             let outcomes = self.site.outcomes();
             tokens.retain(|token| !outcomes.has(*token, kind));
             if tokens.is_empty() {
-                return Ok(Planned::apart(async { Ok(ManagementAnswer::Done) }));
+                return Ok(OperationPlan::apart(async { Ok(ManagementAnswer::Done) }));
             }
         }
         let settle = |token| Command::Settle { token, settlement: settlement.clone() };
         let commands = tokens.iter().copied().map(settle).collect();
         let link = self.session_link(question)?;
-        let memo = Memo { tokens, kind: Some(kind), link, ..Memo::default() };
-        Ok(Planned::Commands { entity, commands, read: Self::settled_by_token, memo })
+        let memo = RequestData { tokens, kind: Some(kind), link, ..RequestData::default() };
+        Ok(OperationPlan::Commands { entity, commands, read: Self::settled_by_token, memo })
     }
 
     fn settlement_of(&self, question: &Question<'_>) -> Result<Settlement, Rejection> {
@@ -80,7 +81,7 @@ impl Conversation {
         let plain = |what: &str, settlement: Settlement| {
             refuse_retry_delay(what, &changes).map(|()| settlement)
         };
-        Ok(match &*body.wanted_text("disposition-status")? {
+        Ok(match &*body.required_text("disposition-status")? {
             "completed" => plain("complete", Settlement::Complete)?,
             "abandoned" => Settlement::abandon(&changes, None)?,
             "defered" | "deferred" => Settlement::defer(&changes)?,
@@ -104,8 +105,8 @@ impl Conversation {
 
     fn settled_by_token(
         &mut self,
-        _: &Asker,
-        memo: &Memo,
+        _: &ReplyAddress,
+        memo: &RequestData,
         _: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         for token in memo.tokens.iter().filter(|_| !memo.is_joined) {
@@ -116,7 +117,11 @@ impl Conversation {
 }
 
 /// Records the effects of a failed request: some of its locks may be settled or renewed.
-pub(super) fn note(conversation: &mut Conversation, memo: &Memo, outcomes: &[Option<Outcome>]) {
+pub(super) fn record_partial_effects(
+    conversation: &mut Conversation,
+    memo: &RequestData,
+    outcomes: &[Option<Outcome>],
+) {
     for (token, outcome) in memo.tokens.iter().zip(outcomes) {
         match outcome.as_ref().filter(|_| !memo.is_joined) {
             Some(Outcome::Done) => conversation.lock_settled(*token),

@@ -13,17 +13,20 @@ use peeklock_words::amqp::{code, write};
 use super::super::Node;
 use super::body::ITEM_COUNT_MAX;
 use super::pieces::Pieces;
-use super::plan::{ManagementAnswer, Memo, Planned};
+use super::plan::{ManagementAnswer, OperationPlan, RequestData};
 use super::{Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
-use crate::server::deliver::{Shown, encoded, unreadable};
-use crate::server::work::Asker;
+use crate::server::deliver::{MessageForm, encoded, unreadable};
+use crate::server::work::ReplyAddress;
 
 /// Bytes of a list item without the message.
 const ITEM_BYTES: usize = 32;
 
 impl Conversation {
-    pub(super) async fn plan_peek(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
+    pub(super) async fn plan_peek(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<OperationPlan, Refusal> {
         let body = &question.body;
         let from = body.integer("from-sequence-number")?.unwrap_or(0);
         let from = SequenceNumber(u64::try_from(from).unwrap_or(0));
@@ -32,22 +35,26 @@ impl Conversation {
             Some(session) => Command::PeekSession { session: session.into(), from, count_max },
             None => Command::Peek { from, count_max },
         };
-        let memo = Memo { without_bodies: body.flag("omit-message-body")?, ..Memo::default() };
+        let memo = RequestData {
+            without_bodies: body.flag("omit-message-body")?,
+            ..RequestData::default()
+        };
         let entity = self.managed_entity(question, Action::Peek).await?;
-        Ok(Planned::Commands { entity, commands: vec![command], read: Self::peeked, memo })
+        Ok(OperationPlan::Commands { entity, commands: vec![command], read: Self::peeked, memo })
     }
 
     fn peeked(
         &mut self,
-        asker: &Asker,
-        memo: &Memo,
+        asker: &ReplyAddress,
+        memo: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::Peeked(messages)) = outcomes.into_iter().next() else {
             return Err(unexpected());
         };
         let bytes_max = self.reply_bytes_max(asker);
-        let shown = if memo.without_bodies { Shown::PeekedWithoutBody } else { Shown::Peeked };
+        let shown =
+            if memo.without_bodies { MessageForm::PeekedWithoutBody } else { MessageForm::Peeked };
         let (mut list, mut count) = (Pieces::default(), 0);
         for message in messages {
             let pieces = encoded(&message, shown).ok_or_else(unreadable)?;
@@ -75,7 +82,7 @@ impl Conversation {
     pub(super) async fn plan_receive_deferred(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         let sequences = question.body.sequences(ITEM_COUNT_MAX)?;
         let asked = match question.body.integer("receiver-settle-mode")? {
             Some(0) => Some(ReceiveMode::ReceiveAndDelete),
@@ -109,8 +116,8 @@ impl Conversation {
             ReceiveMode::PeekLock => None,
             ReceiveMode::ReceiveAndDelete => Some(self.room_to_take(count)?),
         };
-        let memo = Memo { link: Some(link), room, ..Memo::default() };
-        Ok(Planned::Commands {
+        let memo = RequestData { link: Some(link), room, ..RequestData::default() };
+        Ok(OperationPlan::Commands {
             entity,
             commands: vec![command],
             read: Self::received_deferred,
@@ -124,7 +131,7 @@ impl Conversation {
     fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
         let bytes = numbered_bytes(count, self.engine.broker.settings().limits.deferred_bytes_max);
         let is_free = self.engine.account.held_bytes() <= self.engine.account.bytes_max() / 2;
-        let room = if is_free { self.for_good.try_take(bytes) } else { None };
+        let room = if is_free { self.removal_budget.try_take(bytes) } else { None };
         room.ok_or_else(|| {
             Rejection::server_busy(
                 "the client has not read earlier messages, up to `amqp.outbound_bytes_max`, so \
@@ -172,8 +179,8 @@ impl Conversation {
 
     fn received_deferred(
         &mut self,
-        _: &Asker,
-        memo: &Memo,
+        _: &ReplyAddress,
+        memo: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::Received(messages)) = outcomes.into_iter().next() else {
@@ -181,11 +188,11 @@ impl Conversation {
         };
         let (mut list, count) = (Pieces::default(), messages.len());
         for message in &messages {
-            let Some(pieces) = encoded(message, Shown::Delivered) else {
+            let Some(pieces) = encoded(message, MessageForm::Delivered) else {
                 let locks = messages.iter().filter_map(|message| message.facts.lock);
                 let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
                 if let Some(link) = memo.link {
-                    self.engine.links.give_back(link, tokens);
+                    self.engine.links.release_messages(link, tokens);
                 }
                 return Err(unreadable());
             };
@@ -209,7 +216,7 @@ impl Conversation {
     pub(super) async fn plan_delete_batch(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         let count_max = question.body.count("message-count")?;
         let count_max =
             count_max.ok_or_else(|| Rejection::argument("`message-count` is missing"))?;
@@ -222,14 +229,14 @@ impl Conversation {
             }
             None => Command::DeleteBatch { count_max, enqueued_before },
         };
-        let memo = Memo { link, ..Memo::default() };
-        Ok(Planned::Commands { entity, commands: vec![command], read: Self::deleted, memo })
+        let memo = RequestData { link, ..RequestData::default() };
+        Ok(OperationPlan::Commands { entity, commands: vec![command], read: Self::deleted, memo })
     }
 
     fn deleted(
         &mut self,
-        _: &Asker,
-        _: &Memo,
+        _: &ReplyAddress,
+        _: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let count = match outcomes.into_iter().next() {

@@ -12,6 +12,8 @@
 //! the connection.
 
 mod body;
+#[cfg(feature = "testing")]
+mod decode_all;
 mod locks;
 mod messages;
 mod operation;
@@ -20,8 +22,6 @@ mod plan;
 mod rules;
 mod schedule;
 mod session;
-#[cfg(feature = "testing")]
-mod understand;
 
 use std::sync::Arc;
 
@@ -34,26 +34,26 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::{Operation, TransactionId};
 use peeklock_link::pending::correlation;
-use peeklock_link::{Finished, Protocol as _, Size, Working};
+use peeklock_link::{FinishedWork, Protocol as _, RunningWork, Size};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
 use self::body::Body;
+#[cfg(feature = "testing")]
+pub use self::decode_all::decode_all;
 use self::operation::Operation as Requested;
 #[cfg(feature = "testing")]
 pub use self::operation::operations;
 use self::pieces::Pieces;
-pub(in crate::server) use self::plan::{Answered, ManagementAnswer, Managing, Plan};
-use self::plan::{Memo, Planned};
-#[cfg(feature = "testing")]
-pub use self::understand::understand;
+pub(in crate::server) use self::plan::{Answered, ManagementAnswer, PendingManagement, Plan};
+use self::plan::{OperationPlan, RequestData};
 use super::reply::{Names, Reply, head};
 use super::{Node, NodeRequest};
 use crate::connection::{LinkId, SessionId};
 use crate::error::AmqpError;
 use crate::server::conversation::Conversation;
 use crate::server::outcomes::is_lock_lost;
-use crate::server::work::{Asker, Expect, Work};
+use crate::server::work::{PendingAnswer, ReplyAddress, Work};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
 /// Maximum size of a request without contents, in bytes; it is enough for the maximum number of
@@ -75,19 +75,24 @@ struct Question<'a> {
 
 impl Conversation {
     /// Carries out a request whose reply has credit.
-    pub(super) async fn manage(&mut self, link: LinkId, asker: Asker, request: &NodeRequest) {
+    pub(super) async fn manage(
+        &mut self,
+        link: LinkId,
+        asker: ReplyAddress,
+        request: &NodeRequest,
+    ) {
         let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
         let Some(manager) = requests.manager() else { return };
         let path = Arc::clone(&manager.path);
-        let Some(asker) = self.still_waits(asker) else { return };
+        let Some(asker) = self.unless_expired(asker) else { return };
         match self.plan(link, &path, request).await {
-            Ok(Planned::Commands { entity, commands, read, memo }) => {
+            Ok(OperationPlan::Commands { entity, commands, read, memo }) => {
                 let transaction = request.transaction.map(|id| (id, link.session()));
                 let plan = Plan { asker, entity, commands, read, memo, transaction };
-                self.when_room(Work::Ask(Box::new(plan))).await;
+                self.when_room(Work::Request(Box::new(plan))).await;
             }
-            Ok(Planned::Apart(asking)) => {
-                self.when_room(Work::AskApart(asker, asking)).await;
+            Ok(OperationPlan::Apart(asking)) => {
+                self.when_room(Work::RequestApart(asker, asking)).await;
             }
             Err(error) => self.answer_managed(asker, Err(error)),
         }
@@ -95,7 +100,10 @@ impl Conversation {
 
     /// Returns the client if it still waits. Otherwise it gets an error, and the request is not
     /// carried out (AMQP-80).
-    pub(in crate::server) fn still_waits(&mut self, asker: Asker) -> Option<Asker> {
+    pub(in crate::server) fn unless_expired(
+        &mut self,
+        asker: ReplyAddress,
+    ) -> Option<ReplyAddress> {
         if asker.until.is_none_or(|until| self.engine.broker.now() < until) {
             return Some(asker);
         }
@@ -111,7 +119,7 @@ impl Conversation {
         link: LinkId,
         path: &Arc<str>,
         request: &NodeRequest,
-    ) -> Result<Planned, AmqpError> {
+    ) -> Result<OperationPlan, AmqpError> {
         let name = request.text("operation").unwrap_or_default();
         let bytes = request.bytes();
         let refused = match Requested::parse(&name) {
@@ -149,7 +157,7 @@ impl Conversation {
     }
 
     /// Hands the commands of a request to their entity; each is answered separately.
-    pub(in crate::server) async fn ask_planned(&mut self, plan: Plan, permit: Permit) {
+    pub(in crate::server) async fn submit_plan(&mut self, plan: Plan, permit: Permit) {
         let open = |link: &u32| self.engine.links.get(*link).filter(|link| link.is_open());
         let link = plan.memo.link.filter(|link| open(link).is_some());
         let is_outside = plan.commands.iter().all(Operation::is_outside);
@@ -160,10 +168,10 @@ impl Conversation {
         }
         let is_large = plan.cost().1 > Account::LARGE_BYTES;
         let Plan { asker, entity, commands, read, memo, .. } = plan;
-        let Some(asker) = self.still_waits(asker) else { return };
+        let Some(asker) = self.unless_expired(asker) else { return };
         let takes = memo.room.is_some();
         self.inflow.large_count += usize::from(is_large);
-        let managing = Managing {
+        let managing = PendingManagement {
             asker,
             read,
             memo,
@@ -174,11 +182,11 @@ impl Conversation {
             held_bytes: 0,
             is_large,
         };
-        let expect = Expect::Managed(Box::new(managing));
+        let expect = PendingAnswer::Managed(Box::new(managing));
         let (path, permit) = (entity.path().into(), Some(Arc::new(permit)));
         let slot = match takes {
-            true => self.engine.links.ask_to_take(path, 0, permit, expect),
-            false => self.engine.links.ask_of(path, 0, permit, expect),
+            true => self.engine.links.add_deleting_request(path, 0, permit, expect),
+            false => self.engine.links.add_unlinked_request(path, 0, permit, expect),
         };
         for (index, command) in commands.into_iter().enumerate() {
             match link {
@@ -199,7 +207,7 @@ impl Conversation {
         permit: Permit,
     ) {
         let Plan { asker, commands, read, memo, .. } = plan;
-        let Some(asker) = self.still_waits(asker) else { return };
+        let Some(asker) = self.unless_expired(asker) else { return };
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
         for command in commands {
             match self.issue(id, session, &entity, command).await {
@@ -216,10 +224,10 @@ impl Conversation {
             }
         }
         let (outcomes, left) = (vec![None; checks.len()], checks.len());
-        let managing = Managing {
+        let managing = PendingManagement {
             asker,
             read,
-            memo: Memo { is_joined: true, ..memo },
+            memo: RequestData { is_joined: true, ..memo },
             outcomes,
             issued,
             left,
@@ -227,9 +235,13 @@ impl Conversation {
             held_bytes: 0,
             is_large: false,
         };
-        let expect = Expect::Managed(Box::new(managing));
-        let slot =
-            self.engine.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
+        let expect = PendingAnswer::Managed(Box::new(managing));
+        let slot = self.engine.links.add_unlinked_request(
+            entity.path().into(),
+            0,
+            Some(Arc::new(permit)),
+            expect,
+        );
         for (index, (entity, command)) in checks.into_iter().enumerate() {
             self.engine.links.submit_to(&entity, command, correlation(slot, index));
         }
@@ -238,7 +250,7 @@ impl Conversation {
     /// Returns the result of a command, or success if the command repeats an earlier settlement
     /// with the same outcome. That settlement may have been in progress when the request was
     /// planned (AMQP-62).
-    fn or_settled_before(
+    fn accept_repeated_settlement(
         &mut self,
         slot: usize,
         index: usize,
@@ -247,8 +259,8 @@ impl Conversation {
         if !result.as_ref().is_err_and(is_lock_lost) {
             return result;
         }
-        let settles = match self.engine.links.asked_mut(slot) {
-            Some((_, _, Expect::Managed(managing))) if !managing.memo.is_joined => {
+        let settles = match self.engine.links.request_mut(slot) {
+            Some((_, _, PendingAnswer::Managed(managing))) if !managing.memo.is_joined => {
                 managing.memo.tokens.get(index).copied().zip(managing.memo.kind)
             }
             _ => None,
@@ -261,15 +273,16 @@ impl Conversation {
 
     /// Handles the answer to a command of a request, which holds `held_bytes` bytes of the account.
     /// After the last one, the reply is made.
-    pub(in crate::server) fn managed(
+    pub(in crate::server) fn handle_command_answer(
         &mut self,
         slot: usize,
         index: usize,
         result: Result<Outcome, Rejection>,
         held_bytes: u64,
     ) {
-        let result = self.or_settled_before(slot, index, result);
-        let Some((_, path, Expect::Managed(managing))) = self.engine.links.asked_mut(slot) else {
+        let result = self.accept_repeated_settlement(slot, index, result);
+        let Some((_, path, PendingAnswer::Managed(managing))) = self.engine.links.request_mut(slot)
+        else {
             return self.engine.account.release(held_bytes);
         };
         managing.left = managing.left.saturating_sub(1);
@@ -285,10 +298,19 @@ impl Conversation {
         if managing.left > 0 {
             return;
         }
-        let Some(pending) = self.engine.links.answered(slot) else { return };
-        let Expect::Managed(managing) = pending.expect else { return };
-        let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, is_large, .. } =
-            *managing;
+        let Some(pending) = self.engine.links.remove_request(slot) else { return };
+        let PendingAnswer::Managed(managing) = pending.expect else { return };
+        let PendingManagement {
+            asker,
+            read,
+            memo,
+            outcomes,
+            issued,
+            failure,
+            held_bytes,
+            is_large,
+            ..
+        } = *managing;
         self.inflow.large_count -= usize::from(is_large);
         if failure.is_none() {
             for (issued, outcome) in issued.into_iter().zip(outcomes.iter().flatten()) {
@@ -296,11 +318,11 @@ impl Conversation {
             }
         }
         let taken_count = outcomes.iter().flatten().map(taken_count).sum();
-        let removed = self.outflow.lost.unless_written(taken_count);
+        let removed = self.outflow.lost.guard(taken_count);
         let answer = match failure {
             // Commands that were carried out stay so.
             Some(rejection) => {
-                locks::note(self, &memo, &outcomes);
+                locks::record_partial_effects(self, &memo, &outcomes);
                 Err(rejection)
             }
             None => read(self, &asker, &memo, outcomes.into_iter().flatten().collect()),
@@ -315,29 +337,30 @@ impl Conversation {
     }
 
     /// Carries out a request apart from the connection; it counts as pending until it is answered.
-    pub(in crate::server) fn ask_apart(
+    pub(in crate::server) fn run_apart(
         &mut self,
-        asker: Asker,
-        asking: Working<Answered>,
+        asker: ReplyAddress,
+        asking: RunningWork<Answered>,
         permit: Permit,
     ) {
-        let Some(asker) = self.still_waits(asker) else { return };
+        let Some(asker) = self.unless_expired(asker) else { return };
         let permit = Arc::new(permit);
         let paid = Some(Arc::clone(&permit));
-        let slot = self.engine.links.ask_of("".into(), 0, paid, Expect::Apart(asker));
+        let slot =
+            self.engine.links.add_unlinked_request("".into(), 0, paid, PendingAnswer::Apart(asker));
         self.engine.apart.push(Size::Long, slot, permit, Box::new(|| asking));
-        self.start_apart();
+        self.start_background();
     }
 
     /// Sends the reply of a request that was carried out apart from the connection.
-    pub(in crate::server) fn answer_apart(&mut self, finished: Finished<Answered>) {
+    pub(in crate::server) fn answer_apart(&mut self, finished: FinishedWork<Answered>) {
         let mut held_bytes = 0;
         if let Some((bytes, room)) = finished.paid {
             self.engine.account.hold_paid(bytes, room);
             held_bytes = bytes;
         }
-        if let Some(pending) = self.engine.links.answered(finished.slot)
-            && let Expect::Apart(asker) = pending.expect
+        if let Some(pending) = self.engine.links.remove_request(finished.slot)
+            && let PendingAnswer::Apart(asker) = pending.expect
         {
             let answer = finished.result.map_err(|error| crate::server::error::of(&error));
             self.answer_managed(asker, answer);
@@ -349,7 +372,7 @@ impl Conversation {
     /// Sends a reply.
     pub(in crate::server) fn answer_managed(
         &mut self,
-        asker: Asker,
+        asker: ReplyAddress,
         answer: Result<ManagementAnswer, AmqpError>,
     ) {
         let pieces = reply_of(&asker, answer);
@@ -364,7 +387,7 @@ fn taken_count(outcome: &Outcome) -> u64 {
 }
 
 /// Encodes a reply in pieces.
-fn reply_of(asker: &Asker, answer: Result<ManagementAnswer, AmqpError>) -> Vec<Bytes> {
+fn reply_of(asker: &ReplyAddress, answer: Result<ManagementAnswer, AmqpError>) -> Vec<Bytes> {
     let mut reply = Pieces::default();
     let (body, count) = match answer {
         Ok(ManagementAnswer::Done) => {

@@ -1,7 +1,7 @@
 //! Operations of a management node, by name (AMQP-82). A new operation needs an entry in the table
 //! and an arm below.
 
-use super::plan::Planned;
+use super::plan::OperationPlan;
 use super::{Question, Refusal};
 use crate::server::conversation::Conversation;
 
@@ -70,7 +70,7 @@ impl Conversation {
         &mut self,
         operation: Operation,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         match operation {
             Operation::RenewLock => self.plan_renew_lock(question).await,
             Operation::Peek => self.plan_peek(question).await,

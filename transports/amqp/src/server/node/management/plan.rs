@@ -6,22 +6,22 @@ use peeklock_core::admission::Permit;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::LockToken;
-use peeklock_core::transaction::{Issued, TransactionId};
-use peeklock_link::Working;
+use peeklock_core::transaction::{PendingPart, TransactionId};
+use peeklock_link::RunningWork;
 
 use super::pieces::Pieces;
 use crate::connection::SessionId;
 use crate::server::conversation::Conversation;
 use crate::server::outcomes::OutcomeKind;
-use crate::server::work::Asker;
+use crate::server::work::ReplyAddress;
 
 /// Plan of an operation: commands to the entity, or work apart from the connection.
-pub(super) enum Planned {
-    Commands { entity: Entity, commands: Vec<Command>, read: Read, memo: Memo },
-    Apart(Working<Answered>),
+pub(super) enum OperationPlan {
+    Commands { entity: Entity, commands: Vec<Command>, read: MakeReply, memo: RequestData },
+    Apart(RunningWork<Answered>),
 }
 
-impl Planned {
+impl OperationPlan {
     /// Makes a plan of work apart from the connection, with a small answer.
     pub(super) fn apart(asking: impl Future<Output = Answered> + Send + 'static) -> Self {
         Self::Apart(Box::pin(async move { (None, asking.await) }))
@@ -30,11 +30,11 @@ impl Planned {
 
 /// Plan of a request: its commands, and the function that makes the reply from their outcomes.
 pub(in crate::server) struct Plan {
-    pub(super) asker: Asker,
+    pub(super) asker: ReplyAddress,
     pub(super) entity: Entity,
     pub(super) commands: Vec<Command>,
-    pub(super) read: Read,
-    pub(super) memo: Memo,
+    pub(super) read: MakeReply,
+    pub(super) memo: RequestData,
     /// Transaction of the commands, and the session of the request (AMQ-26).
     pub(super) transaction: Option<(TransactionId, SessionId)>,
 }
@@ -50,7 +50,7 @@ impl Plan {
 
 /// Data of a request that is kept until its reply.
 #[derive(Default)]
-pub(in crate::server) struct Memo {
+pub(in crate::server) struct RequestData {
     /// Link for the commands: the link of a session, or the link that is to hold locks.
     pub(super) link: Option<u32>,
     /// Locks that the request names, by command.
@@ -68,13 +68,13 @@ pub(in crate::server) struct Memo {
 }
 
 /// A request whose commands are running.
-pub(in crate::server) struct Managing {
-    pub(super) asker: Asker,
-    pub(super) read: Read,
-    pub(super) memo: Memo,
+pub(in crate::server) struct PendingManagement {
+    pub(super) asker: ReplyAddress,
+    pub(super) read: MakeReply,
+    pub(super) memo: RequestData,
     pub(super) outcomes: Vec<Option<Outcome>>,
     /// Parts of a transaction, which count if all commands would be carried out.
-    pub(super) issued: Vec<Issued>,
+    pub(super) issued: Vec<PendingPart>,
     pub(super) left: usize,
     pub(super) failure: Option<Rejection>,
     /// Account bytes of the received outcomes.
@@ -84,8 +84,12 @@ pub(in crate::server) struct Managing {
 }
 
 /// Makes the reply from the outcomes of all commands.
-pub(super) type Read =
-    fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<ManagementAnswer, Rejection>;
+pub(super) type MakeReply = fn(
+    &mut Conversation,
+    &ReplyAddress,
+    &RequestData,
+    Vec<Outcome>,
+) -> Result<ManagementAnswer, Rejection>;
 
 /// Successful reply.
 pub(in crate::server) enum ManagementAnswer {

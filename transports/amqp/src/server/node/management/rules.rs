@@ -14,30 +14,36 @@ use peeklock_words::amqp::{Scalar, code};
 
 use super::body::Body;
 use super::pieces::Pieces;
-use super::plan::{ManagementAnswer, Planned};
+use super::plan::{ManagementAnswer, OperationPlan};
 use super::{Question, Refusal, key};
 use crate::codec::value::Map;
 use crate::server::conversation::Conversation;
 
 impl Conversation {
-    pub(super) fn plan_add_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
-        let name = question.body.wanted_text("rule-name")?;
+    pub(super) fn plan_add_rule(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<OperationPlan, Refusal> {
+        let name = question.body.required_text("rule-name")?;
         let Some(map) = question.body.map("rule-description")? else {
             return Err(Rejection::argument("`rule-description` is missing").into());
         };
         let count_max = self.engine.broker.settings().limits.rule_property_count_max;
         let rule = rule(name, &Body::of_map(map), count_max)?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::apart(async move {
+        Ok(OperationPlan::apart(async move {
             access.manage(&path, Management::CreateOwnRule(Box::new(rule))).await?;
             Ok(ManagementAnswer::Done)
         }))
     }
 
-    pub(super) fn plan_remove_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
-        let name = question.body.wanted_text("rule-name")?;
+    pub(super) fn plan_remove_rule(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<OperationPlan, Refusal> {
+        let name = question.body.required_text("rule-name")?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::apart(async move {
+        Ok(OperationPlan::apart(async move {
             access.manage(&path, Management::DeleteOwnRule(name.into())).await?;
             Ok(ManagementAnswer::Done)
         }))
@@ -45,14 +51,17 @@ impl Conversation {
 
     /// Plans a list of rules. Some clients request all rules at once, which the broker lists in
     /// pages.
-    pub(super) fn plan_list_rules(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
+    pub(super) fn plan_list_rules(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<OperationPlan, Refusal> {
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         let skip = count(question.body.count("skip")?.unwrap_or(0));
         let top = count(question.body.count("top")?.unwrap_or(u32::MAX));
         let page = self.engine.broker.settings().limits.list_count_max.max(1);
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         let broker = self.engine.broker.clone();
-        Ok(Planned::Apart(Box::pin(async move {
+        Ok(OperationPlan::Apart(Box::pin(async move {
             let rules = Management::Rules(Page { skip, top: Some(top) });
             match access.turn_at(&path, rules).await {
                 Ok(turn) => {
@@ -94,7 +103,7 @@ pub(super) fn rule(
 }
 
 fn sql_text(body: &Body) -> Result<SqlText, Rejection> {
-    Ok(SqlText::new(body.wanted_text("expression")?))
+    Ok(SqlText::new(body.required_text("expression")?))
 }
 
 fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Rejection> {

@@ -10,17 +10,17 @@ use peeklock_words::amqp::{Scalar, code};
 
 use super::body::Body;
 use super::pieces::Pieces;
-use super::plan::{ManagementAnswer, Memo, Planned};
+use super::plan::{ManagementAnswer, OperationPlan, RequestData};
 use super::{Question, Refusal, key, unexpected};
 use crate::message::BATCH_COUNT_MAX;
 use crate::server::conversation::Conversation;
-use crate::server::work::Asker;
+use crate::server::work::ReplyAddress;
 
 impl Conversation {
     pub(super) async fn plan_schedule(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         let maps = question.body.maps("messages")?;
         let messages =
             maps.iter().map(|map| self.message_in(map)).collect::<Result<Vec<_>, _>>()?;
@@ -31,13 +31,13 @@ impl Conversation {
             // All messages are stored, or none.
             Err(messages) => Command::SendBatch { messages },
         };
-        let (commands, memo) = (vec![command], Memo { count, ..Memo::default() });
-        Ok(Planned::Commands { entity, commands, read: Self::scheduled, memo })
+        let (commands, memo) = (vec![command], RequestData { count, ..RequestData::default() });
+        Ok(OperationPlan::Commands { entity, commands, read: Self::scheduled, memo })
     }
 
     /// Reads the message in a map.
     fn message_in(&self, map: &Body) -> Result<InboundMessage, Rejection> {
-        let value = map.wanted("message")?;
+        let value = map.required("message")?;
         let Ok(Scalar::Binary(bytes)) = value.scalar() else {
             return Err(Rejection::argument("`message` must be an encoded message"));
         };
@@ -47,15 +47,15 @@ impl Conversation {
 
     fn scheduled(
         &mut self,
-        _: &Asker,
-        memo: &Memo,
+        _: &ReplyAddress,
+        memo: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let numbers = match outcomes.into_iter().next() {
             Some(Outcome::Accepted(number)) => vec![number],
             Some(Outcome::AcceptedBatch(numbers)) => numbers,
             // Returned, so that the client can cancel them (SCH-13).
-            Some(Outcome::NumbersSetAside { told, .. }) => told,
+            Some(Outcome::NumbersReserved { returned: told, .. }) => told,
             // Scheduled messages get their numbers at the commit (TXN-03).
             Some(Outcome::Done) if memo.is_joined => vec![SequenceNumber(0); memo.count],
             _ => return Err(unexpected()),
@@ -66,19 +66,24 @@ impl Conversation {
     pub(super) async fn plan_cancel_scheduled(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         // The maximum number of messages that a request can schedule.
         let sequences = question.body.sequences(BATCH_COUNT_MAX)?;
         let entity = self.managed_entity(question, Action::CancelScheduled).await?;
         let commands = vec![Command::CancelScheduled { sequences }];
-        Ok(Planned::Commands { entity, commands, read: Self::done, memo: Memo::default() })
+        Ok(OperationPlan::Commands {
+            entity,
+            commands,
+            read: Self::done,
+            memo: RequestData::default(),
+        })
     }
 
     /// Makes a reply without data.
     pub(super) fn done(
         &mut self,
-        _: &Asker,
-        _: &Memo,
+        _: &ReplyAddress,
+        _: &RequestData,
         _: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         Ok(ManagementAnswer::Done)

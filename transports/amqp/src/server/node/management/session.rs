@@ -10,10 +10,10 @@ use peeklock_words::amqp::{Scalar, code};
 
 use super::super::Node;
 use super::pieces::Pieces;
-use super::plan::{ManagementAnswer, Memo, Planned, Read};
+use super::plan::{MakeReply, ManagementAnswer, OperationPlan, RequestData};
 use super::{Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
-use crate::server::work::Asker;
+use crate::server::work::ReplyAddress;
 
 impl Conversation {
     /// Returns the receiving link of this connection for a request about a session: the link that
@@ -51,7 +51,7 @@ impl Conversation {
 
     /// Returns that link for a request that only the holder may send (AMQP-89).
     fn held_session(&self, question: &Question<'_>) -> Result<u32, Rejection> {
-        let session = question.body.wanted_text("session-id")?;
+        let session = question.body.required_text("session-id")?;
         self.session_link(question)?.ok_or_else(|| {
             Rejection::session_lock_lost(format!(
                 "session `{session:.128}` is not held by this connection"
@@ -62,14 +62,14 @@ impl Conversation {
     pub(super) async fn plan_renew_session(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         self.plan_of_holder(question, SessionCommand::Renew, Self::session_renewed).await
     }
 
     pub(super) async fn plan_session_state(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         self.plan_of_holder(question, SessionCommand::GetState, Self::session_state).await
     }
 
@@ -78,7 +78,7 @@ impl Conversation {
     pub(super) async fn plan_set_session_state(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         let state = match question.body.get("session-state") {
             None => None,
             Some(value) => match value.scalar() {
@@ -94,22 +94,22 @@ impl Conversation {
         &mut self,
         question: &Question<'_>,
         command: SessionCommand,
-        read: Read,
-    ) -> Result<Planned, Refusal> {
+        read: MakeReply,
+    ) -> Result<OperationPlan, Refusal> {
         let entity = self.managed_entity(question, Action::HoldSession).await?;
         let number = self.held_session(question)?;
         let Some(link) = self.engine.links.get(number) else {
             return Err(Rejection::session_lock_lost("link of the session no longer exists").into());
         };
         let commands = vec![link.in_session(command)];
-        let memo = Memo { link: Some(number), ..Memo::default() };
-        Ok(Planned::Commands { entity, commands, read, memo })
+        let memo = RequestData { link: Some(number), ..RequestData::default() };
+        Ok(OperationPlan::Commands { entity, commands, read, memo })
     }
 
     fn session_renewed(
         &mut self,
-        _: &Asker,
-        memo: &Memo,
+        _: &ReplyAddress,
+        memo: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::Renewed(until)) = outcomes.into_iter().next() else {
@@ -126,8 +126,8 @@ impl Conversation {
 
     fn session_state(
         &mut self,
-        _: &Asker,
-        _: &Memo,
+        _: &ReplyAddress,
+        _: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::SessionState(state)) = outcomes.into_iter().next() else {
@@ -148,7 +148,7 @@ impl Conversation {
     pub(super) async fn plan_list_sessions(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
+    ) -> Result<OperationPlan, Refusal> {
         let body = &question.body;
         let which = match body.instant("last-updated-time")? {
             Some(at) if at.unix_ms() < ACTIVE_FROM_MS => SessionFilter::StateSetAfter(at),
@@ -165,9 +165,9 @@ impl Conversation {
         // used for the answer.
         let left_out = if behind.is_some() { 0 } else { skip };
         let behind = behind.map(String::into_boxed_str);
-        let command = Command::ListSessions { which, behind, skip: left_out.into(), top };
+        let command = Command::ListSessions { which, after: behind, skip: left_out.into(), top };
         let entity = self.managed_entity(question, Action::ListSessions).await?;
-        Ok(Planned::apart(async move {
+        Ok(OperationPlan::apart(async move {
             let Outcome::Sessions(names) = entity.call(command).await? else {
                 return Err(entity.refuse(unexpected()));
             };

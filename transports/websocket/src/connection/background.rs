@@ -8,44 +8,52 @@ use peeklock_core::Access;
 use peeklock_core::admission::{COMMAND_BYTES, HeldTurn};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::management::Management;
-use peeklock_link::{Finished, Pending, Protocol as _, Size, Start, Working};
+use peeklock_link::{FinishedWork, PendingRequest, Protocol as _, RunningWork, Size, StartWork};
 
-use super::{Asked, Conversation, Done};
+use super::{AdmittedRequest, Conversation, Done};
 use crate::frame::WireError;
-use crate::operation::{Expect, ManageOperation, Notice, notice};
+use crate::operation::{ManageOperation, Notice, PendingAnswer, notice};
 
 impl Conversation {
     /// Starts long work in the background; its answer arrives as mail.
-    pub(crate) fn apart<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
+    pub(crate) fn spawn_background<
+        F: Future<Output = Result<Notice, BrokerError>> + Send + 'static,
+    >(
         &mut self,
-        asked: Asked,
+        asked: AdmittedRequest,
         work: impl FnOnce() -> F + Send + 'static,
     ) -> Done {
-        let start = move || -> Working<Box<Notice>> {
+        let start = move || -> RunningWork<Box<Notice>> {
             let work = work();
             Box::pin(async move { (None, answer(work.await)) })
         };
         self.push_apart(asked, Size::Long, Box::new(start))
     }
 
-    fn push_apart(&mut self, asked: Asked, size: Size, start: Start<Box<Notice>>) -> Done {
+    fn push_apart(
+        &mut self,
+        asked: AdmittedRequest,
+        size: Size,
+        start: StartWork<Box<Notice>>,
+    ) -> Done {
         let permit = Arc::clone(&asked.permit);
         let paid = Some(asked.permit);
-        let slot = self.engine.links.ask_of("".into(), asked.id, paid, Expect::Own);
+        let slot =
+            self.engine.links.add_unlinked_request("".into(), asked.id, paid, PendingAnswer::Own);
         self.engine.apart.push(size, slot, permit, start);
-        self.start_apart();
+        self.start_background();
         Ok(())
     }
 
     /// Carries out a management operation in the background. An operation with a large answer waits
     /// for a turn ([`Access::turn_at`]) and keeps it until the broker has room for the answer; the
     /// number of turns is small, over all connections.
-    pub(crate) fn manage(&mut self, asked: Asked, operation: ManageOperation) -> Done {
+    pub(crate) fn manage(&mut self, asked: AdmittedRequest, operation: ManageOperation) -> Done {
         let path = operation.path().unwrap_or_default().to_owned();
         let request = operation.into_request(&self.engine.broker)?;
         let access = self.engine.access.clone();
         let size = if request.is_large() { Size::Long } else { Size::Short };
-        let start = move || -> Working<Box<Notice>> {
+        let start = move || -> RunningWork<Box<Notice>> {
             Box::pin(async move {
                 let (turn, result) = managed(access, path, request).await;
                 (turn, answer(result))
@@ -55,12 +63,12 @@ impl Conversation {
     }
 
     /// Answers a request that was carried out in the background.
-    pub(super) fn answer_apart(&mut self, finished: Finished<Box<Notice>>) {
-        self.begun_bytes += COMMAND_BYTES;
-        if let Some(Pending { id, .. }) = self.engine.links.answered(finished.slot) {
+    pub(super) fn answer_background(&mut self, finished: FinishedWork<Box<Notice>>) {
+        self.started_bytes += COMMAND_BYTES;
+        if let Some(PendingRequest { id, .. }) = self.engine.links.remove_request(finished.slot) {
             match finished.paid {
-                Some((bytes, room)) => self.say_paid(id, *finished.result, bytes, room),
-                None => self.say(id, *finished.result),
+                Some((bytes, room)) => self.push_paid_item(id, *finished.result, bytes, room),
+                None => self.push_item(id, *finished.result),
             }
         }
     }

@@ -30,13 +30,13 @@ const KEYS: [&str; 12] = [
 /// Reads `bytes` as a request, and its body as the body of each operation. Returns the number of
 /// values that could be read.
 #[must_use]
-pub fn understand(bytes: Bytes) -> usize {
+pub fn decode_all(bytes: Bytes) -> usize {
     let Ok(request) = NodeRequest::read(bytes) else { return 0 };
     let named = ["operation", "associated-link-name"].map(|name| request.text(name));
     let told = usize::from(request.timeout().is_some());
     let count = told + named.into_iter().flatten().count();
     let Ok(body) = Body::read(request.body()) else { return count };
-    let keys: usize = KEYS.iter().map(|key| understood(&body, key)).sum();
+    let keys: usize = KEYS.iter().map(|key| decodable_type_count(&body, key)).sum();
     let lists = [
         body.sequences(ITEM_COUNT_MAX).map_or(0, |numbers| numbers.len()),
         body.tokens().map_or(0, |tokens| tokens.len()),
@@ -53,7 +53,7 @@ pub fn understand(bytes: Bytes) -> usize {
 }
 
 /// Number of types as which the value of a key can be read.
-fn understood(body: &Body, key: &str) -> usize {
+fn decodable_type_count(body: &Body, key: &str) -> usize {
     [
         matches!(body.text(key), Ok(Some(_))),
         matches!(body.flag(key), Ok(true)),
@@ -67,7 +67,7 @@ fn understood(body: &Body, key: &str) -> usize {
 }
 
 fn has_message(map: &Body) -> bool {
-    let Ok(value) = map.wanted("message") else { return false };
+    let Ok(value) = map.required("message") else { return false };
     match value.scalar() {
         Ok(Scalar::Binary(bytes)) => {
             Content::from_sender(value.as_bytes().slice_ref(bytes)).is_ok()

@@ -7,7 +7,7 @@ use indicatif::{BinaryBytes, HumanCount};
 use peeklock::store::journal::verify::{Fate, Finding, FindingKind, Report, Severity};
 use serde::Serialize;
 
-use super::meaning::{Meanings, word};
+use super::meaning::{AffectedRecords, word};
 
 const RED: &str = "\u{1b}[31m";
 const YELLOW: &str = "\u{1b}[33m";
@@ -76,9 +76,9 @@ pub fn findings(report: &Report, colours: bool) -> String {
 
 fn row(finding: &Finding) -> [String; 5] {
     let bytes = if finding.bytes == 0 { "-".to_owned() } else { finding.bytes.to_string() };
-    let mut what = finding.what.clone();
+    let mut what = finding.description.clone();
     if let Some(frames) = finding.frames {
-        let told = match (frames.told_records, frames.are_all_told) {
+        let told = match (frames.readable_record_count, frames.are_all_readable) {
             (0, true) => "; no records are in these places".to_owned(),
             (0, false) => "; the records in these places cannot be determined".to_owned(),
             (count, true) => format!("; {count} records, all identified"),
@@ -186,7 +186,7 @@ pub struct JsonRepair {
 pub fn json(
     data_dir: &str,
     report: &Report,
-    meanings: &Meanings,
+    meanings: &AffectedRecords,
     repair: Option<JsonRepair>,
 ) -> String {
     let mut affected = Vec::new();
@@ -206,13 +206,13 @@ pub fn json(
         bytes: finding.bytes,
         kind: finding.kind.name(),
         severity: severity(finding.severity()),
-        what: &finding.what,
+        what: &finding.description,
         remedy: finding.kind.remedy(),
         segment: finding.segment,
         first_lsn: finding.frames.map(|frames| frames.first_lsn),
         last_lsn: finding.frames.and_then(|frames| frames.last_lsn),
-        told_records: finding.frames.map(|frames| frames.told_records),
-        are_all_told: finding.frames.map(|frames| frames.are_all_told),
+        told_records: finding.frames.map(|frames| frames.readable_record_count),
+        are_all_told: finding.frames.map(|frames| frames.are_all_readable),
     });
     let totals = &report.totals;
     let report = JsonReport {
