@@ -11,9 +11,9 @@ use peeklock_core::command::{Command, MachineOutcome, ReceiveMode, Settlement};
 use peeklock_core::description::{QueueDescription, Settings};
 use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::effect::{Answer, Effect};
-use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::ids::{EntityId, Ticket};
+use peeklock_core::machine::queue::{Queue, QueueConfig};
+use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::Reserved;
@@ -36,7 +36,7 @@ fn main() {
                 release_on_connection_loss: false,
                 expire_whole_sessions: true,
                 duplicate_key: [3; 16],
-                forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+                forwarding: peeklock_core::machine::queue::ForwardingConfig::default(),
             };
             let description = QueueDescription::new("orders", limits);
             let now = Timestamp::from_unix_ms(1_800_000_000_000);

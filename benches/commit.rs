@@ -15,8 +15,8 @@ use peeklock_core::admission::Budget;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::description::{QueueDescription, Settings};
 use peeklock_core::edge::{Edge, Entropy};
-use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::ids::{EntityId, LockToken, Ticket};
+use peeklock_core::machine::queue::{Queue, QueueConfig};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
@@ -80,7 +80,7 @@ fn main() {
                 release_on_connection_loss: false,
                 expire_whole_sessions: true,
                 duplicate_key: [3; 16],
-                forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+                forwarding: peeklock_core::machine::queue::ForwardingConfig::default(),
             };
             let description = QueueDescription::new("orders", &settings.limits);
             let queue = Queue::new(EntityId(1), description, config, now);

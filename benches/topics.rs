@@ -19,11 +19,11 @@ use peeklock_core::description::{
     QueueDescription, Settings, SubscriptionDescription, TopicDescription,
 };
 use peeklock_core::edge::{Edge, Entropy};
-use peeklock_core::entity::family::Family;
-use peeklock_core::entity::queue::{ForwardingConfig, Queue, QueueConfig};
-use peeklock_core::entity::topic::Topic;
-use peeklock_core::entity::{Machine, StageNumber};
 use peeklock_core::ids::{EntityId, Ticket};
+use peeklock_core::machine::family::Family;
+use peeklock_core::machine::queue::{ForwardingConfig, Queue, QueueConfig};
+use peeklock_core::machine::topic::Topic;
+use peeklock_core::machine::{Machine, StageNumber};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};

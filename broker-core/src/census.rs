@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::entity::{MemoryUse, RemainingCapacity};
 use crate::limits::Limits;
+use crate::machine::{MemoryUse, RemainingCapacity};
 
 /// Totals of all machines.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Read the modules in the order of this file. [`command`], [`change`] and [`effect`] are the model
-//! on three pages; [`entity`] holds the pure state machines.
+//! on three pages; [`machine`] holds the pure state machines.
 
 // Words: plain values.
 pub use peeklock_words::{
@@ -24,7 +24,7 @@ pub mod command {
     pub use crate::request::{LoadedMessage, MessageReadError, Outcome, ReceivedMessage};
 }
 // The state machines, one for each kind of entity.
-pub use peeklock_machine as entity;
+pub use peeklock_machine as machine;
 // Work that covers several commands, or several entities.
 pub mod transaction;
 pub mod transfer;

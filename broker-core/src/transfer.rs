@@ -1,6 +1,6 @@
 //! Transfers: messages in transit between entities, and the guard of a transfer ([`passage`]).
 
-pub mod errand;
+pub mod contents;
 pub mod passage;
 
 pub use peeklock_model::transfer::*;

@@ -21,10 +21,10 @@ use peeklock_core::declaration::{Declaration, DeclaredQueue, DeclaredSubscriptio
 use peeklock_core::description::{
     Jitter, QueueUpdate, RetryKind, RetryPolicy, Settings, SubscriptionUpdate, TopicUpdate,
 };
-use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber};
 use peeklock_core::limits::Limits;
+use peeklock_core::machine::peers::PeerSource;
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;

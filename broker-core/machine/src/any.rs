@@ -14,7 +14,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
-use crate::store::{Batch, Key};
+use crate::record::{Batch, Key};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 

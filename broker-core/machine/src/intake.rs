@@ -13,7 +13,7 @@ use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::Defect;
-use crate::store::Reserved;
+use crate::record::Reserved;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Quota of an entity, with its kind and path for rejections. A subscription uses the quota of its

@@ -49,7 +49,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
-use crate::store::{Batch, Key, Reserved};
+use crate::record::{Batch, Key, Reserved};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 
@@ -385,7 +385,7 @@ pub trait Machine {
 // The crates below keep their names in every crate of the core: `crate::error` here is
 // `peeklock_core::error` there.
 pub(crate) use peeklock_model::{change, command, effect, transaction, transfer};
-pub(crate) use peeklock_record as store;
+pub(crate) use peeklock_record as record;
 pub(crate) use peeklock_words::{
     condition, description, error, ids, limits, message, path, rule, time,
 };

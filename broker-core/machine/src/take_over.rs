@@ -81,7 +81,7 @@ pub(crate) fn arrivals_of_peer(
 }
 
 /// Refuses a message that exceeds the limit of hops (FWD-12).
-pub(crate) fn refuse_hops(hops: u8, hops_max: u8) -> Result<(), Rejection> {
+pub(crate) fn refuse_hops_of_peer(hops: u8, hops_max: u8) -> Result<(), Rejection> {
     if hops <= hops_max {
         return Ok(());
     }

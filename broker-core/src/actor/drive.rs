@@ -19,20 +19,20 @@ use std::sync::Arc;
 use actix::{Actor, Addr, Recipient, WeakAddr};
 
 use super::apart::drop_in_background;
+use super::courier::Courier;
 use super::desk::Desk;
 use super::entity::EntityActor;
 use super::inlet::{Inlet, StaleKind, next};
 use super::messages::{ContentsLoaded, End, IdleElapsed, Round, RoundQuestion, RoundScope};
 use super::session::{HeldSession, SessionActor};
-use super::transfer::Courier;
 use super::wakeups::Knock;
 use crate::admission::{Budget, LoadedFor, Loads};
 use crate::clock::Clock;
-use crate::entity::Machine;
-use crate::entity::any::AnyMachine;
-use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId};
+use crate::machine::Machine;
+use crate::machine::any::AnyMachine;
+use crate::machine::family::MemberNumber;
 use crate::request::{Release, Request, RequesterId, Way, release_all};
 use crate::shell::load::LoadRequest;
 use crate::shell::session::SessionHost;
@@ -209,7 +209,7 @@ impl Drive {
 
     /// Whether the machine evaluates rules in slices and needs another turn after all others.
     pub(super) fn is_judging(&self) -> bool {
-        self.shell().is_some_and(|shell| shell.borrow().is_evaluating_rules())
+        self.shell().is_some_and(|shell| shell.borrow().is_preparing())
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -400,7 +400,7 @@ impl Drive {
     pub(super) fn holds_something(&self) -> bool {
         self.shell().is_some_and(|shell| {
             let shell = shell.borrow();
-            shell.machine().has_locks() || shell.has_parked() || shell.is_evaluating_rules()
+            shell.machine().has_locks() || shell.has_parked() || shell.is_preparing()
         }) || (self.is_running() && !self.inlet.is_empty())
     }
 

@@ -18,10 +18,10 @@ use super::messages::{
 };
 use super::wakeups::{self, Knock, TurnActor, Wakeups};
 use crate::command::Command;
-use crate::entity::StageNumber;
-use crate::entity::any::AnyMachine;
 use crate::error::Rejection;
 use crate::ids::Ticket;
+use crate::machine::StageNumber;
+use crate::machine::any::AnyMachine;
 use crate::path::SubQueue;
 use crate::request::{Release, Reply, Request};
 use crate::shell::tree::Tree;
@@ -219,7 +219,7 @@ impl EntityActor {
             // A publish that is being judged counts as arrived.
             if !shell.is_some_and(|shell| {
                 let shell = shell.borrow();
-                !shell.is_evaluating_rules() && shell.machine().is_idle(now)
+                !shell.is_preparing() && shell.machine().is_idle(now)
             }) {
                 return false;
             }

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::admission::{LoadRoom, LongTurn};
-use crate::entity::StageNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber};
+use crate::machine::StageNumber;
 use crate::transfer::{Departure, ListNumber};
 
 /// News of the tree of an entity, from the desk of its arbiter.

@@ -12,6 +12,7 @@
 //! parent of all entities: it creates, rebuilds and retires them.
 
 mod apart;
+mod courier;
 pub mod desk;
 pub mod directory;
 mod drive;
@@ -22,5 +23,4 @@ pub mod namespace;
 pub mod pulse;
 mod route;
 mod session;
-mod transfer;
 mod wakeups;

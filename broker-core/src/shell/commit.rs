@@ -19,10 +19,10 @@ use peeklock_model::transaction::{Operation, Part, PartOutcome};
 use super::{Failure, Shell, Turn};
 use crate::command::{Command, MachineOutcome, Outcome};
 use crate::effect::{Answer, Gate};
-use crate::entity::family::MemberNumber;
-use crate::entity::{Machine, Moves, Preparation};
 use crate::error::Rejection;
 use crate::ids::{EntityId, Ticket};
+use crate::machine::family::MemberNumber;
+use crate::machine::Machine;
 use crate::path::SubQueue;
 use crate::request::{Release, Request};
 use crate::store::Reserved;
@@ -124,19 +124,6 @@ impl<M: Machine> Participant for Shell<M> {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Whether work needs a long turn. For a transaction, property changes on messages of another
-    /// machine count too.
-    pub(super) fn is_long(&self, ahead: Preparation<'_>, now: Timestamp) -> bool {
-        if self.machine.is_long(ahead, now, &self.limits) {
-            return true;
-        }
-        let Preparation::Command { command, .. } = ahead else { return false };
-        let Command::Commit { parts } = command else { return false };
-        let set = self.overlays_on_other_machine(parts);
-        let steps = || self.machine.steps_of(command, now, &self.limits).saturating_add(set);
-        set > 0 && steps() > Moves::Few.max() as u64
-    }
-
     /// Refuses a transaction that settles more than one atomic step may, before any of its parts is
     /// carried out (QUO-11). Its sends have bounds of their own.
     pub(super) fn refuse_many_steps(&self, parts: &[Part]) -> Result<(), Rejection> {
@@ -170,7 +157,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Number of property changes on the messages of another machine that a transaction settles.
-    fn overlays_on_other_machine(&self, parts: &[Part]) -> u64 {
+    pub(super) fn overlays_on_other_machine(&self, parts: &[Part]) -> u64 {
         let Some(member) = parts.iter().find_map(|part| part.member) else { return 0 };
         let participant = self.tree.borrow().participant(member);
         let Some(participant) = participant else { return 0 };

@@ -8,6 +8,7 @@
 pub mod commit;
 pub mod load;
 mod pin;
+mod preparation;
 mod room;
 pub mod session;
 pub mod tree;
@@ -24,17 +25,18 @@ use crate::census::{Census, MachineCount};
 use crate::change::Change;
 use crate::command::{Command, MachineOutcome};
 use crate::effect::{Answer, Effect, Gate};
-use crate::entity::family::MemberNumber;
-use crate::entity::{Ctx, Machine, Moves, Preparation, RemainingCapacity, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
+use crate::machine::family::MemberNumber;
+use crate::machine::{Ctx, Machine, Moves, Preparation, RemainingCapacity, StageNumber, Step};
 use crate::request::{Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
 
 use self::load::Load;
+use self::preparation::UnfinishedPreparation;
 use self::room::ParkedSends;
 use self::session::SessionHost;
 use self::tree::Tree;
@@ -81,18 +83,11 @@ pub struct Shell<M> {
     keys: Vec<crate::store::Key>,
     /// Messages that leave, until the driver takes them.
     outgoing: Vec<HandOver<PinnedMessage>>,
-    /// Whether the machine is evaluating rules ahead of a command; it takes no other commands
-    /// meanwhile.
-    is_judging: bool,
-    /// The command of that evaluation, unless it is parked.
-    request_in_evaluation: Option<Request>,
-    /// Whether the last evaluation for the first parked command did not finish.
-    evaluates_parked: bool,
+    /// Work ahead of a command, which few commands need.
+    preparation: UnfinishedPreparation,
     /// Counters of the memory that the machine keeps, if the broker counts it.
     counted: Option<MachineCount>,
     share: Share,
-    /// Steps of rule evaluation in this turn.
-    evaluation_steps: u64,
 }
 
 impl<M: Machine> Shell<M> {
@@ -126,12 +121,9 @@ impl<M: Machine> Shell<M> {
             step: Step::default(),
             keys: Vec::new(),
             outgoing: Vec::new(),
-            is_judging: false,
-            request_in_evaluation: None,
-            evaluates_parked: false,
+            preparation: UnfinishedPreparation::default(),
             counted: None,
             share: Share::default(),
-            evaluation_steps: 0,
         }
     }
 
@@ -194,17 +186,16 @@ impl<M: Machine> Shell<M> {
         let mut turn = Turn::default();
         self.catch_up(now)?;
         self.advance_time(now, out, &mut turn)?;
-        self.is_judging |= self.share == Share::Turn && self.request_in_evaluation.is_some();
-        if let Some(request) = self.request_in_evaluation.take_if(|_| !self.is_judging) {
+        if let Some(request) = self.take_prepared() {
             self.take(request, now, out, &mut turn)?;
         }
-        // Loaded contents waited for the evaluation; nothing else would resume them.
-        if !self.is_judging {
+        // Loaded contents waited for the preparation; nothing else would resume them.
+        if !self.preparation.is_unfinished {
             self.hand_over_loaded(now, out, &mut turn)?;
         }
         let mut requests = requests.into_iter();
         // Commands that are not taken stay with the driver, in order.
-        while !self.is_judging
+        while !self.preparation.is_unfinished
             && self.is_turn_open(&turn)
             && let Some(request) = requests.next()
         {
@@ -212,31 +203,6 @@ impl<M: Machine> Shell<M> {
         }
         self.finish(now, out, &mut turn)?;
         Ok(turn)
-    }
-
-    /// Lets the machine evaluate rules ahead of a command. Returns whether the command can be
-    /// carried out now.
-    fn prepare(&mut self, ahead: Preparation<'_>, now: Timestamp) -> bool {
-        if self.share == Share::Turn && self.is_long(ahead, now) {
-            self.is_judging = true;
-            return false;
-        }
-        let left = self.left();
-        let tree = self.tree.borrow();
-        let mut ctx = Ctx {
-            now,
-            stage: tree.stage_number(),
-            stored_bytes: tree.stored_bytes(),
-            room: Reserved::Granted,
-            remaining: left,
-            limits: &self.limits,
-            tokens: &mut *self.tokens,
-        };
-        let can_go_on = self.machine.prepare(ahead, &mut ctx);
-        drop(tree);
-        self.evaluation_steps += self.machine.take_judged();
-        self.is_judging = !can_go_on;
-        can_go_on
     }
 
     /// Marks all stages up to `stage` as durable, then delivers messages that became available.
@@ -278,7 +244,7 @@ impl<M: Machine> Shell<M> {
     /// Next instant at which [`Shell::run`] has work even without commands, for a driver of
     /// everything.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        if self.is_judging {
+        if self.preparation.is_unfinished {
             return Some(Timestamp::NONE);
         }
         let others = [self.tree.borrow().flush_deadline(), self.parked.next_deadline()];
@@ -295,7 +261,7 @@ impl<M: Machine> Shell<M> {
         for (_, reply) in self.waiting.drain() {
             out.extend(reply.answer(Err(reason.clone())));
         }
-        for request in self.request_in_evaluation.take().into_iter().chain(self.parked.drain()) {
+        for request in self.preparation.request.take().into_iter().chain(self.parked.drain()) {
             out.extend(request.reply.answer(Err(reason.clone())));
         }
         for (receiver, link) in self.links.drain() {
@@ -336,15 +302,14 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
-        // The machine keeps the result of only one evaluation. Evaluating due messages now would
+        // The machine keeps the result of only one preparation. Preparing due messages now would
         // discard the progress of a command that has begun, each time that one is due.
-        let is_command_begun =
-            self.request_in_evaluation.is_some() || (self.is_judging && self.evaluates_parked);
-        self.is_judging = false;
-        if !is_command_begun {
+        let is_begun = self.preparation.is_of_command();
+        self.preparation.is_unfinished = false;
+        if !is_begun {
             self.hand_over_loaded(now, out, turn)?;
         }
-        if self.is_judging {
+        if self.preparation.is_unfinished {
             return Ok(());
         }
         self.take_up_parked(now, out, turn)
@@ -368,7 +333,7 @@ impl<M: Machine> Shell<M> {
         }
         let ahead = Preparation::Command { ticket: request.ticket, command: &request.command };
         if !self.prepare(ahead, now) {
-            self.request_in_evaluation = Some(request);
+            self.preparation.request = Some(request);
             return Ok(());
         }
         self.carry_out(request, now, out, turn)
@@ -450,7 +415,7 @@ impl<M: Machine> Shell<M> {
         if let Some(counted) = &mut self.counted {
             counted.note(self.machine.memory_use());
         }
-        turn.steps += turn::turn_steps(std::mem::take(&mut self.evaluation_steps));
+        turn.steps += turn::turn_steps(std::mem::take(&mut self.preparation.steps));
         turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {

@@ -4,7 +4,7 @@
 use super::{Failure, Shell};
 use crate::command::{MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
 use crate::content_ref::ContentRef;
-use crate::entity::Machine;
+use crate::machine::Machine;
 use crate::transfer::{HandOver, HandedOverMessage, Origin, PinnedMessage};
 
 impl<M: Machine> Shell<M> {

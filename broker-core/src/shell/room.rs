@@ -21,9 +21,9 @@ use crate::admission::{Budget, Permit};
 use crate::command::Stored;
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
-use crate::entity::{Machine, Preparation};
 use crate::error::Rejection;
 use crate::ids::ReceiverId;
+use crate::machine::{Machine, Preparation};
 use crate::request::{Release, Request};
 use crate::store::{Reserved, Shortage, Waker};
 use crate::time::{TimeSpan, Timestamp};
@@ -247,15 +247,15 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Lets the machine evaluate rules for the first parked send.
+    /// Prepares the first parked send.
     fn prepare_first_parked(&mut self, now: Timestamp) -> bool {
         let Some(first) = self.parked.sends.pop_front() else { return true };
         let request = &first.request;
-        let ahead = Preparation::Command { ticket: request.ticket, command: &request.command };
-        let can_go_on = self.prepare(ahead, now);
-        self.evaluates_parked = !can_go_on;
+        let command = Preparation::Command { ticket: request.ticket, command: &request.command };
+        let is_finished = self.prepare(command, now);
+        self.preparation.is_of_parked = !is_finished;
         self.parked.sends.push_front(first);
-        can_go_on
+        is_finished
     }
 
     /// Requests room from the store; the stage carries a granted reservation.

@@ -2,8 +2,8 @@
 //! drivers, and the turn of a session.
 
 use super::{Failure, Share, Shell, Turn};
-use crate::entity::Machine;
 use crate::ids::ReceiverId;
+use crate::machine::Machine;
 use crate::request::{Release, Request, Way};
 use crate::time::Timestamp;
 

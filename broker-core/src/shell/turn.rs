@@ -3,8 +3,7 @@
 use super::{Share, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
-use crate::entity::Machine;
-use crate::request::RequesterId;
+use crate::machine::Machine;
 use crate::telemetry::TurnCounts;
 
 /// Number of steps at which an ordinary turn takes no further command.
@@ -108,30 +107,9 @@ impl<M: Machine> Shell<M> {
         self.share = share;
     }
 
-    /// Whether the next work needs a long turn: rule evaluation, or moving many due messages. The
-    /// machine takes no command before.
-    pub fn wants_long_turn(&self) -> bool {
-        self.is_evaluating_rules() || self.machine.is_behind()
-    }
-
-    /// The client whose command needs the long turn; none for due messages.
-    pub fn asker_of_long_turn(&self) -> Option<RequesterId> {
-        if self.machine.is_behind() {
-            return None;
-        }
-        self.request_in_evaluation.as_ref()?.reply.requester()
-    }
-
-    /// Whether the machine evaluates rules for a command in slices. It then needs another turn
-    /// after all ready work, and takes no commands in a turn.
-    pub const fn is_evaluating_rules(&self) -> bool {
-        // Turns of sessions in between reset `is_judging` but keep the command.
-        self.is_judging || self.request_in_evaluation.is_some()
-    }
-
     /// Whether a turn with this weight may take another command.
     pub(super) fn is_turn_open(&self, turn: &Turn) -> bool {
-        let steps = turn.weight() + turn_steps(self.evaluation_steps);
+        let steps = turn.weight() + turn_steps(self.preparation.steps);
         match self.share {
             Share::All => true,
             Share::Turn => steps < TURN_STEPS_MAX && !self.machine.is_behind(),

@@ -11,12 +11,12 @@ use peeklock_core::command::{
     Command, InboundMessage, LinkEnd, ReceiveMode, Settlement, TopicCommand,
 };
 use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
-use peeklock_core::entity::family::Family;
-use peeklock_core::entity::queue::{ForwardingConfig, Queue, QueueConfig};
-use peeklock_core::entity::topic::Topic;
-use peeklock_core::entity::{Machine, StageNumber};
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::limits::Limits;
+use peeklock_core::machine::family::Family;
+use peeklock_core::machine::queue::{ForwardingConfig, Queue, QueueConfig};
+use peeklock_core::machine::topic::Topic;
+use peeklock_core::machine::{Machine, StageNumber};
 use peeklock_core::message::{Message, Overlay, PropertyLimits, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Reply, Request};

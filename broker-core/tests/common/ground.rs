@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use peeklock_core::entity::StageNumber;
+use peeklock_core::machine::StageNumber;
 use peeklock_core::message::Content;
 use peeklock_core::request::{Outlet, Released};
 use peeklock_core::shell::writer::ShardWriter;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use peeklock_core::change::Change;
 use peeklock_core::command::{Drain, LinkEnd, MessageState};
 use peeklock_core::description::QueueDescription;
-use peeklock_core::entity::StageNumber;
+use peeklock_core::machine::StageNumber;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::differences::{caught, describe_steps};

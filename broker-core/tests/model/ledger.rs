@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use peeklock_core::change::{Change, DeadLetterCause, Removal};
 use peeklock_core::command::{Counts, MessageState};
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 

@@ -12,11 +12,11 @@ use peeklock_core::change::{Change, DeadLetterCause, Durability, Removal};
 use peeklock_core::command::{Command, MachineOutcome, MessageFacts};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect, Gate};
-use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
 use peeklock_core::limits::Limits;
+use peeklock_core::machine::queue::{Queue, QueueConfig};
+use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{
@@ -103,7 +103,7 @@ impl Subject {
             release_on_connection_loss: profile.release_on_connection_loss,
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
-            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+            forwarding: peeklock_core::machine::queue::ForwardingConfig::default(),
         };
         let machine = Queue::new(ENTITY, profile.description.clone(), config, now);
         let mut creation = Batch::default();

@@ -7,8 +7,8 @@ use peeklock_core::command::{
     Command, Drain, LinkEnd, ReceiveMode, RuleCommand, SessionCommand, SessionFilter, Settlement,
     TopicCommand,
 };
-use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
+use peeklock_core::machine::peers::PeerSource;
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;

@@ -2,8 +2,8 @@
 
 use peeklock_core::command::LinkEnd;
 use peeklock_core::description::QueueDescription;
-use peeklock_core::entity::Machine;
 use peeklock_core::ids::ReceiverId;
+use peeklock_core::machine::Machine;
 use peeklock_core::path::SubQueue;
 
 use crate::stand::{Stand, seconds, sessionful};

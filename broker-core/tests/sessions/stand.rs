@@ -13,11 +13,11 @@ use peeklock_core::command::{
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect};
-use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::machine::queue::{Queue, QueueConfig};
+use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
 use peeklock_core::message::{Message, PropertyLimits};
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{
@@ -87,7 +87,7 @@ impl Stand {
             release_on_connection_loss: false,
             expire_whole_sessions,
             duplicate_key: KEY,
-            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+            forwarding: peeklock_core::machine::queue::ForwardingConfig::default(),
         };
         let machine = Queue::new(ENTITY, description, config, now);
         let mut stand = Self {

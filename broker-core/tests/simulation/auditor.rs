@@ -12,9 +12,9 @@ use peeklock_core::command::{
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueDescription, SessionRetryOrder};
-use peeklock_core::entity::queue::QueueConfig;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId};
+use peeklock_core::machine::queue::QueueConfig;
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::Released;
 use peeklock_core::time::{TimeSpan, Timestamp};

@@ -1,6 +1,6 @@
 //! Judgement at rest: compares the knowledge of clients with the stored records.
 
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::time::Timestamp;
 
 use crate::book::{Book, Sending, is_dead};

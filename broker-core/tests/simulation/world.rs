@@ -19,11 +19,11 @@ use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::description::{
     Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
 };
-use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::{Machine, StageNumber};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber, Ticket};
 use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::machine::queue::{Queue, QueueConfig};
+use peeklock_core::machine::{Machine, StageNumber};
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::tree::{StageCompletion, Tree};
@@ -150,7 +150,7 @@ impl World {
             release_on_connection_loss: random.one_in(2),
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
-            forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+            forwarding: peeklock_core::machine::queue::ForwardingConfig::default(),
         };
         let store = FaultStore::new(SHARDS, 1 << 40);
         store.complete_at_once(random.one_in(10));

@@ -11,13 +11,13 @@ use peeklock_core::change::codec::read_rule;
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::command::{Command, InboundMessage, Outcome, ReceivedMessage};
 use peeklock_core::description::{SubscriptionDescription, TopicDescription};
-use peeklock_core::entity::Machine;
-use peeklock_core::entity::family::Family;
-use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::topic::Topic;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, Ticket};
 use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::machine::Machine;
+use peeklock_core::machine::family::Family;
+use peeklock_core::machine::queue::{Queue, QueueConfig};
+use peeklock_core::machine::topic::Topic;
 use peeklock_core::message::{Content, Message, MessageId, Overlay, PropertyLimits, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
@@ -35,7 +35,7 @@ const TOPIC: EntityId = EntityId(1);
 const KEY: [u8; 16] = *b"tests of topics.";
 
 type Answers = Arc<Mutex<HashMap<u64, Result<Outcome, Rejection>>>>;
-type Done = Arc<Mutex<Vec<peeklock_core::entity::StageNumber>>>;
+type Done = Arc<Mutex<Vec<peeklock_core::machine::StageNumber>>>;
 
 /// Keeps released answers.
 struct Ear(Answers);
@@ -77,7 +77,7 @@ fn config() -> QueueConfig {
         release_on_connection_loss: false,
         expire_whole_sessions: true,
         duplicate_key: KEY,
-        forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
+        forwarding: peeklock_core::machine::queue::ForwardingConfig::default(),
     }
 }
 

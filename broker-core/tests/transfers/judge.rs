@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use peeklock_core::change::codec::{self, RecordKey};
-use peeklock_core::entity::slot::SlotState;
 use peeklock_core::ids::EntityId;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
 use peeklock_core::time::Timestamp;

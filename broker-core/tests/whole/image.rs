@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::content_ref::ContentRef;
-use peeklock_core::entity::slot::SlotState;
 use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::message::{Content, Message, MessageId, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};

@@ -22,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use peeklock_core::condition::Condition;
 use peeklock_core::description::EntityStatus;
-use peeklock_core::entity::StageNumber;
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::StageNumber;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 

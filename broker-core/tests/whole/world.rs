@@ -16,11 +16,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use peeklock_core::edge::Edge;
-use peeklock_core::entity::StageNumber;
-use peeklock_core::entity::any::AnyMachine;
-use peeklock_core::entity::queue::QueueConfig;
 use peeklock_core::ids::EntityId;
 use peeklock_core::limits::Limits;
+use peeklock_core::machine::StageNumber;
+use peeklock_core::machine::any::AnyMachine;
+use peeklock_core::machine::queue::QueueConfig;
 use peeklock_core::path::SubQueue;
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;

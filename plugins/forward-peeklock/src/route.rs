@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use peeklock_core::contract::{Forwarder, Outgoing, Route, Source, Verdict};
-use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::machine::peers::PeerSource;
 use peeklock_core::message::ContentError;
 use peeklock_websocket::client::{ClientOptions, PeerMessage, PeerSender};
 use tokio::time::{Instant, timeout_at};

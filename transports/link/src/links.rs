@@ -62,7 +62,7 @@ pub(crate) enum PendingAnswer<T> {
 
 /// Links of a connection. `T` is the data that the transport keeps for each of its requests.
 pub struct Links<G: Issuer, T> {
-    engine: G,
+    issuer: G,
     outlet: Arc<dyn Outlet>,
     links: HashMap<u32, Link<G::Entity>>,
     /// Link numbers by the receiver ids that entities know; senders have an id as well.
@@ -95,9 +95,9 @@ impl<G: Issuer, T> Links<G, T> {
     /// Creates the table without links. Deliveries in flight of the whole connection are limited to
     /// about `window_bytes`, unsettled deliveries of each link to `unsettled_max`.
     #[must_use]
-    pub fn new(engine: G, outlet: Arc<dyn Outlet>, window_bytes: u64, unsettled_max: u32) -> Self {
+    pub fn new(issuer: G, outlet: Arc<dyn Outlet>, window_bytes: u64, unsettled_max: u32) -> Self {
         Self {
-            engine,
+            issuer,
             outlet,
             links: HashMap::new(),
             receivers: HashMap::new(),
@@ -188,7 +188,7 @@ impl<G: Issuer, T> Links<G, T> {
         role: Role,
         mode: ReceiveMode,
     ) {
-        let mut link = Link::new(entity, path, role, mode, self.engine.receiver_id(), self.first);
+        let mut link = Link::new(entity, path, role, mode, self.issuer.receiver_id(), self.first);
         link.watch = link.entity.watch(role, link.receiver, &self.outlet);
         self.receivers.insert(link.receiver, number);
         self.receiver_count += u64::from(role == Role::Receiver);
@@ -327,12 +327,12 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Reserves tickets for `count` commands; returns the first.
     pub fn tickets(&self, count: u64) -> Ticket {
-        self.engine.tickets(count)
+        self.issuer.tickets(count)
     }
 
     /// Adds a command to the group of its link; returns its ticket.
     pub fn submit(&mut self, number: u32, command: Command, correlation: u64) -> Ticket {
-        let ticket = self.engine.tickets(1);
+        let ticket = self.issuer.tickets(1);
         self.submit_as(number, ticket, command, correlation);
         ticket
     }
@@ -359,7 +359,7 @@ impl<G: Issuer, T> Links<G, T> {
     /// Submits several commands, each with its correlation, to an entity without a link.
     pub fn submit_all_to(&mut self, entity: &G::Entity, commands: Vec<(u64, Command)>) {
         self.submit_groups();
-        let mut ticket = self.engine.tickets(commands.len() as u64);
+        let mut ticket = self.issuer.tickets(commands.len() as u64);
         let sub_queue = entity.sub_queue();
         let mut group = Vec::with_capacity(commands.len());
         for (correlation, command) in commands {

@@ -5,8 +5,8 @@
 //! before they go to the entities, and writes the results once per wake-up. While the socket
 //! accepts no bytes, nothing is encoded; while there is no permit, nothing is read (DESIGN D6).
 //!
-//! `open` begins and resumes, `serve` has the loop, `price` pays for a frame, `inbound` carries out
-//! its requests, `apart` runs long ones in the background, `outbound` writes, `stall` detects a
+//! `open` begins and resumes, `serve` has the loop, `inbound` pays for a frame and carries out
+//! its requests, `background` runs long ones in the background, `outbound` writes, `stall` detects a
 //! client that does not read, and `place` gets a slot.
 
 mod background;
@@ -14,7 +14,6 @@ mod inbound;
 mod open;
 mod outbound;
 mod place;
-mod price;
 mod serve;
 mod stall;
 

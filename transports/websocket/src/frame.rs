@@ -5,9 +5,9 @@
 //! operation, answer and push has a key in JSON and a code in the binary form, side by side in
 //! `operation`. The meaning of operations is absent on purpose.
 
-pub(crate) mod announce;
 pub(crate) mod binary;
 mod body;
+pub(crate) mod cost;
 pub(crate) mod json;
 pub(crate) mod message;
 pub(crate) mod text;
@@ -18,9 +18,9 @@ mod tests;
 
 use bytes::Bytes;
 
-pub(crate) use self::announce::announced;
 pub use self::body::Encoding;
 pub(crate) use self::body::{Empty, Run, WireError, bodies, wire_choice};
+pub(crate) use self::cost::cost_of;
 pub(crate) use self::wire::LIST_COUNT_MAX;
 use crate::error::FrameError;
 use crate::operation::{Notice, Operation};
@@ -34,7 +34,7 @@ pub(crate) struct ClientFrame {
 }
 
 impl ClientFrame {
-    /// Bytes of answers to reserve in advance, beyond the price of each command.
+    /// Bytes of answers to reserve in advance, beyond the cost of each command.
     pub(crate) fn answer_bytes(&self) -> u64 {
         let requests = self.requests.iter().filter_map(|request| request.as_ref().ok());
         requests.map(|request| request.operation.answer_bytes()).fold(0, u64::saturating_add)
@@ -114,16 +114,16 @@ macro_rules! schema {
                 }
             }
 
-            /// Adds the cost of a body to `announced`, without decoding the body.
+            /// Adds the cost of a body to `cost`, without decoding the body.
             pub(crate) fn skim_body(
                 code: u8,
                 reader: &mut $crate::frame::wire::Reader<'_>,
-                announced: &mut $crate::frame::wire::RequestCost,
+                cost: &mut $crate::frame::wire::RequestCost,
             ) -> Result<(), $crate::error::FrameError> {
                 match code {
-                    $($code => <$body as $crate::frame::wire::Wire>::skim(reader, announced),)*
+                    $($code => <$body as $crate::frame::wire::Wire>::skim(reader, cost),)*
                     $(code if <$inner>::has_code(code) => {
-                        <$inner>::skim_body(code, reader, announced)
+                        <$inner>::skim_body(code, reader, cost)
                     })?
                     _ => Ok(()),
                 }

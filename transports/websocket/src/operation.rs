@@ -13,14 +13,15 @@ mod deliver;
 mod forward;
 mod hello;
 mod join;
-mod keyed;
 mod list_sessions;
 mod manage;
 mod receive;
 mod send;
 mod session;
 mod settle;
+mod settle_ranges;
 mod transaction;
+mod weight;
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use peeklock_core::error::Rejection;
 
 use peeklock_link::PendingRequest;
 
-use self::keyed::NamedDeliveries;
+use self::settle_ranges::NamedDeliveries;
 pub(crate) use self::{
     attach::*, authenticate::*, delete::*, deliver::*, forward::*, hello::*, join::*,
     list_sessions::*, manage::*, receive::*, send::*, session::*, settle::*, transaction::*,
@@ -327,7 +328,7 @@ impl Conversation {
 }
 
 impl Operation {
-    /// Bytes of the answer to reserve in advance, beyond the price of each command.
+    /// Bytes of the answer to reserve in advance, beyond the cost of each command.
     pub(crate) fn answer_bytes(&self) -> u64 {
         match self {
             Self::Peek(Peek { max_count, .. })

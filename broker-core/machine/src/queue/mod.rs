@@ -13,7 +13,7 @@
 //!
 //! The dead-letter and the transfer dead-letter queue are sub-queues of the same machine: a move
 //! changes one slot. The other files of this folder are the operations of the protocol, and the
-//! modules that they share: `place` keeps the location of each message, `enact` carries
+//! modules that they share: `location` keeps the location of each message, `enact` carries
 //! changes out, `records` converts changes to records and back, `tally` counts, `demand` has the
 //! waiting receivers, `describe` reports counts and sizes.
 //!
@@ -35,16 +35,16 @@ mod dead_letter;
 mod defer;
 mod demand;
 mod describe;
-mod duplicate;
 mod enact;
 mod expire;
 mod facts;
 mod idle;
+mod intake;
 mod invariant;
+mod location;
 mod lock;
 mod outbox;
 mod overlay_histogram;
-mod place;
 mod receive;
 mod records;
 mod retry;
@@ -96,7 +96,7 @@ use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
-use crate::store::{Batch, Key};
+use crate::record::{Batch, Key};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 

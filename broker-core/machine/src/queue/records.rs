@@ -11,8 +11,8 @@ use crate::change::{Change, Durability, PreviousLocation};
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
+use crate::record::Batch;
 use crate::slot::SlotState;
-use crate::store::Batch;
 use crate::time::Timestamp;
 
 impl Queue {

@@ -13,8 +13,8 @@ use crate::effect::Effect;
 use crate::ids::LockToken;
 use crate::limits::Limits;
 use crate::message::{Message, PropertyLimits};
+use crate::record::Reserved;
 use crate::slot::looks;
-use crate::store::Reserved;
 use crate::time::TimeSpan;
 
 const KEY: [u8; 16] = [7; 16];

@@ -60,7 +60,7 @@ mod tests {
     use crate::limits::{Limits, Tier};
     use crate::path::SubQueue;
     use crate::queue::{ForwardingConfig, QueueConfig};
-    use crate::store::Reserved;
+    use crate::record::Reserved;
     use crate::{Machine as _, StageNumber, Ticket};
 
     /// ENT-16: an update keeps the properties that are fixed at creation.

@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::Topic;
+use super::arrive::journey_of;
 use super::copies::{ExceededLimit, StagedCopies, staged_bytes};
 use super::peer::journey_of_peer;
 use super::publish::Journey;
 use super::steps::CommandKind;
 use super::transaction::is_published;
-use super::transfer::journey_of;
 use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};

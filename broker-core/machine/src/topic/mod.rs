@@ -21,6 +21,7 @@
 
 mod admit;
 mod ahead;
+mod arrive;
 mod copies;
 mod enact;
 mod idle;
@@ -41,7 +42,6 @@ mod subscriptions;
 )]
 mod tests;
 mod transaction;
-mod transfer;
 mod update;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -68,8 +68,8 @@ use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
+use crate::record::{Batch, Key};
 use crate::rule::Matcher;
-use crate::store::{Batch, Key};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 

@@ -47,7 +47,7 @@ impl Topic {
         if self.peers.contains(&source, sequence, enqueued_at) {
             return Ok(TakeDecision::Take(()));
         }
-        take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
+        take_over::refuse_hops_of_peer(hops, self.config.forwarding.hop_count_max)?;
         if self.is_unjudged(&message, &journey) {
             return Ok(TakeDecision::Postpone);
         }

@@ -10,8 +10,8 @@ use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, Topi
 use crate::description::SubscriptionDescription;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::message::Content;
+use crate::record::{Batch, Key};
 use crate::rule::{Rule, RuleDescription};
-use crate::store::{Batch, Key};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::{CorruptRecord, Machine};

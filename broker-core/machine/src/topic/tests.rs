@@ -14,8 +14,8 @@ use crate::condition::Condition;
 use crate::description::SubscriptionDescription;
 use crate::limits::{Limits, Tier};
 use crate::message::{Message, PropertyLimits};
+use crate::record::Reserved;
 use crate::rule::{Filter, RuleDescription, Verdict};
-use crate::store::Reserved;
 
 const KEY: [u8; 16] = [7; 16];
 

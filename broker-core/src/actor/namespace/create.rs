@@ -6,10 +6,10 @@ use super::records::{TABLE_IDS, TABLE_SECRETS, write_facts};
 use super::{AnswerTo, CreateSubscription, NamespaceActor, PendingCreation, State, refuse};
 use crate::change::codec::{self, NAMESPACE_SPACE};
 use crate::description::{EntityKind, QueueDescription, TopicDescription};
-use crate::entity::queue::Queue;
-use crate::entity::topic::Topic;
 use crate::error::Rejection;
 use crate::ids::EntityId;
+use crate::machine::queue::Queue;
+use crate::machine::topic::Topic;
 use crate::path::PathKey;
 use crate::store::{Batch, Key, StoreError};
 

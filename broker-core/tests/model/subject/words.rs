@@ -3,11 +3,11 @@
 use peeklock_core::command::{
     Command, Described, InboundMessage, MachineOutcome, MessageFacts, Settlement,
 };
-use peeklock_core::entity::Machine;
-use peeklock_core::entity::queue::Queue;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::limits::OVERLAY_BYTES;
+use peeklock_core::machine::Machine;
+use peeklock_core::machine::queue::Queue;
 use peeklock_core::message::{Content, Defect, Overlay, PropertyLimits, Value};
 use peeklock_core::store::{Key, Store};
 use peeklock_core::transaction::{self, PartOutcome};

@@ -14,10 +14,10 @@ use peeklock_core::command::TopicCommand;
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{SubscriptionDescription, TopicDescription};
 use peeklock_core::edge::{Edge, Entropy};
-use peeklock_core::entity::any::AnyMachine;
-use peeklock_core::entity::family::Family;
-use peeklock_core::entity::topic::Topic;
 use peeklock_core::ids::LockToken;
+use peeklock_core::machine::any::AnyMachine;
+use peeklock_core::machine::family::Family;
+use peeklock_core::machine::topic::Topic;
 use peeklock_core::rule::Rule as ProductRule;
 
 use super::*;

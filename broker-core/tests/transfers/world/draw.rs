@@ -5,10 +5,10 @@ use peeklock_core::description::{
     EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, SubscriptionDescription,
     TopicDescription,
 };
-use peeklock_core::entity::any::AnyMachine;
-use peeklock_core::entity::queue::{Queue, QueueConfig};
-use peeklock_core::entity::topic::Topic;
 use peeklock_core::ids::EntityId;
+use peeklock_core::machine::any::AnyMachine;
+use peeklock_core::machine::queue::{Queue, QueueConfig};
+use peeklock_core::machine::topic::Topic;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_store_testing::Random;
 

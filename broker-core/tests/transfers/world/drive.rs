@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use peeklock_core::entity::any::AnyMachine;
+use peeklock_core::machine::any::AnyMachine;
 use peeklock_core::request::{Release, Request, release_all};
 use peeklock_core::shell::tree::StageCompletion;
 use peeklock_core::shell::{Failure, Shell, Turn};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use peeklock_core::admission::Budget;
 use peeklock_core::change::codec;
-use peeklock_core::entity::Machine as _;
-use peeklock_core::entity::any::AnyMachine;
-use peeklock_core::entity::family::Family;
 use peeklock_core::ids::EntityId;
+use peeklock_core::machine::Machine as _;
+use peeklock_core::machine::any::AnyMachine;
+use peeklock_core::machine::family::Family;
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Store, StoreError};

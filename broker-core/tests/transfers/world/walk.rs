@@ -9,7 +9,7 @@ use peeklock_core::ids::Ticket;
 use peeklock_core::path::{PathKey, SubQueue};
 use peeklock_core::request::{Released, Reply, Request};
 use peeklock_core::store::Key;
-use peeklock_core::transfer::errand;
+use peeklock_core::transfer::contents;
 
 use super::{World, path};
 use crate::ground::{ListEnded, at_once, push, take};
@@ -22,7 +22,7 @@ impl World {
         }
         let errand = self.random.index(self.errands.len());
         let (seat, passages, list) = self.errands.swap_remove(errand);
-        let arrivals = at_once(errand::load(&list, &self.edge)).unwrap();
+        let arrivals = at_once(contents::load(&list, &self.edge)).unwrap();
         let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
         let (ended, number, all) = (Arc::clone(&self.ended), list.list, keys);
         let passage = passages.open(Box::new(move |end| {
@@ -71,7 +71,7 @@ impl World {
                     .filter(|one| matches!(one, Admission::NotAdmitted(reason) if reason.condition() == Condition::QuotaExceeded))
                     .count() as u64;
             }
-            let departures = errand::departures(&*self.store, &keys, end);
+            let departures = contents::departures(&*self.store, &keys, end);
             self.note(|| format!("{} hears of {list:?}: {departures:?}", path(place)));
             let request = Request {
                 ticket: Ticket(0),

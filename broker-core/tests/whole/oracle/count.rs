@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use peeklock_core::command::Counts;
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 
 use super::{Doing, Incoming, Oracle};

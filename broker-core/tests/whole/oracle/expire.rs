@@ -1,6 +1,6 @@
 //! Expiration: file 07 (EXP-20 to EXP-47).
 
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 
 use super::{Doing, EXPIRED, Kind, Lane, Oracle};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::time::Timestamp;
 
 use super::{Card, Doing, Incoming, Kind, Oracle};

@@ -1,7 +1,7 @@
 //! Topics and rules: file 13.
 
 use peeklock_core::condition::Condition;
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 
 use super::send::expiry;

@@ -1,7 +1,7 @@
 //! Receive, deferral, browsing: files 05 and 08.
 
 use peeklock_core::condition::Condition;
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 

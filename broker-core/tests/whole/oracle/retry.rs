@@ -2,7 +2,7 @@
 
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{RetryKind, RetryPolicy};
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 

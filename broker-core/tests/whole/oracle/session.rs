@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use peeklock_core::command::LinkEnd;
 use peeklock_core::condition::Condition;
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 

@@ -1,8 +1,8 @@
 //! Forwarding, dead-letter forwarding, send-via: file 10.
 
 use peeklock_core::condition::Condition;
-use peeklock_core::entity::StageNumber;
-use peeklock_core::entity::slot::SlotState;
+use peeklock_core::machine::StageNumber;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 

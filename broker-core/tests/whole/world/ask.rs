@@ -224,7 +224,7 @@ impl World {
     }
 
     fn draw_deferred(&mut self, id: u64, sub_queue: SubQueue) -> Vec<u64> {
-        use peeklock_core::entity::slot::SlotState;
+        use peeklock_core::machine::slot::SlotState;
         let cards = self.oracle.entities[&id].cards.iter();
         let deferred: Vec<u64> = cards
             .filter(|(_, card)| {
@@ -254,7 +254,7 @@ impl World {
     }
 
     fn cancel(&mut self, id: u64) {
-        use peeklock_core::entity::slot::SlotState;
+        use peeklock_core::machine::slot::SlotState;
         let cards = self.oracle.entities[&id].cards.iter();
         let scheduled: Vec<u64> = cards
             .filter(|(_, card)| card.record.state == SlotState::Scheduled)

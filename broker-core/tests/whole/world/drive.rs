@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use peeklock_core::command::Command;
 use peeklock_core::description::Destination;
-use peeklock_core::entity::any::AnyMachine;
-use peeklock_core::entity::family::MemberNumber;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::Ticket;
+use peeklock_core::machine::any::AnyMachine;
+use peeklock_core::machine::family::MemberNumber;
 use peeklock_core::path::{PathKey, SubQueue};
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::tree::StageCompletion;
 use peeklock_core::shell::{Failure, Shell, Turn};
 use peeklock_core::store::Key;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::transfer::{Departure, errand};
+use peeklock_core::transfer::{Departure, contents};
 
 use super::{Ending, Errand, World};
 use crate::ground::{ListEnded, Mail, at_once, push, take};
@@ -315,7 +315,7 @@ impl World {
             return;
         }
         let Errand { seat, from, passages, list, handed } = self.errands.swap_remove(at);
-        let arrivals = at_once(errand::load(&list, &self.edge)).unwrap();
+        let arrivals = at_once(contents::load(&list, &self.edge)).unwrap();
         let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
         let (ended, number) = (Arc::clone(&self.ended), list.list);
         let passage = passages.open(Box::new(move |end| {
@@ -363,7 +363,7 @@ impl World {
             }
             let (handed, predicted) = fate.expect("a list that has been handed in");
             let is_known = matches!(&end, Some(Ok(_)));
-            let departures = errand::departures(&*self.store, &keys, end);
+            let departures = contents::departures(&*self.store, &keys, end);
             let fates: Vec<Fate> = departures
                 .iter()
                 .map(|one| match one {

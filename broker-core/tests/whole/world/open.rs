@@ -14,12 +14,12 @@ use peeklock_core::description::{
     TopicDescription,
 };
 use peeklock_core::edge::{Edge, Entropy};
-use peeklock_core::entity::Machine;
-use peeklock_core::entity::any::AnyMachine;
-use peeklock_core::entity::family::Family;
-use peeklock_core::entity::queue::{ForwardingConfig, Queue, QueueConfig};
-use peeklock_core::entity::topic::Topic;
 use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::machine::Machine;
+use peeklock_core::machine::any::AnyMachine;
+use peeklock_core::machine::family::Family;
+use peeklock_core::machine::queue::{ForwardingConfig, Queue, QueueConfig};
+use peeklock_core::machine::topic::Topic;
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::rule::Rule as ProductRule;

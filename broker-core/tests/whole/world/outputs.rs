@@ -2,8 +2,8 @@
 
 use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::condition::Condition;
-use peeklock_core::entity::slot::SlotState;
 use peeklock_core::error::Rejection;
+use peeklock_core::machine::slot::SlotState;
 use peeklock_core::message::Overlay;
 use peeklock_core::request::Released;
 use peeklock_core::transaction::PartOutcome;

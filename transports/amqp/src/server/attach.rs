@@ -19,10 +19,10 @@ use peeklock_words::amqp::{Scalar, write};
 
 use super::conversation::Conversation;
 use super::node::{
-    Inlet, Node, Outlet, REQUEST_CREDIT, Replies, Requests, TOKENS_NODE, address_of, decoded,
-    management_node,
+    Node, REQUEST_CREDIT, ReceiverNode, Replies, Requests, SenderNode, TOKENS_NODE, address_of,
+    decoded, management_node,
 };
-use super::session::SessionRequest;
+use super::queue_session::SessionRequest;
 use super::work::{ANSWERS, AttachKind, LinkRequest, PendingAnswer, PendingAttach, Work};
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::connection::LinkId;
@@ -175,7 +175,7 @@ impl Conversation {
         let offered_capabilities = wants_delay.then(|| Symbols::new(&[DELAYED_DELIVERY]));
         let answer = Answer::echo(attach).capable_of(attach.role, capabilities(&entity));
         let answer = Answer { offered_capabilities, ..answer };
-        let kind = AttachKind::Inlet { destination };
+        let kind = AttachKind::Sender { destination };
         let attaching = PendingAttach { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
         Ok(())
@@ -243,7 +243,7 @@ impl Conversation {
         let name = attach.name.clone();
         let kind = match wanted {
             Some(wanted) => AttachKind::Session { name, mode, wanted },
-            None => AttachKind::Outlet { name, mode },
+            None => AttachKind::Receiver { name, mode },
         };
         let attaching = PendingAttach { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
@@ -255,7 +255,7 @@ impl Conversation {
     pub(super) async fn open(&mut self, attaching: PendingAttach, permit: Permit) {
         let permit = Arc::new(permit);
         let path: Arc<str> = attaching.entity.path().into();
-        if matches!(attaching.kind, AttachKind::Outlet { .. } | AttachKind::Session { .. }) {
+        if matches!(attaching.kind, AttachKind::Receiver { .. } | AttachKind::Session { .. }) {
             let session = attaching.link.session();
             if let Err(rejection) = self.check_group(session, &attaching.entity).await {
                 let error = self.refuse(rejection, &path);
@@ -263,19 +263,19 @@ impl Conversation {
             }
         }
         match attaching.kind {
-            AttachKind::Inlet { .. } | AttachKind::Requests => {
+            AttachKind::Sender { .. } | AttachKind::Requests => {
                 // A sender may know the size limit without a right to read the description.
                 let entity = attaching.entity.as_broker();
                 let expect = PendingAnswer::Described(Box::new(attaching));
                 let slot = self.engine.links.add_unlinked_request(path, 0, Some(permit), expect);
                 self.engine.links.submit_to(&entity, Command::Describe, correlation(slot, 0));
             }
-            AttachKind::Outlet { name, mode } => {
+            AttachKind::Receiver { name, mode } => {
                 let PendingAttach { link, entity, answer, .. } = attaching;
                 let number = self.number(link);
                 self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
-                let outlet = Outlet::new(number, name, answer);
-                self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
+                let receiver = ReceiverNode::new(number, name, answer);
+                self.nodes.insert(link, Node::Receiver(Box::new(receiver)));
                 let id = self.add_link_request(LinkRequest::Attach(link));
                 self.engine.links.attach_flow(number, 0, id, permit);
             }
@@ -287,9 +287,9 @@ impl Conversation {
                 let (session, wait) = wanted.session_and_wait();
                 let wait =
                     if self.engine.stop_deadline().is_some() { TimeSpan::ZERO } else { wait };
-                let mut outlet = Outlet::new(number, name, answer);
-                outlet.session_request = Some(wanted);
-                self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
+                let mut receiver = ReceiverNode::new(number, name, answer);
+                receiver.session_request = Some(wanted);
+                self.nodes.insert(link, Node::Receiver(Box::new(receiver)));
                 self.engine.links.accept(number, session, wait, 0, id, Some(permit));
             }
         }
@@ -320,7 +320,7 @@ impl Conversation {
         let of_entity = NonZero::new(kilobytes.saturating_mul(1 << 10)).unwrap_or(most);
         let bytes_max = of_entity.min(most);
         let destination = match kind {
-            AttachKind::Inlet { destination } => destination,
+            AttachKind::Sender { destination } => destination,
             AttachKind::Requests => {
                 let answer = Answer {
                     message_bytes_max: Some(bytes_max.max(REQUEST_BYTES_MAX)),
@@ -330,7 +330,7 @@ impl Conversation {
                 let requests = Requests::of_management(entity.path().into());
                 return self.attach_requests(link, answer, requests);
             }
-            AttachKind::Outlet { .. } | AttachKind::Session { .. } => return,
+            AttachKind::Receiver { .. } | AttachKind::Session { .. } => return,
         };
         let batch_max = self.engine.broker.settings().limits.batch_bytes_max.min(bytes_max.get());
         // As a long, since some clients read no other type (AMQP-37).
@@ -355,8 +355,8 @@ impl Conversation {
             self.engine.links.send_via(number, destination);
         }
         let room_bytes = self.engine.broker.settings().limits.connection_inbound_bytes_max;
-        let (inlet, credit) = Inlet::new(number, room_bytes, bytes_max.get());
-        self.nodes.insert(link, Node::Inlet(inlet));
+        let (sender, credit) = SenderNode::new(number, room_bytes, bytes_max.get());
+        self.nodes.insert(link, Node::Sender(sender));
         self.note_root(link.session());
         self.amqp.grant(link, credit);
     }
@@ -365,14 +365,14 @@ impl Conversation {
     pub(super) fn attached(&mut self, link: LinkId, path: &str, result: Result<(), Rejection>) {
         match result {
             Ok(()) => {
-                let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-                let Some(answer) = outlet.answer.take() else { return };
+                let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+                let Some(answer) = receiver.answer.take() else { return };
                 self.amqp.accept(link, answer);
                 self.note_root(link.session());
             }
             Err(reason) => {
-                if let Some(Node::Outlet(outlet)) = self.nodes.remove(&link) {
-                    self.numbering.numbers.remove(&outlet.number);
+                if let Some(Node::Receiver(receiver)) = self.nodes.remove(&link) {
+                    self.numbering.numbers.remove(&receiver.number);
                 }
                 self.note_root(link.session());
                 let error = self.refuse(reason, path);
@@ -390,9 +390,9 @@ impl Conversation {
     ) {
         match result {
             Ok((session, until)) => {
-                let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-                let Some(wanted) = outlet.session_request.take() else { return };
-                let Some(answer) = outlet.answer.take() else { return };
+                let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+                let Some(wanted) = receiver.session_request.take() else { return };
+                let Some(answer) = receiver.answer.take() else { return };
                 self.amqp.accept(link, wanted.complete_answer(answer, &session, until));
                 self.note_root(link.session());
             }
@@ -427,18 +427,18 @@ impl Conversation {
     /// the client.
     pub(super) fn detach(&mut self, link: LinkId) {
         match self.nodes.remove(&link) {
-            Some(Node::Outlet(outlet)) => {
-                let number = outlet.number;
-                self.give_back(*outlet);
+            Some(Node::Receiver(receiver)) => {
+                let number = receiver.number;
+                self.give_back(*receiver);
                 self.forget(link, number);
             }
             Some(Node::Browser(browser)) => {
                 self.engine.account.release(browser.held_bytes());
                 self.forget(link, browser.number());
             }
-            Some(Node::Inlet(inlet)) => {
-                self.inflow.assembled_bytes -= inlet.assembly.len() as u64;
-                self.forget(link, inlet.number);
+            Some(Node::Sender(sender)) => {
+                self.inflow.assembled_bytes -= sender.assembly.len() as u64;
+                self.forget(link, sender.number);
             }
             Some(Node::Requests(requests)) => {
                 self.inflow.assembled_bytes -= requests.assembled_bytes();

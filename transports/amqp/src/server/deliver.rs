@@ -1,5 +1,5 @@
 //! Deliveries of entities: encoding and sending them to the client (AMQP-54 to AMQP-57). A delivery
-//! waits in the outlet of its link until credit, windows and the socket allow it.
+//! waits in the receiver of its link until credit, windows and the socket allow it.
 
 use bytes::Bytes;
 use peeklock_core::command::{MessageState, ReceiveMode, ReceivedMessage};
@@ -126,7 +126,8 @@ impl Conversation {
         let tag = DeliveryTag::new(&lock.map_or(sequence, |lock| tag(lock.token)));
         let link = self.numbering.numbers.get(&number).copied();
         let node = link.and_then(|link| self.nodes.get_mut(&link));
-        let (Some(payload), Some(tag), Some(Node::Outlet(outlet))) = (payload, tag, node) else {
+        let (Some(payload), Some(tag), Some(Node::Receiver(receiver))) = (payload, tag, node)
+        else {
             self.engine.account.release(held_bytes);
             let token = lock.map(|lock| lock.token);
             token.and_then(|token| self.engine.links.remove_settled(token));
@@ -145,10 +146,10 @@ impl Conversation {
         let expires_at = message.facts.expires_at;
         let at = self.engine.links.get(number);
         let of_session = at.is_some_and(|at| at.session().is_some());
-        let is_beyond = at.is_some_and(|at| outlet.exceeds_credit(at.last()));
+        let is_beyond = at.is_some_and(|at| receiver.exceeds_credit(at.last()));
         let return_at =
             lock.filter(|_| !of_session).map(|lock| return_at(lock, self.engine.broker.now()));
-        outlet.waiting.push_back(Waiting {
+        receiver.waiting.push_back(Waiting {
             delivery,
             lock,
             removed,
@@ -171,7 +172,7 @@ impl Conversation {
             .extend(self.nodes.iter().filter(|(_, node)| node.is_sent_on()).map(|(link, _)| *link));
         for link in links.drain(..) {
             match self.nodes.get(&link) {
-                Some(Node::Outlet(_)) => self.pump_outlet(link),
+                Some(Node::Receiver(_)) => self.send_waiting(link),
                 Some(Node::Browser(_)) => self.pump_browser(link),
                 Some(Node::Replies(_)) => self.pump_replies(link),
                 _ => {}
@@ -180,22 +181,23 @@ impl Conversation {
         self.pump_links = links;
     }
 
-    fn pump_outlet(&mut self, link: LinkId) {
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        let number = outlet.number;
+    fn send_waiting(&mut self, link: LinkId) {
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+        let number = receiver.number;
         let now = self.engine.broker.now();
         let of_session = self.engine.links.get(number).is_some_and(|at| at.session().is_some());
         let mut sent_any = false;
         loop {
-            if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
-                self.engine.account.release(std::mem::take(&mut outlet.held_bytes));
+            if receiver.held_bytes > 0 && self.amqp.is_sent(link) {
+                self.engine.account.release(std::mem::take(&mut receiver.held_bytes));
                 // If the link is detached, the number of written bytes is unknown.
-                let removed = outlet.removed.take().filter(|_| self.amqp.has_sent(link));
+                let removed = receiver.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.outflow
                     .unflushed_removals
                     .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
             }
-            let is_settled = outlet.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
+            let is_settled =
+                receiver.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
             let can_send = match is_settled {
                 true => self.amqp.can_send_settled(link),
                 false => self.amqp.can_send(link),
@@ -203,13 +205,13 @@ impl Conversation {
             if !can_send {
                 break;
             }
-            outlet.is_paused = false;
-            let Some(waiting) = outlet.waiting.pop_front() else { break };
+            receiver.is_paused = false;
+            let Some(waiting) = receiver.waiting.pop_front() else { break };
             let Waiting { delivery, lock, removed, expires_at, bytes, held_bytes, .. } = waiting;
             if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
                 // The message waited too long for the client's windows, and another client may
                 // receive it now.
-                outlet.return_credit();
+                receiver.return_credit();
                 self.engine.account.release(held_bytes);
                 self.engine.links.remove_settled(lock.token);
                 self.engine.links.record_received_bytes(number, bytes);
@@ -217,11 +219,11 @@ impl Conversation {
                 continue;
             }
             let Ok(sent) = self.amqp.send(link, delivery) else { break };
-            outlet.held_bytes = held_bytes;
-            outlet.removed = removed;
+            receiver.held_bytes = held_bytes;
+            receiver.removed = removed;
             self.engine.links.record_received_bytes(number, bytes);
             sent_any = true;
-            outlet.last_sent = lock.map(|lock| lock.token);
+            receiver.last_sent = lock.map(|lock| lock.token);
             if let (Some(lock), Some(at)) = (lock, self.engine.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
@@ -239,7 +241,7 @@ impl Conversation {
         self.return_late(link);
         self.return_large(link);
         self.extend_entity_limit(link);
-        if matches!(self.nodes.get(&link), Some(Node::Outlet(outlet)) if outlet.waiting.is_empty())
+        if matches!(self.nodes.get(&link), Some(Node::Receiver(receiver)) if receiver.waiting.is_empty())
         {
             self.go_on_draining(link);
         }
@@ -255,13 +257,13 @@ impl Conversation {
             .is_some_and(|at| at.mode == ReceiveMode::ReceiveAndDelete);
         if removes
             && reason.condition() == Condition::SessionLockLost
-            && let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link)
-            && outlet.lapsed.is_none()
+            && let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link)
+            && receiver.lapsed.is_none()
         {
             // There is nothing to settle. A client that receives until the lock ends gets the end
             // of its drain instead of an error.
             let until = self.engine.broker.now().plus(LAPSED_FOR);
-            outlet.lapsed = Some(Lapse { reason, path: path.into(), until });
+            receiver.lapsed = Some(Lapse { reason, path: path.into(), until });
             return;
         }
         let error = super::error::of_live_link(&self.engine.broker.refuse(reason, path));

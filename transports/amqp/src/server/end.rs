@@ -71,8 +71,8 @@ impl Conversation {
         self.outflow.unflushed_removals = UnflushedRemovals::default();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {
-            if let Node::Outlet(outlet) = node {
-                self.give_back(*outlet);
+            if let Node::Receiver(receiver) = node {
+                self.give_back(*receiver);
             }
         }
         let lost_count = self.engine.end_deliveries().await;

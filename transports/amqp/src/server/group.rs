@@ -83,8 +83,8 @@ impl Conversation {
         let range = LinkId { session, generation: 0 }..=LinkId { session, generation: u64::MAX };
         self.nodes.range(range).find_map(|(_, node)| {
             let (number, is_attached) = match node {
-                Node::Inlet(inlet) => (inlet.number, true),
-                Node::Outlet(outlet) => (outlet.number, outlet.answer.is_none()),
+                Node::Sender(sender) => (sender.number, true),
+                Node::Receiver(receiver) => (receiver.number, receiver.answer.is_none()),
                 Node::Browser(_) | Node::Coordinator(_) | Node::Requests(_) | Node::Replies(_) => {
                     return None;
                 }

@@ -322,11 +322,11 @@ impl Conversation {
         match (&self.grouped_work, event) {
             (None, _) => true,
             (Some(Work::Send(inbound)), Event::Received { link, part }) => {
-                let Some(Node::Inlet(inlet)) = self.nodes.get(link) else { return false };
+                let Some(Node::Sender(sender)) = self.nodes.get(link) else { return false };
                 let (count, bytes) = inbound.cost();
-                let more = inlet.assembly.len() + part.payload.len();
+                let more = sender.assembly.len() + part.payload.len();
                 inbound.is_of(*link)
-                    && inlet.takes_alone(part)
+                    && sender.takes_alone(part)
                     && has_room(usize::try_from(count).unwrap_or(usize::MAX))
                     && bytes.saturating_add(more as u64) <= BYTES_MAX
             }

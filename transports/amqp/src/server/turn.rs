@@ -301,7 +301,7 @@ impl Conversation {
         let of_amqp = self.amqp.deadline().map(|due| self.clock.began + due);
         // Waiting deliveries are given back before their locks end.
         let of_outlets = self.nodes.values().filter_map(|node| match node {
-            Node::Outlet(outlet) => outlet.return_at(),
+            Node::Receiver(receiver) => receiver.return_at(),
             _ => None,
         });
         let today = self.engine.broker.now();

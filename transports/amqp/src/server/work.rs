@@ -17,7 +17,7 @@ use peeklock_link::RunningWork;
 use super::book::{ClientSettled, CommitRequest};
 use super::node::{Answered, PendingManagement, Plan};
 use super::outcomes::OutcomeKind;
-use super::session::SessionRequest;
+use super::queue_session::SessionRequest;
 use crate::codec::value::Raw;
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::link::Answer;
@@ -125,12 +125,12 @@ pub(super) struct PendingAttach {
 /// Kind of node that a link is attached to, with the values that it needs.
 pub(super) enum AttachKind {
     /// The client sends, either to the entity or through it to another (AMQP-96).
-    Inlet { destination: Option<Arc<str>> },
+    Sender { destination: Option<Arc<str>> },
     /// The client sends requests about the entity, with contents up to the entity's size limit
     /// (SCH-01, SES-26).
     Requests,
     /// The client receives.
-    Outlet { name: Box<str>, mode: ReceiveMode },
+    Receiver { name: Box<str>, mode: ReceiveMode },
     /// The client receives from a session.
     Session { name: Box<str>, mode: ReceiveMode, wanted: SessionRequest },
 }

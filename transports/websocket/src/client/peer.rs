@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use peeklock_core::command::ReceiveMode;
-use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::machine::peers::PeerSource;
 use peeklock_core::message::Content;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;

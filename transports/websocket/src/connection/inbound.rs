@@ -1,8 +1,10 @@
-//! Turns the requests of a client into commands.
+//! Takes the frames of a client: pays the cost of a frame, decodes it, and turns its requests into
+//! commands. The cost covers its bytes, the values decoded from them, and large answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use peeklock_core::Entity;
 use peeklock_core::admission::{COMMAND_BYTES, Permit};
 use peeklock_core::command::Command;
@@ -11,9 +13,9 @@ use peeklock_core::time::TimeSpan;
 use peeklock_link::pending::correlation;
 use peeklock_link::{Link, Phase};
 
-use super::{AdmittedRequest, Conversation, Done, Refusal};
-use crate::error::FrameError;
-use crate::frame::{BadRequest, Request};
+use super::{AdmittedRequest, Conversation, Done, Refusal, SocketEnd};
+use crate::error::{Close, FrameError};
+use crate::frame::{BadRequest, ClientFrame, Request, cost_of};
 use crate::operation::{Notice, Operation, PendingAnswer, Subject};
 
 /// Requests of a frame that was taken and that are still to be carried out.
@@ -22,7 +24,73 @@ pub(crate) struct Requests {
     pub(super) permit: Arc<Permit>,
 }
 
+/// Cost of a frame in the budget for commands.
+#[derive(Clone, Copy)]
+pub(crate) struct FrameCost {
+    commands: u64,
+    /// Computed from the bytes of the frame.
+    made_bytes: u64,
+    /// Computed from the decoded requests; 0 until the frame is decoded.
+    answer_bytes: u64,
+}
+
+impl FrameCost {
+    const fn bytes(self) -> u64 {
+        self.made_bytes.saturating_add(self.answer_bytes)
+    }
+}
+
 impl Conversation {
+    /// Decodes a frame as soon as its cost is paid.
+    pub(super) async fn pay_frame(&mut self, bytes: Bytes) -> Result<(), SocketEnd> {
+        // The cost is known and paid before anything is decoded.
+        let (commands, made_bytes) = cost_of(self.encoding, &bytes);
+        let cost = FrameCost { commands, made_bytes, answer_bytes: 0 };
+        let Some(permit) = self.engine.budget.try_take_list(commands, cost.bytes()) else {
+            self.postpone(bytes, cost);
+            return Ok(());
+        };
+        self.decode(bytes, permit, cost).await
+    }
+
+    /// Decodes a frame that has a permit, and carries it out. If its peeks cost more than the
+    /// permit covers, the decoded requests are dropped, and the frame is decoded again under a
+    /// larger permit. Most frames have no such peeks.
+    pub(super) async fn decode(
+        &mut self,
+        bytes: Bytes,
+        permit: Permit,
+        cost: FrameCost,
+    ) -> Result<(), SocketEnd> {
+        let frame = ClientFrame::decode(self.encoding, &bytes)
+            .map_err(|error| SocketEnd::Refused(Close::of_frame(&error)))?;
+        // Confirmed even if the frame has to wait, since confirmed frames release room.
+        self.confirm(frame.seen);
+        let whole = FrameCost { answer_bytes: frame.answer_bytes(), ..cost };
+        let permit = if whole.answer_bytes > cost.answer_bytes {
+            // A frame that waits for room holds no part.
+            drop(permit);
+            let Some(permit) = self.engine.budget.try_take_list(whole.commands, whole.bytes())
+            else {
+                self.postpone(bytes, whole);
+                return Ok(());
+            };
+            permit
+        } else {
+            permit
+        };
+        // From here on the frame counts as taken: a client that comes back does not send it again.
+        self.seen += 1;
+        let (requests, permit) = (frame.requests.into(), Arc::new(permit));
+        self.carry_out(Requests { requests, permit }).await;
+        Ok(())
+    }
+
+    /// Makes a frame wait for its room; nothing is read until it has it.
+    fn postpone(&mut self, bytes: Bytes, cost: FrameCost) {
+        self.engine.wait_for_permit((bytes, cost), cost.commands, cost.bytes());
+    }
+
     /// Carries out the requests of a frame in order, until one has no room for its answer.
     pub(crate) async fn carry_out(&mut self, frame: Requests) {
         let Requests { mut requests, permit } = frame;
@@ -164,5 +232,35 @@ impl Conversation {
             return Err(Rejection::quota_exceeded(detail));
         }
         Ok(wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use peeklock_core::command::peeked_bytes;
+
+    use super::*;
+    use crate::frame::Encoding;
+
+    /// PEK-08, DESIGN D6: a frame pays for the answers to its peeks, also those of a session,
+    /// in addition to its commands. An answer that fits into the cost of a command, and any other
+    /// operation, costs nothing more.
+    #[test]
+    fn a_frame_pays_for_its_peeks() {
+        let answers = |requests: &[String]| {
+            let text = format!(r#"{{"seen":0,"requests":[{}]}}"#, requests.join(","));
+            ClientFrame::decode(Encoding::Json, &Bytes::from(text)).unwrap().answer_bytes()
+        };
+        let peek =
+            |count: u32| format!(r#"{{"id":1,"peek":{{"link":1,"from":0,"maxCount":{count}}}}}"#);
+        let receive =
+            r#"{"id":2,"receive":{"link":1,"maxCount":250,"waitSeconds":0.0}}"#.to_owned();
+        let of_session =
+            r#"{"id":3,"peekSession":{"link":1,"sessionId":"s","from":0,"maxCount":250}}"#
+                .to_owned();
+        let most = peeked_bytes(250) - COMMAND_BYTES;
+        assert_eq!(answers(&[peek(1), receive.clone()]), 0);
+        assert_eq!(answers(&[peek(250)]), most);
+        assert_eq!(answers(&[of_session, peek(u32::MAX), receive, peek(250)]), 3 * most);
     }
 }

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
-use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
+use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, cost_of};
 use crate::operation::{Hello, Notice, Operation, Welcome};
 use crate::site::{Call, Handover, Site, Socket};
 use crate::unwritten::FramePieces;
@@ -104,7 +104,7 @@ async fn hello(
     socket.get_mut().frame_taken();
     let Some(bytes) = payload(message, encoding)? else { return Err(None) };
     // As with any other frame, the cost is paid before anything is decoded.
-    let (commands, cost) = announced(encoding, &bytes);
+    let (commands, cost) = cost_of(encoding, &bytes);
     let _permit = broker.connection_budget().wait_list(commands, cost).await;
     let frame =
         ClientFrame::decode(encoding, &bytes).map_err(|error| Some(Close::of_frame(&error)))?;

@@ -11,8 +11,8 @@ use peeklock_core::telemetry::count_undelivered;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Engine, Event, FinishedWork, Protocol, WORKING_MAX};
 
+use super::inbound::FrameCost;
 use super::inbound::Requests;
-use super::price::Price;
 use super::{Conversation, SocketEnd, Written};
 use crate::frame::text::Instant;
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, ServerFrame};
@@ -26,7 +26,7 @@ const FRAME_BYTES: u64 = 256 << 10;
 impl Protocol for Conversation {
     type PendingAnswer = PendingAnswer;
     /// An undecoded frame, with its costs as far as they are known.
-    type Unpaid = (Bytes, Price);
+    type Unpaid = (Bytes, FrameCost);
     type Paid = Requests;
     type Close = Infallible;
     type Outcome = Box<Notice>;

@@ -339,7 +339,7 @@ impl Serve<Socket> for Conversation {
             Turn::Own(SocketTurn::Frame(frame)) => self.read(socket, frame).await,
             // Frames before the disconnect are not read, as at the end of the stream.
             Turn::Disconnected => Err(SocketEnd::Lost(None)),
-            Turn::Permit((bytes, price), permit) => self.decode(bytes, permit, price).await,
+            Turn::Permit((bytes, cost), permit) => self.decode(bytes, permit, cost).await,
             Turn::Room(requests) => {
                 self.carry_out(requests).await;
                 Ok(())

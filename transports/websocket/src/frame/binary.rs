@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use super::announce::{self, Allowance};
+use super::cost::{self, Allowance};
 use super::wire::{Reader, Wire, write_length, write_part};
 use super::{BadRequest, ClientFrame, LIST_COUNT_MAX, Operation, Request, ServerFrame};
 #[cfg(any(test, feature = "client"))]
@@ -32,7 +32,7 @@ pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError
     let mut requests = Vec::new();
     let mut allowance = Allowance::of_frame();
     let seen = parts(bytes, |part| {
-        let is_allowed = allowance.take(announce::part_cost(part));
+        let is_allowed = allowance.take(cost::part_cost(part));
         let code = u8::read(part)?;
         let id = u32::read(part)?;
         let read = |part: &mut Reader<'_>| {

@@ -14,7 +14,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::announce::{self, Allowance};
+use super::cost::{self, Allowance};
 use super::{
     BadRequest, ClientFrame, Item, LIST_COUNT_MAX, Notice, Operation, Request, ServerFrame,
 };
@@ -222,7 +222,7 @@ pub(crate) fn read_client_frame(bytes: &Bytes) -> Result<ClientFrame, FrameError
             let IdOnly(id) = serde_json::from_str(raw.get()).unwrap_or_default();
             BadRequest { id, error }
         };
-        if !allowance.take(announce::text_cost(raw)) {
+        if !allowance.take(cost::text_cost(raw)) {
             return Err(bad(FrameError::TooMuch));
         }
         match serde_json::from_str::<WithId<Operation>>(raw.get()) {

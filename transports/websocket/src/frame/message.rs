@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 use serde_json::value::RawValue;
 
-use super::announce::MADE_BYTES;
+use super::cost::MADE_BYTES;
 use super::json::Object;
 use super::text::{Instant, Span, Token};
 use super::wire::{Reader, RequestCost, Wire, skip_bytes};
@@ -164,8 +164,8 @@ impl Wire for SentMessage {
         Bytes::read(reader).map(Self::Content)
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
-        Bytes::skim(reader, announced)
+    fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
+        Bytes::skim(reader, cost)
     }
 }
 
@@ -288,8 +288,8 @@ impl Wire for Properties {
         super::wire::write_bytes(out, content.sections().application_properties);
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
-        announced.made_bytes += MADE_BYTES * skip_bytes(reader)? as u64;
+    fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
+        cost.made_bytes += MADE_BYTES * skip_bytes(reader)? as u64;
         Ok(())
     }
 

@@ -25,8 +25,8 @@ impl RequestCost {
         if self.elements == 0 { 1 } else { self.elements }
     }
 
-    /// Room that a request needs, in bytes.
-    pub(super) const fn room(self) -> u64 {
+    /// Memory that a request needs, in bytes.
+    pub(super) const fn bytes(self) -> u64 {
         COMMAND_BYTES.saturating_mul(self.commands()).saturating_add(self.made_bytes)
     }
 }
@@ -39,9 +39,9 @@ pub(crate) trait Wire: Sized {
     fn write(&self, out: &mut Vec<u8>);
     fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError>;
 
-    /// Skips a value without decoding it, and adds its cost to `announced`.
-    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
-        _ = announced;
+    /// Skips a value without decoding it, and adds its cost to `cost`.
+    fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
+        _ = cost;
         Self::read(reader).map(drop)
     }
 }
@@ -195,8 +195,8 @@ impl<T: Wire> Wire for Option<T> {
         if bool::read(reader)? { T::read(reader).map(Some) } else { Ok(None) }
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
-        if bool::read(reader)? { T::skim(reader, announced) } else { Ok(()) }
+    fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
+        if bool::read(reader)? { T::skim(reader, cost) } else { Ok(()) }
     }
 }
 
@@ -225,15 +225,15 @@ impl<T: Wire> Wire for Vec<T> {
         Ok(values)
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
+    fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
         let count = reader.length()?;
         // Decoding refuses such a list as well, before its first element.
         if count > LIST_COUNT_MAX || count > reader.remaining() / T::BYTES_MIN.max(1) {
             return Err(FrameError::TooMany);
         }
-        announced.elements += count as u64;
+        cost.elements += count as u64;
         for _ in 0..count {
-            T::skim(reader, announced)?;
+            T::skim(reader, cost)?;
         }
         Ok(())
     }
@@ -250,8 +250,8 @@ impl<T: Wire> Wire for Box<T> {
         T::read(reader).map(Self::new)
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
-        T::skim(reader, announced)
+    fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
+        T::skim(reader, cost)
     }
 }
 
@@ -298,9 +298,9 @@ macro_rules! wire {
             #[allow(unused_variables, reason = "some structs have no fields")]
             fn skim(
                 reader: &mut crate::frame::wire::Reader<'_>,
-                announced: &mut crate::frame::wire::RequestCost,
+                cost: &mut crate::frame::wire::RequestCost,
             ) -> Result<(), crate::error::FrameError> {
-                $(<$type as crate::frame::wire::Wire>::skim(reader, announced)?;)*
+                $(<$type as crate::frame::wire::Wire>::skim(reader, cost)?;)*
                 Ok(())
             }
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use peeklock_core::command::{Command, Outcome, PeerArrival};
-use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::machine::peers::PeerSource;
 use peeklock_core::path::SubQueue;
 use serde::{Deserialize, Serialize};
 
@@ -138,14 +138,14 @@ impl Wire for ForwardedMessage {
         })
     }
 
-    fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
-        u64::skim(reader, announced)?;
-        u64::skim(reader, announced)?;
-        Instant::skim(reader, announced)?;
-        u8::skim(reader, announced)?;
-        Option::<String>::skim(reader, announced)?;
+    fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
+        u64::skim(reader, cost)?;
+        u64::skim(reader, cost)?;
+        Instant::skim(reader, cost)?;
+        u8::skim(reader, cost)?;
+        Option::<String>::skim(reader, cost)?;
         read_special(reader)?;
-        SentMessage::skim(reader, announced)
+        SentMessage::skim(reader, cost)
     }
 }
 

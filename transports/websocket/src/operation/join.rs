@@ -9,14 +9,14 @@ use peeklock_core::transaction::{PartCheck, PendingPart, TransactionId};
 use peeklock_link::PendingRequest;
 use peeklock_link::pending::correlation;
 
-use super::keyed::{LockOperation, NamedDeliveries};
+use super::settle_ranges::{LockOperation, NamedDeliveries};
 use super::{Notice, Numbered, PendingAnswer, Renew, SetSessionState, Settle, Settled};
 use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::bodies;
 
 /// Operations of a request that are to join a transaction.
 pub(crate) struct JoinChecks {
-    keyed: NamedDeliveries,
+    settle_ranges: NamedDeliveries,
     /// By index; none after the entity has answered.
     issued: Vec<Option<PendingPart>>,
     /// Whether they are one operation, such as a send, which fails as a whole.
@@ -29,12 +29,12 @@ impl Conversation {
         &mut self,
         asked: AdmittedRequest,
         id: TransactionId,
-        mut keyed: NamedDeliveries,
+        mut settle_ranges: NamedDeliveries,
         of_lock: LockOperation,
     ) -> Done {
-        let tokens = std::mem::take(&mut keyed.tokens).into_iter();
+        let tokens = std::mem::take(&mut settle_ranges.tokens).into_iter();
         let commands = tokens.map(move |token| of_lock.command(token));
-        self.join(asked, id, keyed, commands, false).await
+        self.join(asked, id, settle_ranges, commands, false).await
     }
 
     /// Joins one operation, which fails as a whole.
@@ -45,8 +45,8 @@ impl Conversation {
         link: u32,
         command: Command,
     ) -> Done {
-        let keyed = NamedDeliveries { keys: vec![0], ..NamedDeliveries::none(link) };
-        self.join(asked, id, keyed, std::iter::once(command), true).await
+        let settle_ranges = NamedDeliveries { keys: vec![0], ..NamedDeliveries::none(link) };
+        self.join(asked, id, settle_ranges, std::iter::once(command), true).await
     }
 
     /// Has the entity check operations one by one; those that it would carry out join the
@@ -56,11 +56,11 @@ impl Conversation {
         &mut self,
         asked: AdmittedRequest,
         id: TransactionId,
-        mut keyed: NamedDeliveries,
+        mut settle_ranges: NamedDeliveries,
         commands: impl Iterator<Item = Command> + Send,
         is_whole: bool,
     ) -> Done {
-        let number = keyed.link;
+        let number = settle_ranges.link;
         let link = self.link(number)?;
         let (entity, path) = (link.entity.clone(), Arc::clone(&link.path));
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
@@ -75,21 +75,21 @@ impl Conversation {
                 }
                 Err(rejection) if is_whole => return Err(rejection.into()),
                 Err(rejection) => {
-                    keyed.fail(index, &rejection, |rejection| {
+                    settle_ranges.fail(index, &rejection, |rejection| {
                         self.wire_error(rejection.clone(), &path)
                     });
                     issued.push(None);
                 }
             }
         }
-        keyed.left = checks.len();
+        settle_ranges.left = checks.len();
         // The transaction pays only for the operations that it keeps. A request with more checks than
         // its frame has paid for delays all later requests, so there is at most one at a time.
-        let is_wide = checks.len() > keyed.elements.max(1);
+        let is_wide = checks.len() > settle_ranges.elements.max(1);
         let slot = self.await_answer(
             asked,
             number,
-            PendingAnswer::Joined(JoinChecks { keyed, issued, is_whole }),
+            PendingAnswer::Joined(JoinChecks { settle_ranges, issued, is_whole }),
         );
         if is_wide {
             self.handing_over = Some(slot);
@@ -115,17 +115,17 @@ impl Conversation {
         // Counts as progress, although no later request starts.
         self.started_bytes += COMMAND_BYTES;
         let issued = joining.issued.get_mut(index).and_then(Option::take);
-        let keyed = &mut joining.keyed;
-        keyed.left = keyed.left.saturating_sub(1);
+        let settle_ranges = &mut joining.settle_ranges;
+        settle_ranges.left = settle_ranges.left.saturating_sub(1);
         match (result, issued) {
             (Ok(outcome), Some(issued)) => issued.confirm(&outcome),
             (Ok(_), None) => {}
             // The issued part is dropped, which leaves the operation out.
-            (Err(rejection), _) => keyed.fail(index, &rejection, |rejection| {
+            (Err(rejection), _) => settle_ranges.fail(index, &rejection, |rejection| {
                 (&self.engine.broker.refuse(rejection.clone(), &path)).into()
             }),
         }
-        if keyed.left == 0 {
+        if settle_ranges.left == 0 {
             self.handing_over = self.handing_over.filter(|handing_over| *handing_over != slot);
             self.answer_joined(slot);
             self.commit_answered();
@@ -138,7 +138,7 @@ impl Conversation {
         else {
             return;
         };
-        let failed = joining.keyed.failed;
+        let failed = joining.settle_ranges.failed;
         let notice = if joining.is_whole {
             let error = failed.into_iter().next().map(|failed| Notice::Error(failed.error));
             error.unwrap_or_else(|| Notice::Done(Default::default()))
@@ -178,8 +178,8 @@ impl Conversation {
         let SettleIn { transaction, settle } = settle;
         self.receiver(settle.link)?;
         let of_lock = LockOperation::Settle(self.settlement(&settle)?);
-        let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        self.join_each(asked, TransactionId(transaction), keyed, of_lock).await
+        let settle_ranges = self.settle_ranges(settle.link, &settle.ranges, &settle.lock_tokens)?;
+        self.join_each(asked, TransactionId(transaction), settle_ranges, of_lock).await
     }
 }
 
@@ -194,8 +194,8 @@ impl Conversation {
     pub(super) async fn renew_in(&mut self, asked: AdmittedRequest, renew: RenewIn) -> Done {
         let RenewIn { transaction, renew } = renew;
         self.receiver(renew.link)?;
-        let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.join_each(asked, TransactionId(transaction), keyed, LockOperation::Renew).await
+        let settle_ranges = self.settle_ranges(renew.link, &renew.ranges, &renew.lock_tokens)?;
+        self.join_each(asked, TransactionId(transaction), settle_ranges, LockOperation::Renew).await
     }
 }
 

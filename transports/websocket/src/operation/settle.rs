@@ -8,7 +8,7 @@ use peeklock_core::message::Value;
 use peeklock_link::PendingRequest;
 use serde::{Deserialize, Serialize};
 
-use super::keyed::{LockOperation, NamedDeliveries};
+use super::settle_ranges::{LockOperation, NamedDeliveries};
 use super::{Notice, PendingAnswer};
 use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::error::FrameError;
@@ -117,8 +117,13 @@ impl Conversation {
     pub(super) fn settle(&mut self, asked: AdmittedRequest, settle: &Settle) -> Done {
         self.receiver(settle.link)?;
         let settlement = self.settlement(settle)?;
-        let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        self.issue_each(asked, keyed, LockOperation::Settle(settlement), PendingAnswer::Settled)
+        let settle_ranges = self.settle_ranges(settle.link, &settle.ranges, &settle.lock_tokens)?;
+        self.issue_each(
+            asked,
+            settle_ranges,
+            LockOperation::Settle(settlement),
+            PendingAnswer::Settled,
+        )
     }
 
     /// Takes the result for one lock; answers after the last one.
@@ -129,23 +134,27 @@ impl Conversation {
         result: &Result<Outcome, Rejection>,
     ) {
         let asked = self.engine.links.request_mut(slot);
-        let Some((_, path, PendingAnswer::Settled(keyed) | PendingAnswer::Renewed(keyed))) = asked
+        let Some((
+            _,
+            path,
+            PendingAnswer::Settled(settle_ranges) | PendingAnswer::Renewed(settle_ranges),
+        )) = asked
         else {
             return;
         };
-        keyed.left = keyed.left.saturating_sub(1);
+        settle_ranges.left = settle_ranges.left.saturating_sub(1);
         match result {
             Ok(Outcome::Renewed(at)) => {
-                keyed.until = Some(keyed.until.map_or(*at, |until| until.min(*at)));
+                settle_ranges.until = Some(settle_ranges.until.map_or(*at, |until| until.min(*at)));
             }
             Ok(_) => {}
-            Err(rejection) => keyed.fail(index, rejection, |rejection| {
+            Err(rejection) => settle_ranges.fail(index, rejection, |rejection| {
                 (&self.engine.broker.refuse(rejection.clone(), &path)).into()
             }),
         }
-        let (is_done, link) = (keyed.left == 0, keyed.link);
-        let wants_next = keyed.wants_next();
-        let token = keyed.tokens.get(index).copied();
+        let (is_done, link) = (settle_ranges.left == 0, settle_ranges.link);
+        let wants_next = settle_ranges.wants_next();
+        let token = settle_ranges.tokens.get(index).copied();
         let settled = token.and_then(|token| self.settled_by(result, token)).unwrap_or(link);
         if is_done {
             self.answer_keyed(slot);
@@ -284,7 +293,7 @@ bodies! {
 impl Conversation {
     pub(super) fn renew(&mut self, asked: AdmittedRequest, renew: &Renew) -> Done {
         self.receiver(renew.link)?;
-        let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.issue_each(asked, keyed, LockOperation::Renew, PendingAnswer::Renewed)
+        let settle_ranges = self.settle_ranges(renew.link, &renew.ranges, &renew.lock_tokens)?;
+        self.issue_each(asked, settle_ranges, LockOperation::Renew, PendingAnswer::Renewed)
     }
 }

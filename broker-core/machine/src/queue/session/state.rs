@@ -13,7 +13,7 @@ use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::queue::Queue;
-use crate::store::Key;
+use crate::record::Key;
 use crate::{Ctx, Step, intake};
 
 impl Queue {

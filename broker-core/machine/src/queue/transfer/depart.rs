@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::queue::dead_letter::verdict;
 use crate::queue::settle::overlay_bytes;
 use crate::time::TimeSpan;
-use crate::transfer::{Departure, HOPS_EXCEEDED, ListNumber};
+use crate::transfer::{Departure, ListNumber};
 use crate::{Ctx, Machine, Step};
 
 /// Delay before a list is offered again whose result is unknown.
@@ -245,23 +245,6 @@ impl Queue {
         NextOffer::After(retry_after.unwrap_or(back_off))
     }
 
-    /// Dead-letters a message that has reached the limit of hops (FWD-12). Others may leave before
-    /// that is durable. If the change were lost, the message would be refused again, since the
-    /// limit is always the same. So it can never arrive after them.
-    pub(super) fn refuse_hop(
-        &mut self,
-        sequence: SequenceNumber,
-        destination: &str,
-        ctx: &Ctx<'_>,
-        step: &mut Step,
-    ) {
-        let description = format!(
-            "the maximum number of forwarding hops, {}, was exceeded on the way to `{destination}`",
-            self.config.forwarding.hop_count_max
-        );
-        self.dead_letter_transfer(sequence, HOPS_EXCEEDED, &description, ctx, step);
-    }
-
     /// Keeps a dead letter for receivers (FWD-28). This is not stored: after a restart the dead
     /// letter is offered again, and may arrive after later ones, since a dead letter that its
     /// destination may never take must not hold up the others. So order (FWD-10) does not apply to
@@ -290,7 +273,7 @@ impl Queue {
     }
 
     /// Moves a message into the queue for messages that cannot be forwarded (FWD-16, FWD-18).
-    fn dead_letter_transfer(
+    pub(super) fn dead_letter_transfer(
         &mut self,
         sequence: SequenceNumber,
         reason: &str,

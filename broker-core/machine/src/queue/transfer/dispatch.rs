@@ -10,7 +10,7 @@ use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::queue::{MessageView, Queue};
 use crate::time::Timestamp;
-use crate::transfer::{HandOver, HandedOverMessage, ListNumber, WhenFull};
+use crate::transfer::{HOPS_EXCEEDED, HandOver, HandedOverMessage, ListNumber, WhenFull};
 use crate::{Ctx, Step};
 
 /// Maximum number of messages of a list. A list also ends at [`LIST_BYTES_MAX`].
@@ -138,7 +138,7 @@ impl Queue {
             }
             if slot.hops >= self.config.forwarding.hop_count_max {
                 *moves -= 1;
-                self.refuse_hop(sequence, &destination, ctx, step);
+                self.dead_letter_for_hops(sequence, &destination, ctx, step);
                 continue;
             }
             if messages.len() == count_max
@@ -187,5 +187,22 @@ impl Queue {
             },
             messages,
         })));
+    }
+
+    /// Dead-letters a message that has reached the limit of hops (FWD-12). Others may leave before
+    /// that is durable. If the change were lost, the message would be refused again, since the
+    /// limit is always the same. So it can never arrive after them.
+    fn dead_letter_for_hops(
+        &mut self,
+        sequence: SequenceNumber,
+        destination: &str,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let description = format!(
+            "the maximum number of forwarding hops, {}, was exceeded on the way to `{destination}`",
+            self.config.forwarding.hop_count_max
+        );
+        self.dead_letter_transfer(sequence, HOPS_EXCEEDED, &description, ctx, step);
     }
 }

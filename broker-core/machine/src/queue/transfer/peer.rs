@@ -55,7 +55,7 @@ impl Queue {
         if self.peers.contains(&source, sequence, enqueued_at) {
             return Ok(());
         }
-        take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
+        take_over::refuse_hops_of_peer(hops, self.config.forwarding.hop_count_max)?;
         self.admit_arrival(&message, ctx, step)?;
         // The other broker checked it when it was sent, but under its own limits.
         intake::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;

@@ -8,7 +8,7 @@ use crate::effect::Effect;
 use crate::ids::{EntityId, Ticket};
 use crate::limits::Limits;
 use crate::message::{Message, PropertyLimits};
-use crate::store::Reserved;
+use crate::record::Reserved;
 use crate::time::TimeSpan;
 use crate::transfer::Departure;
 use crate::{Ctx, Machine, Step};

@@ -1,7 +1,7 @@
 //! Results of a publish.
 
 use super::*;
-use crate::store::{ContentOp, Record};
+use crate::record::{ContentOp, Record};
 
 /// TOP-07, TOP-10, DESIGN D8: a publish is one change. Its records have the content once, and the
 /// quota counts it for each copy.

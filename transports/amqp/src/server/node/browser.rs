@@ -28,7 +28,7 @@ use crate::performative::{Attach, DeliveryTag, SenderSettleMode};
 use crate::server::conversation::Conversation;
 use crate::server::deliver::{MessageForm, encoded, unreadable};
 use crate::server::error::not_offered;
-use crate::server::session::SessionRequest;
+use crate::server::queue_session::SessionRequest;
 use crate::server::work::PendingAnswer;
 
 /// Maximum number of messages per peek.

@@ -1,23 +1,23 @@
 //! Nodes that links can be attached to; each kind has its own file.
 
 mod browser;
-mod inlet;
 mod management;
-mod outlet;
+mod receiver;
 mod reply;
 mod request;
+mod sender;
 mod tokens;
 
 pub(super) use self::browser::Browser;
-pub(super) use self::inlet::Inlet;
 pub(super) use self::management::{Answered, ManagementAnswer, PendingManagement, Plan};
 #[cfg(feature = "testing")]
 pub use self::management::{decode_all, operations};
-pub(super) use self::outlet::{Lapse, Outlet, Waiting, return_at};
+pub(super) use self::receiver::{Lapse, ReceiverNode, Waiting, return_at};
 pub(super) use self::reply::Replies;
 pub(super) use self::request::{
     NodeRequest, REQUEST_CREDIT, Requests, TOKENS_NODE, management_node,
 };
+pub(super) use self::sender::SenderNode;
 
 use std::borrow::Cow;
 
@@ -31,9 +31,9 @@ use crate::terminus::Target;
 /// Node of a link.
 pub(super) enum Node {
     /// The client sends messages.
-    Inlet(Inlet),
+    Sender(SenderNode),
     /// The client receives messages.
-    Outlet(Box<Outlet>),
+    Receiver(Box<ReceiverNode>),
     /// The client browses messages.
     Browser(Box<Browser>),
     /// The client declares and ends transactions.
@@ -48,10 +48,10 @@ impl Node {
     /// Received bytes of an incomplete message.
     pub(super) fn assembling_bytes(&self) -> u64 {
         match self {
-            Self::Inlet(inlet) => inlet.assembly.len() as u64,
+            Self::Sender(sender) => sender.assembly.len() as u64,
             Self::Coordinator(assembly) => assembly.len() as u64,
             Self::Requests(requests) => requests.assembly.len() as u64,
-            Self::Outlet(_) | Self::Browser(_) | Self::Replies(_) => 0,
+            Self::Receiver(_) | Self::Browser(_) | Self::Replies(_) => 0,
         }
     }
 
@@ -59,9 +59,9 @@ impl Node {
     pub(in crate::server) fn path(&self) -> Option<&str> {
         match self {
             Self::Requests(requests) => Some(&requests.manager()?.path),
-            Self::Inlet(_)
+            Self::Sender(_)
             | Self::Coordinator(_)
-            | Self::Outlet(_)
+            | Self::Receiver(_)
             | Self::Browser(_)
             | Self::Replies(_) => None,
         }
@@ -69,16 +69,16 @@ impl Node {
 
     /// Returns whether messages are sent to the client on the link.
     pub(super) const fn is_sent_on(&self) -> bool {
-        matches!(self, Self::Outlet(_) | Self::Browser(_) | Self::Replies(_))
+        matches!(self, Self::Receiver(_) | Self::Browser(_) | Self::Replies(_))
     }
 
     /// Returns whether something waits for the client's credit or windows.
     pub(super) fn has_waiting(&self) -> bool {
         match self {
-            Self::Outlet(outlet) => !outlet.waiting.is_empty(),
+            Self::Receiver(receiver) => !receiver.waiting.is_empty(),
             Self::Browser(browser) => browser.has_waiting(),
             Self::Replies(replies) => replies.has_waiting(),
-            Self::Inlet(_) | Self::Coordinator(_) | Self::Requests(_) => false,
+            Self::Sender(_) | Self::Coordinator(_) | Self::Requests(_) => false,
         }
     }
 
@@ -86,10 +86,10 @@ impl Node {
     fn waiting_replies(&self) -> usize {
         match self {
             Self::Replies(replies) => replies.waiting_count(),
-            Self::Inlet(_)
+            Self::Sender(_)
             | Self::Coordinator(_)
             | Self::Requests(_)
-            | Self::Outlet(_)
+            | Self::Receiver(_)
             | Self::Browser(_) => 0,
         }
     }
@@ -97,10 +97,10 @@ impl Node {
     /// Drops incomplete messages and waiting requests.
     pub(super) fn forget_arriving(&mut self) {
         match self {
-            Self::Inlet(inlet) => inlet.assembly = Assembly::default(),
+            Self::Sender(sender) => sender.assembly = Assembly::default(),
             Self::Coordinator(assembly) => *assembly = Assembly::default(),
             Self::Requests(requests) => requests.forget_arriving(),
-            Self::Outlet(_) | Self::Browser(_) | Self::Replies(_) => {}
+            Self::Receiver(_) | Self::Browser(_) | Self::Replies(_) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The announced cost of a frame covers the memory that decoding takes, as the allocator measures
+//! The computed cost of a frame covers the memory that decoding takes, as the allocator measures
 //! it: for each kind of request and any length of lists and texts, in both encodings (DESIGN D6).
 
 use allocation_counter::measure;
@@ -56,10 +56,10 @@ fn elements(request: &Json) -> u64 {
     lists(request, 3).max(1)
 }
 
-/// Decodes a frame and asserts that it stays within its announced cost; returns its announced
+/// Decodes a frame and asserts that it stays within its computed cost; returns its cost
 /// number of commands.
 fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
-    let (commands, cost) = announced(encoding, bytes);
+    let (commands, cost) = cost_of(encoding, bytes);
     let mut decoded = None;
     let paid = measure(|| decoded = Some(ClientFrame::decode(encoding, bytes)));
     let is_refused =
@@ -73,7 +73,7 @@ fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
         "{held_bytes} bytes are held for {commands} commands, of {cost} in {encoding:?}: {:.300}",
         String::from_utf8_lossy(bytes)
     );
-    // The frame without its requests fits into the price of a command.
+    // The frame without its requests fits into the cost of a command.
     assert!(
         paid_bytes <= cost + COMMAND_BYTES + quoted,
         "{paid_bytes} bytes for {commands} commands, of {cost} in {encoding:?}: {:.300}",
@@ -180,7 +180,7 @@ fn requests_beyond_the_frame_limit_are_refused_undecoded() {
     let parts = vec!["{}"; 200_000].join(",");
     let text = format!(r#"{{"requests":[{{"id":7,"heartbeat":{{"x":[[{parts}]]}}}}]}}"#);
     let text = Bytes::from(text);
-    let (commands, cost) = announced(Encoding::Json, &text);
+    let (commands, cost) = cost_of(Encoding::Json, &text);
     assert_eq!(commands, 1);
     assert!(cost > COMMAND_BYTES * LIST_COUNT_MAX as u64, "{cost}");
     assert_eq!(too_much(Encoding::Json, &text), [7]);

@@ -8,7 +8,7 @@ pub(crate) use peeklock_json::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
-use crate::frame::announce::json_section_bytes;
+use crate::frame::cost::json_section_bytes;
 use crate::frame::message::SentMessage;
 use crate::frame::text::Instant;
 use crate::frame::wire::{Reader, RequestCost, Wire, write_part};
@@ -193,10 +193,10 @@ macro_rules! json_inside {
                     .map_err(|error| FrameError::Json(error.to_string()))
             }
 
-            fn skim(reader: &mut Reader<'_>, announced: &mut RequestCost) -> Result<(), FrameError> {
+            fn skim(reader: &mut Reader<'_>, cost: &mut RequestCost) -> Result<(), FrameError> {
                 let length = reader.length()?;
                 let section = reader.take(length)?;
-                announced.made_bytes += json_section_bytes(section);
+                cost.made_bytes += json_section_bytes(section);
                 Ok(())
             }
         }

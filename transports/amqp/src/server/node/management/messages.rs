@@ -146,7 +146,7 @@ impl Conversation {
         let associated = question.request.text("associated-link-name");
         let named = associated.and_then(|name| {
             self.nodes.values().find_map(|node| match node {
-                Node::Outlet(outlet) if *outlet.name == *name => Some(outlet.number),
+                Node::Receiver(receiver) if *receiver.name == *name => Some(receiver.number),
                 _ => None,
             })
         });

@@ -25,9 +25,9 @@ impl Conversation {
         let here = |number: u32| {
             of(number).is_some_and(|link| link.path.eq_ignore_ascii_case(question.path))
         };
-        let outlets = || {
+        let receivers = || {
             self.nodes.values().filter_map(|node| match node {
-                Node::Outlet(outlet) if here(outlet.number) => Some(&**outlet),
+                Node::Receiver(receiver) if here(receiver.number) => Some(&**receiver),
                 _ => None,
             })
         };
@@ -38,15 +38,16 @@ impl Conversation {
             })
         };
         if let Some(name) = &associated {
-            let named = outlets().find(|outlet| *outlet.name == **name && is_of(outlet.number));
-            if let Some(outlet) = named {
-                return Ok(Some(outlet.number));
+            let named =
+                receivers().find(|receiver| *receiver.name == **name && is_of(receiver.number));
+            if let Some(receiver) = named {
+                return Ok(Some(receiver.number));
             }
         }
         // Without a session id, only the named link can identify a session.
         let Some(session) = &session else { return Ok(None) };
         let holds = |number: u32| of(number).and_then(|it| it.session()) == Some(session.as_str());
-        Ok(outlets().find(|outlet| holds(outlet.number)).map(|outlet| outlet.number))
+        Ok(receivers().find(|receiver| holds(receiver.number)).map(|receiver| receiver.number))
     }
 
     /// Returns that link for a request that only the holder may send (AMQP-89).

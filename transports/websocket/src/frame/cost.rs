@@ -32,22 +32,22 @@ impl Allowance {
     }
 
     /// Deducts the cost of a request; returns false if not enough is left.
-    pub(crate) const fn take(&mut self, announced: RequestCost) -> bool {
-        let commands = self.commands.checked_sub(announced.commands());
-        let made_bytes = self.made_bytes.checked_sub(announced.made_bytes);
+    pub(crate) const fn take(&mut self, cost: RequestCost) -> bool {
+        let commands = self.commands.checked_sub(cost.commands());
+        let made_bytes = self.made_bytes.checked_sub(cost.made_bytes);
         let (Some(commands), Some(made_bytes)) = (commands, made_bytes) else { return false };
         *self = Self { commands, made_bytes };
         true
     }
 }
 
-/// Returns the price of a frame: its number of commands, and its size in bytes, or the memory that
+/// Returns the cost of a frame: its number of commands, and its size in bytes, or the memory that
 /// its requests need if that is more.
-pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
+pub(crate) fn cost_of(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
     let (mut commands, mut room) = (0_u64, 0_u64);
-    let mut add = |announced: RequestCost| {
-        commands = commands.saturating_add(announced.commands());
-        room = room.saturating_add(announced.room());
+    let mut add = |cost: RequestCost| {
+        commands = commands.saturating_add(cost.commands());
+        room = room.saturating_add(cost.bytes());
     };
     match encoding {
         Encoding::Binary => {
@@ -67,22 +67,22 @@ pub(crate) fn announced(encoding: Encoding, bytes: &Bytes) -> (u64, u64) {
 pub(crate) fn part_cost(part: &Reader<'_>) -> RequestCost {
     use super::wire::Wire as _;
 
-    let mut announced = RequestCost::default();
+    let mut cost = RequestCost::default();
     let mut reader = part.clone();
     if let Ok(code) = u8::read(&mut reader)
         && u32::read(&mut reader).is_ok()
     {
         // A list that ends too early is refused before much is allocated.
-        Operation::skim_body(code, &mut reader, &mut announced).ok();
+        Operation::skim_body(code, &mut reader, &mut cost).ok();
     }
-    announced
+    cost
 }
 
 /// Returns the cost of a request of a text frame.
 pub(crate) fn text_cost(raw: &RawValue) -> RequestCost {
-    let mut announced = RequestCost::default();
-    Scan::new(1).run(raw.get().as_bytes(), |it| announced = it);
-    announced
+    let mut cost = RequestCost::default();
+    Scan::new(1).run(raw.get().as_bytes(), |it| cost = it);
+    cost
 }
 
 /// Returns the memory that a JSON section inside a binary frame becomes, in bytes: by its length,
@@ -171,7 +171,7 @@ impl Scan {
                     self.brackets.close();
                     if self.brackets.depth + 1 == self.request_depth {
                         let (elements, parts) = (self.elements, self.parts);
-                        // The price of each element covers many parts.
+                        // The cost of each element covers many parts.
                         let made_bytes =
                             (parts * PART_BYTES).saturating_sub(elements.max(1) * COMMAND_BYTES);
                         add(RequestCost { elements, made_bytes });
@@ -228,7 +228,7 @@ mod tests {
     }
 
     /// DESIGN D6: objects in lists of a JSON section cost their memory if that is more than the
-    /// price of its bytes. Objects under a name, and brackets in names and texts, are covered by
+    /// cost of its bytes. Objects under a name, and brackets in names and texts, are covered by
     /// the bytes.
     #[test]
     fn a_section_costs_its_bytes_or_the_objects_in_its_lists() {

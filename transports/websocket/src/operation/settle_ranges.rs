@@ -128,7 +128,7 @@ impl NamedDeliveries {
         self.parts.as_ref().is_some_and(|parts| parts.next < self.tokens.len())
     }
 
-    /// Returns the commands of the next part, with the index of the first. Room beyond the price of
+    /// Returns the commands of the next part, with the index of the first. Room beyond the cost of
     /// the frame is held until they are answered.
     fn next_part(&mut self, budget: &Budget) -> (usize, Vec<Command>) {
         let Some(parts) = &mut self.parts else { return (0, Vec::new()) };
@@ -168,22 +168,22 @@ impl Conversation {
     pub(super) fn issue_each(
         &mut self,
         asked: AdmittedRequest,
-        mut keyed: NamedDeliveries,
+        mut named: NamedDeliveries,
         of_lock: LockOperation,
         expect: fn(NamedDeliveries) -> PendingAnswer,
     ) -> Done {
-        let number = keyed.link;
-        let paid = of_lock.paid_by(keyed.elements);
-        if keyed.tokens.len() > paid {
-            keyed.entity = Some(self.link(number)?.entity.clone());
-            keyed.parts = Some(Box::new(Handover { of_lock, paid, next: 0, room: None }));
-            let slot = self.await_answer(asked, number, expect(keyed));
+        let number = named.link;
+        let paid = of_lock.paid_by(named.elements);
+        if named.tokens.len() > paid {
+            named.entity = Some(self.link(number)?.entity.clone());
+            named.parts = Some(Box::new(Handover { of_lock, paid, next: 0, room: None }));
+            let slot = self.await_answer(asked, number, expect(named));
             self.hand_over_part(slot);
             return Ok(());
         }
         let commands: Vec<Command> =
-            keyed.tokens.iter().map(|token| of_lock.command(*token)).collect();
-        let slot = self.await_answer(asked, number, expect(keyed));
+            named.tokens.iter().map(|token| of_lock.command(*token)).collect();
+        let slot = self.await_answer(asked, number, expect(named));
         if commands.is_empty() {
             self.answer_keyed(slot);
         }
@@ -198,15 +198,15 @@ impl Conversation {
     /// Hands over the next part of a request, after the last part is answered.
     pub(super) fn hand_over_part(&mut self, slot: usize) {
         let asked = self.engine.links.request_mut(slot);
-        let Some((_, _, PendingAnswer::Settled(keyed) | PendingAnswer::Renewed(keyed))) = asked
+        let Some((_, _, PendingAnswer::Settled(named) | PendingAnswer::Renewed(named))) = asked
         else {
             return;
         };
-        let Some(entity) = keyed.entity.clone() else { return };
-        let (first, commands) = keyed.next_part(&self.engine.budget);
-        self.handing_over = keyed.has_more().then_some(slot);
+        let Some(entity) = named.entity.clone() else { return };
+        let (first, commands) = named.next_part(&self.engine.budget);
+        self.handing_over = named.has_more().then_some(slot);
         // Counts as progress, although no later request starts.
-        let bytes = keyed.parts.as_ref().map_or(0, |parts| parts.of_lock.bytes());
+        let bytes = named.parts.as_ref().map_or(0, |parts| parts.of_lock.bytes());
         self.started_bytes += bytes.saturating_mul(commands.len() as u64);
         let correlations = (first..).map(|index| correlation(slot, index));
         self.engine.links.submit_all_to(&entity, correlations.zip(commands).collect());
@@ -214,7 +214,7 @@ impl Conversation {
 
     /// Resolves delivery numbers or tokens. Numbers without an unsettled delivery of this link fail
     /// in ranges, so their count does not matter.
-    pub(super) fn keyed(
+    pub(super) fn settle_ranges(
         &mut self,
         number: u32,
         ranges: &[Range],
@@ -311,11 +311,11 @@ mod tests {
         let budget = Budget::new(1 << 30).connection(ROOM * COMMAND_BYTES);
         let frame = budget.try_take_list(2, 0);
         assert!(frame.is_some());
-        let mut keyed = wide(1_000, 2, LockOperation::Renew);
+        let mut named = wide(1_000, 2, LockOperation::Renew);
         let mut handed_over = Vec::new();
         let mut others = None;
-        while keyed.has_more() {
-            let (first, commands) = keyed.next_part(&budget);
+        while named.has_more() {
+            let (first, commands) = named.next_part(&budget);
             assert_eq!(first, handed_over.len());
             let is_short = others.is_some();
             if is_short {
@@ -328,14 +328,14 @@ mod tests {
             }
             handed_over.extend(tokens(&commands));
             for _ in 0..commands.len() {
-                assert!(!keyed.wants_next());
-                keyed.left -= 1;
+                assert!(!named.wants_next());
+                named.left -= 1;
             }
-            assert_eq!(keyed.wants_next(), keyed.has_more());
+            assert_eq!(named.wants_next(), named.has_more());
             // Another client takes all the room, and releases it later.
             others = match handed_over.len() {
                 400..500 => {
-                    keyed.parts.as_mut().unwrap().room = None;
+                    named.parts.as_mut().unwrap().room = None;
                     budget.try_take_list(ROOM - 2, 0)
                 }
                 _ => None,

@@ -25,7 +25,7 @@ use crate::server::work::{Each, Inbound, Messages, PartKind, PendingAnswer, Work
 use crate::state::DeliveryState;
 
 /// A link on which a client sends.
-pub(in crate::server) struct Inlet {
+pub(in crate::server) struct SenderNode {
     pub(in crate::server) number: u32,
     pub(in crate::server) assembly: Assembly,
     credit: Credit,
@@ -49,7 +49,7 @@ enum DeliveryContent {
     Batch(Vec<Content>),
 }
 
-impl Inlet {
+impl SenderNode {
     /// Makes an unused node, and returns the first credit of the client.
     pub(in crate::server) fn new(
         number: u32,
@@ -72,10 +72,10 @@ impl Conversation {
     /// Handles a part of a message or request.
     pub(in crate::server) async fn received(&mut self, link: LinkId, part: Part) {
         let assembly = match self.nodes.get_mut(&link) {
-            Some(Node::Inlet(inlet)) => &mut inlet.assembly,
+            Some(Node::Sender(sender)) => &mut sender.assembly,
             Some(Node::Requests(requests)) => &mut requests.assembly,
             Some(Node::Coordinator(assembly)) => assembly,
-            Some(Node::Outlet(_) | Node::Browser(_) | Node::Replies(_)) | None => return,
+            Some(Node::Receiver(_) | Node::Browser(_) | Node::Replies(_)) | None => return,
         };
         let before = assembly.len() as u64;
         if matches!(part.fate, Fate::Void | Fate::TooLarge(_)) {
@@ -86,7 +86,7 @@ impl Conversation {
             }
             if let Fate::TooLarge(bytes) = part.fate {
                 self.record_received(link, bytes);
-                let is_message = matches!(self.nodes.get(&link), Some(Node::Inlet(_)));
+                let is_message = matches!(self.nodes.get(&link), Some(Node::Sender(_)));
                 let rejection = Rejection::message_size_exceeded(
                     if is_message { "message" } else { "request" },
                     bytes,
@@ -110,8 +110,8 @@ impl Conversation {
         self.record_received(link, before.saturating_add(bytes));
         let delivery = (!part.settled).then_some(part.delivery);
         match self.nodes.get_mut(&link) {
-            Some(Node::Inlet(inlet)) => {
-                let number = inlet.number;
+            Some(Node::Sender(sender)) => {
+                let number = sender.number;
                 match self.read(link, part.message_format, whole) {
                     Ok(messages) => {
                         let arrived = CompleteDelivery { delivery, transaction, messages };
@@ -176,7 +176,7 @@ impl Conversation {
             _ => None,
         };
         let kept = match self.nodes.get_mut(&link) {
-            Some(Node::Inlet(inlet)) => &mut inlet.transaction,
+            Some(Node::Sender(sender)) => &mut sender.transaction,
             Some(Node::Requests(requests)) => &mut requests.transaction,
             _ => return named,
         };
@@ -192,7 +192,7 @@ impl Conversation {
         }
         telemetry::count_dropped();
         let said = match link.and_then(|link| self.nodes.get_mut(&link)) {
-            Some(Node::Inlet(inlet)) => std::mem::replace(&mut inlet.has_dropped, true),
+            Some(Node::Sender(sender)) => std::mem::replace(&mut sender.has_dropped, true),
             _ => false,
         };
         // A warning for the first lost message of a link only, since a million may follow.
@@ -216,7 +216,7 @@ impl Conversation {
     /// Returns the path of a link's entity; empty if the link has none.
     fn path_of(&self, link: LinkId) -> Box<str> {
         let at = match self.nodes.get(&link) {
-            Some(Node::Inlet(inlet)) => self.engine.links.get(inlet.number),
+            Some(Node::Sender(sender)) => self.engine.links.get(sender.number),
             Some(Node::Requests(requests)) => {
                 return requests
                     .manager()
@@ -230,8 +230,8 @@ impl Conversation {
 
     /// Records the size of a received message, which determines the credit.
     fn record_received(&mut self, link: LinkId, bytes: u64) {
-        if let Some(Node::Inlet(inlet)) = self.nodes.get_mut(&link) {
-            inlet.credit.record_received(bytes);
+        if let Some(Node::Sender(sender)) = self.nodes.get_mut(&link) {
+            sender.credit.record_received(bytes);
         }
     }
 
@@ -239,9 +239,9 @@ impl Conversation {
     fn top_up(&mut self, link: LinkId) {
         let left = self.amqp.credit(link);
         let anew = match self.nodes.get_mut(&link) {
-            Some(Node::Inlet(inlet)) => {
+            Some(Node::Sender(sender)) => {
                 let room_bytes = self.engine.broker.settings().limits.connection_inbound_bytes_max;
-                inlet.credit.next_grant(left, room_bytes)
+                sender.credit.next_grant(left, room_bytes)
             }
             Some(Node::Requests(_) | Node::Coordinator(_)) => {
                 (left <= REQUEST_CREDIT / 2).then_some(REQUEST_CREDIT)

@@ -17,12 +17,12 @@ use super::Node;
 use crate::connection::LinkId;
 use crate::link::{Answer, Delivery};
 use crate::server::conversation::Conversation;
+use crate::server::queue_session::SessionRequest;
 use crate::server::removed::RemovedMessages;
-use crate::server::session::SessionRequest;
 use crate::server::work::LinkRequest;
 
 /// A link on which a client receives.
-pub(in crate::server) struct Outlet {
+pub(in crate::server) struct ReceiverNode {
     pub(in crate::server) number: u32,
     /// Name of the link, which requests use.
     pub(in crate::server) name: Box<str>,
@@ -102,7 +102,7 @@ pub(in crate::server) struct Waiting {
     pub(in crate::server) held_bytes: u64,
 }
 
-impl Outlet {
+impl ReceiverNode {
     pub(in crate::server) const fn new(number: u32, name: Box<str>, answer: Answer) -> Self {
         Self {
             number,
@@ -165,12 +165,12 @@ impl Conversation {
             return;
         }
         match self.nodes.get_mut(&link) {
-            Some(Node::Outlet(outlet)) => {
-                let sent = sent(outlet, &self.engine.links);
+            Some(Node::Receiver(receiver)) => {
+                let sent = sent(receiver, &self.engine.links);
                 // Waiting deliveries use up this credit too.
-                outlet.client_limit = sent.saturating_add(u64::from(credit));
-                outlet.entity_limit = outlet.allowed_up_to(sent, self.amqp.window(link));
-                let (number, up_to) = (outlet.number, outlet.entity_limit);
+                receiver.client_limit = sent.saturating_add(u64::from(credit));
+                receiver.entity_limit = receiver.allowed_up_to(sent, self.amqp.window(link));
+                let (number, up_to) = (receiver.number, receiver.entity_limit);
                 self.engine.links.credit(number, up_to);
                 self.give_back_excess(link);
                 if drain {
@@ -187,11 +187,11 @@ impl Conversation {
     /// Returns whether the session lock of a link is lost. It then has no more deliveries, and a
     /// drain ends.
     pub(in crate::server) fn rests_after_lapse(&mut self, link: LinkId) -> bool {
-        let Some(Node::Outlet(outlet)) = self.nodes.get(&link) else { return false };
-        if outlet.lapsed.is_none() {
+        let Some(Node::Receiver(receiver)) = self.nodes.get(&link) else { return false };
+        if receiver.lapsed.is_none() {
             return false;
         }
-        if outlet.waiting.is_empty() && self.amqp.is_sent(link) {
+        if receiver.waiting.is_empty() && self.amqp.is_sent(link) {
             self.amqp.drained(link);
         }
         true
@@ -199,14 +199,14 @@ impl Conversation {
 
     /// Returns whether the session lock of a link is lost and the link is still kept.
     fn has_lapsed(&self, link: LinkId) -> bool {
-        matches!(self.nodes.get(&link), Some(Node::Outlet(outlet)) if outlet.lapsed.is_some())
+        matches!(self.nodes.get(&link), Some(Node::Receiver(receiver)) if receiver.lapsed.is_some())
     }
 
     /// Detaches a link whose session lock is lost.
     fn end_lapse(&mut self, link: LinkId) {
-        let Some(Node::Outlet(outlet)) = self.nodes.get(&link) else { return };
-        let number = outlet.number;
-        if let Some(Lapse { reason, path, .. }) = &outlet.lapsed {
+        let Some(Node::Receiver(receiver)) = self.nodes.get(&link) else { return };
+        let number = receiver.number;
+        if let Some(Lapse { reason, path, .. }) = &receiver.lapsed {
             let (reason, path) = (reason.clone(), path.clone());
             self.stopped(number, &path, reason);
         }
@@ -215,11 +215,12 @@ impl Conversation {
     /// Detaches links whose session lock is lost and whose clients granted no new credit in time.
     pub(in crate::server) fn end_lapses(&mut self) {
         let now = self.engine.broker.now();
-        let is_due = |outlet: &Outlet| outlet.lapsed.as_ref().is_some_and(|it| it.until <= now);
+        let is_due =
+            |receiver: &ReceiverNode| receiver.lapsed.as_ref().is_some_and(|it| it.until <= now);
         let due: Vec<LinkId> = self
             .nodes
             .iter()
-            .filter(|(_, node)| matches!(node, Node::Outlet(outlet) if is_due(outlet)))
+            .filter(|(_, node)| matches!(node, Node::Receiver(receiver) if is_due(receiver)))
             .map(|(link, _)| *link)
             .collect();
         due.into_iter().for_each(|link| self.end_lapse(link));
@@ -228,35 +229,35 @@ impl Conversation {
     /// Allows the entity more deliveries when half of the possible ones were sent, or all that were
     /// allowed.
     pub(in crate::server) fn extend_entity_limit(&mut self, link: LinkId) {
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        if outlet.entity_limit >= outlet.client_limit {
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+        if receiver.entity_limit >= receiver.client_limit {
             return;
         }
-        let sent = sent(outlet, &self.engine.links);
-        let up_to = outlet.allowed_up_to(sent, self.amqp.window(link));
-        let more = up_to.saturating_sub(outlet.entity_limit);
-        let is_used_up = up_to == outlet.client_limit || outlet.entity_limit <= sent;
+        let sent = sent(receiver, &self.engine.links);
+        let up_to = receiver.allowed_up_to(sent, self.amqp.window(link));
+        let more = up_to.saturating_sub(receiver.entity_limit);
+        let is_used_up = up_to == receiver.client_limit || receiver.entity_limit <= sent;
         if more >= AHEAD_MAX / 2 || (more > 0 && is_used_up) {
-            outlet.entity_limit = up_to;
-            let number = outlet.number;
+            receiver.entity_limit = up_to;
+            let number = receiver.number;
             self.engine.links.credit(number, up_to);
         }
     }
 
     fn drain(&mut self, link: LinkId) {
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        if matches!(outlet.drain, Drain::Requested(_)) {
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+        if matches!(receiver.drain, Drain::Requested(_)) {
             // The answer to the running drain also answers this one.
             return;
         }
-        if outlet.is_paused || self.amqp.window(link) == 0 {
+        if receiver.is_paused || self.amqp.window(link) == 0 {
             // Deliveries could not be sent now: they are requested later.
-            outlet.drain = Drain::Again;
+            receiver.drain = Drain::Again;
             return;
         }
-        let number = outlet.number;
+        let number = receiver.number;
         let last = self.engine.links.get(number).map_or(0, peeklock_link::Link::last);
-        outlet.drain = Drain::Requested(last);
+        receiver.drain = Drain::Requested(last);
         let id = self.add_link_request(LinkRequest::Drain(link));
         if !matches!(self.engine.links.drain(number, id, None), Ok(None)) {
             self.numbering.link_requests.remove(&id);
@@ -267,13 +268,13 @@ impl Conversation {
     /// Handles the end of a drain at the entity, which may have sent less than available for lack
     /// of room.
     pub(in crate::server) fn drained(&mut self, link: LinkId) {
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        let last = self.engine.links.get(outlet.number).map_or(0, peeklock_link::Link::last);
-        outlet.drain = match outlet.drain {
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+        let last = self.engine.links.get(receiver.number).map_or(0, peeklock_link::Link::last);
+        receiver.drain = match receiver.drain {
             // The entity may also have been allowed nothing, since the maximum was waiting.
             Drain::Requested(before)
-                if last < outlet.client_limit
-                    && (last > before || outlet.entity_limit <= before) =>
+                if last < receiver.client_limit
+                    && (last > before || receiver.entity_limit <= before) =>
             {
                 Drain::Again
             }
@@ -283,28 +284,28 @@ impl Conversation {
 
     /// Continues or ends a drain after all waiting deliveries were sent.
     pub(in crate::server) fn go_on_draining(&mut self, link: LinkId) {
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        match outlet.drain {
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+        match receiver.drain {
             // The answer follows the last frame of the last delivery: the client expects none after
             // it.
             Drain::Done if !self.amqp.is_sent(link) => {}
             Drain::Done => {
-                outlet.drain = Drain::No;
+                receiver.drain = Drain::No;
                 self.amqp.drained(link);
                 // The entity has dropped all credit, but the client only the credit from before it
                 // ended the drain.
-                let sent = sent(outlet, &self.engine.links);
-                outlet.client_limit = sent.saturating_add(u64::from(self.amqp.credit(link)));
-                outlet.entity_limit = outlet.allowed_up_to(sent, self.amqp.window(link));
-                let (number, up_to) = (outlet.number, outlet.entity_limit);
+                let sent = sent(receiver, &self.engine.links);
+                receiver.client_limit = sent.saturating_add(u64::from(self.amqp.credit(link)));
+                receiver.entity_limit = receiver.allowed_up_to(sent, self.amqp.window(link));
+                let (number, up_to) = (receiver.number, receiver.entity_limit);
                 self.engine.links.credit(number, up_to);
             }
-            Drain::Again if outlet.is_paused || self.amqp.window(link) == 0 => {}
+            Drain::Again if receiver.is_paused || self.amqp.window(link) == 0 => {}
             Drain::Again => {
-                outlet.drain = Drain::No;
-                let sent = sent(outlet, &self.engine.links);
-                outlet.entity_limit = outlet.allowed_up_to(sent, self.amqp.window(link));
-                let (number, up_to) = (outlet.number, outlet.entity_limit);
+                receiver.drain = Drain::No;
+                let sent = sent(receiver, &self.engine.links);
+                receiver.entity_limit = receiver.allowed_up_to(sent, self.amqp.window(link));
+                let (number, up_to) = (receiver.number, receiver.entity_limit);
                 self.engine.links.credit(number, up_to);
                 self.drain(link);
             }
@@ -316,13 +317,13 @@ impl Conversation {
     /// be sent.
     pub(in crate::server) fn return_late(&mut self, link: LinkId) {
         let now = self.engine.broker.now();
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
         let mut tokens = Vec::new();
-        while outlet.return_at().is_some_and(|at| at <= now) {
-            let Some(waiting) = outlet.waiting.pop_front() else { break };
-            outlet.return_credit();
+        while receiver.return_at().is_some_and(|at| at <= now) {
+            let Some(waiting) = receiver.waiting.pop_front() else { break };
+            receiver.return_credit();
             self.engine.account.release(waiting.held_bytes);
-            self.engine.links.record_received_bytes(outlet.number, waiting.bytes);
+            self.engine.links.record_received_bytes(receiver.number, waiting.bytes);
             tokens.extend(waiting.lock.map(|lock| lock.token));
         }
         if !tokens.is_empty() {
@@ -335,22 +336,22 @@ impl Conversation {
     /// cannot be given back.
     pub(in crate::server) fn give_back_excess(&mut self, link: LinkId) {
         let credit = usize::try_from(self.amqp.credit(link)).unwrap_or(usize::MAX);
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
         let mut tokens = Vec::new();
-        while outlet.waiting.len() > credit
-            && let Some(waiting) = outlet.waiting.pop_back_if(|waiting| waiting.lock.is_some())
+        while receiver.waiting.len() > credit
+            && let Some(waiting) = receiver.waiting.pop_back_if(|waiting| waiting.lock.is_some())
         {
-            outlet.return_credit();
+            receiver.return_credit();
             self.engine.account.release(waiting.held_bytes);
-            self.engine.links.record_received_bytes(outlet.number, waiting.bytes);
+            self.engine.links.record_received_bytes(receiver.number, waiting.bytes);
             tokens.extend(waiting.lock.map(|lock| lock.token));
         }
         if tokens.is_empty() {
             return;
         }
         // First, or they would be delivered again.
-        outlet.entity_limit = outlet.client_limit;
-        let (number, up_to) = (outlet.number, outlet.entity_limit);
+        receiver.entity_limit = receiver.client_limit;
+        let (number, up_to) = (receiver.number, receiver.entity_limit);
         self.engine.links.credit(number, up_to);
         for token in &tokens {
             self.engine.links.remove_settled(*token);
@@ -365,41 +366,41 @@ impl Conversation {
     pub(in crate::server) fn return_large(&mut self, link: LinkId) {
         let is_large = self.engine.account.large().is_some();
         let patience = self.site.config.write_timeout;
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        if !is_large || !outlet.has_large() {
-            outlet.stalled_large = None;
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+        if !is_large || !receiver.has_large() {
+            receiver.stalled_large = None;
             return;
         }
         let (left, now) = (self.amqp.unsent_bytes(link), Instant::now());
-        let since = match outlet.stalled_large {
+        let since = match receiver.stalled_large {
             Some((before, since)) if before == left => since,
             _ => now,
         };
-        outlet.stalled_large = Some((left, since));
+        receiver.stalled_large = Some((left, since));
         if now.duration_since(since) < patience {
             return;
         }
         let mut tokens = Vec::new();
-        if outlet.held_bytes > Account::LARGE_BYTES {
+        if receiver.held_bytes > Account::LARGE_BYTES {
             let begun =
-                outlet.last_sent.filter(|token| self.locked_deliveries.remove(token).is_some());
+                receiver.last_sent.filter(|token| self.locked_deliveries.remove(token).is_some());
             let Some(token) = begun else { return };
             self.amqp.abort(link);
-            self.engine.account.release(std::mem::take(&mut outlet.held_bytes));
+            self.engine.account.release(std::mem::take(&mut receiver.held_bytes));
             tokens.push(token);
         }
-        while let Some(waiting) = outlet.waiting.pop_front() {
+        while let Some(waiting) = receiver.waiting.pop_front() {
             let Some(lock) = waiting.lock else {
-                outlet.waiting.push_front(waiting);
+                receiver.waiting.push_front(waiting);
                 break;
             };
-            outlet.return_credit();
+            receiver.return_credit();
             self.engine.account.release(waiting.held_bytes);
-            self.engine.links.record_received_bytes(outlet.number, waiting.bytes);
+            self.engine.links.record_received_bytes(receiver.number, waiting.bytes);
             tokens.push(lock.token);
         }
         if !tokens.is_empty() {
-            outlet.stalled_large = None;
+            receiver.stalled_large = None;
             tracing::debug!("a large message is released because its client does not read it");
             self.pause(link, &tokens);
         }
@@ -408,7 +409,7 @@ impl Conversation {
     /// Time at which a large message is given back if its client reads no byte until then.
     pub(in crate::server) fn large_due(&self) -> Option<Instant> {
         let still = self.nodes.values().filter_map(|node| match node {
-            Node::Outlet(outlet) => outlet.stalled_large,
+            Node::Receiver(receiver) => receiver.stalled_large,
             _ => None,
         });
         let now = Instant::now();
@@ -419,10 +420,10 @@ impl Conversation {
 
     /// Gives deliveries back that cannot be sent, and requests no more until something can be sent.
     fn pause(&mut self, link: LinkId, tokens: &[LockToken]) {
-        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        outlet.is_paused = true;
-        outlet.entity_limit = sent(outlet, &self.engine.links);
-        let (number, up_to) = (outlet.number, outlet.entity_limit);
+        let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
+        receiver.is_paused = true;
+        receiver.entity_limit = sent(receiver, &self.engine.links);
+        let (number, up_to) = (receiver.number, receiver.entity_limit);
         // First, or they would be delivered again.
         self.engine.links.credit(number, up_to);
         for token in tokens {
@@ -433,20 +434,20 @@ impl Conversation {
     }
 
     /// Gives back unsent deliveries (RCV-14). Deleted ones are lost.
-    pub(in crate::server) fn give_back(&mut self, outlet: Outlet) {
-        self.engine.account.release(outlet.held_bytes);
-        for waiting in outlet.waiting {
+    pub(in crate::server) fn give_back(&mut self, receiver: ReceiverNode) {
+        self.engine.account.release(receiver.held_bytes);
+        for waiting in receiver.waiting {
             self.engine.account.release(waiting.held_bytes);
             if let Some(lock) = waiting.lock {
                 self.engine.links.remove_settled(lock.token);
-                self.engine.links.release_messages(outlet.number, [lock.token]);
+                self.engine.links.release_messages(receiver.number, [lock.token]);
             }
         }
     }
 }
 
 /// Number of deliveries of a link that were sent.
-fn sent<T>(outlet: &Outlet, links: &Links<Broker, T>) -> u64 {
-    let waiting = outlet.waiting.len() as u64;
-    links.get(outlet.number).map_or(0, peeklock_link::Link::last).saturating_sub(waiting)
+fn sent<T>(receiver: &ReceiverNode, links: &Links<Broker, T>) -> u64 {
+    let waiting = receiver.waiting.len() as u64;
+    links.get(receiver.number).map_or(0, peeklock_link::Link::last).saturating_sub(waiting)
 }

@@ -36,7 +36,7 @@ use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
 use crate::transfer::passage::Passages;
 use crate::transfer::{
-    Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, WhenFull, errand,
+    Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, WhenFull, contents,
 };
 
 /// Courier of an entity.
@@ -130,15 +130,15 @@ impl Errand {
         list: &mut HandOver<PinnedMessage>,
         wanted: LoadedFor,
     ) -> Option<(Vec<Arrival>, LoadRoom)> {
-        let (loads, bytes) = (&self.shared.loads, errand::room_of(list));
+        let (loads, bytes) = (&self.shared.loads, contents::room_of(list));
         let room = match loads.try_take(bytes, wanted) {
             Some(room) => room,
             None => {
-                errand::release_contents(list, &*self.shared.store);
+                contents::release_contents(list, &*self.shared.store);
                 loads.wait(bytes, wanted).await
             }
         };
-        match errand::load(list, &self.shared.edge).await {
+        match contents::load(list, &self.shared.edge).await {
             Ok(arrivals) => Some((arrivals, room)),
             Err(error) => {
                 self.note_unreadable(list, &error);
@@ -193,7 +193,7 @@ impl Errand {
             release_all(&mut releases);
         }
         let end = end.await.unwrap_or(None);
-        errand::departures(&*self.shared.store, &keys, end)
+        contents::departures(&*self.shared.store, &keys, end)
     }
 
     /// Returns the inlet of the entity at a path, or the result for messages to a missing one.
