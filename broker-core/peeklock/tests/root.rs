@@ -26,13 +26,13 @@ const WORDS: [&str; 18] = [
     "transaction",
 ];
 /// The broker and its access control.
-const BROKER: [&str; 5] = ["Access", "Broker", "BrokerBuilder", "KeysIn", "StartError"];
+const BROKER: [&str; 5] = ["Access", "Broker", "BrokerBuilder", "ContainerKeys", "StartError"];
 /// Handles that a client opens.
 const HANDLES: [&str; 14] = [
     "Admin",
     "BodyError",
     "Client",
-    "Committed",
+    "CommitResult",
     "LockKeeper",
     "Received",
     "Receiver",
