@@ -32,7 +32,7 @@ struct Property {
 /// Properties of an entity that exist in Azure.
 fn properties(owner: Owner) -> Vec<Property> {
     fn of<D: Description>() -> Vec<Property> {
-        let fields = D::FIELDS.iter().filter(|field| !field.is_own);
+        let fields = D::FIELDS.iter().filter(|field| field.is_in_azure);
         let property = |field: &Field<D>| Property {
             theirs: [field.element(), field.title],
             ours: field.name,

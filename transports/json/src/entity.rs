@@ -311,7 +311,7 @@ impl<D: EntityForm> Serialize for View<D> {
         }
         for field in D::FIELDS {
             let value = field.get(description);
-            if !field.is_own || value != (field.default)(&limits) {
+            if field.is_in_azure || value != (field.default)(&limits) {
                 map.serialize_entry(field.json, &Shown(value))?;
             }
         }
@@ -386,7 +386,7 @@ impl<'de, D: EntityForm> Deserialize<'de> for View<D> {
                 for (field, value) in D::FIELDS.iter().zip(values) {
                     match value {
                         Some(value) => field.set(&mut description, value),
-                        None if field.is_own || field.kind.is_nullable() => {}
+                        None if !field.is_in_azure || field.kind.is_nullable() => {}
                         None => return Err(A::Error::missing_field(field.json)),
                     }
                 }
@@ -536,12 +536,12 @@ mod schema {
                 all = all.property(*name, text(about)).required(*name);
             }
             for field in D::FIELDS {
-                let about = match (field.is_own, field.kind) {
-                    (true, FieldKind::Retry) | (false, _) => String::new(),
-                    (true, _) => "Left out if it has its default.".to_owned(),
+                let about = match (field.is_in_azure, field.kind) {
+                    (false, FieldKind::Retry) | (true, _) => String::new(),
+                    (false, _) => "Left out if it has its default.".to_owned(),
                 };
                 all = all.property(field.json, of_field(field, false, about));
-                if !field.is_own && !field.kind.is_nullable() {
+                if field.is_in_azure && !field.kind.is_nullable() {
                     all = all.required(field.json);
                 }
             }

@@ -136,7 +136,8 @@ pub struct Facts {
     pub kind: FieldKind,
     /// Number in records. It never changes, and no other property ever gets it.
     pub tag: u8,
-    /// Position among the flags and in the output of the command line.
+    /// Position among the flags and in the output of the command line, in steps of ten, so that a
+    /// new property fits between two others.
     pub place: u8,
     /// Name in the output of the command line.
     pub label: &'static str,
@@ -154,16 +155,35 @@ pub struct Facts {
     pub range: Option<fn(&Limits) -> [FieldValue; 2]>,
     /// Whether it cannot be changed after creation (ENT-16).
     pub is_fixed: bool,
-    /// Whether Azure has no such property. JSON omits the default, and Atom does not have the
-    /// property.
-    pub is_own: bool,
+    /// Whether Azure has the property. If not, Atom does not have it, an update over Atom keeps its
+    /// value, and JSON omits it while it has its default: older clients and brokers lack it.
+    pub is_in_azure: bool,
+    /// Whether an update over Atom that lacks the property keeps its value instead of setting the
+    /// default, because some SDKs do not know the property.
+    pub is_kept_if_absent: bool,
     /// Whether the tier Basic allows only the default (ENT-02).
     pub needs_standard: bool,
 }
 
 impl Facts {
-    /// A flag that is off by default. The list of fields fills in names and kind.
-    pub(super) const fn new(tag: u8, place: u8, label: &'static str, doc: &'static str) -> Self {
+    /// A flag that is off by default.
+    pub(super) const fn flag(tag: u8, place: u8, label: &'static str, doc: &'static str) -> Self {
+        Self::with_default(tag, place, label, doc, |_| FieldValue::Flag(false))
+    }
+
+    /// A text or destination that is absent by default.
+    pub(super) const fn text(tag: u8, place: u8, label: &'static str, doc: &'static str) -> Self {
+        Self::with_default(tag, place, label, doc, |_| FieldValue::Text(None))
+    }
+
+    /// A property of any kind. The list of fields fills in names and kind.
+    pub(super) const fn with_default(
+        tag: u8,
+        place: u8,
+        label: &'static str,
+        doc: &'static str,
+        default: fn(&Limits) -> FieldValue,
+    ) -> Self {
         Self {
             name: "",
             title: "",
@@ -178,10 +198,11 @@ impl Facts {
             example: "",
             aliases: &[],
             element: None,
-            default: |_| FieldValue::Flag(false),
+            default,
             range: None,
             is_fixed: false,
-            is_own: false,
+            is_in_azure: true,
+            is_kept_if_absent: false,
             needs_standard: false,
         }
     }

@@ -14,58 +14,65 @@ use crate::limits::Limits;
 use crate::time::TimeSpan;
 
 const LOCK_DURATION: Facts = Facts {
-    default: |limits| FieldValue::Span(limits.lock_duration_default),
     range: Some(|limits| {
         [limits.lock_duration_min, limits.lock_duration_max].map(FieldValue::Span)
     }),
     example: "30s",
-    ..Facts::new(1, 1, "lock duration", "Lock duration of a received message")
+    ..Facts::with_default(1, 10, "lock duration", "Lock duration of a received message", |limits| {
+        FieldValue::Span(limits.lock_duration_default)
+    })
 };
 const MAX_SIZE: Facts = Facts {
-    default: |limits| FieldValue::Size(limits.entity_megabytes_default),
     range: Some(|limits| {
         [limits.entity_megabytes_min, limits.entity_megabytes_max].map(FieldValue::Size)
     }),
-    ..Facts::new(2, 8, "max size", "Maximum total size of messages")
+    ..Facts::with_default(2, 80, "max size", "Maximum total size of messages", |limits| {
+        FieldValue::Size(limits.entity_megabytes_default)
+    })
 };
 const DUPLICATE_DETECTION: Facts = Facts {
     is_fixed: true,
     needs_standard: true,
-    ..Facts::new(
+    ..Facts::flag(
         3,
-        10,
+        100,
         "duplicate detection",
         "Drop messages with a message id that was seen before",
     )
 };
 const DUPLICATE_WINDOW: Facts = Facts {
-    default: |limits| FieldValue::Span(limits.duplicate_window_default),
     range: Some(|limits| {
         [limits.duplicate_window_min, limits.duplicate_window_max].map(FieldValue::Span)
     }),
     example: "10m",
-    ..Facts::new(4, 11, "duplicate window", "Time during which message ids are remembered")
+    ..Facts::with_default(
+        4,
+        110,
+        "duplicate window",
+        "Time during which message ids are remembered",
+        |limits| FieldValue::Span(limits.duplicate_window_default),
+    )
 };
 const SESSION: Facts = Facts {
     is_fixed: true,
     needs_standard: true,
-    ..Facts::new(
+    ..Facts::flag(
         5,
-        16,
+        160,
         "requires sessions",
         "Require a session for each message, and receive by session",
     )
 };
 const TIME_TO_LIVE: Facts = Facts {
-    default: |limits| FieldValue::Span(limits.time_to_live_max),
     range: Some(|limits| [limits.time_to_live_min, limits.time_to_live_max].map(FieldValue::Span)),
     example: "14d",
     flag_alias: Some("ttl"),
-    ..Facts::new(
+    ..Facts::with_default(
         6,
-        5,
+        50,
         "default time to live",
         "Time to live of messages without their own, and maximum for the others",
+        |limits| FieldValue::Span(limits.time_to_live_max),
     )
 };
 const DEAD_LETTER_EXPIRED: Facts = Facts {
@@ -74,9 +81,9 @@ const DEAD_LETTER_EXPIRED: Facts = Facts {
         "enable_dead_lettering_on_message_expiration",
         "EnableDeadLetteringOnMessageExpiration",
     ],
-    ..Facts::new(
+    ..Facts::flag(
         7,
-        6,
+        60,
         "dead-letters expired",
         "Dead-letter expired messages instead of removing them",
     )
@@ -84,105 +91,112 @@ const DEAD_LETTER_EXPIRED: Facts = Facts {
 const DEAD_LETTER_RULE_FAILURES: Facts = Facts {
     default: |_| FieldValue::Flag(true),
     element: Some("DeadLetteringOnFilterEvaluationExceptions"),
-    ..Facts::new(
+    ..Facts::flag(
         8,
-        7,
+        70,
         "dead-letters rule failures",
         "Dead-letter a message if a filter or an action fails on it; otherwise that rule does not select it. If some \
          kinds of messages fail regularly, their dead letters pile up",
     )
 };
 const DELIVERY_COUNT: Facts = Facts {
-    default: |limits| FieldValue::Count(limits.delivery_count_default),
     range: Some(|limits| [1, limits.delivery_count_max].map(FieldValue::Count)),
-    ..Facts::new(
+    ..Facts::with_default(
         9,
-        2,
+        20,
         "max delivery count",
         "Number of failed deliveries after which a message is dead-lettered",
+        |limits| FieldValue::Count(limits.delivery_count_default),
     )
 };
 const BATCHED: Facts = Facts {
     default: |_| FieldValue::Flag(true),
-    ..Facts::new(10, 20, "batched operations", "Stored without effect")
+    ..Facts::flag(10, 200, "batched operations", "Stored without effect")
 };
-const STATUS: Facts = Facts {
-    default: |_| FieldValue::Status(EntityStatus::Active),
-    ..Facts::new(11, 13, "status", "Active, Disabled, SendDisabled or ReceiveDisabled")
-};
+const STATUS: Facts = Facts::with_default(
+    11,
+    130,
+    "status",
+    "Active, Disabled, SendDisabled or ReceiveDisabled",
+    |_| FieldValue::Status(EntityStatus::Active),
+);
 const FORWARD_TO: Facts = Facts {
-    default: |_| FieldValue::Text(None),
     needs_standard: true,
-    ..Facts::new(12, 18, "forwards to", "Forward messages to this existing queue or topic")
+    ..Facts::text(12, 180, "forwards to", "Forward messages to this existing queue or topic")
 };
 const FORWARD_DEAD_LETTERS_TO: Facts = Facts {
-    default: |_| FieldValue::Text(None),
     needs_standard: true,
-    ..Facts::new(
+    ..Facts::text(
         13,
-        19,
+        190,
         "dead letters forward to",
         "Forward dead-lettered messages to this existing queue or topic",
     )
 };
 const AUTO_DELETE: Facts = Facts {
-    default: |_| FieldValue::Span(TimeSpan::MAX),
     range: Some(|limits| [limits.auto_delete_on_idle_min, TimeSpan::MAX].map(FieldValue::Span)),
     example: "7d",
     needs_standard: true,
-    ..Facts::new(
+    ..Facts::with_default(
         14,
-        12,
+        120,
         "auto-delete on idle",
         "Delete the queue after it was unused for this long",
+        |_| FieldValue::Span(TimeSpan::MAX),
     )
 };
 const PARTITIONING: Facts = Facts {
     is_fixed: true,
-    ..Facts::new(
+    ..Facts::flag(
         15,
-        21,
+        210,
         "partitioning",
         "Below Premium, allow 16 times the maximum size; no other effect",
     )
 };
-const EXPRESS: Facts = Facts::new(16, 22, "express", "Stored without effect");
+const EXPRESS: Facts = Facts::flag(16, 220, "express", "Stored without effect");
 const SUPPORT_ORDERING: Facts = Facts {
     default: |_| FieldValue::Flag(true),
-    ..Facts::new(17, 15, "ordering", "Stored without effect: order is always kept")
+    ..Facts::flag(17, 150, "ordering", "Stored without effect: order is always kept")
 };
 const MAX_MESSAGE_SIZE: Facts = Facts {
-    default: |limits| FieldValue::Size(limits.message_bytes_default / 1_024),
+    is_kept_if_absent: true,
     range: Some(|limits| {
         [limits.message_bytes_min / 1_024, limits.message_bytes_max / 1_024].map(FieldValue::Size)
     }),
-    ..Facts::new(18, 9, "max message size", "Maximum size of one message")
+    ..Facts::with_default(18, 90, "max message size", "Maximum size of one message", |limits| {
+        FieldValue::Size(limits.message_bytes_default / 1_024)
+    })
 };
 const USER_METADATA: Facts = Facts {
-    default: |_| FieldValue::Text(None),
     range: Some(|limits| [0, limits.user_metadata_chars_max as u64].map(FieldValue::Size)),
-    ..Facts::new(19, 14, "user metadata", "Text for your own use")
+    ..Facts::text(19, 140, "user metadata", "Text for your own use")
 };
 const RETRY_POLICY: Facts = Facts {
-    default: |_| FieldValue::Retry(None),
-    is_own: true,
-    ..Facts::new(
+    is_in_azure: false,
+    ..Facts::with_default(
         20,
-        3,
+        30,
         "retries",
         "Time of the next delivery after a failed one; a failed message comes again at once without a policy",
+        |_| FieldValue::Retry(None),
     )
 };
 const SESSION_RETRY_ORDER: Facts = Facts {
-    default: |_| FieldValue::Order(SessionRetryOrder::Hold),
-    is_own: true,
-    ..Facts::new(21, 4, "session retry order", "Order within a session while a message is delayed")
+    is_in_azure: false,
+    ..Facts::with_default(
+        21,
+        40,
+        "session retry order",
+        "Order within a session while a message is delayed",
+        |_| FieldValue::Order(SessionRetryOrder::Hold),
+    )
 };
 const CATCH_ALL: Facts = Facts {
-    is_own: true,
-    ..Facts::new(
+    is_in_azure: false,
+    ..Facts::flag(
         22,
-        17,
+        170,
         "catch-all",
         "Get only messages that no other subscription of the topic selects",
     )

@@ -560,13 +560,16 @@ fn properties_are_named_one_by_one() {
     assert_eq!(named.user_metadata.as_deref(), Some("ours"));
 }
 
-/// ENT-31, DESIGN D11: each property has a unique tag, the same for all entities, and its value
-/// passes through its field unchanged.
+/// ENT-31, DESIGN D11: each property has a unique tag and a unique place, the same for all entities,
+/// and its value passes through its field unchanged.
 #[test]
 fn fields_carry_values_and_have_tags_of_their_own() {
-    fn check<D: Description>(new: &D, tags: &mut BTreeMap<u8, &'static str>) {
+    type Names = BTreeMap<u8, &'static str>;
+    fn check<D: Description>(new: &D, tags: &mut Names, places: &mut Names) {
         for field in D::FIELDS {
-            assert_eq!(*tags.entry(field.tag).or_insert(field.name), field.name, "{}", field.tag);
+            for (numbers, number) in [(&mut *tags, field.tag), (&mut *places, field.place)] {
+                assert_eq!(*numbers.entry(number).or_insert(field.name), field.name, "{number}");
+            }
             let (value, mut update, mut copy) = (field.get(new), D::Update::default(), new.clone());
             assert_eq!(field.named(&update), None);
             assert_eq!(value, (field.default)(&limits()), "{}", field.name);
@@ -577,11 +580,12 @@ fn fields_carry_values_and_have_tags_of_their_own() {
             assert_eq!(copy, *new);
         }
     }
-    let mut tags = BTreeMap::new();
-    check(&queue(), &mut tags);
-    check(&TopicDescription::new("t", &limits()), &mut tags);
-    check(&SubscriptionDescription::new("t", "s", &limits()), &mut tags);
-    assert!(tags.keys().copied().eq(1..=22), "{tags:?}");
+    let (mut tags, mut places) = (BTreeMap::new(), BTreeMap::new());
+    check(&queue(), &mut tags, &mut places);
+    check(&TopicDescription::new("t", &limits()), &mut tags, &mut places);
+    check(&SubscriptionDescription::new("t", "s", &limits()), &mut tags, &mut places);
+    assert_eq!(tags.len(), places.len());
+    assert!(tags.keys().copied().eq((1..).take(tags.len())), "tags have a gap: {tags:?}");
     let names =
         QueueDescription::FIELDS.iter().find(|field| field.name == "lock_duration").unwrap();
     assert_eq!(

@@ -110,7 +110,7 @@ pub(super) fn read_entity<D: Description>(entity: &Json) -> D {
     .unwrap();
     for field in D::FIELDS {
         let name = field.json;
-        if field.is_own && entity.get(name).is_none() {
+        if !field.is_in_azure && entity.get(name).is_none() {
             continue;
         }
         let value = match field.kind {

@@ -153,7 +153,7 @@ fn read<D: AtomEntity>(description: &Element, kept: Option<&str>) -> Result<D::U
     let mut update = D::Update::default();
     // Clients of this form do not know the properties that only Peeklock has; when absent, these
     // keep their value.
-    for field in D::FIELDS.iter().filter(|field| !field.is_own) {
+    for field in D::FIELDS.iter().filter(|field| field.is_in_azure) {
         let name = field.element();
         let value = match field.kind {
             FieldKind::Flag => fields.flag(name)?.map(FieldValue::Flag),
@@ -209,7 +209,7 @@ pub(in crate::atom) fn read_update<D: AtomEntity>(
     let is_partitioned = partitioning.any(|field| field.get(current) == FieldValue::Flag(true));
     let default = D::with_defaults(settings);
     for field in D::FIELDS {
-        let keeps = field.is_fixed || field.is_own || field.element() == MESSAGE_SIZE;
+        let keeps = field.is_fixed || field.is_kept_if_absent || !field.is_in_azure;
         if keeps || field.kind.is_text() || field.named(&update).is_some() {
             continue;
         }
@@ -236,7 +236,7 @@ fn in_all_partitions(size: FieldValue, is_partitioned: bool, settings: &Settings
 
 /// Returns the elements of properties that `ORDER` does not list.
 fn further<D: AtomEntity>() -> impl Iterator<Item = &'static str> {
-    let elements = D::FIELDS.iter().filter(|field| !field.is_own).map(|field| field.element());
+    let elements = D::FIELDS.iter().filter(|field| field.is_in_azure).map(|field| field.element());
     elements.filter(|element| !D::ORDER.contains(element))
 }
 
@@ -329,7 +329,7 @@ impl<D: AtomEntity> EntityView<D> {
     fn write(&self, xml: &mut Xml, addresses: &Addresses) {
         let kept = StoredElements::stored(self.description.extensions());
         for name in D::ORDER.iter().copied().chain(further::<D>()) {
-            let field = D::FIELDS.iter().find(|field| !field.is_own && field.element() == name);
+            let field = D::FIELDS.iter().find(|field| field.is_in_azure && field.element() == name);
             match field {
                 None => self.write_fact(xml, name, &kept),
                 Some(_) if name == MESSAGE_SIZE && !addresses.has_message_size() => {}
