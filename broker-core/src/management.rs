@@ -24,7 +24,8 @@ use crate::rule::{Explanation, RuleDescription};
 use crate::shared::Namespace;
 use crate::time::Timestamp;
 
-/// A request about the entity of a path; without a path, about the namespace.
+/// A request about the entity of a path; without a path, about the namespace. A request that reads
+/// is named like its answer (`Queue`, `Queues`, `PolicyKeys`); any other starts with its verb.
 #[derive(Clone, Debug)]
 pub enum Management {
     /// Reads name, tier and instants of the namespace (CNT-10). Answer: [`Managed::Namespace`].
@@ -199,16 +200,44 @@ impl Management {
     /// ([`Access::turn_at`](crate::Access::turn_at)).
     #[must_use]
     pub const fn is_large(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Queues(_)
-                | Self::Topics(_)
-                | Self::Subscriptions(_)
-                | Self::Rules(_)
-                | Self::Explain(_)
-                | Self::Plan(_)
-                | Self::CarryOut { .. }
-        )
+            | Self::Topics(_)
+            | Self::Subscriptions(_)
+            | Self::Rules(_)
+            | Self::Explain(_)
+            | Self::Plan(_)
+            | Self::CarryOut { .. } => true,
+            Self::Namespace
+            | Self::CreateQueue(_)
+            | Self::Queue
+            | Self::UpdateQueue(..)
+            | Self::CreateTopic(_)
+            | Self::Topic
+            | Self::UpdateTopic(..)
+            | Self::CreateSubscription { .. }
+            | Self::Subscription
+            | Self::UpdateSubscription(..)
+            | Self::Delete(_)
+            | Self::Paths(..)
+            | Self::CreateRule(_)
+            | Self::UpdateRule(_)
+            | Self::DeleteRule(_)
+            | Self::CreateOwnRule(_)
+            | Self::DeleteOwnRule(_)
+            | Self::Rule(_)
+            | Self::Sessions(..)
+            | Self::DeleteDeferred(_)
+            | Self::DeleteUnlocked { .. }
+            | Self::Policies
+            | Self::Policy(_)
+            | Self::CreatePolicy(..)
+            | Self::UpdatePolicy(..)
+            | Self::ReplacePolicies(_)
+            | Self::DeletePolicy(_)
+            | Self::PolicyKeys(_)
+            | Self::RegenerateKey(..) => false,
+        }
     }
 
     /// The action that the request needs on its path; [`Action::needs`] names the right for it.

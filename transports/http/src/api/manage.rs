@@ -61,21 +61,44 @@ pub(crate) struct Explained {
 /// Carries out a request and answers it. Memory for the answer is reserved before the request runs.
 /// A large answer waits for its turn before that, and keeps it until the answer has all its memory.
 pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management) -> Answer {
-    let (skip, top) = match &request {
+    let (is_new, (skip, top)) = match &request {
         Management::Queues(page)
         | Management::Topics(page)
         | Management::Subscriptions(page)
-        | Management::Rules(page) => (page.skip, page.top.unwrap_or_default()),
-        _ => (0, 0),
-    };
-    let is_new = matches!(
-        &request,
+        | Management::Rules(page) => (false, (page.skip, page.top.unwrap_or_default())),
         Management::CreateQueue(_)
-            | Management::CreateTopic(_)
-            | Management::CreateSubscription { .. }
-            | Management::CreateRule(_)
-            | Management::CreatePolicy(..)
-    );
+        | Management::CreateTopic(_)
+        | Management::CreateSubscription { .. }
+        | Management::CreateRule(_)
+        | Management::CreatePolicy(..) => (true, (0, 0)),
+        Management::Namespace
+        | Management::Queue
+        | Management::UpdateQueue(..)
+        | Management::Topic
+        | Management::UpdateTopic(..)
+        | Management::Subscription
+        | Management::UpdateSubscription(..)
+        | Management::Delete(_)
+        | Management::UpdateRule(_)
+        | Management::DeleteRule(_)
+        | Management::Rule(_)
+        | Management::Explain(_)
+        | Management::DeleteDeferred(_)
+        | Management::Policies
+        | Management::Policy(_)
+        | Management::UpdatePolicy(..)
+        | Management::DeletePolicy(_)
+        | Management::PolicyKeys(_)
+        | Management::RegenerateKey(..)
+        | Management::Plan(_)
+        | Management::CarryOut { .. }
+        | Management::Paths(..)
+        | Management::CreateOwnRule(_)
+        | Management::DeleteOwnRule(_)
+        | Management::Sessions(..)
+        | Management::DeleteUnlocked { .. }
+        | Management::ReplacePolicies(_) => (false, (0, 0)),
+    };
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let (managed, room, _turn) = if request.is_large() {
         let turn = exchange.access.turn_at(path, request).await?;

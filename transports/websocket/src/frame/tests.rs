@@ -11,6 +11,8 @@ mod random;
 mod retry;
 mod topics;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
 use peeklock_core::ids::{LockToken, SequenceNumber};
@@ -220,6 +222,22 @@ fn no_kind_is_forgotten() {
     let all = all.chain(declarations::notices());
     let codes: Vec<u8> = all.map(|notice| notice.code()).collect();
     assert!(Notice::names().all(|(code, _)| codes.contains(&code)));
+}
+
+/// All operations, including management operations, have codes and keys of their own; so have all
+/// notices.
+#[test]
+fn codes_and_keys_are_distinct() {
+    let check = |names: Vec<(u8, &str)>| {
+        let next = names.iter().map(|(code, _)| *code).max().unwrap() + 1;
+        let (mut codes, mut keys) = (BTreeSet::new(), BTreeSet::new());
+        for (code, key) in names {
+            assert!(codes.insert(code), "{key} has the code {code} of another; {next} is free");
+            assert!(keys.insert(key), "two have the key {key}");
+        }
+    };
+    check(Operation::names().collect());
+    check(Notice::names().collect());
 }
 
 /// A truncated frame yields no request that was incomplete.

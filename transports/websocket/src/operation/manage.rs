@@ -4,7 +4,8 @@
 //!
 //! A new one is a row, an arm in [`ManageOperation::path`] and one in
 //! [`ManageOperation::into_request`] here; for the client an arm in [`operation`]. A body that no
-//! other operation has is in `forms.rs`.
+//! other operation has is in `forms.rs`. Codes are shared with the table in `operation.rs`: a new
+//! row gets the number after the highest code of both.
 
 mod forms;
 
@@ -22,7 +23,7 @@ use crate::frame::text::Instant;
 use crate::frame::{Empty, schema};
 
 schema! {
-    /// A management operation that a client asks for.
+    /// A management operation that a client asks for. One that reads begins with `get` or `list`.
     enum ManageOperation {
         /// Creates a queue.
         19 "createQueue" CreateQueue(CreateQueue),
@@ -33,7 +34,7 @@ schema! {
         /// Deletes a queue.
         22 "deleteQueue" DeleteQueue(PathOnly),
         /// Lists queues.
-        23 "listQueues" ListQueues(ListQueues),
+        23 "listQueues" ListQueues(WholeList),
         /// Creates a topic.
         40 "createTopic" CreateTopic(CreateTopic),
         /// Reads a topic and its runtime counts.
@@ -43,7 +44,7 @@ schema! {
         /// Deletes a topic with its subscriptions.
         43 "deleteTopic" DeleteTopic(PathOnly),
         /// Lists topics.
-        44 "listTopics" ListTopics(ListQueues),
+        44 "listTopics" ListTopics(WholeList),
         /// Creates a subscription of a topic, with its rules.
         45 "createSubscription" CreateSubscription(CreateSubscription),
         /// Reads a subscription and its runtime counts.
@@ -139,7 +140,7 @@ impl ManageOperation {
                 Management::UpdateQueue(update, patch(properties.cleared(), version))
             }
             Self::DeleteQueue(_) => Management::Delete(EntityKind::Queue),
-            Self::ListQueues(ListQueues { skip, top }) => Management::Queues(page(skip, top)),
+            Self::ListQueues(WholeList { skip, top }) => Management::Queues(page(skip, top)),
             Self::CreateTopic(CreateTopic { properties, .. }) => {
                 Management::CreateTopic(Box::new(properties.to_update()?))
             }
@@ -149,7 +150,7 @@ impl ManageOperation {
                 Management::UpdateTopic(update, patch(properties.cleared(), version))
             }
             Self::DeleteTopic(_) => Management::Delete(EntityKind::Topic),
-            Self::ListTopics(ListQueues { skip, top }) => Management::Topics(page(skip, top)),
+            Self::ListTopics(WholeList { skip, top }) => Management::Topics(page(skip, top)),
             Self::CreateSubscription(CreateSubscription { name, properties, rules, .. }) => {
                 let properties = Box::new(properties.to_update()?);
                 let rules = rules.iter().map(RuleForm::to_description).collect::<Result<_, _>>()?;
@@ -459,12 +460,27 @@ mod of_client {
             Notice::Plan(view) => Managed::Plan(Box::new((*view).try_into().ok()?)),
             Notice::CarriedOut(view) => Managed::CarriedOut(Box::new((*view).try_into().ok()?)),
             Notice::Deleted(deleted) => Managed::Deleted(deleted.count),
-            _ => return None,
+            Notice::Error(_)
+            | Notice::Welcome(_)
+            | Notice::Accepted(_)
+            | Notice::Settled(_)
+            | Notice::Renewed(_)
+            | Notice::Received(_)
+            | Notice::Drained(_)
+            | Notice::SessionAccepted(_)
+            | Notice::SessionState(_)
+            | Notice::Forwarded(_)
+            | Notice::Transaction(_)
+            | Notice::Committed(_)
+            | Notice::Deliveries(_)
+            | Notice::Detached(_)
+            | Notice::Heartbeat(_)
+            | Notice::Closing(_) => return None,
         })
     }
 
-    fn whole_list(page: Page) -> ListQueues {
-        ListQueues { skip: narrow(page.skip), top: page.top.map(narrow) }
+    fn whole_list(page: Page) -> WholeList {
+        WholeList { skip: narrow(page.skip), top: page.top.map(narrow) }
     }
 
     fn list(path: String, page: Page) -> ListOf {

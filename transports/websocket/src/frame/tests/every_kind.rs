@@ -83,7 +83,7 @@ pub(super) fn operations() -> Vec<Operation> {
             version: Some(at(2)),
         })),
         manage(ManageOperation::DeleteQueue(PathOnly { path: path() })),
-        manage(ManageOperation::ListQueues(ListQueues { skip: 0, top: Some(10) })),
+        manage(ManageOperation::ListQueues(WholeList { skip: 0, top: Some(10) })),
         Operation::Heartbeat(Empty {}),
         Operation::AcceptSession(AcceptSession {
             link: 1,

@@ -41,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
             version: Some(at(2)),
         }),
         ManageOperation::DeleteTopic(PathOnly { path: topic() }),
-        ManageOperation::ListTopics(ListQueues { skip: 0, top: Some(10) }),
+        ManageOperation::ListTopics(WholeList { skip: 0, top: Some(10) }),
         ManageOperation::CreateSubscription(CreateSubscription {
             topic: topic(),
             name: "eu".into(),

@@ -19,7 +19,7 @@ bodies! {
         path: String,
     }
 
-    struct ListQueues {
+    struct WholeList {
         #[serde(default)]
         skip: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
