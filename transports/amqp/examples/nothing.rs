@@ -147,7 +147,7 @@ impl Peer {
             Event::Attached { link, attach } => self.attach(link, &attach),
             Event::Received { link, part } => self.received(link, part),
             Event::Settled { delivery, state, settled: false, .. } => {
-                self.amqp.answer(delivery, answer_to(state));
+                self.amqp.dispose_sent(delivery, answer_to(state));
             }
             Event::Detached { link, .. } => {
                 self.links.remove(&link);
@@ -210,7 +210,7 @@ impl Peer {
         };
         if !part.settled {
             // The machine merges consecutive dispositions.
-            self.amqp.dispose(part.delivery, state);
+            self.amqp.dispose_received(part.delivery, state);
         }
         if self.amqp.credit(link) <= SENDER_CREDIT / 2 {
             self.amqp.grant(link, SENDER_CREDIT);

@@ -149,7 +149,7 @@ impl Connection {
     /// Returns the bytes to be written, after adding as many frames of waiting messages as
     /// possible.
     pub fn output(&mut self, now: Duration) -> &mut Output {
-        self.pump();
+        self.add_frames();
         if self.wire.has_written() {
             self.clock.record_output(now);
         }

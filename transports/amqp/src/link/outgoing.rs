@@ -158,7 +158,7 @@ impl Connection {
 
     /// Adds frames of unfinished messages to the output, one link after the other, while their
     /// sessions have room and few bytes wait to be written.
-    pub(crate) fn pump(&mut self) {
+    pub(crate) fn add_frames(&mut self) {
         let mut stuck_count = 0;
         while stuck_count < self.unsent_links.len() && !self.is_full() {
             let Some(id) = self.unsent_links.pop_front() else {

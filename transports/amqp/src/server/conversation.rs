@@ -79,7 +79,7 @@ pub(super) struct Conversation {
 
     pub(super) nodes: BTreeMap<LinkId, Node>,
     /// Links on which something may be sent; reused at each turn.
-    pub(super) pump_links: Vec<LinkId>,
+    pub(super) sending_links: Vec<LinkId>,
     pub(super) numbering: Numbering,
     /// Deliveries by lock token, which requests and delivery tags carry: unsettled deliveries of
     /// its sessions, and deliveries that are being settled.
@@ -127,7 +127,7 @@ impl Conversation {
             delayed_event: None,
             settlement_cache: SettlementCache::default(),
             nodes: BTreeMap::new(),
-            pump_links: Vec::new(),
+            sending_links: Vec::new(),
             locked_deliveries: ByToken::default(),
             waiting_requests: 0,
             book: TransactionBook::default(),

@@ -165,20 +165,20 @@ impl Conversation {
     }
 
     /// Sends waiting deliveries and replies while credit, windows and the socket allow.
-    pub(super) fn pump(&mut self) {
+    pub(super) fn send_on_links(&mut self) {
         // The list is reused, since this runs after every event.
-        let mut links = std::mem::take(&mut self.pump_links);
+        let mut links = std::mem::take(&mut self.sending_links);
         links
             .extend(self.nodes.iter().filter(|(_, node)| node.is_sent_on()).map(|(link, _)| *link));
         for link in links.drain(..) {
             match self.nodes.get(&link) {
                 Some(Node::Receiver(_)) => self.send_waiting(link),
-                Some(Node::Browser(_)) => self.pump_browser(link),
-                Some(Node::Replies(_)) => self.pump_replies(link),
+                Some(Node::Browser(_)) => self.send_to_browser(link),
+                Some(Node::Replies(_)) => self.send_replies(link),
                 _ => {}
             }
         }
-        self.pump_links = links;
+        self.sending_links = links;
     }
 
     fn send_waiting(&mut self, link: LinkId) {

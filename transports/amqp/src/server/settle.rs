@@ -72,7 +72,7 @@ impl Conversation {
                 let error = self.refuse(rejection, sent.entity.path());
                 // Its lock and the delivery remain, so the client may settle it with another
                 // outcome (AMQP-62).
-                self.amqp.answer_kept(id, DeliveryState::rejected(error));
+                self.amqp.dispose_sent_kept(id, DeliveryState::rejected(error));
                 return;
             }
         };
@@ -166,13 +166,13 @@ impl Conversation {
         };
         if keeps_lock
             && let Some(sent) = sent
-            && self.amqp.answer_kept(id, state.clone())
+            && self.amqp.dispose_sent_kept(id, state.clone())
         {
             self.locked_deliveries.insert(token, sent);
             return;
         }
         self.lock_over(token);
-        self.amqp.answer(id, state);
+        self.amqp.dispose_sent(id, state);
     }
 
     /// Removes a lock that is over, which may make room for more deliveries.

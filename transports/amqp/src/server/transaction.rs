@@ -63,11 +63,11 @@ impl Conversation {
             Ok(Request::Declare(declare)) if declare.global_id.is_some() => {
                 let text = "transactions over several brokers are not supported";
                 let error = AmqpError::new(condition::NOT_IMPLEMENTED, text);
-                self.amqp.dispose(delivery, DeliveryState::rejected(error));
+                self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
             }
             Ok(Request::Declare(_)) => self.declare(link, delivery),
             Ok(Request::Discharge(discharge)) => self.discharge(delivery, &discharge).await,
-            Err(error) => self.amqp.dispose(delivery, DeliveryState::rejected(error)),
+            Err(error) => self.amqp.dispose_received(delivery, DeliveryState::rejected(error)),
         }
     }
 
@@ -88,7 +88,7 @@ impl Conversation {
             }
             Err(rejection) => DeliveryState::rejected(self.refuse(rejection, "")),
         };
-        self.amqp.dispose(delivery, state);
+        self.amqp.dispose_received(delivery, state);
     }
 
     async fn discharge(&mut self, delivery: ReceivedId, discharge: &Discharge) {
@@ -96,7 +96,7 @@ impl Conversation {
         if self.book.is_ending(id) {
             // The first discharge has ended the id, and at most one commit of a transaction waits.
             let error = self.refuse(unknown(id), "");
-            return self.amqp.dispose(delivery, DeliveryState::rejected(error));
+            return self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
         }
         if !discharge.fail {
             let committing = CommitRequest { delivery, id };
@@ -111,7 +111,7 @@ impl Conversation {
             Ok(()) => DeliveryState::accepted(),
             Err(rejection) => DeliveryState::rejected(self.refuse(rejection, "")),
         };
-        self.amqp.dispose(delivery, state);
+        self.amqp.dispose_received(delivery, state);
     }
 
     /// Carries out a commit whose operations are all answered. Returns whether there was one.
@@ -136,7 +136,7 @@ impl Conversation {
                 ),
             };
             let error = self.refuse(unknown, "");
-            return self.amqp.dispose(delivery, DeliveryState::rejected(error));
+            return self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
         };
         let OpenTransaction { must_roll_back: is_doomed, client_settled: forgotten, .. } = open;
         let ending = if is_doomed {
@@ -151,7 +151,7 @@ impl Conversation {
             self.engine.transactions.commit(id)
         };
         match ending {
-            Ok(None) => self.amqp.dispose(delivery, DeliveryState::accepted()),
+            Ok(None) => self.amqp.dispose_received(delivery, DeliveryState::accepted()),
             Ok(Some(PendingCommit { entity, command, room })) => {
                 let locks = match &command {
                     Command::Commit { parts } => {
@@ -169,7 +169,7 @@ impl Conversation {
             Err(rejection) => {
                 self.abandon_client_settled(forgotten);
                 let error = self.refuse(rejection, "");
-                self.amqp.dispose(delivery, DeliveryState::rejected(error));
+                self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
             }
         }
     }
@@ -203,7 +203,7 @@ impl Conversation {
                 DeliveryState::rejected(self.refuse(rejection, path))
             }
         };
-        self.amqp.dispose(delivery, state);
+        self.amqp.dispose_received(delivery, state);
     }
 
     /// Marks the named transaction, if any, for rollback, since an operation is not carried out;
@@ -383,7 +383,7 @@ impl Conversation {
         }
         match of {
             PartKind::Sent(Some(delivery)) => {
-                self.amqp.dispose(delivery, within(id, Outcome::Accepted))
+                self.amqp.dispose_received(delivery, within(id, Outcome::Accepted))
             }
             PartKind::Sent(None) => {}
             PartKind::Settled { token, sent, answer: Some((delivery, outcome)) } => {
@@ -408,7 +408,7 @@ impl Conversation {
         delivery: SentId,
         state: DeliveryState,
     ) {
-        if self.amqp.answer_open(delivery, state) {
+        if self.amqp.dispose_sent_open(delivery, state) {
             self.locked_deliveries.insert(token, sent);
         }
     }
@@ -436,7 +436,7 @@ impl Conversation {
             PartKind::Sent(delivery) => {
                 match delivery {
                     Some(delivery) => {
-                        self.amqp.dispose(delivery, DeliveryState::rejected(error));
+                        self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
                     }
                     None => tracing::debug!(%error, "a message of a transaction is refused"),
                 }
@@ -445,7 +445,7 @@ impl Conversation {
             PartKind::Settled { token, sent, answer: Some((delivery, _)) } => {
                 let state = DeliveryState::rejected(error);
                 match is_lost {
-                    true => self.amqp.answer(delivery, state),
+                    true => self.amqp.dispose_sent(delivery, state),
                     false => self.answer_open((token, sent), delivery, state),
                 }
                 false

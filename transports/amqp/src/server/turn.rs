@@ -349,7 +349,7 @@ impl<S: Socket> Serve<S> for Conversation {
             let is_stopped = self.carry_out().await;
             self.collect().await;
             if !self.outflow.write_closed {
-                self.pump();
+                self.send_on_links();
             }
             self.engine.links.submit_groups();
             // Collecting may have made room.

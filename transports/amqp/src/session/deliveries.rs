@@ -98,7 +98,7 @@ impl Connection {
     }
 
     /// Answers the client's disposition of a delivery, which is then settled (AMQP-60).
-    pub fn answer(&mut self, delivery: SentId, state: DeliveryState) {
+    pub fn dispose_sent(&mut self, delivery: SentId, state: DeliveryState) {
         if self.take_unsettled(delivery).is_some() {
             let id = delivery_id(delivery.number);
             let state = state.with_transience();
@@ -108,7 +108,7 @@ impl Connection {
 
     /// Answers a refused disposition of a delivery whose lock remains. The delivery remains too,
     /// for the client's next disposition. Returns whether the delivery is there.
-    pub fn answer_kept(&mut self, delivery: SentId, state: DeliveryState) -> bool {
+    pub fn dispose_sent_kept(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let session = self.session_mut(delivery.session);
         let is_there =
             session.is_some_and(|session| session.unsettled.contains_key(&delivery.number));
@@ -122,7 +122,7 @@ impl Connection {
 
     /// Answers a disposition of a delivery that stays unsettled on its link (AMQP-66). Returns
     /// whether the delivery is there.
-    pub fn answer_open(&mut self, delivery: SentId, state: DeliveryState) -> bool {
+    pub fn dispose_sent_open(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let is_there = self
             .session_mut(delivery.session)
             .is_some_and(|session| session.unsettled.contains_key(&delivery.number));
@@ -165,7 +165,7 @@ impl Connection {
 
     /// Reports the final state of a delivery that the client sent unsettled (AMQP-41). The caller
     /// must call it once for each delivery.
-    pub fn dispose(&mut self, delivery: ReceivedId, state: DeliveryState) {
+    pub fn dispose_received(&mut self, delivery: ReceivedId, state: DeliveryState) {
         let Some(session) = self.session_mut(delivery.session) else {
             return;
         };

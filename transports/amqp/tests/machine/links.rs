@@ -432,7 +432,7 @@ fn long_descriptions_are_cut_for_small_frames() {
     client.connection.refuse(refused, long());
     client.say_with(0, &Performative::Transfer(transfer(1, 0)), b"x");
     let Some(Event::Received { part, .. }) = client.event() else { panic!() };
-    client.connection.dispose(part.delivery, DeliveryState::rejected(long()));
+    client.connection.dispose_received(part.delivery, DeliveryState::rejected(long()));
     client.connection.detach(link, Some(long()));
     let mut cut = Vec::new();
     for (_, performative, _) in client.receive() {

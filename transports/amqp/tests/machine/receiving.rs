@@ -178,7 +178,7 @@ fn range_is_reported_per_delivery_and_answered() {
     assert_eq!(client.events(), expected);
     assert_eq!(client.receive(), [], "nothing is answered before it is durable");
     for delivery in &ids[1..4] {
-        client.connection.answer(*delivery, DeliveryState::accepted());
+        client.connection.dispose_sent(*delivery, DeliveryState::accepted());
     }
     assert_eq!(dispositions(&mut client), [(1, Some(3), DeliveryState::accepted())]);
     assert_eq!(client.connection.unsettled_count(link.session()), 2);
@@ -252,7 +252,7 @@ fn settled_dispositions_of_unknown_deliveries_are_ignored() {
     assert_eq!(events.len(), 2);
     assert!(events.iter().all(|event| matches!(event, Event::Settled { settled: true, .. })));
     assert_eq!(client.connection.unsettled_count(link.session()), 0);
-    client.connection.answer(ids[0], released());
+    client.connection.dispose_sent(ids[0], released());
     client.send(0, &says(0, Some(1_000), true, None));
     assert_eq!(client.events(), []);
     assert_eq!(client.receive(), []);
@@ -320,7 +320,7 @@ fn deliveries_wait_while_too_many_are_unsettled() {
     assert!(client.connection.can_send_settled(link));
     let settled = Delivery { settled: true, ..delivery(vec![]) };
     assert!(client.connection.send(link, settled).is_ok());
-    client.connection.answer(ids[0], DeliveryState::accepted());
+    client.connection.dispose_sent(ids[0], DeliveryState::accepted());
     assert!(client.connection.can_send(link));
 }
 

@@ -99,7 +99,7 @@ fn deliveries_are_answered_in_ranges() {
         || DeliveryState::rejected(AmqpError::new("amqp:resource-limit-exceeded", "full"));
     for (index, delivery) in parts.into_iter().enumerate() {
         let state = if index == 3 { rejected() } else { DeliveryState::accepted() };
-        client.connection.dispose(delivery, state);
+        client.connection.dispose_received(delivery, state);
     }
     let accepted = || Some(DeliveryState::accepted());
     let expected = [
@@ -204,6 +204,6 @@ fn a_client_may_dispose_of_its_own_deliveries() {
     client.send(0, &Performative::Disposition(disposition));
     assert_eq!(client.events(), []);
     assert_eq!(client.connection.unsettled_count(link.session()), 1);
-    client.connection.dispose(delivery, DeliveryState::accepted());
+    client.connection.dispose_received(delivery, DeliveryState::accepted());
     assert_eq!(dispositions(&mut client).len(), 1);
 }

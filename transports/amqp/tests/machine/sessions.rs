@@ -164,7 +164,7 @@ fn counters_begin_anywhere_and_go_round() {
         let id = (u32::MAX - 2).wrapping_add(count);
         client.say_with(0, &Performative::Transfer(transfer(0, id)), b"x");
         let [Event::Received { part, .. }] = &client.events()[..] else { panic!("{count}") };
-        client.connection.dispose(part.delivery, DeliveryState::accepted());
+        client.connection.dispose_received(part.delivery, DeliveryState::accepted());
         for heard in client.receive() {
             if let (_, Performative::Flow(flow), _) = heard {
                 assert_eq!(flow.next_incoming_id, Some(id.wrapping_add(1)));
@@ -199,11 +199,11 @@ fn the_window_stays_shut_while_too_many_await_an_answer() {
     }
     let mut deliveries = deliveries.into_iter();
     for delivery in deliveries.by_ref().take(2) {
-        client.connection.dispose(delivery, DeliveryState::accepted());
+        client.connection.dispose_received(delivery, DeliveryState::accepted());
     }
     let heard = client.receive();
     assert!(matches!(&heard[..], [(_, Performative::Disposition(_), _)]), "{heard:?}");
-    client.connection.dispose(deliveries.next().unwrap(), DeliveryState::accepted());
+    client.connection.dispose_received(deliveries.next().unwrap(), DeliveryState::accepted());
     let flow = client.receive().into_iter().find_map(|(_, heard, _)| match heard {
         Performative::Flow(flow) => Some(flow),
         _ => None,

@@ -191,7 +191,7 @@ impl Conversation {
     }
 
     /// Sends waiting messages while there is credit.
-    pub(in crate::server) fn pump_browser(&mut self, link: LinkId) {
+    pub(in crate::server) fn send_to_browser(&mut self, link: LinkId) {
         let Some(Node::Browser(browser)) = self.nodes.get_mut(&link) else { return };
         loop {
             if browser.sending_bytes > 0 && self.amqp.is_sent(link) {

@@ -185,7 +185,7 @@ impl Conversation {
     }
 
     /// Sends waiting replies while there is credit.
-    pub(in crate::server) fn pump_replies(&mut self, link: LinkId) {
+    pub(in crate::server) fn send_replies(&mut self, link: LinkId) {
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&link) else { return };
         if replies.overflowed {
             let text = format!(

@@ -230,7 +230,7 @@ impl Conversation {
             Err(error) => {
                 self.require_rollback_of_named(transaction);
                 if let Some(delivery) = delivery {
-                    self.amqp.dispose(delivery, DeliveryState::rejected(error.clone()));
+                    self.amqp.dispose_received(delivery, DeliveryState::rejected(error.clone()));
                 }
                 self.amqp.detach(link, Some(error));
                 return self.detach(link);
@@ -239,7 +239,7 @@ impl Conversation {
         let to = self.reply_link(link, &request);
         // The request is accepted before anything else is sent on the session (AMQP-32).
         if let Some(delivery) = delivery {
-            self.amqp.dispose(delivery, DeliveryState::accepted());
+            self.amqp.dispose_received(delivery, DeliveryState::accepted());
         }
         let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
         if requests.manager().is_none() {

@@ -188,7 +188,7 @@ impl Conversation {
     /// Rejects a delivery. The sender of a settled delivery gets no answer (SND-18).
     fn reject(&mut self, link: Option<LinkId>, delivery: Option<ReceivedId>, error: AmqpError) {
         if let Some(delivery) = delivery {
-            return self.amqp.dispose(delivery, DeliveryState::rejected(error));
+            return self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
         }
         telemetry::count_dropped();
         let said = match link.and_then(|link| self.nodes.get_mut(&link)) {
@@ -338,7 +338,9 @@ impl Conversation {
         result: Result<(), Rejection>,
     ) {
         match (delivery, result) {
-            (Some(delivery), Ok(())) => self.amqp.dispose(delivery, DeliveryState::accepted()),
+            (Some(delivery), Ok(())) => {
+                self.amqp.dispose_received(delivery, DeliveryState::accepted())
+            }
             (delivery, Err(rejection)) => {
                 let error = self.refuse(rejection.clone(), path);
                 self.reject(self.numbering.numbers.get(&number).copied(), delivery, error);

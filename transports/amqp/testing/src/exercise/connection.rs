@@ -157,13 +157,13 @@ impl Broker {
                 }
                 if self.turn.is_multiple_of(3) {
                     for delivery in self.awaiting.drain(..) {
-                        connection.dispose(delivery, DeliveryState::accepted());
+                        connection.dispose_received(delivery, DeliveryState::accepted());
                     }
                 }
             }
             Event::Settled { delivery, state, settled, .. } => {
                 if !settled {
-                    connection.answer(delivery, state.unwrap_or(DeliveryState::accepted()));
+                    connection.dispose_sent(delivery, state.unwrap_or(DeliveryState::accepted()));
                 }
             }
             Event::Detached { link, .. } => connection.detach(link, None),
