@@ -49,6 +49,9 @@ pub(crate) enum Probe {
 
 /// Resources of the JSON API; `queue` may be the path of a sub-queue. Messages and locks also exist
 /// below topics, subscriptions and their sub-queues; `path` is then the path of that entity.
+///
+/// Below `/queues` and `/topics`, any segment is a name. Therefore an address of the namespace as a
+/// whole begins with a word of its own, like `/declaration`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ApiRoute {
     /// `/openapi.json`

@@ -119,11 +119,11 @@ impl Fetch {
 
 impl Arrivals {
     /// Creates arrivals for a client that receives contents in another encoding than the stored
-    /// one. `telling` returns the maximum encoded size for a stored size; that many bytes must have
-    /// room before the content is fetched.
+    /// one. `encoded_size` returns the maximum encoded size for a stored size; that many bytes must
+    /// have room before the content is fetched.
     #[must_use]
-    pub fn with_encoded_size(telling: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
-        Self { scale: Scale(Some(Box::new(telling))), ..Self::default() }
+    pub fn with_encoded_size(encoded_size: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
+        Self { scale: Scale(Some(Box::new(encoded_size))), ..Self::default() }
     }
 
     /// Adds mail of a link.
@@ -322,15 +322,15 @@ fn content_at(released: &mut Released, part: Part) -> Option<&mut ContentRef> {
 impl Scale {
     /// Bytes that a piece of mail takes in memory with its contents.
     fn weight(&self, released: &Released) -> u64 {
-        let told = |bytes| self.0.as_ref().map_or(bytes, |telling| telling(bytes));
-        let of = |message: &ReceivedMessage| told(u64::from(message.facts.size)) + MESSAGE_BYTES;
+        let encoded = |bytes| self.0.as_ref().map_or(bytes, |size| size(bytes));
+        let of = |message: &ReceivedMessage| encoded(u64::from(message.facts.size)) + MESSAGE_BYTES;
         match released {
             Released::Delivery { message, .. } => of(message),
             Released::Answer { result: Ok(outcome), .. } => match outcome {
                 Outcome::Received(messages) | Outcome::Peeked(messages) => {
                     messages.iter().map(of).sum()
                 }
-                Outcome::SessionState(Some(state)) => told(state.length()) + MESSAGE_BYTES,
+                Outcome::SessionState(Some(state)) => encoded(state.length()) + MESSAGE_BYTES,
                 _ => 0,
             },
             Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => 0,

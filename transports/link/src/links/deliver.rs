@@ -20,7 +20,7 @@ const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 impl<G: Issuer, T> Links<G, T> {
     pub(super) fn deliver(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
         let is_taken = message.facts.lock.is_none();
-        let event = self.delivered(receiver, message);
+        let event = self.number_delivery(receiver, message);
         if is_taken && !matches!(event, Event::Delivered { .. }) {
             // A received-and-deleted message cannot be released (RCV-02).
             self.lost_count += 1;
@@ -28,7 +28,7 @@ impl<G: Issuer, T> Links<G, T> {
         event
     }
 
-    fn delivered(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
+    fn number_delivery(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
         let Some(number) = self.link_of_receiver(receiver) else { return Event::Nothing };
         let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
         let lock = message.facts.lock;

@@ -75,7 +75,7 @@ impl Conversation {
         let facts = message.facts;
         let lock = facts.lock;
         let bytes = u64::from(message.facts.size);
-        let Some(delivered) = delivered(self.encoding, message) else {
+        let Some(delivered) = as_delivered(self.encoding, message) else {
             let path = self.engine.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
             let token = lock.map(|lock| lock.token);
             token.and_then(|token| self.engine.links.remove_settled(token));
@@ -110,7 +110,10 @@ pub(super) fn unreadable() -> Rejection {
 }
 
 /// Returns the message as it is sent, in JSON with its text; none if it cannot be read.
-pub(super) fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<DeliveredMessage> {
+pub(super) fn as_delivered(
+    encoding: Encoding,
+    message: ReceivedMessage,
+) -> Option<DeliveredMessage> {
     let content = message.content.loaded()?.clone();
     let overlays = message
         .overlays

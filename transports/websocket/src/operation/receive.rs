@@ -7,7 +7,7 @@ use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::telemetry::count_undelivered;
 use peeklock_link::Source;
 
-use super::deliver::{delivered, unreadable};
+use super::deliver::{as_delivered, unreadable};
 use super::{Notice, Numbered};
 use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::message::DeliveredMessage;
@@ -63,7 +63,7 @@ impl Conversation {
             self.engine.steps.add(1);
             self.engine.steps.add_bytes(u64::from(message.facts.size));
             let sequence_number = message.facts.sequence.0;
-            match delivered(encoding, message) {
+            match as_delivered(encoding, message) {
                 Some(delivered) => read.push(delivered),
                 None if taken_count > 0 => {
                     tracing::error!(path, sequence_number, "a received message is lost");
