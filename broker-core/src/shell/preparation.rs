@@ -1,6 +1,6 @@
 //! Work that a machine does ahead of a command, in slices of about a millisecond: a topic evaluates
-//! the rules for a publish, and a queue walks its sessions for a list. A plain send needs none of
-//! it: [`Shell::prepare`] returns true at once, and nothing is kept here.
+//! the rules for a publish, and a queue walks its sessions for a list. A plain send needs no
+//! preparation: [`Shell::prepare`] returns true at once, and nothing is kept here.
 //!
 //! ```text
 //!              prepare: true                              ┌─► carried out
