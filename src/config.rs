@@ -57,9 +57,9 @@ pub use sections::{LogSection, TlsSection};
 pub use text::{FromText, Scalar, span_text};
 pub use topology::{FileError, Topology, TopologyFile};
 
-/// The frame of the documented defaults: sections, and samples of tables.
+/// The frame of the documented defaults: sections and samples of tables.
 const FRAME: &str = include_str!("config/default.toml");
-/// The file that is read if it is there and no other was named.
+/// The file that is read if it exists and no file is named.
 const FILE: &str = "peeklock.toml";
 
 /// Every default with its comment, as a configuration file.
@@ -83,7 +83,7 @@ pub fn default_text() -> String {
     text
 }
 
-/// The settings of a section with their names in it.
+/// The settings of a section, each with its name in the section.
 fn rows_of(section: &str) -> impl Iterator<Item = (&'static str, &'static table::Setting)> {
     sections::all().filter_map(move |setting| {
         let (of, name) = setting.key.rsplit_once('.')?;
@@ -98,7 +98,7 @@ pub struct Config {
     pub settings: Settings,
     /// `[server]`.
     pub server: ServerSection,
-    /// `[journal]`; a capacity of zero is all that the disk has.
+    /// `[journal]`; zero capacity stands for the whole disk.
     pub journal: JournalConfig,
     /// `[http]`.
     pub http: HttpConfig,
@@ -160,7 +160,7 @@ impl ServerSection {
     }
 }
 
-/// How a line of the log looks.
+/// The format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum LogFormat {
     /// Lines of text for people.
@@ -172,7 +172,7 @@ pub enum LogFormat {
 /// A value that was given as a flag.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// The flag as people write it.
+    /// The flag as users write it.
     pub name: &'static str,
     /// The key it sets.
     pub key: &'static str,
@@ -180,27 +180,27 @@ pub struct Flag {
     pub value: String,
 }
 
-/// Where the layers over the defaults come from.
+/// The sources of the layers above the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
-    /// The file named; none for `./peeklock.toml` if there is one.
+    /// The named file; none for `./peeklock.toml`, if it exists.
     pub file: Option<PathBuf>,
-    /// In place of the environment of the process, for tests.
+    /// Replaces the environment of the process, for tests.
     pub environment: Option<Map<String, String>>,
     /// The flags given.
     pub flags: Vec<Flag>,
-    /// Whether it takes the emulator's place, and how.
+    /// The options of a broker that replaces the emulator.
     pub emulator: Option<InPlace>,
 }
 
-/// A configuration that was found valid.
+/// A valid configuration.
 #[derive(Clone)]
 pub struct Loaded {
     /// The values.
     pub config: Config,
     /// The file that was read.
     pub file: Option<PathBuf>,
-    /// Whether it takes the emulator's place, and what was said of that.
+    /// The options of a broker that replaces the emulator, with the notes about its file.
     pub emulator: Option<InPlace>,
     layers: Value,
 }
@@ -211,7 +211,7 @@ pub struct Row {
     pub key: String,
     /// The value as text.
     pub value: String,
-    /// Where it comes from; none for a default.
+    /// The source of the value; none for a default.
     pub source: Option<String>,
 }
 
@@ -224,10 +224,10 @@ impl FromText for EntityGauges {
 }
 
 impl Loaded {
-    /// Reads all layers and judges the result.
+    /// Reads all layers and checks the result.
     pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
         let unusable = |error: config::ConfigError| ConfigError::Environment(error.to_string());
-        // Above the defaults, which follow from it in part.
+        // Later layers override earlier ones; the emulator's layers come first.
         let mut builder = config::Config::builder();
         let mut emulator = layers.emulator.clone();
         if let Some(emulator) = &mut emulator {
@@ -262,38 +262,40 @@ impl Loaded {
         Ok(Self { config, file, emulator, layers })
     }
 
-    /// The settings of the forwarder to webhooks; reads the files they name once more.
+    /// Returns the settings of the webhook forwarder; reads the named files again.
     pub fn webhook(&self) -> Result<WebhookConfig, ConfigError> {
         self.config.webhook.config().map_err(|wrong| self.invalid(wrong))
     }
 
-    /// The settings of the forwarder to other brokers, likewise.
+    /// Returns the settings of the forwarder to other brokers; reads the named files again.
     pub fn peers(&self) -> Result<PeerConfig, ConfigError> {
         self.config.peers.config().map_err(|wrong| self.invalid(wrong))
     }
 
-    /// Whose bearer tokens are taken, if anybody's; likewise.
+    /// Returns the settings for bearer tokens, if an issuer is set; reads the named files again.
     pub fn jwt(&self) -> Result<Option<JwtConfig>, ConfigError> {
         self.config.jwt.config().map_err(|wrong| self.invalid(wrong))
     }
 
-    /// Where traces and metrics are sent, if anywhere; likewise.
+    /// Returns the settings for the export of traces and metrics, if a collector is set; reads the
+    /// named files again.
     pub fn otlp(&self) -> Result<Option<OtlpConfig>, ConfigError> {
         self.config.otlp.config(self.config.gauged_entities()).map_err(|wrong| self.invalid(wrong))
     }
 
-    /// The certificate in use, if TLS is spoken; makes the development authority where it is missing.
+    /// Returns the certificate if TLS is enabled; creates the development authority if it is
+    /// missing.
     pub fn tls(&self) -> Result<Option<Arc<Tls>>, ConfigError> {
         self.config.tls.open(&self.config.server.data_dir).map_err(|wrong| self.invalid(wrong))
     }
 
-    /// The error of a value that cannot be used, by its key, with its place in the file that it came from.
+    /// The error for an invalid value, with its key and its place in the source file.
     pub fn invalid(&self, (key, detail): (String, String)) -> ConfigError {
         let source_name = source_of(&self.layers, &key);
         ConfigError::Invalid { source_name, key, detail }.of_emulator()
     }
 
-    /// Every value in force, in the order of the documentation.
+    /// Every effective value, in the order of the documentation.
     pub fn rows(&self) -> Vec<Row> {
         let settings = sections::all().map(|setting| {
             let value = match (setting.value)(&self.config).written() {
@@ -316,7 +318,7 @@ impl Loaded {
 }
 
 impl Config {
-    /// The defaults of the process.
+    /// The defaults of the server process.
     fn new() -> Self {
         let mut config = Self::default();
         let Self { http, websocket, amqp, journal, .. } = &mut config;
@@ -334,7 +336,7 @@ impl Config {
         config
     }
 
-    /// The values of all sources over the defaults.
+    /// Applies the values of all sources to the defaults.
     fn read(layers: &Value) -> Result<Self, ConfigError> {
         let mut config = Self::new();
         refuse_unknown_keys(layers, &known_keys())?;
@@ -364,7 +366,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks the values, each by its row and several by what they are together.
+    /// Checks each value by its row, then values that depend on each other.
     fn judge(&self, layers: &Value) -> Result<(), ConfigError> {
         let invalid = |(key, detail): (String, String)| {
             let source_name = source_of(layers, &key);
@@ -404,10 +406,11 @@ impl Config {
             .map_err(|wrong| of(&wrong.place)(wrong.rejection.detail().to_owned()))
     }
 
-    /// Checks the sizes of which one limits another.
+    /// Checks sizes that limit each other.
     fn judge_sizes(&self) -> Result<(), (String, String)> {
         let wrong = |key: &str, detail: String| Err((key.to_owned(), detail));
-        // A whole message has to fit beside its frame's own bytes, or none of that size can ever be sent.
+        // A message of the largest size must fit together with its frame header, or it can never be
+        // sent.
         let (frame, together) = (self.websocket.frame_bytes_max, self.websocket.inbound_bytes_max);
         if frame as u64 > together {
             return wrong(
@@ -429,7 +432,7 @@ impl Config {
                 ),
             );
         }
-        // Settlements live on the floor when the disk is full.
+        // Settlements use this reserve when the disk is full.
         let (floor, least) = (self.journal.free_bytes_min, 4 * self.journal.segment_bytes);
         if floor < least {
             return wrong(
@@ -440,7 +443,7 @@ impl Config {
         Ok(())
     }
 
-    /// Where listeners listen, by the keys that say so.
+    /// The addresses of listeners, with their keys.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         let own = [
             ("http.address", self.http.address),
@@ -451,7 +454,7 @@ impl Config {
         own.into_iter().chain(gateway).collect()
     }
 
-    /// The hosts by which clients know this broker, as the configuration names them.
+    /// The host names that clients use for this broker, as configured.
     pub fn known_hosts(&self) -> Vec<String> {
         let url = self.http.public_url.as_deref().unwrap_or_default();
         let url = url.split_once("://").map_or("", |(_, rest)| rest);
@@ -477,22 +480,21 @@ impl Config {
         ))
     }
 
-    /// The queues and topics that are declared.
+    /// The declared queues and topics.
     ///
     /// # Errors
-    /// With what is wrong, and its key.
+    /// Returns the key and the fault.
     pub fn declaration(&self) -> Result<Declaration, (String, String)> {
         entity::declaration(&self.queues, &self.topics)
     }
 
-    /// What its entities may keep in memory besides, when there is as much of everything as there may be: with the
-    /// messages themselves if they are in memory only.
+    /// Maximum memory for the content of entities; with messages if the broker is ephemeral.
     pub fn kept_bytes(&self) -> u64 {
         let messages = if self.server.ephemeral { self.server.memory_bytes() } else { 0 };
         self.settings.limits.resident_bytes_max().saturating_add(messages)
     }
 
-    /// How many entities have gauges of their own, of all that there may be.
+    /// Number of entities with their own gauges.
     fn gauged_entities(&self) -> usize {
         let limits = &self.settings.limits;
         let all = limits.entity_count_max.saturating_add(limits.broker_subscription_count_max);
@@ -511,7 +513,7 @@ impl Config {
     }
 }
 
-/// Every key that a source may set.
+/// Every key that a source can set.
 fn known_keys() -> Vec<String> {
     let settings = sections::all().map(|setting| setting.key.to_owned());
     let limits = Limits::TABLE.iter().map(|limit| format!("limits.{}", limit.name));

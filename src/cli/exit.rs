@@ -1,5 +1,5 @@
-//! The end of a command: exit codes, so that scripts can tell one end from another, and Ctrl-C and SIGTERM, of which the first ends a
-//! command in order and the second at once. A code keeps its meaning.
+//! The end of a command. Exit codes let scripts distinguish results, and each code keeps its
+//! meaning. The first Ctrl-C or SIGTERM ends a command in order, the second at once.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;

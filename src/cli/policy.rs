@@ -1,4 +1,4 @@
-//! `peeklock policy`: who may do what, by name and key.
+//! `peeklock policy`: manages policies, which grant rights by name and key.
 
 mod create;
 mod delete;
@@ -74,12 +74,12 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Its path; that of the namespace is empty.
+    /// The path of the entity; empty for the namespace.
     pub fn path(&self) -> &str {
         self.entity.as_deref().unwrap_or_default()
     }
 
-    /// What to call it.
+    /// The name of the owner in output.
     pub fn shown(&self) -> String {
         match &self.entity {
             Some(path) => format!("`{}`", super::terminal::line(path)),
@@ -88,7 +88,7 @@ impl Owner {
     }
 }
 
-/// A right, as it is written on the command line.
+/// A right as it is written on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RightFlag {
     /// Send messages
@@ -108,7 +108,7 @@ impl RightFlag {
         }
     }
 
-    /// All of them together.
+    /// The union of the flags.
     fn rights(flags: &[Self]) -> Rights {
         if flags.contains(&Self::Manage) {
             return Rights::ALL;
@@ -164,7 +164,7 @@ fn names(rights: Rights) -> String {
     names.join(", ")
 }
 
-/// Tells the keys, in the form that was asked for.
+/// Prints the keys in the requested format.
 fn tell_keys(
     keys: &PolicyKeys,
     common: &Common,

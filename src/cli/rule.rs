@@ -1,4 +1,4 @@
-//! `peeklock rule`: what a subscription gets, and why.
+//! `peeklock rule`: manages the rules of a subscription and explains their results.
 
 mod add;
 mod delete;

@@ -1,9 +1,10 @@
-//! Memory that clients can use for work in progress: a row for each such row in docs/reference/security.md, so
-//! that none is left out of the sum.
+//! Sums the memory that clients can use for work in progress. Each row of such work in
+//! docs/reference/security.md has a row here, and a test compares both lists. The server logs a
+//! warning at start if the sum exceeds the memory of the machine.
 //!
-//! Room that clients share is full with a few of them already, and is what a machine should have from the first day. The
-//! rest is of each connection: it comes to its sum only when there are as many connections as there may be, and each of
-//! them does its worst.
+//! A few clients can fill the memory that clients share; provide it from the first day. The rest
+//! belongs to connections: it reaches its sum only when all permitted connections are open and each
+//! uses its maximum.
 
 use std::cmp::Reverse;
 
@@ -15,100 +16,104 @@ use peeklock::store::JournalConfig;
 
 use super::Config;
 
-/// The one message over AMQP that is larger than others may be together, each way.
+/// The largest AMQP message, which may exceed the shared memory for messages, in each direction.
 const LARGE_BYTES: u64 = 2 * (84 << 20);
-/// A plan, and the form in which it is answered, of which each has what is told of rules that are there.
+/// A plan and its encoded answer; each contains the existing rules.
 const PLAN_BYTES: u64 = 2 * PLAN_RULE_BYTES_MAX as u64;
-/// What an entity takes on the metrics page.
+/// One entity on the metrics page.
 const PAGE_ENTITY_BYTES: u64 = 1_000;
-/// What is remembered of a transaction that was rolled back before its client has ended it.
+/// The record of a transaction that timed out and that its client has not discharged.
 const TIMED_OUT_BYTES: u64 = 8;
 /// The keys of an issuer.
 const ISSUER_BYTES: u64 = 256 << 10;
-/// Headers of proxies that have begun, of one listener.
+/// Partly read PROXY protocol headers of one listener.
 const PROXY_BYTES: u64 = 256 * (4 << 10);
-/// Connections of one port that have not shown their protocol.
+/// Connections of one port whose protocol is not detected yet.
 const UNSPOKEN_BYTES: u64 = 256 * (16 << 10);
 /// A TLS handshake.
 const HANDSHAKE_BYTES: u64 = 64 << 10;
 
-/// Of a connection over HTTP: what is read and written at once.
+/// An HTTP connection: its read and write buffers.
 const HTTP_BYTES: u64 = 64 << 10;
-/// What its request needs no room for, and what of a body nobody has looked at yet.
+/// The part of an HTTP request that is not reserved in shared memory, with body bytes that are not
+/// examined yet.
 const HTTP_REQUEST_BYTES: u64 = (16 + 80) << 10;
-/// What its answer needs no room for.
+/// The part of an HTTP answer that is not reserved in shared memory.
 const HTTP_ANSWER_BYTES: u64 = 16 << 10;
-/// Of a connection over WebSocket: what is kept of the pieces of frames that were read and written last.
+/// A WebSocket connection: retained buffers of partly read and partly written frames.
 const WEBSOCKET_BYTES: u64 = 128 << 10;
-/// What its frame needs no room for, and what is read at once.
+/// The part of a WebSocket frame that is not reserved in shared memory, and its read buffer.
 const FRAME_BYTES: u64 = (16 + 8) << 10;
-/// Of a connection over AMQP: what is read at once, and what of its messages needs no room; within WebSocket also what is
-/// kept of the pieces of messages that were read and written last, and pongs.
+/// An AMQP connection: its read buffer and the part of messages that is not reserved in shared
+/// memory; within WebSocket also retained buffers of partly read and partly written messages, and
+/// pongs.
 const AMQP_BYTES: u64 = (48 + 144) << 10;
-/// Of a connection to another broker or a webhook: what is read and written at once, the largest answer and what is made of
-/// it, the list or request that is not confirmed, TLS.
+/// A connection to another broker or a webhook: read and write buffers, the largest answer and its
+/// decoded form, the unconfirmed list or request, and TLS.
 const FORWARD_BYTES: u64 = 3 << 20;
-/// What a connection over AMQP or WebSocket has not taken, without room for it.
+/// Unread output of an AMQP or WebSocket connection that is not reserved in shared memory.
 const UNTAKEN_BYTES: u64 = 64 << 10;
-/// A link over AMQP or WebSocket: itself, its names, what its entity and the rights of its client know of it.
+/// An AMQP or WebSocket link: its state, its names, and its entries in its entity and in the rights
+/// of its client.
 const LINK_BYTES: u64 = 2 << 10;
-/// Links over AMQP that each connection has of its own, and what one beyond those may take, with its session and its
-/// token.
+/// AMQP links that each connection has without sharing, and the size of each further link, with its
+/// session and token.
 const AMQP_OWN_LINKS: usize = 256;
 const SHARED_LINK_BYTES: u64 = 4 << 10;
-/// What is asked of links over AMQP that are not attached yet.
+/// Attach requests of AMQP links that are not attached yet.
 const ATTACH_BYTES: u64 = 64 << 10;
-/// The token of a connection, and those of a connection over AMQP.
+/// The token of a connection, and the tokens of an AMQP connection.
 const TOKEN_BYTES: u64 = 16 << 10;
 const AMQP_TOKENS_BYTES: u64 = 128 << 10;
-/// What is remembered of what a client may do.
+/// Cached rights of a client.
 const RIGHTS_BYTES: u64 = 16 << 10;
-/// What TLS takes more of a connection, by the bounds of the library: records that were read and written in part.
+/// Additional memory of a TLS connection, by the limits of the library: partly read and partly
+/// written records.
 const TLS_BYTES: u64 = 100 << 10;
 
-/// What clients may have under way of one kind.
+/// The maximum memory for one kind of work in progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
     /// Name of the row in docs/reference/security.md.
     pub what: &'static str,
-    /// The setting that lowers it; none of what is fixed.
+    /// The setting that lowers it; none if it is fixed.
     pub setting: Option<&'static str>,
-    /// In room that all of them share.
+    /// Memory that all clients share.
     pub shared_bytes: u64,
-    /// Of all connections beside that, when each has all that it may have.
+    /// Additional memory of all connections, if each uses its maximum.
     pub connection_bytes: u64,
 }
 
 impl Row {
-    /// What is shared, and nobody can change.
+    /// Shared memory without a setting.
     const fn fixed(what: &'static str, bytes: u64) -> Self {
         Self { what, setting: None, shared_bytes: bytes, connection_bytes: 0 }
     }
 
-    /// What is shared.
+    /// Shared memory with a setting.
     const fn shared(what: &'static str, setting: &'static str, bytes: u64) -> Self {
         Self { what, setting: Some(setting), shared_bytes: bytes, connection_bytes: 0 }
     }
 
-    /// What each of so many has.
+    /// Memory of `count` connections, each with `bytes`.
     fn each(what: &'static str, setting: &'static str, (count, bytes): (u64, u64)) -> Self {
         let setting = Some(setting);
         Self { what, setting, shared_bytes: 0, connection_bytes: count.saturating_mul(bytes) }
     }
 
-    /// This, and what each of so many has beside what is shared.
+    /// Adds the memory of `count` connections, each with `bytes`.
     fn and_each(self, (count, bytes): (u64, u64)) -> Self {
         Self { connection_bytes: count.saturating_mul(bytes), ..self }
     }
 
-    /// All of it.
+    /// Shared memory and the memory of connections.
     pub const fn bytes(&self) -> u64 {
         self.shared_bytes.saturating_add(self.connection_bytes)
     }
 }
 
-/// The largest of these rows, with the settings that lower them, such as `limits.broker_inbound_bytes_max: 256 MiB for
-/// incoming commands`.
+/// Describes the largest `count` rows that have a setting, such as
+/// `limits.broker_inbound_bytes_max: 256 MiB for incoming commands`.
 pub fn largest(rows: &[Row], count: usize, bytes: impl Fn(&Row) -> u64) -> String {
     let lowered = rows.iter().filter_map(|row| Some((bytes(row), row.setting?, row.what)));
     let mut sized: Vec<(u64, &str, &str)> = lowered.collect();
@@ -120,13 +125,13 @@ pub fn largest(rows: &[Row], count: usize, bytes: impl Fn(&Row) -> u64) -> Strin
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// What rows come to.
+/// Total of the rows.
 pub fn sum(rows: &[Row], bytes: impl Fn(&Row) -> u64) -> u64 {
     rows.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
 impl Config {
-    /// What the process may hold in memory for what is under way at most, besides what its entities keep.
+    /// Maximum memory for work in progress, by row. It excludes the content of entities.
     pub fn budget(&self) -> Vec<Row> {
         let mut rows = self.budget_of_broker();
         rows.extend(self.budget_of_transports());
@@ -139,7 +144,7 @@ impl Config {
         self.connections().map(|count| count as u64)
     }
 
-    /// What is asked of the broker, what it makes of that, and what it tells.
+    /// Requests to the broker, their results, and telemetry.
     fn budget_of_broker(&self) -> Vec<Row> {
         let limits = &self.settings.limits;
         let inbound = "limits.broker_inbound_bytes_max";
@@ -165,7 +170,7 @@ impl Config {
                 "limits.broker_judged_bytes_max",
                 limits.broker_judged_bytes_max,
             ),
-            // What is larger passes alone.
+            // A message larger than the limit passes when no other message is in transfer.
             Row::shared(
                 "messages in transfer to an entity or a forwarder",
                 "limits.broker_loaded_bytes_max",
@@ -202,7 +207,7 @@ impl Config {
         ]
     }
 
-    /// What comes in and goes out over each transport.
+    /// Input and output of each transport.
     fn budget_of_transports(&self) -> Vec<Row> {
         let limits = &self.settings.limits;
         let [http, websocket, amqp] = self.connection_counts();
@@ -254,7 +259,7 @@ impl Config {
         ]
     }
 
-    /// What connections have by being there.
+    /// Memory of open connections without requests.
     fn budget_of_connections(&self) -> Vec<Row> {
         let limits = &self.settings.limits;
         let [http, websocket, amqp] = self.connection_counts();
@@ -266,7 +271,7 @@ impl Config {
         let amqp_links = links(own_links).saturating_add(ATTACH_BYTES);
         let shared_links = match self.amqp.link_count_max > own_links {
             true => self.amqp.shared_link_count_max as u64,
-            // Nobody may have more than its own.
+            // No connection has more links than its own.
             false => 0,
         };
         let issuer = if self.jwt.issuer.is_empty() { 0 } else { ISSUER_BYTES };
@@ -282,7 +287,7 @@ impl Config {
                 "websocket.connection_count_max",
                 (websocket, WEBSOCKET_BYTES),
             ),
-            // Those that have no place have as much.
+            // Connections without a slot use the same amount.
             Row::each("AMQP connections", "amqp.connection_count_max", (amqp_sockets, AMQP_BYTES)),
             Row::each(
                 "WebSocket links",

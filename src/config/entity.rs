@@ -1,5 +1,5 @@
-//! Declarations `[[queues]]`, `[[topics]]` and `[[topics.subscriptions]]`: entities as they shall be, read and written by the
-//! table of their properties (DEC-02).
+//! Declarations `[[queues]]`, `[[topics]]` and `[[topics.subscriptions]]`: the desired form of
+//! entities, read and written by the table of their properties (DEC-02).
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,8 +1,9 @@
-//! Why a configuration cannot be used.
+//! Errors of the configuration. Every source and check of `config` returns them, and `peeklock
+//! serve` prints them.
 
 use std::path::PathBuf;
 
-/// Why a configuration cannot be used. The text names key, value, source and the way out.
+/// Reason why a configuration cannot be used. The text names key, value, source and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -10,7 +11,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -19,33 +20,33 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The error of the parser.
         detail: String,
     },
     /// The environment cannot be read.
     #[error("environment: {0}")]
     Environment(String),
-    /// A key that means nothing.
+    /// The key is unknown.
     #[error("unknown key `{key}`{}{}", set_by(source_name), meant(meant_key))]
     UnknownKey {
         /// The key.
         key: String,
-        /// Where it stands.
+        /// The source of the key.
         source_name: Option<String>,
-        /// The key that looks like it.
+        /// The known key with the most similar name.
         meant_key: Option<String>,
     },
-    /// A value that is not of its type, out of its bounds, or contradicts another.
+    /// The value has another type, is out of range, or contradicts another value.
     #[error("`{key}`: {detail}{}", set_by(source_name))]
     Invalid {
         /// The key.
         key: String,
-        /// What is wrong and what would be right.
+        /// The fault and the expected value.
         detail: String,
-        /// Where it stands.
+        /// The source of the value.
         source_name: Option<String>,
     },
-    /// What is wrong with the emulator's configuration file, or its environment.
+    /// The emulator's configuration file or its environment is invalid.
     #[error("{0}")]
     Emulator(String),
 }

@@ -1,4 +1,4 @@
-//! The sections `[webhook]` and `[peers]`: where messages may be forwarded to.
+//! The sections `[webhook]` and `[peers]`: the permitted destinations of forwarded messages.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::sections::{PeersSection, WebhookSection};
 pub struct SecretDeclaration {
     /// The hosts.
     pub host: String,
-    /// The file with the secrets, which stand in no configuration: it is shown.
+    /// The file with the secrets. The configuration contains no secrets, because commands print it.
     pub file: String,
 }
 
@@ -26,15 +26,15 @@ pub struct SecretDeclaration {
 pub struct TokenDeclaration {
     /// The hosts.
     pub host: String,
-    /// The file with the token, which stands in no configuration: it is shown.
+    /// The file with the token. The configuration contains no token, because commands print it.
     pub file: String,
 }
 
 impl WebhookSection {
-    /// The settings of the forwarder; reads the files that are named.
+    /// Converts to the settings of the forwarder; reads the named files.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// Returns the key and the fault.
     pub fn config(&self) -> Result<WebhookConfig, (String, String)> {
         let mut config = WebhookConfig::default();
         config.connect_timeout = self.connect_timeout.to_std();
@@ -51,10 +51,10 @@ impl WebhookSection {
 }
 
 impl PeersSection {
-    /// The settings of the forwarder; reads the files that are named.
+    /// Converts to the settings of the forwarder; reads the named files.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// Returns the key and the fault.
     pub fn config(&self) -> Result<PeerConfig, (String, String)> {
         let mut config = PeerConfig::default();
         config.connect_timeout = self.connect_timeout.to_std();
@@ -69,7 +69,7 @@ impl PeersSection {
     }
 }
 
-/// The hosts that a section allows, and the authorities in addition to those of the system.
+/// The permitted hosts of a section, and the authorities in addition to the system's.
 fn reach(section: &str, hosts: &[String], ca_file: &str) -> Result<Reach, (String, String)> {
     let key = format!("{section}.allowed_hosts");
     let allowed: Result<_, _> = hosts.iter().map(|host| pattern(&key, host)).collect();

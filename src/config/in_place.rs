@@ -1,5 +1,6 @@
-//! What the configuration is in the emulator's place (SEC-24, ADM-60): its addresses and its file instead of our defaults,
-//! below every other layer; and nobody is let in without a token, above all of them.
+//! The configuration of a broker that replaces the emulator (SEC-24, ADM-60). The addresses and
+//! file of the emulator replace the defaults, below every other layer; a layer above all others
+//! refuses clients without a token. [`Loaded::load`](super::Loaded::load) adds these layers.
 
 use std::path::{Path, PathBuf};
 
@@ -10,41 +11,41 @@ use super::{ConfigError, Layer};
 use crate::emulator::environment::Environment;
 use crate::emulator::{BUILT_IN, MOUNTED, file};
 
-/// The origin of what follows from the place.
+/// The origin of values that follow from `--emulator`.
 const ORIGIN: &str = "--emulator";
-/// The name of the file that is taken where there is none; it ends as the names of such files do, so that places are those
-/// in it.
+/// The name of the built-in file, which is used if no file exists. It ends with `.json`, so that
+/// errors are located in the emulator's file.
 const BUILT_IN_NAME: &str = "the emulator's built-in Config.json";
-/// Where the emulator listens for administration and health.
+/// The emulator's port for administration and health.
 const HTTP_PORT: u16 = 5300;
-/// Where it listens for AMQP.
+/// The emulator's port for AMQP.
 const AMQP_PORT: u16 = 5672;
 
-/// The emulator's place.
+/// The options of a broker that replaces the emulator.
 #[derive(Clone, Debug, Default)]
 pub struct InPlace {
-    /// The file that was named, or else the one that is mounted where the emulator has it.
+    /// The named file, or the file that is mounted at the emulator's path.
     file: Option<PathBuf>,
     http_port: Option<u16>,
-    /// What is said of the environment.
+    /// Notes about the environment.
     pub answers: Vec<String>,
-    /// What is said of the file, once it was read.
+    /// Notes about the file; empty until it is read.
     pub notes: Vec<String>,
 }
 
 impl InPlace {
-    /// The place with the file that was named, if one was, and the environment of the container.
+    /// Takes the named file, if there is one, and the environment of the container.
     pub fn new(named: Option<PathBuf>, environment: Environment) -> Self {
         Self::mounted_at(Path::new(MOUNTED), named, environment)
     }
 
-    /// The same where the container has its file at this place.
+    /// Does the same with another path for the mounted file.
     fn mounted_at(place: &Path, named: Option<PathBuf>, environment: Environment) -> Self {
         let Environment { config, http_port, mut answers } = environment;
         let mounted = Some(place.to_owned()).filter(|file| file.exists());
         let file = match (named, config) {
             (Some(named), _) => Some(named),
-            // Templates of composed containers set it to the path of the host, which is mounted.
+            // Templates for containers set it to the path on the host, which is mounted elsewhere.
             (None, Some(config)) if mounted.is_some() && !config.exists() => {
                 answers.push(format!(
                     "CONFIG_PATH names a file that does not exist, so the mounted file is used \
@@ -64,13 +65,13 @@ impl InPlace {
         Self { file, http_port, answers, notes: Vec::new() }
     }
 
-    /// The name of the file in texts for people.
+    /// The name of the file in messages to the user.
     pub fn file_text(&self) -> String {
         let built_in = || BUILT_IN_NAME.to_owned();
         self.file.as_deref().map_or_else(built_in, |file| file.display().to_string())
     }
 
-    /// The layers in place of defaults. Reads the file.
+    /// Reads the file and returns the layers that replace defaults.
     pub(super) fn defaults(&mut self) -> Result<Vec<Layer>, ConfigError> {
         let port = self.http_port.unwrap_or(HTTP_PORT);
         let mut layers = vec![
@@ -102,13 +103,14 @@ impl InPlace {
         Ok(layers)
     }
 
-    /// The layer above all others.
+    /// The layer above all others: anonymous access is off.
     pub(super) fn never_anonymous() -> Layer {
         set("security.allow_anonymous", "false")
     }
 }
 
-/// Reads the emulator's file as our configuration, with what is said of it.
+/// Reads the emulator's file as a Peeklock configuration, with notes about ignored and changed
+/// values.
 pub fn import(path: &Path) -> Result<(toml::Table, Vec<String>), ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
@@ -122,7 +124,7 @@ fn imported(path: &Path, text: &str) -> Result<(toml::Table, Vec<String>), Confi
 }
 
 impl ConfigError {
-    /// The same, by the place in the emulator's file if it came from there.
+    /// Locates an error in the emulator's file if its value came from there.
     pub(super) fn of_emulator(self) -> Self {
         match self {
             Self::Invalid { key, detail, source_name: Some(source) }
@@ -150,8 +152,8 @@ mod tests {
         Environment { config, http_port, answers: Vec::new() }
     }
 
-    /// ADM-60: `CONFIG_PATH` is the path of the host in the templates that people have; where it leads nowhere the file that is mounted is
-    /// read, and that is told. What is named by the flag, or is there, goes over it.
+    /// ADM-60: templates set `CONFIG_PATH` to a path of the host. If no file is there, the mounted
+    /// file is read, with a note. A named file and an existing file take precedence.
     #[test]
     fn the_mounted_file_is_read_where_the_variable_leads_nowhere() {
         let (mounted, there) = (Path::new("/proc/self/status"), Path::new("/proc/self/stat"));
@@ -174,7 +176,7 @@ mod tests {
         assert!(error.contains("--emulator-config") && error.contains("/absent/"), "{error}");
     }
 
-    /// ADM-60: the port of administration may be any, that of our own commands too.
+    /// ADM-60: the administration port may be any port, including the port of `peeklock` commands.
     #[test]
     fn the_port_of_administration_may_be_that_of_commands() {
         for (http_port, moved) in

@@ -13,25 +13,25 @@ use super::text::List;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct RoleDeclaration {
-    /// Its name, as it stands in tokens.
+    /// The name of the role in tokens.
     pub name: String,
     /// Send, Listen, Manage.
     pub rights: List,
-    /// The entity where it gives them, with what is below; everything if there is none.
+    /// The entity to which the rights apply, with its children; empty for the whole namespace.
     #[serde(default)]
     pub entity: String,
 }
 
 impl JwtSection {
-    /// Whether such tokens are taken.
+    /// Whether bearer tokens are accepted.
     pub const fn is_used(&self) -> bool {
         !self.issuer.is_empty()
     }
 
-    /// The same in the words of the authorizer, if it is used; reads the files that are named.
+    /// Converts to the settings of the authorizer, if an issuer is set; reads the named files.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// Returns the key and the fault.
     pub fn config(&self) -> Result<Option<JwtConfig>, (String, String)> {
         if !self.is_used() {
             let others = [&self.jwks_url, &self.jwks_file, &self.ca_file];
@@ -140,7 +140,7 @@ impl RoleDeclaration {
                 "the role grants no right; write Send, Listen or Manage".to_owned(),
             ));
         }
-        // As of a policy (SEC-01).
+        // The same rule as for a policy (SEC-01).
         if rights.contains(Right::Manage) && rights != Rights::ALL {
             let detail = "a role with the right Manage needs Send and Listen as well; write all \
                 three";

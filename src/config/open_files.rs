@@ -1,12 +1,12 @@
-//! How many files may have to be open: what may open any is counted, each by its own limit, and gets less where there are
-//! not as many.
+//! Counts the files that the process may open, and lowers connection limits where the system
+//! permits fewer. Each kind of file has its own limit:
 //!
-//! | What | Bounded by |
+//! | Files | Limit |
 //! |---|---|
-//! | connections, and sockets beside them | `connection_count_max` of each transport, [`sockets`] |
-//! | sockets on their way through the ports that serve everything: that of AMQP, and the gateway | [`GatewayConfig::pending_socket_count_max`], `tls.handshake_count_max` |
+//! | connections, and additional sockets | `connection_count_max` of each transport, [`sockets`] |
+//! | pending sockets at ports for all protocols (AMQP and the gateway) | [`GatewayConfig::pending_socket_count_max`], `tls.handshake_count_max` |
 //! | threads of forwarders | `limits.forwarder_thread_count_max` |
-//! | segments and what else the journal has | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
+//! | segments and other files of the journal | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
 
 use peeklock::core::admission::sockets;
@@ -16,21 +16,23 @@ use peeklock::store::JournalConfig;
 use super::Config;
 use crate::registry::workers;
 
-/// Of a runtime: what it polls with, the same once more for what registers there, what wakes it, what tells it of signals.
+/// A runtime: its poll descriptor, the duplicate for registration, its waker, and the pipe for
+/// signals.
 const RUNTIME_FILES: u64 = 4;
-/// Of who connects somewhere: a runtime, a connection and the one that is made in its place, two to ask for an address.
+/// An outgoing client: a runtime, a connection and its replacement, and two sockets for name
+/// resolution.
 const CLIENT_FILES: u64 = RUNTIME_FILES + 4;
-/// Standard streams, the pair by which signals come, and what is open for a moment: the configuration, certificates, tokens,
-/// what the system tells of memory, the socket of the service manager.
+/// Standard streams, the pair for signals, and files that are open for a moment: the configuration,
+/// certificates, tokens, memory reports of the system, the socket of the service manager.
 const PROCESS_FILES: u64 = 3 + 2 + 8;
-/// Who sends traces and who sends metrics.
+/// The senders of traces and of metrics.
 const SENDERS: u64 = 2;
-/// A listener, and the socket that it has accepted and has no place for.
+/// A listener, and one accepted socket that has no slot.
 const LISTENER_FILES: u64 = 2;
-/// A journal that may be as large as the disk is counted as one of a hundred gigabytes.
+/// Assumed size of a journal whose only limit is the disk: 100 GiB.
 const JOURNAL_BYTES: u64 = 100 << 30;
 
-/// How many there may be of what may open files.
+/// The number of each kind of file owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Openers {
     http: u64,
@@ -44,7 +46,7 @@ impl Openers {
         self.http.saturating_add(self.websocket).saturating_add(self.amqp)
     }
 
-    /// A part of each, and one at least.
+    /// Scales each number by `part / whole`, to at least 1.
     fn part(self, part: u64, whole: u64) -> Self {
         let part_of = |count: u64| {
             let count = u128::from(count) * u128::from(part) / u128::from(whole.max(1));
@@ -61,16 +63,17 @@ impl Openers {
 }
 
 impl Config {
-    /// How many files may have to be open.
+    /// Maximum number of open files.
     pub fn open_files(&self) -> u64 {
         self.files_of(self.openers())
             .saturating_add(self.store_files())
             .saturating_add(self.fixed_files())
     }
 
-    /// Lowers the connections of all transports and the threads of forwarders, in proportion, where not as many files may be
-    /// open as they and the store need; returns how many connections are left. The store comes first, with half of all at
-    /// most: without a file it ends, a client without one comes again.
+    /// Lowers the connections of all transports and the threads of forwarders, in proportion, if
+    /// the process may open only `files_max` files; returns the remaining number of connections.
+    /// The store is served first, with at most half of all files: without a file it stops the
+    /// broker, while a client can connect again.
     pub fn fit_connections(&mut self, files_max: u64) -> Option<u64> {
         if self.open_files() <= files_max {
             return None;
@@ -79,7 +82,8 @@ impl Config {
         let left = files_max.saturating_sub(kept);
         let wanted = self.openers();
         let whole = wanted.connections();
-        // The largest part that there are files for, between one that there are and one that there are not.
+        // Binary search for the largest part whose files fit, between one that fits and one that
+        // does not.
         let (mut fitting, mut too_large) = (0, whole.saturating_add(1));
         while too_large - fitting > 1 {
             let part = fitting + (too_large - fitting) / 2;
@@ -104,7 +108,7 @@ impl Config {
         Openers { http, websocket, amqp, forwarders }
     }
 
-    /// The files of so many.
+    /// Files of these connections and forwarders.
     fn files_of(&self, openers: Openers) -> u64 {
         let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let Openers { http, websocket, amqp, forwarders } = openers;
@@ -112,7 +116,7 @@ impl Config {
         let behind = http.saturating_add(websocket).saturating_add(amqp);
         let on_their_way =
             GatewayConfig::pending_socket_count_max(count(behind), self.handshakes());
-        // HTTP has its sockets at these ports beside those of its own port; the others share theirs.
+        // HTTP needs its sockets again at these ports; the other transports share theirs.
         let shared_ports =
             (on_their_way as u64).saturating_mul(self.shared_ports()).saturating_add(http);
         [http, websocket, amqp, shared_ports, forwarders.saturating_mul(CLIENT_FILES)]
@@ -120,26 +124,26 @@ impl Config {
             .fold(0, u64::saturating_add)
     }
 
-    /// Ports that serve everything: that of AMQP, and the gateway.
+    /// Ports that serve all protocols: the AMQP port and the gateway.
     pub(super) fn shared_ports(&self) -> u64 {
         1 + u64::from(self.gateway.address.is_some())
     }
 
-    /// TLS handshakes at the same time: at the port of a transport they have a place there.
+    /// Concurrent TLS handshakes. At the port of one transport they use slots of connections.
     const fn handshakes(&self) -> usize {
         if self.tls.enabled { self.tls.handshake_count_max } else { 0 }
     }
 
-    /// What is open however many clients there are.
+    /// Files that are open without any client.
     fn fixed_files(&self) -> u64 {
         let gateway = self.gateway.address.map(|_| self.gateway.workers);
         let listeners = [self.http.workers, self.websocket.workers, self.amqp.workers];
         let listeners: Vec<usize> = listeners.into_iter().chain(gateway).collect();
         let listening = (listeners.len() as u64).saturating_mul(LISTENER_FILES);
-        // HTTP shares its sockets out among its threads, and rounds up.
+        // HTTP divides its sockets among its threads and rounds up.
         let rounded = workers(self.http.workers) as u64;
         let threads = listeners.into_iter().chain([self.server.arbiters]).map(workers);
-        // Those of the process, of the broker and of HTTP, and what HTTP accepts with.
+        // Runtimes of the process, of the broker and of HTTP, and the HTTP acceptor.
         let runtimes = threads.fold(4, |sum: u64, count| sum.saturating_add(count as u64));
         let journal = match self.server.ephemeral {
             true => 0,
@@ -159,12 +163,12 @@ impl Config {
         .fold(0, u64::saturating_add)
     }
 
-    /// The segments of a journal as large as it may be.
+    /// Segments of a journal of the largest size.
     fn store_files(&self) -> u64 {
         let bytes = match (self.server.ephemeral, self.journal.capacity_bytes) {
             (true, _) => 0,
             (false, 0) => JOURNAL_BYTES,
-            // The log may be twice as large as what is needed of it.
+            // The log may be twice as large as its live data.
             (false, bytes) => bytes.saturating_mul(2),
         };
         bytes / self.journal.segment_bytes.max(1)

@@ -7,11 +7,11 @@ use peeklock::otlp::{Endpoint, Headers, OtlpConfig, certificates};
 use super::sections::OtlpSection;
 
 impl OtlpSection {
-    /// The same in the words of the exporter, if there is a collector, which gets gauges of so many entities at most; reads the
-    /// files that are named.
+    /// Converts to the settings of the exporter, if a collector is set; reads the named files. The
+    /// collector gets gauges of at most `entity_count_max` entities.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// Returns the key and the fault.
     pub fn config(&self, entity_count_max: usize) -> Result<Option<OtlpConfig>, (String, String)> {
         let wrong = |key: &str, detail: String| (format!("otlp.{key}"), detail);
         let headers = match self.headers_file.as_str() {

@@ -1,4 +1,4 @@
-//! `retry_policy` of a queue or subscription: a table, or `"none"`, which takes it away (RTY-16).
+//! `retry_policy` of a queue or subscription: a table, or `"none"`, which removes it (RTY-16).
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use super::text::Scalar;
 /// The word for no policy.
 const NONE: &str = "none";
 
-/// A policy, or that there is none.
+/// A policy, or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetryDeclaration(Option<Table>);
 
-/// After which delay a message comes again whose delivery has failed.
+/// The delay before a failed message is delivered again.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, expecting = "a table with a retry policy, or \"none\"")]
 struct Table {

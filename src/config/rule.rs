@@ -1,4 +1,4 @@
-//! A declaration `[[topics.subscriptions.rules]]`: a rule as it shall be.
+//! The declaration `[[topics.subscriptions.rules]]`: the desired form of a rule.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::text::Scalar;
 
-/// A rule: what it selects by one of `filter`, `sql` and `correlation`, and how it changes that.
+/// A rule: its filter (one of `filter`, `sql` and `correlation`) and its action.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, expecting = "a table with a rule")]
 pub struct RuleDeclaration {
@@ -29,7 +29,7 @@ pub struct RuleDeclaration {
     correlation: Option<CorrelationDeclaration>,
 }
 
-/// The values that a message must have, all of them (TOP-19).
+/// The values that a message must have to match; all must match (TOP-19).
 #[derive(Clone, Debug)]
 struct CorrelationDeclaration(CorrelationFilter);
 
@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for CorrelationVisitor {
                 let names = CorrelationFilter::FIELDS.iter().map(|field| field.name);
                 let names = names.chain([PROPERTIES]).map(|name| format!("`{name}`"));
                 let names = names.collect::<Vec<_>>().join(", ");
-                // In the words of serde, from which the nearest key is found.
+                // The words of serde, from which the nearest key is found.
                 let detail = format!("unknown field `{name}`, expected one of {names}");
                 return Err(A::Error::custom(detail));
             };
@@ -92,10 +92,10 @@ impl<'de> Visitor<'de> for CorrelationVisitor {
 }
 
 impl RuleDeclaration {
-    /// What the broker is asked for.
+    /// The rule as the broker takes it.
     ///
     /// # Errors
-    /// For a rule that selects in several ways, and for parameters of nothing.
+    /// For a rule with several filters, and for parameters without an expression.
     pub(super) fn described(&self) -> Result<RuleDescription, String> {
         let name = self.name.as_str();
         let filter = match (self.filter, &self.sql, &self.correlation) {

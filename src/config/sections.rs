@@ -1,5 +1,6 @@
-//! Every setting, section by section: the first sentence of its documentation is its cell on the reference page, and all of
-//! it is its comment in `peeklock config default`. Limits have a table of their own.
+//! Every setting, section by section. The first sentence of its documentation is its cell on the
+//! reference page; the whole text is its comment in `peeklock config default`. Limits have their
+//! own table.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -25,7 +26,7 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
     .flatten()
 }
 
-/// Threads of one kind: more than any machine has cores, fewer than it can start.
+/// Threads of one kind: more than the cores of any machine, fewer than a machine can start.
 const THREADS: RangeInclusive<u64> = 0..=1_024;
 /// Connections, where zero stands for the limit of the namespace.
 const CONNECTIONS: RangeInclusive<u64> = 0..=1_000_000;

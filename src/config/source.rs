@@ -1,5 +1,5 @@
-//! Where values come from: files, the environment and flags, each marked with its name, and what is said of a value that
-//! cannot be used.
+//! Sources of values: files, the environment and flags. Each value keeps the name of its source, so
+//! that errors and `peeklock config check` can name it.
 
 use std::fmt;
 use std::path::Path;
@@ -8,14 +8,14 @@ use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
 
 use super::{ConfigError, Flag};
 
-/// What the names of environment variables begin with.
+/// Prefix of environment variables.
 pub(super) const PREFIX: &str = "PEEKLOCK";
-/// What stands between the parts of the name of an environment variable.
+/// Separator between the parts of a variable name.
 pub(super) const SEPARATOR: &str = "__";
 /// The origin of values from the environment, as the crate `config` marks them.
 pub(super) const ENVIRONMENT: &str = "the environment";
 
-/// Values of one source, marked with its name.
+/// The values of one source, marked with its name.
 #[derive(Clone, Debug)]
 pub(super) struct Layer(pub(super) Map<String, Value>);
 
@@ -50,7 +50,7 @@ impl Source for Layer {
     }
 }
 
-/// Turns an error of the crate `config` about the value of a key into ours.
+/// Converts an error of the crate `config` about the value of a key.
 pub(super) fn explain(error: &config::ConfigError, at: &str, layers: &Value) -> ConfigError {
     use config::ConfigError as Theirs;
     let (below, detail) = match error {
@@ -62,7 +62,7 @@ pub(super) fn explain(error: &config::ConfigError, at: &str, layers: &Value) -> 
     };
     let below = below.unwrap_or_default();
     let key = if below.starts_with('[') { format!("{at}{below}") } else { format!("{at}.{below}") };
-    // The crate leaves the dot out behind an element of a list.
+    // The crate omits the dot after a list element.
     let key = key.replace(']', "].").replace("..", ".").trim_end_matches('.').to_owned();
     if let Some((name, meant)) = unknown_field(&detail) {
         let meant_key = meant.map(|name| format!("{key}.{name}"));
@@ -73,14 +73,15 @@ pub(super) fn explain(error: &config::ConfigError, at: &str, layers: &Value) -> 
     ConfigError::Invalid { key, detail, source_name }
 }
 
-/// The name in serde's "unknown field `x`, expected one of `a`, `b`", and the known one that looks like it.
+/// The unknown name in serde's "unknown field `x`, expected one of `a`, `b`", and the most similar
+/// known name.
 pub(super) fn unknown_field(detail: &str) -> Option<(&str, Option<&str>)> {
     let mut quoted = detail.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     let name = quoted.next()?;
     Some((name, nearest(name, quoted)))
 }
 
-/// The known name that looks like this one.
+/// The most similar known name, within 3 edits.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
@@ -89,7 +90,7 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
         .map(|(_, known)| known)
 }
 
-/// Refuses a key that is neither known nor leads to a known one.
+/// Refuses a key that is neither known nor a prefix of a known key.
 pub(super) fn refuse_unknown_keys(layers: &Value, known: &[String]) -> Result<(), ConfigError> {
     let mut tables = vec![(String::new(), layers)];
     while let Some((prefix, value)) = tables.pop() {
@@ -101,7 +102,7 @@ pub(super) fn refuse_unknown_keys(layers: &Value, known: &[String]) -> Result<()
         };
         for (name, value) in table {
             let key = format!("{prefix}{name}");
-            // A quoted name with a dot, such as "jwt.issuer" below [security], is read by no setting.
+            // No setting reads a quoted name with a dot, such as "jwt.issuer" below [security].
             if known.contains(&key) && !name.contains('.') {
                 continue;
             }
@@ -123,7 +124,7 @@ pub(super) fn refuse_unknown_keys(layers: &Value, known: &[String]) -> Result<()
     Ok(())
 }
 
-/// Where the value of a key comes from, as people say it; none for a default.
+/// The source of a value as users know it; none for a default.
 pub(super) fn source_of(layers: &Value, key: &str) -> Option<String> {
     let value = find(layers, key)?;
     let origin = match &value.kind {
@@ -176,7 +177,7 @@ pub(super) fn collect(key: &str, value: &Value, rows: &mut Vec<(String, String)>
     }
 }
 
-/// A value as a row shows it.
+/// A value in the form of a table row.
 struct Written<'a>(&'a ValueKind);
 
 impl fmt::Display for Written<'_> {

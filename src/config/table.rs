@@ -28,11 +28,11 @@ pub struct Setting {
     pub allowed: Allowed,
     /// The value in a configuration.
     pub value: fn(&Config) -> &dyn SettingValue,
-    /// The same value, to be changed.
+    /// Mutable access to the same value.
     pub value_mut: fn(&mut Config) -> &mut dyn SettingValue,
 }
 
-/// The values that a setting may have, of those that its type can hold.
+/// The permitted values of a setting, among the values of its type.
 pub enum Allowed {
     /// Each that is read without an error; the text describes them on the reference page.
     Text(&'static str),

@@ -4,7 +4,7 @@ use peeklock::time::TimeSpan;
 
 use super::*;
 
-/// Writes a file, reads the configuration with it, and removes it.
+/// Writes a file, reads the configuration with it, and removes the file.
 fn load_with(
     name: &str,
     text: &str,
@@ -40,7 +40,8 @@ fn defaults_are_valid_and_loopback() {
     assert!(loaded.rows().iter().all(|row| row.source.is_none()));
 }
 
-/// LIS-03, TLS-03: who opens a connection has five seconds for what comes first, unless it is set otherwise.
+/// LIS-03, TLS-03: a client has five seconds for its first bytes and for its handshake, unless
+/// another time is set.
 #[test]
 fn beginnings_have_five_seconds() {
     let config = load("beginnings", "").unwrap().config;
@@ -55,7 +56,8 @@ fn listeners_are_where_clients_look() {
     assert_eq!(addresses.map(|address| address.port()), [port::HTTP, port::WEBSOCKET, port::AMQP]);
 }
 
-/// ADM-01, SEC-24: in the emulator's place the addresses are its own unless they are set, and nobody is anonymous whatever is set.
+/// ADM-01, SEC-24: a broker that replaces the emulator has the emulator's ports unless others are
+/// set; anonymous access is always off.
 #[test]
 fn the_emulators_place_has_its_ports_and_nobody_is_anonymous() {
     let place = |http_port| {
@@ -79,7 +81,7 @@ fn the_emulators_place_has_its_ports_and_nobody_is_anonymous() {
     assert_eq!(address(&loaded, "http.address"), "127.0.0.1:1");
 }
 
-/// AMQP-02, AMQ-01: with TLS, AMQP is where SDKs look for it with TLS, unless it is told where to be.
+/// AMQP-02, AMQ-01: with TLS, the default AMQP port is the port at which SDKs expect TLS.
 #[test]
 fn amqp_is_at_the_port_of_tls_where_tls_is_spoken() {
     let cases = [
@@ -142,8 +144,8 @@ fn later_layers_win_and_are_named() {
     assert_eq!(source("log.filter"), None);
 }
 
-/// A list from the environment is the list that it looks like, with commas or as TOML writes it, and is shown as what is in
-/// force; what only begins as one is refused.
+/// A list from the environment is accepted with commas or as TOML, and is shown as an effective
+/// value; a broken TOML list is refused.
 #[test]
 fn lists_of_the_environment_have_either_form() {
     let load = |test: &str, value: &str| {
@@ -242,7 +244,8 @@ fn anonymous_access_beyond_loopback_needs_a_confirmation() {
     load("loopback", "[http]\naddress = \"[::1]:5300\"").unwrap();
 }
 
-/// DEC-14, RTY-16, RTY-23: a queue and a subscription declare how they retry; what cannot be is refused by its key.
+/// DEC-14, RTY-16, RTY-23: a queue and a subscription declare retry policies; an invalid policy is
+/// refused with its key.
 #[test]
 fn retries_are_declared() {
     let table = "retry_policy = { kind = \"exponential\", delay = \"1s\", delay_max = \"5m\", jitter = 0.2 }\n";
@@ -288,7 +291,8 @@ fn retries_are_declared() {
     }
 }
 
-/// DEC-02, DEC-03, DEC-04: what is empty is taken away, what is left out is not named, and a rule is refused by its key.
+/// DEC-02, DEC-03, DEC-04: an empty text removes a value, a property that is left out stays
+/// unnamed, and an invalid rule is refused with its key.
 #[test]
 fn what_is_left_out_is_not_named() {
     let text = "[[queues]]\nname = \"a\"\nforward_to = \"\"\nuser_metadata = \"mine\"\n\
@@ -378,8 +382,8 @@ fn forwarders_are_configured_and_their_files_are_judged() {
     }
 }
 
-/// SEC-27, SEC-28, SEC-29, SEC-30: whose tokens are taken is judged before anything starts; without an issuer nobody's are, and nothing
-/// may say what would be taken then.
+/// SEC-27, SEC-28, SEC-29, SEC-30: the settings of an issuer are checked before anything starts.
+/// Without an issuer no token is accepted, and its other settings are refused.
 #[test]
 fn an_issuer_is_judged() {
     let defaults = load("jwt-defaults", "").unwrap();
@@ -428,7 +432,8 @@ fn an_issuer_is_judged() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// A value that nothing can be served with, or that is a slip of the pen, is refused with its range.
+/// A value with which the broker cannot work, or that is an obvious slip, is refused with its
+/// range.
 #[test]
 fn a_number_outside_its_range_is_refused_with_the_range() {
     for (key, value, range) in [
@@ -482,8 +487,8 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
     }
 }
 
-/// QUO-02: there is no limit without a range. Each is refused when it is 0 and when it is as large as can be written,
-/// by its name and with the range, but for those that say here that they may be.
+/// QUO-02: every limit has a range. Zero and the largest number of the type are refused with the
+/// name and the range, except for the limits listed here.
 #[test]
 fn every_limit_has_a_range() {
     let may_be_nothing = [
@@ -503,7 +508,7 @@ fn every_limit_has_a_range() {
         "broker_duplicate_id_count_max",
         "broker_delayed_count_max",
     ];
-    // A time to live and an idle time without end are what entities may have, steps are counted in 64 bits.
+    // An entity may have an unlimited time to live and idle time; steps are counted in 64 bits.
     let may_be_without_end =
         ["time_to_live_max", "auto_delete_on_idle_min", "publish_step_count_max"];
     for (name, default) in limits::list(&Limits::default()) {
@@ -518,7 +523,7 @@ fn every_limit_has_a_range() {
                     let refused = refused.to_string();
                     assert!(!allowed.contains(&name), "{refused}");
                     assert!(refused.contains(name), "{refused}");
-                    // What its type cannot hold is no number of that kind.
+                    // A number that its type cannot hold has the error of another type.
                     let is_told = [" to ", " is not a "].iter().any(|part| refused.contains(part));
                     assert!(is_told, "{refused}");
                 }
@@ -527,8 +532,8 @@ fn every_limit_has_a_range() {
     }
 }
 
-/// QUO-02: gauges for a collector are of all entities that there may be by the limits, subscriptions among them, or of as many
-/// as are shown.
+/// QUO-02: a collector gets gauges of all entities that the limits permit, including subscriptions,
+/// or of the number that is shown.
 #[test]
 fn a_collector_gets_gauges_of_all_entities_that_there_may_be() {
     let text = "[otlp]\nendpoint = \"http://127.0.0.1:4318\"\n[limits]\nentity_count_max = 7\n\
@@ -539,8 +544,8 @@ fn a_collector_gets_gauges_of_all_entities_that_there_may_be() {
     }
 }
 
-/// What the store needs is kept from clients: where few files may be open, fewer connections are taken and fewer threads
-/// forward, each with all that goes with it.
+/// The files of the store are reserved: if the process may open few files, it takes fewer
+/// connections and runs fewer forwarder threads, with all files that belong to them.
 #[test]
 fn connections_leave_files_to_the_store() {
     let (few, threads) = ("connection_count_max = 1000\n", "workers = 2\n");
@@ -553,9 +558,9 @@ fn connections_leave_files_to_the_store() {
         let left = config.fit_connections(files_max);
         (left, config.connections(), config.settings.limits.forwarder_thread_count_max)
     };
-    // 256 sockets beside the connections of each transport, 256 threads of 8 files, 1,600 segments, 12 runtimes of
-    // 4 files, 3 listeners of 2, one more for each thread of HTTP; 13 of the process and 19 of the journal. The port of AMQP
-    // has sockets of HTTP too, and others that count nowhere yet.
+    // 256 sockets in addition to the connections of each transport, 256 threads of 8 files, 1,600
+    // segments, 12 runtimes of 4 files, 3 listeners of 2, one more for each HTTP thread; 13 of the
+    // process and 19 of the journal. The AMQP port also has HTTP sockets and pending sockets.
     let shared_port = 5_256 + 1_024;
     let all = 5_256 + 1_256 + 1_256 + shared_port + 2_048 + 1_600 + 48 + 6 + 2 + 13 + 19;
     assert_eq!(loaded.config.open_files(), all);
@@ -564,20 +569,20 @@ fn connections_leave_files_to_the_store() {
     assert_eq!(fitted(1_024), (Some(39), [29, 5, 5], 1));
     assert_eq!(fitted(10), (Some(3), [1, 1, 1], 1));
     let of = |loaded: Loaded| loaded.config.open_files();
-    // A gateway has its threads, its listener, and sockets that count nowhere yet.
+    // A gateway has its threads, its listener and pending sockets.
     let text = format!("{text}[gateway]\naddress = \"127.0.0.1:0\"\n{threads}");
     let with_gateway = all + 1_024 + 8 + 2;
     assert_eq!(of(load("files-gateway", &text).unwrap()), with_gateway);
     let secure = load("files-secure", &format!("{text}[tls]\nenabled = true\n")).unwrap();
     assert_eq!(of(secure), with_gateway + 2 * 256);
-    // One connection of each has 17 sockets, and no more than 256 are on their way to so few.
+    // One connection of each transport has 17 sockets, and at most 256 are pending.
     let few = text.replace("1000", "1").replace("[http]", "[http]\nconnection_count_max = 1");
     let others = all - 5_256 - 1_256 - 1_256 - shared_port;
     assert_eq!(of(load("files-few", &few).unwrap()), others + 4 * 17 + 2 * 256 + 8 + 2);
 }
 
-/// TLS-01, TLS-02, TLS-03, TLS-04: what cannot be meant is refused with the key, and files that cannot be used before the
-/// broker starts.
+/// TLS-01, TLS-02, TLS-03, TLS-04: contradicting settings are refused with the key, and unusable
+/// files before the broker starts.
 #[test]
 fn tls_wants_a_pair_and_ranges() {
     let check = |name: &str, text: &str, words: &[&str]| {
@@ -604,7 +609,8 @@ fn tls_wants_a_pair_and_ranges() {
     assert!(development.config.tls.is_development());
 }
 
-/// LIS-01, LIS-04: there is no gateway and no proxy unless they are named, and what is no address is refused by its key.
+/// LIS-01, LIS-04: there is no gateway and no proxy unless one is set; an invalid address is
+/// refused with its key.
 #[test]
 fn a_gateway_and_proxies_are_named_or_absent() {
     let plain = load("no-gateway", "").unwrap().config;

@@ -1,5 +1,5 @@
-//! Reads scalars from their text, so that a value from a file, the environment or a flag is judged
-//! by one rule and refused in one form: what it is, and what was expected.
+//! Reads scalars from text. A value from a file, the environment or a flag passes the same check,
+//! and its error has one form: the value and the expected form.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,12 +19,12 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// The word for a duration without end.
 const UNLIMITED: &str = "unlimited";
 
-/// A value that is written as one word or number.
+/// A value that is written as a word or a number.
 pub trait FromText: Sized {
     /// Completes the sentence "`x` is not ...".
     const EXPECTED: &'static str;
 
-    /// Reads it, if it is one.
+    /// Parses the value; none if the text has another form.
     fn from_text(text: &str) -> Option<Self>;
 }
 
@@ -32,11 +32,12 @@ pub trait FromText: Sized {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scalar<T>(pub T);
 
-/// A part of a whole, from 0 to 1.
+/// A ratio from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio(pub f64);
 
-/// A list in the configuration; in the environment its parts are separated by commas, or it has the form of TOML.
+/// A list in the configuration. In the environment it is separated by commas or written as a TOML
+/// list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct List(pub Vec<String>);
 
@@ -80,7 +81,7 @@ impl FromText for SocketAddr {
     }
 }
 
-/// Types whose values are written as the words given.
+/// Types whose values are the given words.
 macro_rules! words {
     ($($type:ident, $expected:literal { $($variant:ident = $word:literal,)+ })+) => {$(
         impl FromText for $type {
@@ -104,7 +105,7 @@ macro_rules! words {
     )+};
 }
 
-/// Types that know the words of their values.
+/// Types that define the words of their values.
 macro_rules! own_words {
     ($($type:ident, $expected:literal;)+) => {$(
         impl FromText for $type {
@@ -161,7 +162,7 @@ impl FromText for Jitter {
     }
 }
 
-/// ISO 8601 or what people write: `PT30S`, `30s`, `1h 30m`, `unlimited`.
+/// ISO 8601 or the usual short form: `PT30S`, `30s`, `1h 30m`, `unlimited`.
 impl FromText for TimeSpan {
     const EXPECTED: &'static str =
         "a duration, such as \"30s\", \"1h 30m\", \"PT30S\" or \"unlimited\"";
@@ -175,9 +176,9 @@ impl FromText for TimeSpan {
     }
 }
 
-/// A value as a file has it that is read again.
+/// A value that is written to a file that is read again.
 pub trait ToScalar {
-    /// The value as text, a number or a truth value.
+    /// The value as text, number or boolean.
     fn to_scalar(&self) -> toml::Value;
 }
 
@@ -195,7 +196,8 @@ impl ToScalar for u32 {
 
 impl ToScalar for u64 {
     fn to_scalar(&self) -> toml::Value {
-        // TOML has no greater ones; the text of one is read alike.
+        // TOML integers have 63 bits; a greater number is written as text, which is read the same
+        // way.
         i64::try_from(*self).map_or_else(|_| self.to_string().into(), Into::into)
     }
 }
@@ -225,12 +227,12 @@ impl<T: ToScalar> Serialize for Scalar<T> {
     }
 }
 
-/// The text of a duration as a configuration file would have it.
+/// A duration as configuration files write it.
 pub fn span_text(span: TimeSpan) -> String {
     if span.is_unlimited() {
         return UNLIMITED.to_owned();
     }
-    // Months and years of `humantime` are no whole number of days.
+    // `humantime` would write months and years, which are not whole numbers of days.
     let span = span.to_std();
     match (span.as_secs() / DAY_SECONDS, span.as_secs() % DAY_SECONDS, span.subsec_nanos()) {
         (days @ 2.., 0, 0) => format!("{days}days"),
@@ -289,11 +291,11 @@ impl<'de> Deserialize<'de> for List {
 }
 
 impl List {
-    /// Reads a list that is written as one text, as in the environment: parts with commas between them, or a list of
-    /// texts in the form of TOML.
+    /// Reads a list from one text, such as an environment variable: parts separated by commas, or a
+    /// TOML list of texts.
     ///
     /// # Errors
-    /// When it begins as a list of TOML and is none; the text says what was expected.
+    /// For a text that begins like a TOML list and is not one; the error names the expected form.
     pub fn read(text: &str) -> Result<Self, String> {
         #[derive(serde::Deserialize)]
         struct Written {

@@ -1,4 +1,4 @@
-//! The section `[tls]`.
+//! The section `[tls]`: checks the named files and opens the certificate for the listeners.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -12,10 +12,10 @@ use peeklock::tls::{ClientCertificates, File, FileError, Tls, TlsConfig};
 use super::Layer;
 use super::sections::TlsSection;
 
-/// Where the development authority is in the data directory.
+/// The directory of the development authority within the data directory.
 pub const AUTHORITY_DIRECTORY: &str = "tls";
 
-/// What is by default where TLS is spoken: clients of AMQP look at another port then (AMQP-02).
+/// Defaults if TLS is enabled: AMQP clients then use another port (AMQP-02).
 pub(super) fn secure_defaults() -> Layer {
     let value = format!("{}:{}", Ipv4Addr::LOCALHOST, port::AMQPS);
     let value = Value::new(Some(&"tls.enabled".to_owned()), value);
@@ -23,20 +23,20 @@ pub(super) fn secure_defaults() -> Layer {
 }
 
 impl TlsSection {
-    /// Whether the certificate is by the development authority.
+    /// Whether the certificate is signed by the development authority.
     pub const fn is_development(&self) -> bool {
         self.enabled && self.certificate_file.is_empty()
     }
 
-    /// Whether files are named that are not used.
+    /// Whether certificate files are named while TLS is off.
     pub const fn is_left_off(&self) -> bool {
         !self.enabled && !self.certificate_file.is_empty()
     }
 
-    /// Reads the files that are named, as the broker would.
+    /// Reads the named files as the broker would.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// Returns the key and the fault.
     pub fn judge(&self) -> Result<(), (String, String)> {
         let wrong = |key: &str, detail: &str| Err((format!("tls.{key}"), detail.to_owned()));
         let [certificate, key] =
@@ -69,10 +69,11 @@ impl TlsSection {
         Ok(())
     }
 
-    /// The certificate in use; none without TLS. Makes the development authority where it is missing.
+    /// Returns the certificate in use; none without TLS. Creates the development authority if it is
+    /// missing.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// Returns the key and the fault.
     pub fn open(&self, data_dir: &str) -> Result<Option<Arc<Tls>>, (String, String)> {
         if !self.enabled {
             return Ok(None);

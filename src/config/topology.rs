@@ -1,5 +1,5 @@
-//! A file of `[[queues]]` and `[[topics]]` alone: what `peeklock apply` reads and `peeklock export` writes (DEC-16,
-//! DEC-17).
+//! A file with only `[[queues]]` and `[[topics]]`, which `peeklock apply` reads and `peeklock
+//! export` writes (DEC-16, DEC-17). Each error names the file, the line and the key.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -12,9 +12,10 @@ use toml::Spanned;
 use super::entity::{self, QueueDeclaration, TopicDeclaration, Usual};
 use super::source::unknown_field;
 
-/// Bytes of a file: room for all that one may declare (DEC-04), with every property and texts of the usual length.
+/// Maximum size of a file: room for the largest declaration (DEC-04) with every property and texts
+/// of usual length.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// What stands above what was exported.
+/// The comment at the top of an exported file.
 const HEAD: &str = "\
 # Queues, topics, subscriptions and rules of a namespace, for `peeklock apply -f`. Entities and properties that are not
 # named stay unchanged; an empty text removes a value; a subscription gets exactly the rules that are listed. With
@@ -26,7 +27,7 @@ const HEAD: &str = "\
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, expecting = "a table with [[queues]] and [[topics]]")]
 pub struct Topology {
-    /// Whether a property that is not named, and that every new entity has alike, is to be as a new entity has it.
+    /// Resets properties that are not named and that have the same default in all entities.
     #[serde(default, skip_serializing_if = "is_false")]
     unnamed_is_default: bool,
     /// `[[queues]]`.
@@ -40,26 +41,26 @@ pub struct Topology {
 /// A file that was read.
 #[derive(Debug)]
 pub struct TopologyFile {
-    /// What it declares.
+    /// The declared entities.
     pub declaration: Declaration,
     path: PathBuf,
-    /// The lines of what is declared, by its key.
+    /// The line of each declared entity, by its key.
     lines: BTreeMap<String, usize>,
 }
 
-/// Why a file cannot be used: where, what, and the way out.
+/// Reason why a file cannot be used, with its place and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("`{}` cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// It is too large.
+    /// The file is too large.
     #[error(
         "`{}` has more than {FILE_BYTES_MAX} bytes; split the declaration into several files", path.display()
     )]
@@ -67,12 +68,12 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
     },
-    /// It means nothing.
+    /// The content is invalid.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// Where names stand.
+/// Names in a file, with their positions.
 #[derive(Deserialize)]
 struct Names {
     #[serde(default)]
@@ -96,7 +97,8 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 impl Topology {
-    /// The text of a file that declares it, without what is as usual.
+    /// The text of a file that declares these entities, without properties that have their usual
+    /// value.
     ///
     /// # Errors
     /// With the value that TOML cannot hold.
@@ -117,7 +119,7 @@ impl Topology {
     }
 }
 
-/// Where the lines of a text begin.
+/// The positions at which the lines of a text begin.
 struct Lines<'t> {
     text: &'t str,
     begins: Vec<usize>,
@@ -142,7 +144,7 @@ impl TopologyFile {
     /// Reads a file; `-` is standard input.
     ///
     /// # Errors
-    /// With file, line and key of what is wrong.
+    /// Returns the file, line and key of a fault.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
         let source: Box<dyn std::io::Read> = if path == Path::new("-") {
@@ -164,7 +166,7 @@ impl TopologyFile {
         if topology.unnamed_is_default {
             topology.with_usual(Usual::IsNamed);
         }
-        // What was read once is read again.
+        // The text is parsed again for the positions of names.
         let names: Names = toml::from_str(text).map_err(|error| explain(path, text, &error))?;
         let (mut lines, begins) = (BTreeMap::new(), Lines::of(text));
         add("queues", &names.queues, &begins, &mut lines);
@@ -178,7 +180,7 @@ impl TopologyFile {
         Ok(file)
     }
 
-    /// The file, with the line if what was said of the declaration begins with a key.
+    /// The file, with the line if `said` begins with a key.
     pub fn place_of(&self, said: &str) -> String {
         let path = self.path.display();
         let key = said.split(": ").next().unwrap_or_default();
@@ -189,7 +191,7 @@ impl TopologyFile {
     }
 }
 
-/// Notes the lines of a list, and of what is below.
+/// Records the line of each entity of a list and of its children.
 fn add(list: &str, names: &[Named], text: &Lines<'_>, lines: &mut BTreeMap<String, usize>) {
     for (index, named) in names.iter().enumerate() {
         let key = format!("{list}[{index}]");
@@ -200,7 +202,7 @@ fn add(list: &str, names: &[Named], text: &Lines<'_>, lines: &mut BTreeMap<Strin
     }
 }
 
-/// Place, line and reason; the line has the key.
+/// An error with place and reason; the text of the line includes the key.
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> FileError {
     let (line, column) = Lines::of(text).place_of(error.span().map_or(0, |span| span.start));
     let said = error.message().trim_end();
@@ -228,7 +230,7 @@ mod tests {
         TopologyFile::of_text(Path::new("t.toml"), text).unwrap_err().to_string()
     }
 
-    /// DEC-16: file, line and key of what is wrong, and the way out.
+    /// DEC-16: an error names the file, line, key and remedy.
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
         let rule = "[[topics]]\nname = \"t\"\n[[topics.subscriptions]]\nname = \"s\"\n\
@@ -255,8 +257,9 @@ mod tests {
         }
     }
 
-    /// DEC-17: what every new entity has alike is left out, and named again when the file is read, so that it is made so
-    /// where it is not. Only where the file says that.
+    /// DEC-17: a property with the default of all new entities is left out. A file with
+    /// `unnamed_is_default` names it when it is read, so that an entity with another value is
+    /// reset.
     #[test]
     fn what_is_left_out_is_as_usual() {
         let settings = Settings::default();
@@ -289,7 +292,8 @@ mod tests {
         assert_eq!(file.declaration.queues[0].properties, QueueUpdate::default());
     }
 
-    /// DEC-04, DEC-16: a file of as many queues as may be declared is read, and each has its line.
+    /// DEC-04, DEC-16: a file with the maximum number of queues is read, and each queue has its
+    /// line.
     #[test]
     fn a_file_of_all_that_may_be_declared_is_read() {
         let settings = Settings::default();
@@ -304,7 +308,7 @@ mod tests {
         assert_eq!(file.place_of("queues[9999]: twice"), format!("t.toml:{}", above + 1));
     }
 
-    /// DEC-16: what the broker says begins with a key, which has a line.
+    /// DEC-16: an error of the broker begins with a key, whose line is known.
     #[test]
     fn what_the_broker_refuses_has_its_line() {
         let text = "[[queues]]\nname = \"a\"\n\n[[queues]]\nname = \"A\"\n";

@@ -11,7 +11,7 @@ use peeklock::time::Timestamp;
 
 use super::super::property::{Property, property};
 
-/// What a rule selects, and how it changes it.
+/// The filter and the action of a rule.
 #[derive(Args)]
 #[command(next_help_heading = "Filter and action")]
 pub struct FilterFlags {
@@ -89,7 +89,7 @@ impl FilterFlags {
         }
     }
 
-    /// Whether anything of a rule is given.
+    /// Whether any flag of a rule is given.
     pub const fn is_given(&self) -> bool {
         self.sql.is_some()
             || !self.correlation.is_empty()
@@ -98,7 +98,7 @@ impl FilterFlags {
             || self.action.is_some()
     }
 
-    /// The rule of that name; without a filter it selects every message.
+    /// The rule with this name; without a filter it selects every message.
     pub fn rule(&self, name: &str) -> RuleDescription {
         let filter = self.filter().unwrap_or(Filter::True);
         let rule = RuleDescription::new(name, filter, Timestamp::NONE);
@@ -108,7 +108,7 @@ impl FilterFlags {
         }
     }
 
-    /// The first rule of a new subscription, if it is to have another than the default (TOP-12).
+    /// The first rule of a new subscription; none for the default rule (TOP-12).
     pub fn first_rule(&self, name: Option<&str>) -> Option<RuleDescription> {
         (self.is_given() || name.is_some()).then(|| self.rule(name.unwrap_or(DEFAULT_RULE)))
     }

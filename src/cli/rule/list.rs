@@ -52,7 +52,7 @@ pub async fn all(client: &Client, path: &str) -> Result<Vec<RuleDescription>, Fa
     pages(async |skip| admin.rules(path, skip, usize::MAX).await).await
 }
 
-/// Rules as a table; `rule show` has what is cut.
+/// Rules as a table with shortened values; `rule show` prints them in full.
 pub fn table(rules: &[RuleDescription], out: &Out) -> String {
     let mut table = Table::new(&["RULE", "SELECTS", "ACTION"], 1, out.colours);
     rules.iter().for_each(|rule| table.row(row(rule)));

@@ -1,5 +1,6 @@
-//! `peeklock rule test`: which rules select a message, and why. With a subscription its broker is asked,
-//! with a filter of the command line nobody is.
+//! `peeklock rule test`: reports which rules select a message, and why. With a subscription it
+//! sends a request to the broker; with a filter on the command line it evaluates the filter in this
+//! process.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -49,7 +50,7 @@ JSON object, as printed by `receive` and `peek` with -o ndjson.
 Here 0 means that a rule selects the message, and 6 that no rule does."
 );
 
-/// A message has at most so many bytes: Base64 of the largest one that can be configured.
+/// Maximum size of a message: Base64 of the largest configurable message.
 const BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Args)]
@@ -117,7 +118,7 @@ struct MessageFlags {
 }
 
 impl MessageFlags {
-    /// The message; flags go over what stands in the JSON.
+    /// The message; flags override values of the JSON.
     fn message(&self) -> Result<Message, Failure> {
         let mut message = match (&self.message, self.file.as_deref()) {
             (Some(text), _) => parse(text)?,
@@ -184,7 +185,8 @@ pub fn run(flags: &TestFlags) -> Result<(), Failure> {
                 return Err(Failure::ended(exit::NOT_FOUND, text));
             }
         }
-        // An action that selects nothing tells nothing of itself: only those that select count.
+        // An action whose rule does not select the message has no effect, so only selecting rules
+        // count.
         let mut with_action = Vec::new();
         for one in explained.iter().filter(|one| why::selects(one)) {
             if admin.rule(&path, &one.rule).await?.action.is_some() {
@@ -195,7 +197,7 @@ pub fn run(flags: &TestFlags) -> Result<(), Failure> {
     })
 }
 
-/// Tries the rule of the command line in this process.
+/// Evaluates the rule of the command line in this process.
 fn try_here(flags: &TestFlags, message: &Message) -> Result<(), Failure> {
     if !flags.filter.is_given() {
         return Err(Failure::usage(
@@ -216,7 +218,7 @@ fn try_here(flags: &TestFlags, message: &Message) -> Result<(), Failure> {
     tell(&explained, flags, &Out::new(), |_| has_action)
 }
 
-/// Tells what became of each rule; none that selects the message is an end of its own.
+/// Prints the result of each rule. If no rule selects the message, the exit code differs.
 fn tell(
     explained: &[Explanation],
     flags: &TestFlags,

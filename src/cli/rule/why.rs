@@ -1,4 +1,5 @@
-//! What a rule makes of a message, for people: the verdict, then each test with what it saw.
+//! Explains to users how a rule evaluates a message: the verdict, then each test with the values
+//! that it read.
 
 use std::fmt::Write as _;
 
@@ -60,7 +61,7 @@ pub fn shown(explanation: &Explanation, out: &Out) -> String {
     text
 }
 
-/// How many copies the subscription gets (TOP-02, TOP-03), and what must be said beside.
+/// The number of copies that the subscription gets (TOP-02, TOP-03), with remarks.
 pub fn summary(explained: &[Explanation], has_action: impl Fn(&Explanation) -> bool) -> String {
     let selecting: Vec<_> = explained.iter().filter(|one| selects(one)).collect();
     let with_action = selecting.iter().filter(|one| has_action(one)).count();

@@ -6,7 +6,7 @@ use super::*;
 use crate::config::Loaded;
 use crate::config::tests::load;
 
-/// What entities keep, which is another sum.
+/// Content of entities, which has its own sum.
 const KEPT: [&str; 12] = [
     "queues and topics",
     "subscriptions",
@@ -18,12 +18,12 @@ const KEPT: [&str; 12] = [
     "scheduled, deferred and delayed messages",
     "stored messages (each copy counts)",
     "message locks",
-    // Each is one of the messages, and takes less than those with their locks.
+    // Each belongs to a message and is smaller than a locked message.
     "properties added by settlement and rules",
     "messages of `--ephemeral`",
 ];
 
-/// Of a broker with all that may be on; the name is that of its file.
+/// The rows of a broker with all optional parts; `name` is the name of its configuration file.
 fn budget_of_all(name: &str) -> Vec<Row> {
     let text = "[gateway]\naddress = \"127.0.0.1:0\"\n[tls]\nenabled = true\n\
                 [otlp]\nendpoint = \"http://127.0.0.1:4318\"\n";
@@ -45,8 +45,8 @@ fn each_row_of_the_table_is_in_a_sum() {
     assert_eq!(rows, summed);
 }
 
-/// DESIGN D6: each row of the sum, by its name, with what it comes to: of what clients share, and of all connections beside
-/// that, in KiB.
+/// DESIGN D6: the name of each row, with the memory that clients share and the memory of
+/// connections, in KiB.
 #[test]
 fn each_row_of_the_sum_has_its_size() {
     let budget = budget_of_all("budget-size");
@@ -98,7 +98,7 @@ fn each_row_of_the_sum_has_its_size() {
     assert_eq!(nothing.collect::<Vec<_>>(), without, "what is off takes nothing");
 }
 
-/// DESIGN D6: the largest rows are told with the settings that lower them.
+/// DESIGN D6: the largest rows are listed with the settings that lower them.
 #[test]
 fn the_largest_rows_are_told_with_their_settings() {
     let budget = budget_of_all("budget-largest");
@@ -115,8 +115,8 @@ fn the_largest_rows_are_told_with_their_settings() {
     assert_eq!(sum(&budget, Row::bytes) >> 20, 15_128);
 }
 
-/// The memory for messages is in what may be kept, if they are in memory only; what is on its way to the disk in what
-/// is under way, if they are not.
+/// The memory of messages is in the content of entities if the broker is ephemeral; otherwise the
+/// data that waits for the disk is in the work in progress.
 #[test]
 fn the_memory_of_either_store_is_in_the_sum() {
     let of = |ephemeral: bool| {
@@ -129,7 +129,7 @@ fn the_memory_of_either_store_is_in_the_sum() {
     assert_eq!(on_disk.0, in_memory.0 + (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX);
 }
 
-/// DESIGN D6: what entities may keep comes to what is said of it, and so do messages that all are locked.
+/// DESIGN D6: the documented sizes of entity content and of locked messages are correct.
 #[test]
 fn what_entities_may_keep_is_as_it_is_told() {
     let Loaded { mut config, .. } = load("sum-kept", "").unwrap();
@@ -153,7 +153,8 @@ fn what_entities_may_keep_is_as_it_is_told() {
     }
 }
 
-/// DESIGN D6: what the broker loads for itself is in the sum: its room, or one message, which passes alone if it is larger.
+/// DESIGN D6: the messages that the broker loads for itself are in the sum. At least one message of
+/// the largest size always passes.
 #[test]
 fn what_the_broker_loads_is_in_the_sum() {
     let Loaded { mut config, .. } = load("sum-loaded", "").unwrap();
@@ -164,7 +165,8 @@ fn what_the_broker_loads_is_in_the_sum() {
     assert_eq!([sums[1] - sums[0], sums[2] - sums[1]], [0, 100]);
 }
 
-/// DESIGN D6: the example of docs/reference/operation.md for a small machine is taken, and comes to what it says there.
+/// DESIGN D6: the example for a small machine in docs/reference/operation.md is valid, and its sums
+/// are as documented.
 #[test]
 fn the_example_for_a_small_machine_fits() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/operation.md");
