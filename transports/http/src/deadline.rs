@@ -1,7 +1,8 @@
-//! How long a request waits for the broker: for room, for entities, for what is to be stored.
+//! The time limit of a request for waiting on the broker: for memory, entities and storage.
 //!
-//! The time of a client's own doing is bounded elsewhere, by its pace, and does not count: while its body arrives the
-//! deadline is lifted. One that waits for messages says itself for how long.
+//! Time that the client itself takes does not count, because its pace is limited elsewhere: the
+//! deadline is lifted while the body arrives. A request that waits for messages adds its own
+//! waiting time.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -13,29 +14,30 @@ use peeklock_core::error::Rejection;
 
 use crate::error::{Answer, Refusal};
 
-/// When a request is late; nobody waits for the broker while there is none.
+/// The time at which a request is late; none while the broker is not waited for.
 pub(crate) struct Deadline {
     patience: Duration,
     at: Cell<Option<Instant>>,
 }
 
 impl Deadline {
-    /// One that begins now.
+    /// Starts now.
     pub(crate) fn begin(patience: Duration) -> Self {
         Self { patience, at: Cell::new(Some(Instant::now() + patience)) }
     }
 
-    /// It is the client that is waited for, until the deadline begins anew.
+    /// Suspends the deadline while the client is waited for, until [`Self::begin_anew`].
     pub(crate) fn lift(&self) {
         self.at.set(None);
     }
 
-    /// From now on the broker is waited for, and for so long as the client has asked to wait.
+    /// Starts again, with additional time for which the client has asked to wait.
     pub(crate) fn begin_anew(&self, wait: Duration) {
         self.at.set(Some(Instant::now() + self.patience + wait));
     }
 
-    /// Works for an answer until it is late. What was begun goes on, as it does when a client goes away.
+    /// Runs `work` until the deadline. An operation that has begun continues in the broker, as
+    /// after a disconnect.
     pub(crate) async fn keep(&self, work: impl Future<Output = Answer>) -> Answer {
         let mut work = pin!(work);
         let mut sleep = pin!(tokio::time::sleep(self.patience));
@@ -43,7 +45,7 @@ impl Deadline {
             if let Poll::Ready(answer) = work.as_mut().poll(context) {
                 return Poll::Ready(answer);
             }
-            // Only the work moves it.
+            // Only `work` can change the deadline.
             let Some(at) = self.at.get() else { return Poll::Pending };
             let at = tokio::time::Instant::from_std(at);
             if sleep.deadline() != at {

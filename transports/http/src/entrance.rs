@@ -1,4 +1,4 @@
-//! Connections that another listener has accepted (LIS-01).
+//! Serves HTTP connections that another listener, such as the gateway, has accepted (LIS-01).
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,14 +17,15 @@ use crate::serve::http;
 use crate::site::Site;
 use crate::socket::{Socket, TakesOver};
 
-/// The way in.
+/// Accepts connections of other listeners for this transport.
 pub(crate) struct HttpEntrance {
     site: Arc<Site>,
-    /// Beside the connections there may be there are sockets for those that are told so.
+    /// Sockets for all permitted connections, and some for connections that are refused with an
+    /// answer.
     sockets: Arc<Semaphore>,
 }
 
-/// What serves in one thread.
+/// Serves connections in one thread.
 struct Attendant<S> {
     site: Arc<Site>,
     sockets: Arc<Semaphore>,
@@ -69,11 +70,11 @@ where
         let (site, service) = (Arc::clone(&self.site), Rc::clone(&self.service));
         let sockets = Arc::clone(&self.sockets);
         Box::pin(async move {
-            // Connections beyond the bound are told so; who is beyond those too is not served.
+            // Connections over the limit get a refusal; connections without a socket are closed.
             let socket = sockets.try_acquire_owned().ok()?;
             let peer = stream.peer();
             let (upgrades, mut upgraded) = oneshot::channel();
-            // How a connection ends is for its client to know.
+            // The client already knows how its connection ended.
             service
                 .call((Socket::new(stream, site, TakesOver::Upgrades(upgrades)), peer))
                 .await

@@ -1,5 +1,5 @@
-//! Room for answers and commands, which connections share: taken before something is carried out, and released by a slow
-//! client for others that wait.
+//! Memory for answers and commands, which connections share. A request reserves it before it
+//! changes anything; a slow client loses it to others that wait.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,14 +12,16 @@ use peeklock_core::error::Rejection;
 use crate::error::Refusal;
 use crate::site::Site;
 
-/// What an answer needs no room for; every connection may have so much.
+/// Bytes of an answer that every connection may have without a reservation.
 const FREE_BYTES: u64 = 16 << 10;
-/// What room is taken for before the size of an answer is known: a list, or most messages.
+/// Bytes that are reserved before the size of an answer is known: enough for a list, or for most
+/// messages.
 const ANSWER_BYTES: u64 = 64 << 10;
-/// How long a request waits for room. Nothing was taken for it but locks, which are released.
+/// Maximum wait of a request for memory. Until then the request holds only locks, which are
+/// released if it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for the broker's room for commands, as long as for any other.
+/// Waits for the broker's memory for commands, for at most [`PATIENCE`].
 pub(crate) async fn admit(entity: &Entity, commands: &[Command]) -> Result<Permit, Refusal> {
     let permit = tokio::time::timeout(PATIENCE, entity.admit(commands)).await;
     permit.map_err(|_| {
@@ -30,14 +32,14 @@ pub(crate) async fn admit(entity: &Entity, commands: &[Command]) -> Result<Permi
     })
 }
 
-/// Room for an answer.
+/// Reserved memory for an answer.
 pub(crate) struct AnswerRoom {
     pool: Arc<Pool>,
     share: PacedShare,
 }
 
 impl AnswerRoom {
-    /// Takes room before the answer is made, and before anything is carried out for it.
+    /// Reserves memory before the answer is made and before its operation is carried out.
     pub(crate) async fn take(site: &Site) -> Result<Self, Refusal> {
         let pool = Arc::clone(&site.outbound);
         let mut room = Self { share: pool.paced_share(), pool };
@@ -45,7 +47,7 @@ impl AnswerRoom {
         Ok(room)
     }
 
-    /// Room for an answer of so many bytes; none for what every connection may have.
+    /// Reserves memory for an answer of `bytes` bytes; none if every connection may have that much.
     pub(crate) async fn of(site: &Site, bytes: u64) -> Result<Option<Self>, Refusal> {
         if bytes <= FREE_BYTES {
             return Ok(None);
@@ -56,18 +58,20 @@ impl AnswerRoom {
         Ok(Some(room))
     }
 
-    /// Whether little enough is taken that it may be kept while nothing is there to be written.
+    /// Whether at least half of the pool is free, so that the reservation may stay while no message
+    /// is available.
     pub(crate) fn is_spare(&self) -> bool {
         self.pool.free_bytes() > self.pool.bytes_max() / 2
     }
 
-    /// Gives it back for a while.
+    /// Releases the reservation for a while.
     pub(crate) fn leave(&mut self) {
         self.share.release();
     }
 
-    /// Has room for at least so much of messages that were received under lock, or looked at. Who needs more
-    /// gives back what it has before it waits, so that nobody waits for it meanwhile.
+    /// Ensures a reservation of at least `bytes` for messages that were received under lock or
+    /// peeked. A larger reservation is made after the current one is released, so that no two
+    /// requests wait for each other.
     pub(crate) async fn fit_messages(&mut self, bytes: u64) -> Result<(), Refusal> {
         let bytes = bytes.min(self.pool.bytes_max());
         if bytes <= self.share.held_bytes() {
@@ -79,17 +83,17 @@ impl AnswerRoom {
                 theirs; retry later";
             return Err(Rejection::server_busy(detail).into());
         }
-        // It is judged by the pace of its reader, from when that has something to read.
+        // The pace of the reader counts only from the first byte of the answer.
         self.share.rest();
         Ok(())
     }
 
-    /// Gives back what is more than so much: it is known how large the answer is.
+    /// Reduces the reservation to the known size of the answer.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         self.share.release_beyond(bytes);
     }
 
-    /// The room for an answer of this size, until it was written.
+    /// Keeps the memory for an answer of this size until it is written.
     pub(crate) fn for_answer(mut self, bytes: usize) -> PacedShare {
         let bytes = bytes as u64;
         self.share.release_beyond(if bytes > FREE_BYTES { bytes } else { 0 });

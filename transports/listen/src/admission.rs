@@ -1,4 +1,5 @@
-//! How a socket becomes a stream: who is at its other end, and TLS.
+//! Turns a socket into a stream: reads the PROXY header, performs the TLS handshake and sets socket
+//! options. Listeners call it before anything is served.
 
 use std::io;
 
@@ -7,15 +8,15 @@ use tokio::net::TcpStream;
 
 use crate::proxy::Proxies;
 
-/// So much of what was written for a peer waits in the system until it is sent. More helps nobody: what is on its way
-/// is not counted, however long the way is.
+/// Maximum unsent output of a peer in the system's buffer. A larger buffer does not raise
+/// throughput, because bytes in flight are not counted.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
-/// What a listener asks of a socket before anything is served on it.
+/// Requirements of a listener before anything is served on a socket.
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
-    /// Proxies that say for whom they speak.
+    /// Proxies that name their clients.
     pub proxies: Proxies,
     /// How connections are made secure; none if they are not.
     pub tls: Option<Acceptor>,
@@ -57,7 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// For a peer that does not read, the system takes little, and it tells of little that was read.
+    /// The system buffers little for a peer that does not read, and reports the socket as writable
+    /// after the peer has read a small part.
     #[tokio::test]
     async fn little_waits_in_the_system() {
         const MANY_BYTES: usize = 1 << 20;

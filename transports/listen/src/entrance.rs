@@ -1,5 +1,5 @@
-//! Ways into transports for connections that another listener has accepted and told apart. A transport opens its own when
-//! it starts, and knows nobody else's.
+//! Lets another listener, such as the gateway, pass connections to the transport that speaks their
+//! protocol. Each transport opens its own entrance when it starts, and knows no other.
 
 use std::fmt;
 use std::io;
@@ -26,7 +26,8 @@ pub struct Entrance(Arc<OnceLock<Arc<dyn Enter>>>);
 
 /// A transport that is entered.
 pub trait Enter: Send + Sync {
-    /// What serves in the thread of the caller, which runs a `LocalSet`. Asked for once in each.
+    /// Opens the service of the calling thread, which runs a `LocalSet`. Called once in each
+    /// thread.
     fn open(&self) -> LocalBoxFuture<'static, io::Result<Rc<dyn Attend>>>;
 
     /// Whether an upgrade to WebSocket at this path is for it.
@@ -36,7 +37,7 @@ pub trait Enter: Send + Sync {
     fn sockets(&self) -> usize;
 }
 
-/// What serves connections in one thread.
+/// Serves connections in one thread.
 pub trait Attend {
     /// Serves one to its end, or until its client asks for an upgrade that somebody else may take.
     fn attend(&self, stream: Stream) -> LocalBoxFuture<'static, Option<Upgrade>>;
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
     use crate::tracker::Tracker;
 
-    /// Counts whom it serves.
+    /// Counts its connections.
     #[derive(Default)]
     struct Counter {
         connections: Tracker,
@@ -175,8 +176,7 @@ mod tests {
         }
     }
 
-    /// LIS-02: who comes by another listener where there is no socket left waits for 5 s, and is served if there is one by
-    /// then, and not after that.
+    /// LIS-02: a connection from another listener waits for a free socket for up to 5 s.
     #[tokio::test(start_paused = true)]
     async fn a_socket_is_waited_for_five_seconds() {
         let mut context = Context::from_waker(Waker::noop());

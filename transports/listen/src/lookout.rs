@@ -1,5 +1,6 @@
-//! Sees that a client has gone of which nothing is read, because what it has asked for waits. Its end stands behind
-//! what it has sent ahead, where nobody comes meanwhile.
+//! Detects that a client has disconnected while its connection is not read, because its request
+//! waits. The end of the stream is behind bytes that the client has sent in advance, which no task
+//! reads meanwhile.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -7,11 +8,11 @@ use std::time::Duration;
 use peeklock_core::admission::Timer;
 use tokio::time::Instant;
 
-/// After so long that is looked at, and then as often. What is carried out sooner is carried out for those too that
-/// send all that they have and wait for no answer.
+/// Interval between checks, and the delay of the first. Requests that finish sooner are carried out
+/// even for a client that sends everything, closes and waits for no answer.
 const LOOK_EACH: Duration = Duration::from_secs(1);
 
-/// Looks whether the client of a connection has gone, only while nothing is read of it.
+/// Checks whether the client of an unread connection has disconnected.
 #[derive(Debug, Default)]
 pub struct Lookout {
     /// When it looks next; none while the connection is read.
@@ -20,8 +21,8 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Nothing is read. Ready as soon as it was seen that the end of what its client sends has arrived, as
-    /// [`has_ended`](peeklock_tls::Stream::has_ended) tells.
+    /// Call while the connection is not read. Ready after `has_ended` reported that the end of the
+    /// client's stream has arrived (see [`Stream::has_ended`](peeklock_tls::Stream::has_ended)).
     pub fn poll(&mut self, has_ended: impl Fn() -> bool, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let at = *self.at.get_or_insert_with(|| Instant::now() + LOOK_EACH);
@@ -46,8 +47,8 @@ mod tests {
 
     use super::*;
 
-    /// HTP-11: it looks only after a while in which nothing is read, then again and again; who is read meanwhile has
-    /// that time once more.
+    /// HTP-11: the first check follows a while without reading, then checks repeat; reading in
+    /// between restarts the time.
     #[tokio::test(start_paused = true)]
     async fn it_looks_after_a_while_in_which_nothing_is_read() {
         let looks = &Cell::new(0_u32);

@@ -1,5 +1,6 @@
-//! Who comes from where a listener does not know (SEC-23): told in the log, since whoever operates the broker has to know
-//! which setting a page or a name is missing from, and the browser of whoever uses the page does not say.
+//! Logs requests whose Origin or Host a listener does not know (SEC-23). The operator needs the log
+//! to find the setting that lacks a page or a host name, because browsers do not show the reason to
+//! their users.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use peeklock_core::contract::browser::RefusedHeader;
 
-/// One of them is told in so long: anybody can make more.
+/// Minimum interval between log lines, because any client can cause them.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// What a client says of itself is cut after so many characters.
+/// Maximum characters of a logged header.
 const CHARS_MAX: usize = 128;
 
-/// Those of one listener.
+/// Refused requests of one listener.
 #[derive(Debug, Default)]
 pub struct Strangers(Mutex<Told>);
 
@@ -23,7 +24,7 @@ struct Told {
 }
 
 impl Strangers {
-    /// Says that a request of this peer was refused, unless it was said of another a moment ago.
+    /// Logs the refusal of a request from this peer, at most once per [`TELL_EVERY`].
     pub fn refused<'a>(
         &self,
         foreign: RefusedHeader,
@@ -39,7 +40,8 @@ impl Strangers {
         tracing::warn!(peer, host, origin, untold, "a request was refused: {foreign}");
     }
 
-    /// Whether one may be told now; with how many were not since the last that was.
+    /// Returns the number of requests that were not logged since the last log line, if a line may
+    /// be logged now.
     fn may_tell(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.next_at.is_some_and(|next_at| now < next_at) {
@@ -55,7 +57,8 @@ impl Strangers {
 mod tests {
     use super::*;
 
-    /// SEC-23: the first one is told at once, and of many one in a second, with how many there were.
+    /// SEC-23: the first refusal is logged at once, then at most one each second, with the number
+    /// of refusals that were not logged.
     #[test]
     fn strangers_are_told_one_in_a_second() {
         let (strangers, start) = (Strangers::default(), Instant::now());

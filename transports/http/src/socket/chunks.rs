@@ -1,10 +1,10 @@
-//! A body that comes in chunks (RFC 9112, section 7.1): where it ends, and what it is without its frames. Without
-//! trailers, which the framework does not take either.
+//! The body in chunked encoding (RFC 9112, section 7.1): finds its end and extracts its content.
+//! Trailers are refused, as the framework also refuses them.
 //!
-//! The framework keeps each chunk apart until somebody reads it, which costs it far more than a small one has
-//! bytes. So it does not see those of the client, but one of all content that has arrived.
+//! The framework stores each chunk separately until a handler reads it, at a cost far above the
+//! size of a small chunk. This module therefore merges all content that has arrived into one chunk.
 
-/// A place in such a body.
+/// The parser state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Chunks {
     /// Before or in the size of a chunk.
@@ -17,7 +17,7 @@ pub(super) enum Chunks {
         skipped: u16,
     },
     SizeEnd(u64),
-    /// So much of the chunk is to come.
+    /// Remaining bytes of the chunk.
     Data(u64),
     DataReturn,
     DataEnd,
@@ -26,29 +26,29 @@ pub(super) enum Chunks {
     Ended,
 }
 
-/// The longest text behind a size.
+/// Maximum length of a chunk extension.
 const EXTENSION_BYTES_MAX: u16 = 1_024;
 
-/// More than the frame of a chunk and the end of a body take.
+/// More bytes than the frame of a chunk and the end of a body take.
 const FRAME_BYTES: usize = 32;
 
-/// The bytes are not those of such a body.
+/// The bytes are not valid chunked encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// A part of the body in a frame of ours.
+/// A part of the body in a new frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Framed {
-    /// How many of the bytes that arrived belong to the body.
+    /// Number of input bytes that belong to the body.
     pub(super) taken: usize,
-    /// How much of that is content.
+    /// Number of content bytes among them.
     pub(super) content_bytes: usize,
-    /// The content in one chunk, and after it the end of the body if that is here; empty if neither is.
+    /// The content as one chunk, followed by the end of the body if it has arrived; may be empty.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Chunks {
-    /// Goes on, up to the end of the body or of the bytes.
+    /// Reads up to the end of the body or of the bytes, and frames the content again.
     pub(super) fn frame_anew(&mut self, bytes: &[u8]) -> Result<Framed, Malformed> {
         let mut content = Vec::with_capacity(bytes.len());
         let taken = self.advance(bytes, &mut content)?;
@@ -65,7 +65,7 @@ impl Chunks {
         Ok(Framed { taken, content_bytes, bytes: framed })
     }
 
-    /// Tells how many of the bytes belong to the body, and adds what of them is content.
+    /// Returns the number of bytes that belong to the body, and appends their content.
     fn advance(&mut self, bytes: &[u8], content: &mut Vec<u8>) -> Result<usize, Malformed> {
         let mut rest = bytes;
         while *self != Self::Ended {
@@ -121,7 +121,8 @@ fn digit(byte: u8) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// HTP-01: the end of a body is found however it arrives, and content is told from its frame.
+    /// HTP-01: the end of a body is found and its content extracted, regardless of how the bytes
+    /// arrive.
     #[test]
     fn the_end_of_a_body_is_found() {
         let text = b"4\r\nbody\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\nGET /";
@@ -137,7 +138,8 @@ mod tests {
         assert_eq!((dripped, content.as_slice()), (Chunks::Ended, b"body0123456789".as_slice()));
     }
 
-    /// HTP-01: what has arrived is one chunk, however many the client has made of it.
+    /// HTP-01: all content that has arrived becomes one chunk, regardless of the number of chunks
+    /// from the client.
     #[test]
     fn many_chunks_become_one() {
         let mut chunks = Chunks::default();
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!((framed.taken, framed.content_bytes), (text.len(), 4_096));
         let expected = [b"1000\r\n".as_slice(), &b"x".repeat(4_096), b"\r\n"].concat();
         assert!(framed.bytes == expected, "{:?}", String::from_utf8_lossy(&framed.bytes));
-        // No chunk of nothing, which would be the end.
+        // An empty chunk would end the body.
         let nothing = Framed { taken: 2, content_bytes: 0, bytes: Vec::new() };
         assert_eq!(chunks.frame_anew(b"\r\n"), Ok(nothing));
         let rest = chunks.frame_anew(b"yz\r\n0\r\n\r\nGET /").unwrap();
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(rest.bytes, b"2\r\nyz\r\n0\r\n\r\n");
     }
 
-    /// HTP-01: what is no such body is not taken for one.
+    /// HTP-01: invalid chunked encoding is refused.
     #[test]
     fn what_are_no_chunks_is_told() {
         for text in [

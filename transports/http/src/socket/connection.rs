@@ -1,4 +1,4 @@
-//! What a socket and the requests that came over it know of each other. Both are of one thread.
+//! State that a socket shares with the requests on its connection. Both run in one thread.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
@@ -9,31 +9,32 @@ use peeklock_core::admission::{Idling, Occupant, PacedShare, Places};
 use crate::delivery::Delivery;
 use crate::error::Refusal;
 
-/// How much of a body may be on its way to who reads it.
+/// Maximum bytes of a body between the socket and its handler.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
-/// In how many pieces. The framework keeps apart what came apart, at a cost of its own.
+/// Maximum number of pieces in these bytes. The framework stores each piece separately, at a fixed
+/// cost.
 const AHEAD_PIECES_MAX: usize = 256;
 
 /// One connection.
 pub(crate) struct Connection {
     places: Places,
-    /// Its place as others see it.
+    /// The slot of this connection, as other connections see it.
     occupant: Occupant,
-    /// Why the request that was passed on last is none.
+    /// The refusal that answers the placeholder request.
     refusal: Cell<Option<Refusal>>,
-    /// Whether the answer stands in the framework's buffer as a whole.
+    /// Whether the framework's buffer contains the whole answer.
     is_answered: Cell<bool>,
-    /// What belongs to the answer until all of it was written.
+    /// Resources of the answer until all of it is written.
     answer: RefCell<Option<AnswerResources>>,
-    /// Content of the body that was passed on and that nobody has taken yet.
+    /// Content bytes that were passed on and not yet taken by a handler.
     ahead_bytes: Cell<usize>,
-    /// The pieces of it, until nothing is left of any.
+    /// Number of pieces of this content; zero again when no byte is left.
     ahead_pieces: Cell<usize>,
-    /// Whoever reads the socket, if it was left unread for a reason of ours.
+    /// The waker of the task that reads the socket while it is paused.
     reader: Cell<Option<Waker>>,
 }
 
-/// What goes with an answer: who is told that it was written, and its room.
+/// Resources of an answer: the delivery that must learn of its writing, and its shared memory.
 pub(crate) struct AnswerResources {
     pub(crate) delivery: Option<Delivery>,
     pub(crate) room: Option<PacedShare>,
@@ -53,22 +54,23 @@ impl Connection {
         }
     }
 
-    /// Records that it waits for a request, until this is dropped.
+    /// Marks the connection as waiting for a request until the guard is dropped.
     pub(super) fn idle(&self) -> Idling {
         self.places.idle(&self.occupant)
     }
 
-    /// Records that it waits for a message and has taken none, so that it can end at any time, until this is dropped.
+    /// Marks the connection as waiting for a message, without any taken, so that it can be evicted
+    /// at any time, until the guard is dropped.
     pub(crate) fn wait_for_message(&self) -> Idling {
         self.places.wait_for_message(&self.occupant)
     }
 
-    /// Whether another connection has its place, so that it has to end.
+    /// Whether another connection has claimed its slot, so that it must end.
     pub(crate) fn is_evicted(&self) -> bool {
         self.occupant.is_claimed()
     }
 
-    /// The refusal of a request that could not be read as one.
+    /// Takes the refusal of an invalid request head.
     pub(crate) fn take_refusal(&self) -> Option<Refusal> {
         self.refusal.take()
     }
@@ -77,18 +79,18 @@ impl Connection {
         self.refusal.set(Some(refusal));
     }
 
-    /// Keeps what goes with the answer that is given now. If the connection ends before it was written, it
-    /// is dropped.
+    /// Keeps the resources of the current answer until it is written. They are dropped if the
+    /// connection ends earlier.
     pub(crate) fn hand_over(&self, handed: AnswerResources) {
         self.answer.replace(Some(handed));
     }
 
-    /// The framework has taken all of the answer.
+    /// Records that the framework has taken the whole answer.
     pub(crate) fn answered(&self) {
         self.is_answered.set(true);
     }
 
-    /// Everything that the framework has was written. Tells whether an answer was part of it.
+    /// Records that all output was written. Returns whether it included an answer.
     pub(super) fn flushed(&self) -> bool {
         if !self.is_answered.replace(false) {
             return false;
@@ -100,14 +102,15 @@ impl Connection {
         true
     }
 
-    /// The writing of what is there is held up by the peer, since this instant.
+    /// Records that the peer has blocked writing since this instant.
     pub(super) fn write_begins(&self, at: Instant) {
         if let Some(AnswerResources { room: Some(room), .. }) = &mut *self.answer.borrow_mut() {
             room.begin(at);
         }
     }
 
-    /// Whether the room of an answer, of which `written_bytes` were written, must be released for others.
+    /// Whether the memory of an answer must be released for others, after `written_bytes` were
+    /// written.
     pub(super) fn must_release(&self, written_bytes: u64, context: &Context<'_>) -> bool {
         match &mut *self.answer.borrow_mut() {
             Some(AnswerResources { room: Some(room), .. }) => {
@@ -117,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// So much content was passed on at once.
+    /// Records that `bytes` of content were passed on in one piece.
     pub(super) fn passed(&self, bytes: usize) {
         self.ahead_bytes.set(self.ahead_bytes.get().saturating_add(bytes));
         if bytes > 0 {
@@ -125,12 +128,12 @@ impl Connection {
         }
     }
 
-    /// Whether who reads the body has fallen behind.
+    /// Whether the handler has not yet read as much content as the limit permits.
     pub(super) fn is_behind(&self) -> bool {
         self.ahead_bytes.get() >= AHEAD_BYTES_MAX || self.ahead_pieces.get() >= AHEAD_PIECES_MAX
     }
 
-    /// So much content was taken.
+    /// Records that the handler took `bytes` of content.
     pub(crate) fn taken(&self, bytes: usize) {
         let was_behind = self.is_behind();
         let ahead_bytes = self.ahead_bytes.get().saturating_sub(bytes);
@@ -143,13 +146,13 @@ impl Connection {
         }
     }
 
-    /// Another body begins.
+    /// Starts another body.
     pub(super) fn begin(&self) {
         self.ahead_bytes.set(0);
         self.ahead_pieces.set(0);
     }
 
-    /// The socket is left unread until [`Self::wake`].
+    /// Pauses reading until [`Self::wake`].
     pub(super) fn pause(&self, context: &Context<'_>) {
         self.reader.set(Some(context.waker().clone()));
     }
@@ -165,7 +168,7 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// A body is read so far ahead of who reads it and no farther, in bytes and in pieces.
+    /// A body is read ahead of its handler up to the limits in bytes and pieces.
     #[test]
     fn a_body_is_read_only_so_far_ahead() {
         let connection = Connection::new(Places::of_requests(1));
@@ -176,7 +179,7 @@ mod tests {
         };
         assert_eq!(passed(8 << 10), 8);
         assert_eq!(passed(1), AHEAD_PIECES_MAX);
-        // It goes on when all of them were taken, together or one by one.
+        // Reading continues after all pieces were taken, together or one by one.
         connection.taken(100);
         assert!(connection.is_behind());
         connection.taken(AHEAD_PIECES_MAX - 100);

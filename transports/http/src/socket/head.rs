@@ -1,44 +1,44 @@
-//! The head of a request, judged before the framework sees it, so that every refusal of one has the form of
-//! all others. What passes here is what the framework takes too: it parses with the same library, and these
-//! are its rules of what follows a head.
+//! Checks the head of a request before the framework sees it, so that a refusal of a head has the
+//! usual form. The framework accepts every head that passes here: it uses the same parser, and
+//! these are its rules for the framing of bodies.
 
 use actix_web::http::{Method, Uri};
 
 use super::chunks::Chunks;
 
-/// The largest head.
+/// Maximum bytes of a head.
 pub(super) const HEAD_BYTES_MAX: usize = 128 << 10;
-/// The most headers.
+/// Maximum number of headers.
 pub(super) const HEADER_COUNT_MAX: usize = 96;
-/// The longest request target; the framework's type for it takes no more.
+/// Maximum bytes of a request target; the framework's type takes no more.
 const TARGET_BYTES_MAX: usize = 65_534;
-/// The longest name of a header.
+/// Maximum bytes of a header name.
 const NAME_BYTES_MAX: usize = 8 << 10;
 
-/// What became of the bytes so far.
+/// Result of reading the received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// It has not arrived whole.
+    /// More bytes are needed.
     Partial,
-    /// It ends after so many bytes, and this follows.
+    /// The head is complete after `bytes` bytes, and `body` follows.
     Whole { bytes: usize, body: Body },
-    /// It ends after so many bytes, and asks for WebSocket at this path.
+    /// The head is complete after `bytes` bytes and requests WebSocket at `path`.
     Upgrade { bytes: usize, path: String },
-    /// It is none.
+    /// The head is invalid.
     Refused(Fault),
 }
 
-/// What follows a head.
+/// The length of the body that follows a head.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// So many bytes.
+    /// A number of bytes.
     Length(u64),
     Chunked(Chunks),
-    /// Everything up to the end of the connection.
+    /// All bytes up to the end of the connection.
     ToEnd,
 }
 
-/// Why a head is refused.
+/// Reason why a head is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Malformed(String),
@@ -46,12 +46,12 @@ pub(super) enum Fault {
     TooLarge,
     /// More headers than [`HEADER_COUNT_MAX`].
     TooManyHeaders,
-    /// The request target has so many bytes.
+    /// The request target is too long; the number is its length in bytes.
     LongTarget(usize),
 }
 
-/// Looks for the end of a head in what has arrived of it, and at each byte a few times at most, however
-/// slowly they arrive.
+/// Finds the end of a head in the received bytes. It parses only if a line may have ended,
+/// so slow bytes do not cost a parse each.
 #[derive(Default)]
 pub(super) struct HeadReader {
     seen_bytes: usize,
@@ -59,10 +59,10 @@ pub(super) struct HeadReader {
 }
 
 impl HeadReader {
-    /// Judges what has arrived; it does not begin with a blank line.
+    /// Examines the received bytes, which must not begin with a blank line.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Head {
         let is_first = self.seen_bytes == 0;
-        // A blank line may have begun in what was seen.
+        // A blank line may have begun in bytes that were seen before.
         let fresh = bytes.get(self.seen_bytes.saturating_sub(2)..).unwrap_or_default();
         let is_first_line = !self.has_line && fresh.contains(&b'\n');
         self.has_line |= is_first_line;
@@ -73,14 +73,14 @@ impl HeadReader {
         partial(bytes)
     }
 
-    /// The next bytes are those of another head.
+    /// Prepares for the next head.
     pub(super) const fn begin_anew(&mut self) {
         self.seen_bytes = 0;
         self.has_line = false;
     }
 }
 
-/// How many bytes are blank lines before a head.
+/// Number of leading bytes that are blank lines.
 pub(super) fn blank_bytes(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     loop {
@@ -94,7 +94,7 @@ pub(super) fn blank_bytes(bytes: &[u8]) -> usize {
 fn has_blank_line(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|byte| *byte == b'\n').skip(1).peekable();
     while let Some(line) = lines.next() {
-        // What follows the last line break is no line yet.
+        // The part after the last line break is an incomplete line.
         if lines.peek().is_some() && matches!(line, b"" | b"\r") {
             return true;
         }
@@ -126,7 +126,7 @@ fn parse(bytes: &[u8]) -> Head {
     }
 }
 
-/// Checks that every line of a head ends in both of its characters: whoever stands between may see the end of a line
+/// Checks that every line of a head ends in CR LF. A proxy could otherwise find the end of a line
 /// elsewhere (RFC 9112, section 2.2).
 fn lines(bytes: &[u8], end: usize) -> Result<(), Fault> {
     let head = bytes.get(..end).unwrap_or_default();
@@ -140,7 +140,7 @@ fn lines(bytes: &[u8], end: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Of a target that was found to be one.
+/// The path of a valid target.
 fn path(request: &httparse::Request<'_, '_>) -> String {
     let target = Uri::try_from(request.path.unwrap_or_default());
     target.map_or_else(|_| String::new(), |target| target.path().to_owned())
@@ -160,7 +160,7 @@ struct Framing {
     has_host: bool,
 }
 
-/// What follows a head that is well-formed (RFC 9112, section 6.3).
+/// The body that follows a well-formed head (RFC 9112, section 6.3).
 fn body(request: &httparse::Request<'_, '_>) -> Result<Body, Fault> {
     let method = request.method.unwrap_or_default();
     let target = request.path.unwrap_or_default();
@@ -234,7 +234,7 @@ fn framing(request: &httparse::Request<'_, '_>, is_old: bool) -> Result<Framing,
     Ok(framing)
 }
 
-/// A value of visible characters.
+/// The value as text; none if it has invisible characters.
 fn text(value: &[u8]) -> Option<&str> {
     let is_visible = value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
     std::str::from_utf8(value).ok().filter(|_| is_visible).map(str::trim)
@@ -244,7 +244,7 @@ fn text(value: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// What a head becomes that arrives byte by byte, and after how many bytes.
+    /// The result for a head that arrives byte by byte, and the number of bytes read.
     fn dripped(head: &[u8]) -> (Head, usize) {
         let mut reader = HeadReader::default();
         let mut ends = (1..=head.len()).map(|end| (reader.read(&head[..end]), end));
@@ -257,7 +257,7 @@ mod tests {
         refused(whole) && refused(dripped(head.as_bytes()).0)
     }
 
-    /// HTP-01: a head ends where it ends, however it arrives, and tells what follows it.
+    /// HTP-01: the end of a head and the length of its body do not depend on how the bytes arrive.
     #[test]
     fn a_head_is_read_however_it_arrives() {
         let length = |bytes| Body::Length(bytes);
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// LIS-01: a request that asks for WebSocket is told, with its path, and none that only looks like it.
+    /// LIS-01: a WebSocket request is recognized with its path; a similar request is not.
     #[test]
     fn an_upgrade_is_told() {
         let read = |head: &str| HeadReader::default().read(head.as_bytes());
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// HTP-01, ERR-02: what the framework would refuse is refused before, with a reason.
+    /// HTP-01, ERR-02: a head that the framework would refuse is refused earlier, with a reason.
     #[test]
     fn a_head_that_frames_no_request_is_refused() {
         for lines in [
@@ -329,11 +329,11 @@ mod tests {
         ] {
             assert!(is_malformed(head), "{head}");
         }
-        // No line of it is needed to see that it is none.
+        // Invalid bytes are detected before the first line is complete.
         assert!(is_malformed("\u{16}\u{3}\u{1}\u{2}"));
     }
 
-    /// HTP-01, ERR-02: a head has bounds.
+    /// HTP-01, ERR-02: a head has size limits.
     #[test]
     fn a_head_has_bounds() {
         let refused = |head: &str| match HeadReader::default().read(head.as_bytes()) {

@@ -1,5 +1,5 @@
-//! The socket of a connection, as the framework sees it. It keeps the time and the bounds that the framework
-//! does not keep, and hands on nothing but what it can answer:
+//! The socket of a connection, as actix-web sees it. It enforces the time and size limits that the
+//! framework lacks, and passes on only bytes that the framework can answer:
 //!
 //! ```text
 //!            ┌──────────── written ───────────────┐
@@ -9,18 +9,20 @@
 //!            └──────────► Passing (a request in its place) ──► Drain
 //! ```
 //!
-//! - A head arrives whole within its time, whichever request of the connection it is of. It is judged here
-//!   ([`head`]); in place of one that is none the framework is handed a request that [`crate::serve`] answers
-//!   with the refusal, in its turn and in the form of all others.
-//! - A request is passed on when the answer to the one before was written, so that there is one answer at a
-//!   time for a client, however many requests it sends ahead.
-//! - What was written must be read at a pace; what goes with the answer (locks, room) lives until then.
-//! - A request for WebSocket is not the framework's: on a connection that another listener has accepted it goes back
-//!   there with it, whichever request it is, and for the framework the connection ends. On the port of HTTP the same
-//!   happens to a connection that begins as AMQP.
-//! - A client that has gone is seen also behind what it has sent ahead, while its request waits ([`Lookout`]).
-//! - A body is not read farther ahead of its reader than a bound, in bytes and in pieces, and however small the
-//!   chunks are in which it comes, they are passed on as large ones ([`chunks`]).
+//! - A head must arrive whole within its time, for each request of the connection. [`head`] checks
+//!   it here. For an invalid head the framework gets a placeholder request, which [`crate::serve`]
+//!   answers with the refusal, in the usual order and form.
+//! - A request is passed on only after the previous answer was written. A client that pipelines
+//!   requests therefore occupies one answer at a time.
+//! - The client must read its answer at a minimum pace. The locks and the memory of the answer live
+//!   until it is written.
+//! - A WebSocket request never reaches the framework: on a connection from another listener, the
+//!   socket goes back to that listener with the request, and for the framework the connection ends.
+//!   On the HTTP port the same happens to a connection that begins as AMQP.
+//! - A disconnected client is detected while its request waits, even behind bytes that it has sent
+//!   in advance ([`Lookout`]).
+//! - A body is read ahead of its handler only up to a limit, in bytes and in pieces. Small chunks
+//!   are passed on as large ones ([`chunks`]).
 
 mod chunks;
 mod connection;
@@ -51,80 +53,83 @@ use crate::site::Site;
 use head::{Body, Fault, HEAD_BYTES_MAX, HEADER_COUNT_MAX, Head, HeadReader, blank_bytes};
 use write::Writing;
 
-/// How AMQP begins (AMQP 2.2), and no request of HTTP.
+/// The first bytes of an AMQP connection (AMQP 2.2); no HTTP request starts with them.
 const AMQP: &[u8] = b"AMQP";
-/// How much is read at once of what is looked at here.
+/// Bytes per read while this module examines them.
 const READ_BYTES: usize = 8 << 10;
-/// How much of a head needs no room that connections share.
+/// Bytes of a head that need no shared memory.
 const FREE_BYTES: u64 = 16 << 10;
-/// How much room is taken at once.
+/// Bytes of shared memory that are reserved in one step.
 const STEP_BYTES: u64 = 32 << 10;
-/// How much is read of further requests before the answer to the one at hand was written.
+/// Maximum bytes of further requests that are read before the current answer is written.
 const EARLY_BYTES_MAX: usize = 8 << 10;
 
-/// The parts of the grace of others after which a connection without a place looks for one again.
+/// Divisors of the grace of other connections: a connection without a slot looks for one again
+/// after each of these parts.
 const PLACE_LOOKS: [u32; 3] = [16, 4, 1];
 
-/// What the framework gets in place of a head that is none. It has a body that nobody reads, so that the
-/// framework takes what the client still sends before it closes: a client sees the answer then.
+/// The request that the framework gets in place of an invalid head. It has a body that no handler
+/// reads, so that the framework consumes further bytes of the client before it closes; otherwise a
+/// reset could hide the answer from the client.
 const IN_ITS_PLACE: &[u8] =
     b"PUT / HTTP/1.1\r\nHost: refused\r\nContent-Length: 18446744073709551615\r\n\r\n";
 
-/// The socket.
+/// The socket of one connection.
 pub(crate) struct Socket {
-    /// None when it was given back for an upgrade.
+    /// None after the stream was handed to another protocol.
     stream: Option<Stream>,
     takes_over: TakesOver,
     principal: Principal,
     site: Arc<Site>,
-    /// Present while it waits for a request. Dropped before the place, so that no connection is evicted
-    /// for a place that is already free.
+    /// Present while the connection waits for a request. Dropped before the slot, so that no
+    /// connection is evicted for a slot that is already free.
     idling: Option<Idling>,
-    /// None until it has found one, and after a refusal.
+    /// None until a slot is found, and after a refusal.
     place: Option<Place>,
     connection: Rc<Connection>,
     phase: Phase,
     /// Bytes that were read and not passed on.
     input: Vec<u8>,
-    /// How many of them are a chunk of a body as it is passed on.
+    /// Number of input bytes that are a re-framed chunk.
     framed_bytes: usize,
     head: HeadReader,
-    /// Room for a large head.
+    /// Shared memory for a large head.
     share: PacedShare,
     is_first: bool,
-    /// Since when it is in its phase.
+    /// Start of the phase.
     since: Instant,
     timer: Timer,
-    /// As long as it is left unread for what was read before.
+    /// Detects the end of the client while the socket is not read.
     lookout: Lookout,
     writing: Option<Writing>,
     _counted: ConnectionCount,
 }
 
-/// Who takes a connection over that is not for HTTP.
+/// The recipient of a connection that does not speak HTTP.
 pub(crate) enum TakesOver {
-    /// Nobody: it is answered as any other.
+    /// No recipient: the framework answers.
     Nobody,
-    /// One with a request for WebSocket is taken.
+    /// Takes a connection with a WebSocket request.
     Upgrades(oneshot::Sender<Upgrade>),
-    /// One that begins as AMQP is taken.
+    /// Takes a connection that begins as AMQP.
     Amqp(oneshot::Sender<Stream>),
 }
 
 enum Phase {
-    /// A head arrives, since this instant; none if nothing of it is here.
+    /// A head arrives, since this instant; none if no byte of it has arrived.
     Head(Option<Instant>),
-    /// A head is passed on: what is left, and what follows.
+    /// A head is passed on: its remaining bytes and the next phase.
     Passing {
         bytes: usize,
         then: Box<Self>,
     },
     Body(Body),
-    /// The body of a request that was answered before it was here.
+    /// The rest of a body whose request is already answered.
     Rest(Body),
     /// The request was passed on.
     Answer,
-    /// The connection ends when the refusal was written; what comes is passed on after that, and dropped.
+    /// The refusal is being written; after that, further input is passed on and dropped until the
+    /// connection ends.
     Drain {
         is_answered: bool,
     },
@@ -132,7 +137,7 @@ enum Phase {
 }
 
 impl Socket {
-    /// The socket of a connection that this one takes over if it is not for HTTP.
+    /// The socket of a connection, with the recipient for other protocols.
     pub(crate) fn new(stream: Stream, site: Arc<Site>, takes_over: TakesOver) -> Self {
         let mut socket = Self {
             principal: stream.principal(),
@@ -158,7 +163,8 @@ impl Socket {
         socket
     }
 
-    /// Takes a place that is free, or that of a connection that can go. Whether it has one.
+    /// Takes a free slot, or the slot of an evictable connection. Returns whether the connection
+    /// has one.
     fn seek_place(&mut self) -> bool {
         if self.place.is_none() {
             self.place = self.site.places.take_or_evict(Newcomer::Stranger);
@@ -173,8 +179,8 @@ impl Socket {
         self.place = None;
     }
 
-    /// Waits a moment for a place where all were taken when the connection came: the one before it may have ended, and the
-    /// listener not have seen that. Refuses the connection if there is none.
+    /// Waits a moment for a slot if none was free at the start: an earlier connection may have
+    /// ended without the listener having noticed. Refuses the connection if no slot becomes free.
     fn poll_place(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while !self.seek_place() {
             let waited = self.since.elapsed();
@@ -197,12 +203,12 @@ impl Socket {
         Rc::clone(&self.connection)
     }
 
-    /// A client that has shown nothing yet but where it comes from, and its certificate.
+    /// The principal of a client without a token: its address and its certificate.
     pub(crate) fn principal(&self) -> Principal {
         self.principal.clone()
     }
 
-    /// Ends what is read with a refusal.
+    /// Stops reading and answers with a refusal.
     fn refuse(&mut self, refusal: Refusal) {
         self.share.release();
         self.release_place();
@@ -214,7 +220,7 @@ impl Socket {
         self.phase = Phase::Passing { bytes: IN_ITS_PLACE.len(), then };
     }
 
-    /// Looks at what is here of a head.
+    /// Examines the received bytes of a head.
     fn judge_head(&mut self) {
         let blank = blank_bytes(&self.input);
         self.input.drain(..blank);
@@ -235,7 +241,7 @@ impl Socket {
         }
     }
 
-    /// The head is the framework's.
+    /// Passes a valid head to the framework.
     fn pass_on(&mut self, bytes: usize, body: Body) {
         self.share.release();
         self.idling = None;
@@ -243,12 +249,12 @@ impl Socket {
         self.phase = Phase::Passing { bytes, then: Box::new(Phase::Body(body)) };
     }
 
-    /// A request for WebSocket, which somebody else may take.
+    /// Hands a WebSocket request to its recipient, if there is one.
     fn upgrade(&mut self, bytes: usize, path: String) {
         match std::mem::replace(&mut self.takes_over, TakesOver::Nobody) {
             TakesOver::Upgrades(upgrades) => {
                 if let Some(stream) = self.hand_over() {
-                    // Who waits for it may have been ended.
+                    // The receiver may have been cancelled.
                     upgrades.send(Upgrade { stream, path }).ok();
                 }
             }
@@ -259,7 +265,7 @@ impl Socket {
         }
     }
 
-    /// Hands a connection over that begins as AMQP; false if nobody takes it.
+    /// Hands over a connection that begins as AMQP; returns false if no transport takes it.
     fn is_taken_by_amqp(&mut self) -> bool {
         match std::mem::replace(&mut self.takes_over, TakesOver::Nobody) {
             TakesOver::Amqp(amqp) => {
@@ -275,7 +281,7 @@ impl Socket {
         }
     }
 
-    /// The connection is somebody else's, with all that was read of it and not passed on.
+    /// Takes the stream out, with all bytes that were read and not passed on.
     fn hand_over(&mut self) -> Option<Stream> {
         self.share.release();
         self.release_place();
@@ -285,7 +291,7 @@ impl Socket {
         Some(stream)
     }
 
-    /// Until when something has to arrive.
+    /// The time at which further bytes must have arrived.
     fn deadline(&self) -> Option<Instant> {
         let config = &self.site.config;
         match self.phase {
@@ -301,7 +307,7 @@ impl Socket {
         }
     }
 
-    /// Nothing arrived. Ends what has no time left.
+    /// Checks deadlines and eviction after a read without bytes. Ready if the phase changed.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let is_idle = matches!(self.phase, Phase::Head(None));
         if matches!(self.phase, Phase::Head(_)) {
@@ -333,7 +339,7 @@ impl Socket {
         Poll::Ready(())
     }
 
-    /// Room for more of a head.
+    /// Reserves shared memory for more bytes of a head.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let held = self.input.len() as u64;
         while held >= FREE_BYTES + self.share.held_bytes() {
@@ -354,14 +360,15 @@ impl Socket {
         Poll::Ready(())
     }
 
-    /// Leaves the socket unread until [`Connection::wake`]. Ready if its client has gone meanwhile.
+    /// Leaves the socket unread until [`Connection::wake`]. Ready if the client disconnects
+    /// meanwhile.
     fn poll_paused(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.connection.pause(context);
         let Some(stream) = &self.stream else { return Poll::Pending };
         self.lookout.poll(|| stream.has_ended(), context)
     }
 
-    /// Reads more into the input; none if the peer has ended.
+    /// Reads more input; returns 0 at the end of the stream.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let before = self.input.len();
         self.input.resize(before + READ_BYTES, 0);
@@ -376,7 +383,7 @@ impl Socket {
         Poll::Ready(Ok(read))
     }
 
-    /// Hands on what is here; how much that was.
+    /// Passes buffered input on; returns the number of bytes.
     fn pass(&mut self, bytes: usize, buffer: &mut ReadBuf<'_>) -> usize {
         let bytes = bytes.min(buffer.remaining()).min(self.input.len());
         buffer.put_slice(self.input.get(..bytes).unwrap_or_default());
@@ -387,7 +394,7 @@ impl Socket {
         bytes
     }
 
-    /// Hands on some of a body. Nothing passed means that it has ended, or that the connection has.
+    /// Passes a part of the body on.
     fn poll_body(
         &mut self,
         body: &mut Body,
@@ -437,7 +444,7 @@ impl Socket {
         }
     }
 
-    /// The answer was written: the next request may come.
+    /// Continues after the answer was written.
     fn answered(&mut self) {
         self.since = Instant::now();
         self.lookout.rest();
@@ -458,16 +465,16 @@ impl Socket {
     }
 }
 
-/// What was handed on of a body.
+/// The progress of a body.
 enum Passed {
     Some,
-    /// It is whole.
+    /// The body is complete.
     Whole,
-    /// Nothing more will come of it.
+    /// The stream ended within the body, or its framing is invalid.
     Ended,
 }
 
-/// Reads at most so much; what is read of a body must not be of what follows it.
+/// Reads at most `bytes_max` bytes, so that a body never includes bytes that follow it.
 fn read_into(
     stream: &mut Option<Stream>,
     bytes_max: usize,
@@ -483,7 +490,7 @@ fn read_into(
     Poll::Ready(Ok(read))
 }
 
-/// Why a head is refused, as its client is told.
+/// The refusal for an invalid head.
 fn refusal(fault: Fault) -> Refusal {
     let too_large = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
     match fault {
@@ -589,17 +596,17 @@ impl AsyncRead for Socket {
                     this.phase = Phase::Answer;
                     if this.input.len() >= EARLY_BYTES_MAX {
                         ready!(this.poll_paused(context));
-                        // As where its end is read (HTP-11).
+                        // The same as where the end of the stream is read (HTP-11).
                         this.phase = Phase::Ended;
                         continue;
                     }
                     match this.poll_fill(context)? {
                         Poll::Pending => {
-                            // What came early is looked at when the answer was written.
+                            // Early requests are examined after the answer was written.
                             this.connection.pause(context);
                             return Poll::Pending;
                         }
-                        // Its client is gone (HTP-11).
+                        // The client has disconnected (HTP-11).
                         Poll::Ready(0) => this.phase = Phase::Ended,
                         Poll::Ready(_) => {}
                     }

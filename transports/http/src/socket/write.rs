@@ -1,4 +1,5 @@
-//! What is written, at the pace of its reader.
+//! Writes output and closes connections whose client reads too slowly. The framework calls it
+//! through `AsyncWrite`.
 
 use std::io;
 use std::pin::Pin;
@@ -10,12 +11,12 @@ use tokio::io::AsyncWrite;
 
 use super::Socket;
 
-/// An answer is read at no less than so many bytes a second, or after a while is given up.
+/// Minimum pace in bytes per second at which a client must read an answer.
 const WRITE_PACE_BYTES: u64 = 4 << 10;
-/// How often a write that waits is looked at.
+/// Interval between checks of a blocked write.
 const WRITE_LOOK: Duration = Duration::from_millis(250);
 
-/// Something was written that the peer has not taken.
+/// Output that the peer has not taken.
 pub(super) struct Writing {
     pace: Pace,
     written_bytes: u64,
@@ -43,10 +44,10 @@ impl AsyncWrite for Socket {
         }
     }
 
-    /// Called when the framework has written all that it has.
+    /// Called after the framework has written all its output.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // What TLS has made of the last bytes may be waiting for the peer.
+        // TLS may still hold encrypted bytes.
         let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
         if Pin::new(stream).poll_flush(context)?.is_pending() {
             return Poll::Ready(Err(ready!(this.poll_unread(context))));
@@ -67,7 +68,7 @@ impl AsyncWrite for Socket {
 }
 
 impl Socket {
-    /// Whether the peer takes too long to read what was written.
+    /// Waits while the peer does not read; ready with an error if it takes too long.
     fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let now = Instant::now();
         let (connection, patience) = (&self.connection, self.site.config.write_timeout);
@@ -85,7 +86,7 @@ impl Socket {
     }
 }
 
-/// The error of an answer that is not read, or too slowly while others wait for its room.
+/// The error for an answer that is read too slowly, or while others wait for its memory.
 fn slow_reader() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client reads the response too slowly")
 }
