@@ -1,6 +1,6 @@
-//! A store over a [`MemoryStore`] that completes when its driver says so, and as its driver says:
-//! stored, failed, unknown, fenced; that answers Busy and Full; and whose contents can be read when its driver
-//! says so (DESIGN D11).
+//! A store over a [`MemoryStore`] for tests of failures (DESIGN D11). Its driver decides when a
+//! batch completes and with which result: stored, failed, unknown or fenced. The driver can also
+//! make it answer Busy and Full, and delay the reading of contents.
 //!
 //! ```text
 //!  submit ──► queue of the shard ──(driver: complete_next with a fate)──► image ──► completion
@@ -8,9 +8,9 @@
 //!                   └──────── crash: lost, or a prefix of it lands ─────────┴──► the next broker
 //! ```
 //!
-//! The image is what is durable: a batch enters it when it completes, or when its outcome is said to
-//! be unknown although it landed. Scans and pins see the image alone, so content that is not durable
-//! cannot be read by mistake.
+//! The image is the durable state: a batch enters it on completion, or when its outcome is reported
+//! as unknown although it landed. Scans and pins see only the image, so that content that is not
+//! durable cannot be read by mistake.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,27 +25,27 @@ use peeklock_store::{
     Visit, Waker,
 };
 
-/// What becomes of the next batch of a shard.
+/// The fate of the next batch of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It is stored.
+    /// The batch is stored.
     Store,
-    /// It is not stored, and the shard stores nothing more until it is acquired again.
+    /// The batch is not stored, and the shard stores no further batch until it is acquired again.
     Fail,
-    /// The answer is [`StoreError::Unknown`]; the shard waits until it is submitted again.
+    /// The result is [`StoreError::Unknown`]; the shard waits until the batch is submitted again.
     Unknown {
-        /// Whether it is stored nevertheless.
+        /// Whether the batch is stored nevertheless.
         landed: bool,
-        /// Whether those behind it are answered only after it is submitted again; else they are
-        /// answered with the same.
+        /// Whether later batches complete only after it is submitted again; otherwise they complete
+        /// with the same error.
         holds: bool,
     },
 }
 
-/// What reservations are answered with.
+/// The answer to reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// As the image has room.
+    /// By the free room of the image.
     Open,
     /// [`Reserved::Busy`].
     Busy,
@@ -53,22 +53,22 @@ pub enum Room {
     Full,
 }
 
-/// What becomes of batches that were submitted and not completed when the process dies. Either is
-/// legal: nobody was told that they are stored.
+/// The fate of submitted batches that were not completed when the process dies. Either is legal,
+/// because no caller was informed that they are stored.
 #[derive(Debug)]
 pub enum Crash<'a> {
-    /// They are lost.
+    /// All are lost.
     Loses,
-    /// Those of each shard up to a random one land.
+    /// In each shard, the batches up to a random one are stored.
     KeepsSome(&'a mut Random),
 }
 
-/// How often a batch ends badly, of a thousand.
+/// Probability of a bad end of a batch, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Odds {
-    /// By a failure.
+    /// Failures.
     pub fail: u64,
-    /// With an unknown outcome.
+    /// Unknown outcomes.
     pub unknown: u64,
 }
 
@@ -86,7 +86,7 @@ impl Odds {
     }
 }
 
-/// A store whose driver decides what happens.
+/// A store whose driver decides the results.
 pub struct FaultStore {
     image: Arc<MemoryStore>,
     reads: Arc<HeldReads>,
@@ -100,7 +100,7 @@ struct State {
     reserved_bytes: u64,
     overdrawn: bool,
     at_once: bool,
-    /// Contents with this text are no messages any more.
+    /// Contents that contain this text are pinned as invalid messages.
     spoilt: Option<&'static str>,
     ended: bool,
 }
@@ -113,7 +113,7 @@ struct ShardState {
     unknown: Option<Unknown>,
     /// Reservations of batches without a definite outcome, by epoch and id.
     owed: BTreeMap<(u64, u64), u64>,
-    /// The highest id that is stored, and the highest that was said to be.
+    /// The highest stored id, and the highest id that was reported as stored.
     stored: u64,
     answered: u64,
 }
@@ -125,7 +125,7 @@ struct Unknown {
 }
 
 impl FaultStore {
-    /// An empty store that stores nothing until it is told to.
+    /// An empty store that stores batches only when its driver completes them.
     #[must_use]
     pub fn new(shard_count: u16, capacity_bytes: u64) -> Arc<Self> {
         Self::over(Arc::new(MemoryStore::new(shard_count, capacity_bytes)), false)
@@ -152,64 +152,64 @@ impl FaultStore {
         Arc::new(Self { image, reads: Arc::default(), state: Mutex::new(state) })
     }
 
-    /// What is durable.
+    /// The durable state.
     #[must_use]
     pub fn image(&self) -> &MemoryStore {
         &self.image
     }
 
-    /// Bytes that are set aside.
+    /// Reserved bytes.
     #[must_use]
     pub fn reserved_bytes(&self) -> u64 {
         self.lock().reserved_bytes
     }
 
-    /// Whether more was given back than was set aside.
+    /// Whether more bytes were released than reserved.
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
         self.lock().overdrawn
     }
 
-    /// How many wakers it was given and has not called.
+    /// Number of wakers that it holds and has not called.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.lock().waiting.len()
     }
 
-    /// How many batches of a shard wait for their fate.
+    /// Number of batches of a shard that wait for their fate.
     #[must_use]
     pub fn queued(&self, shard: Shard) -> usize {
         self.lock().shards.get(usize::from(shard.0)).map_or(0, |state| state.queue.len())
     }
 
-    /// From now on every batch is stored within [`Store::submit`], or waits for the driver.
+    /// From now on, stores every batch within [`Store::submit`], or waits for the driver.
     pub fn complete_at_once(&self, at_once: bool) {
         self.lock().at_once = at_once;
     }
 
-    /// From now on contents that are pinned are not at hand: each is read when the driver lets it.
+    /// From now on, pinned contents are not loaded: each is read when the driver permits it.
     pub fn hold_reads(&self) {
         self.reads.hold();
     }
 
-    /// How many reads wait for the driver.
+    /// Number of reads that wait for the driver.
     #[must_use]
     pub fn held_read_count(&self) -> usize {
         self.reads.count()
     }
 
-    /// Lets a read end, by its place among those that wait, in the order in which they were begun. Returns
-    /// whether there was one, and somebody awaits it.
+    /// Lets a waiting read finish, by its position in the order of the reads. Returns whether it
+    /// exists and its caller still waits.
     pub fn let_read(&self, place: usize) -> bool {
         self.reads.let_go(place)
     }
 
-    /// From now on contents with this text are pinned as something that is no message.
+    /// From now on, pins contents with this text as invalid messages.
     pub fn spoil(&self, text: &'static str) {
         self.lock().spoilt = Some(text);
     }
 
-    /// From now on reservations are answered with this. Who waits is woken when it is `Open`.
+    /// From now on, answers reservations with `room`. `Room::Open` wakes waiting callers.
     pub fn set_room(&self, room: Room) {
         let mut state = self.lock();
         state.room = room;
@@ -223,7 +223,7 @@ impl FaultStore {
         }
     }
 
-    /// Another owner acquires the shard: what is submitted under the present epoch is fenced.
+    /// Acquires the shard for another owner: later batches under the present epoch are fenced.
     pub fn usurp(&self, shard: Shard) {
         let mut state = self.lock();
         if let (Ok((fence, _)), Some(of_shard)) =
@@ -233,7 +233,7 @@ impl FaultStore {
         }
     }
 
-    /// Completes the oldest batch of a shard that can be completed. Returns whether there was one.
+    /// Completes the oldest batch of a shard that can complete. Returns whether there was one.
     pub fn complete_next(&self, shard: Shard, fate: Fate) -> bool {
         let mut state = self.lock();
         let index = usize::from(shard.0);
@@ -241,13 +241,13 @@ impl FaultStore {
         let Some((first, _)) = of_shard.queue.front() else { return false };
         let (id, epoch) = (first.id, epoch_of(first));
         let is_current = epoch == of_shard.epoch;
-        // What was said to be stored is repeated, whatever the fate.
+        // A batch that was reported as stored is stored again, regardless of the fate.
         let fate = if id.0 <= of_shard.answered { Fate::Store } else { fate };
         if is_current && of_shard.unknown.is_some_and(|unknown| unknown.holds) {
             return false;
         }
         let Some((submission, completion)) = of_shard.queue.pop_front() else { return false };
-        // What is stored cannot fail any more, and cannot be undone by a repetition.
+        // A stored batch cannot fail, and a repetition cannot undo it.
         let is_stored = id.0 <= of_shard.stored;
         let result = if !is_current {
             self.carry_out(submission)
@@ -297,7 +297,7 @@ impl FaultStore {
         (0..count).any(|offset| self.complete_next(Shard((first + offset) % count), fate))
     }
 
-    /// The process dies. Returns the store that the next one finds.
+    /// Ends the process. Returns the store that the next process finds.
     #[must_use]
     pub fn crash(&self, crash: Crash<'_>) -> Arc<Self> {
         let mut state = self.lock();
@@ -306,7 +306,7 @@ impl FaultStore {
             for of_shard in state.shards.iter_mut().filter(|of_shard| !of_shard.failed) {
                 let count = random.index(of_shard.queue.len() + 1);
                 for (submission, _) in of_shard.queue.drain(..count) {
-                    // Those behind one that is missing are refused by the image.
+                    // The image refuses batches that follow a missing one.
                     self.carry_out(submission).ok();
                 }
             }
@@ -451,7 +451,7 @@ impl Store for FaultStore {
         self.image.scan(prefix, visit)
     }
 
-    /// With what is in the image; batches that wait for their fate are this store's alone.
+    /// Copies the image; batches that wait for their fate stay only in this store.
     fn fork(&self) -> Option<Arc<dyn Store>> {
         let state = self.lock();
         Some(Self::over(Arc::new(self.image.forked()), state.at_once))
@@ -471,7 +471,7 @@ fn epoch_of(submission: &Submission) -> u64 {
     submission.fences.first().map_or(0, |fence| fence.epoch)
 }
 
-/// Whether the reservation of a batch was given back, or is noted, already.
+/// Whether the reservation of a batch was already released, or is recorded.
 fn is_repetition(of_shard: &ShardState, epoch: u64, id: BatchId) -> bool {
     of_shard.owed.contains_key(&(epoch, id.0))
         || (of_shard.epoch == epoch && id.0 <= of_shard.stored)

@@ -1,4 +1,4 @@
-//! Contents as on a disk that answers when the driver of a test says so.
+//! Contents whose reads complete only when the driver of a test permits it, as on a slow disk.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,28 +9,28 @@ use tokio::sync::oneshot;
 use peeklock_store::StoreError;
 use peeklock_store::content_ref::{ContentRef, StoredContent};
 
-/// Reads that wait for the driver, in the order in which they were begun; none while contents are at hand.
+/// Reads that wait for the driver, in the order of their start; none while contents are loaded.
 #[derive(Default)]
 pub(super) struct HeldReads(Mutex<Option<Vec<oneshot::Sender<()>>>>);
 
-/// A content that is not at hand.
+/// A content that is not loaded.
 struct Held {
     bytes: Bytes,
     reads: Arc<HeldReads>,
 }
 
 impl HeldReads {
-    /// From now on what is pinned is not at hand.
+    /// From now on, pinned contents are not loaded.
     pub(super) fn hold(&self) {
         self.lock().get_or_insert_default();
     }
 
-    /// How many wait.
+    /// Number of waiting reads.
     pub(super) fn count(&self) -> usize {
         self.lock().as_ref().map_or(0, Vec::len)
     }
 
-    /// Lets the one at this place end. Returns whether there was one, and somebody awaits it.
+    /// Lets the read at this position finish. Returns whether it exists and its caller still waits.
     pub(super) fn let_go(&self, place: usize) -> bool {
         let mut held = self.lock();
         let Some(waiting) = held.as_mut().filter(|waiting| place < waiting.len()) else {
@@ -41,7 +41,7 @@ impl HeldReads {
         tell.send(()).is_ok()
     }
 
-    /// Takes a content from at hand, if that is wanted.
+    /// Replaces a loaded content by a held one, if reads are held.
     pub(super) fn take(self: &Arc<Self>, content: &mut ContentRef) {
         if self.lock().is_none() {
             return;

@@ -1,19 +1,20 @@
-//! A disk in memory that loses what was not synced, tears it, reorders it, fills up, and fails when
-//! it is told to (DESIGN D12).
+//! A disk in memory that loses, tears and reorders unsynced writes, fills up, and fails when a test
+//! plans it (DESIGN D12). Tests of the journal and of whole brokers run on it.
 //!
 //! ```text
-//!  write, allocate, truncate ──► what calls see ──(DiskFile::sync)──► what a crash cannot take
-//!  create, rename, remove    ──► names          ──(Disk::sync)─────► durable names
+//!  write, allocate, truncate ──► current bytes ──(DiskFile::sync)──► durable bytes
+//!  create, rename, remove    ──► names         ──(Disk::sync)─────► durable names
 //! ```
 //!
-//! At a crash every 512-byte sector written since the last sync of its file has any of the contents
-//! it had since, whatever its neighbours have; the length of a file is any it had since; and of the
-//! names any prefix of the changes since the last sync of the directory has happened: file systems
-//! with a journal keep that order. [`Names::AnyOrder`] is harsher and keeps only the order of changes
-//! to one name. Bytes and names do not wait for each other, so that a file whose name was not synced
-//! may be gone with all its synced bytes.
+//! At a crash, every 512-byte sector written since the last sync of its file takes any of the
+//! contents that it had since, independently of its neighbours. The length of a file takes any of
+//! its values since the sync. Of the changes to names since the last sync of the directory, a
+//! prefix survives: file systems with a journal keep that order. [`Names::AnyOrder`] is harsher and
+//! keeps only the order of changes to one name. Bytes and names do not wait for each other, so that
+//! a file whose name was not synced may disappear with all its synced bytes.
 //!
-//! What is done repeats from the seed. Absent on purpose: time, and any word of what the bytes mean.
+//! All behaviour repeats from the seed. Absent on purpose: time, and any knowledge of the meaning
+//! of the bytes.
 
 mod bytes;
 mod calls;
@@ -32,12 +33,12 @@ use self::names::Directory;
 use super::random::Random;
 use peeklock_store::journal::disk::{Disk, DiskFile};
 
-/// What is kept or lost as a whole.
+/// The unit that a crash keeps or loses as a whole.
 pub const SECTOR_BYTES: usize = 512;
-/// What a disk without a quota says is free.
+/// Free bytes that a disk without a quota reports.
 const UNBOUNDED_BYTES: u64 = 1 << 60;
 
-/// What can be asked of a disk and its files.
+/// The calls of a disk and its files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Call {
     /// [`Disk::list`].
@@ -69,7 +70,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// All of them.
+    /// All calls.
     pub const ALL: [Self; 13] = [
         Self::List,
         Self::Open,
@@ -87,33 +88,33 @@ impl Call {
     ];
 }
 
-/// How a call fails. A failed sync of a file loses what it did not bring to the medium: it is clean
-/// from then on, and no later sync brings it there, as on Linux.
+/// The way in which a call fails. A failed sync of a file loses the bytes that it did not write to
+/// the medium: they count as clean from then on, and no later sync writes them, as on Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Nothing of it is done.
+    /// The call has no effect.
     Whole,
-    /// Some of it is done.
+    /// The call has a part of its effect.
     Partly,
-    /// All of it is done, and yet it fails.
+    /// The call has its whole effect and fails nevertheless.
     Done,
 }
 
-/// Which changes to names a crash keeps.
+/// The changes to names that a crash keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Names {
-    /// Those up to a random one.
+    /// All changes up to a random one.
     Prefix,
-    /// Any, but of those that share a name none without the ones before.
+    /// Any changes; changes to one name keep their order.
     AnyOrder,
 }
 
-/// What the next process reads where a failed sync has lost something.
+/// The bytes that the next process reads after a failed sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// What was written, out of the page cache, although it is on no medium.
+    /// The written bytes, from the page cache, although no medium has them.
     StillCached,
-    /// What the medium has.
+    /// The bytes of the medium.
     ReadAnew,
 }
 
@@ -145,7 +146,7 @@ impl SimulatedDisk {
         Self::holding(&BTreeMap::new(), seed)
     }
 
-    /// A disk with these files, all of them durable.
+    /// A disk with these files, all durable.
     #[must_use]
     pub fn holding(files: &BTreeMap<String, Vec<u8>>, seed: u64) -> Self {
         let mut state = State {
@@ -165,7 +166,7 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The files as calls see them now.
+    /// The files as calls see them.
     #[must_use]
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.lock();
@@ -173,7 +174,7 @@ impl SimulatedDisk {
         state.directory.names().iter().map(|(name, inode)| (name.clone(), of(inode))).collect()
     }
 
-    /// The files that are there for certain after a crash, with the bytes of their last sync.
+    /// The files that surely exist after a crash, with the bytes of their last sync.
     #[must_use]
     pub fn durable_files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.lock();
@@ -182,14 +183,14 @@ impl SimulatedDisk {
         names.iter().map(|(name, inode)| (name.clone(), of(inode))).collect()
     }
 
-    /// Cuts the power, and gives the disk that the next process finds. Every call on this one fails
-    /// from now on.
+    /// Cuts the power, and returns the disk that the next process finds. Every later call on this
+    /// disk fails.
     #[must_use]
     pub fn crash(&self, random: &mut Random) -> Self {
         self.crash_with(random, Names::Prefix)
     }
 
-    /// The same, with a choice of what happens to names.
+    /// Does the same with a choice for names.
     #[must_use]
     pub fn crash_with(&self, random: &mut Random, names: Names) -> Self {
         let mut state = self.lock();
@@ -216,8 +217,8 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(found)) }
     }
 
-    /// Another disk with the same on it, written and durable; what is done to one is not done to the
-    /// other. Nothing is open on it, and no failure planned.
+    /// An independent copy of the disk with the same files, written and durable. It has no open
+    /// handles and no planned failures.
     #[must_use]
     pub fn fork(&self) -> Self {
         let state = self.lock();
@@ -238,8 +239,9 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(forked)) }
     }
 
-    /// Ends the process that uses the disk, and gives the disk to the next one: nothing written is
-    /// lost, nothing unsynced is more durable than before. Every call on this one fails from now on.
+    /// Ends the process that uses the disk, and returns the disk for the next process. No written
+    /// byte is lost, and no unsynced byte becomes more durable. Every later call on this disk
+    /// fails.
     #[must_use]
     pub fn kill(&self, lost: Lost) -> Self {
         let mut state = self.lock();
@@ -266,7 +268,7 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(found)) }
     }
 
-    /// Cuts the power at a call: 1 is the next. That call is done in part, and fails.
+    /// Cuts the power at a call: 1 is the next. That call has a part of its effect and fails.
     pub fn cut_power_at(&self, count: u64) {
         self.lock().calls.cut_at(count);
     }
@@ -277,63 +279,63 @@ impl SimulatedDisk {
         self.lock().calls.is_cut()
     }
 
-    /// Lets a call of a kind fail, once: 1 is the next of that kind.
+    /// Plans a single failure of a call of a kind: 1 is the next of that kind.
     pub fn fail(&self, call: Call, count: u64, fault: Fault) {
         self.lock().calls.fail(call, count, 1, fault);
     }
 
-    /// Lets all calls of a kind fail, beginning with one: 1 is the next of that kind.
+    /// Plans failures of all calls of a kind from this one: 1 is the next of that kind.
     pub fn fail_from(&self, call: Call, count: u64, fault: Fault) {
         self.lock().calls.fail(call, count, u64::MAX, fault);
     }
 
-    /// Takes back all failures that are planned.
+    /// Cancels all planned failures.
     pub fn heal(&self) {
         self.lock().calls.heal();
     }
 
-    /// How many calls have failed as planned.
+    /// Number of calls that failed as planned.
     #[must_use]
     pub fn failure_count(&self) -> u64 {
         self.lock().calls.failure_count()
     }
 
-    /// How many calls there were.
+    /// Number of calls.
     #[must_use]
     pub fn call_count(&self) -> u64 {
         self.lock().calls.total()
     }
 
-    /// How many calls of a kind there were.
+    /// Number of calls of a kind.
     #[must_use]
     pub fn call_count_of(&self, call: Call) -> u64 {
         self.lock().calls.total_of(call)
     }
 
-    /// Bounds what all files together may take, or no longer.
+    /// Sets the maximum size of all files together, or removes it.
     pub fn set_quota(&self, bytes: Option<u64>) {
         self.lock().quota_bytes = bytes;
     }
 
-    /// Bytes that files take.
+    /// Bytes that files occupy.
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {
         self.lock().allocated_bytes()
     }
 
-    /// Turns a bit around, on the medium and in memory. Returns whether there is such a byte.
+    /// Flips a bit on the medium and in memory. Returns whether the byte exists.
     pub fn flip_bit(&self, name: &str, offset: usize, bit: u32) -> bool {
         let mut state = self.lock();
         let Some(inode) = state.directory.names().get(name).copied() else { return false };
         state.inodes.get_mut(&inode).is_some_and(|inode| inode.flip(offset, bit))
     }
 
-    /// Writes down every call from now on, also on the disks that crashes leave.
+    /// Records every later call, also on the disks that crashes leave.
     pub fn record(&self) {
         self.lock().trace.get_or_insert_default();
     }
 
-    /// What was written down since the last time.
+    /// The calls recorded since the last time.
     #[must_use]
     pub fn take_trace(&self) -> Vec<String> {
         self.lock().trace.as_mut().map(std::mem::take).unwrap_or_default()
@@ -362,7 +364,7 @@ impl State {
         }
     }
 
-    /// Counts a call, and says what becomes of it.
+    /// Counts a call and returns its fate.
     fn enter(&mut self, call: Call, what: impl FnOnce() -> String) -> io::Result<CallFate> {
         let fate = self.calls.enter(call)?;
         let number = self.calls.total();
@@ -389,7 +391,7 @@ impl State {
         number
     }
 
-    /// Frees what nobody can reach any more, not even after a crash.
+    /// Frees files that no handle and no name reaches, even after a crash.
     fn forget_unnamed(&mut self) {
         let directory = &self.directory;
         self.inodes.retain(|number, inode| inode.is_open() || directory.reaches(*number));
@@ -413,7 +415,7 @@ impl State {
         self.inodes.get_mut(&number).ok_or_else(calls::power_is_cut)
     }
 
-    /// The greatest length that a file can have now.
+    /// The greatest length that the file can grow to.
     fn length_max(&mut self, number: u64) -> io::Result<u64> {
         let free = self.free_bytes();
         Ok(self.inode(number)?.allocated_bytes() + free)

@@ -1,7 +1,7 @@
-//! What every store must do, as named scenarios: the same for one in memory, a journal and a
-//! database (DESIGN D11).
+//! The requirements of every store as named scenarios: a memory store, a journal and a database
+//! pass the same ones (DESIGN D11).
 //!
-//! A scenario panics where a store breaks the contract of [`Store`].
+//! A scenario panics if a store breaks the contract of [`Store`].
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,17 +21,17 @@ mod order;
 mod records;
 mod room;
 
-/// How long a store may take for one batch.
+/// Maximum time of a store for one batch.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Makes a store that is empty and takes this many bytes.
+/// Makes an empty store of this capacity in bytes.
 pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn Store>;
-/// Closes a store and opens what it kept.
+/// Closes a store and opens it again with its data.
 pub type Reopen<'a> = &'a dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>;
 
-/// One thing that a store must do.
+/// One requirement of a store.
 pub struct Scenario {
-    /// A sentence.
+    /// The requirement as a sentence.
     pub name: &'static str,
     run: fn(&Subject<'_>),
 }
@@ -52,8 +52,8 @@ pub fn scenarios() -> Vec<Scenario> {
         .collect()
 }
 
-/// Runs all scenarios, each on a store of its own, and again on what is there after a reopening
-/// where the store outlives one. Returns the names of those that failed.
+/// Runs all scenarios, each on its own store, and if stores survive a restart again after
+/// reopening. Returns the names of the failed scenarios.
 #[must_use]
 pub fn failures(make: Make<'_>, reopen: Option<Reopen<'_>>) -> Vec<&'static str> {
     let subject = Subject { make, reopen };
@@ -76,14 +76,14 @@ impl Subject<'_> {
         Owner::of(self.store(), Shard(0))
     }
 
-    /// Runs a check, and once more after a reopening.
+    /// Runs a check, and again after reopening.
     fn check_twice(&self, owner: Owner, check: impl Fn(&dyn Store)) {
         check(&*owner.store);
         if let Some(reopen) = self.reopen {
             let shard = owner.fence.shard;
             let store = reopen(owner.store);
             check(&*store);
-            // The order goes on where it ended.
+            // The order continues after the last batch.
             let mut owner = Owner::of(store, shard);
             owner.put(&key(999, b"after"), b"reopening");
             assert_eq!(value(&*owner.store, &key(999, b"after")), Some(b"reopening".to_vec()));
@@ -93,7 +93,7 @@ impl Subject<'_> {
 
 type Outcome = Result<(), StoreError>;
 
-/// One who owns a shard and submits to it.
+/// The owner of a shard, which submits batches.
 struct Owner {
     store: Arc<dyn Store>,
     fence: Fence,
@@ -142,7 +142,7 @@ impl Owner {
 }
 
 fn note(sender: &Sender<Outcome>, outcome: Outcome) {
-    // A test that has failed meanwhile does not listen any more.
+    // A test that has failed meanwhile has dropped the receiver.
     sender.send(outcome).ok();
 }
 
@@ -180,7 +180,7 @@ fn content(store: &dyn Store, key: &Key) -> Option<Vec<u8>> {
     contents_of(store, &[*key]).pop().flatten().as_ref().map(load)
 }
 
-/// Everything under a prefix; asserts that it comes in ascending order.
+/// All records under a prefix; asserts that they are in ascending order.
 fn scan(store: &dyn Store, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     let scanned = store.scan(prefix, &mut |key, value| found.push((key.to_vec(), value.to_vec())));

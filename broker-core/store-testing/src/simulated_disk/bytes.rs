@@ -1,4 +1,4 @@
-//! The bytes of a file: those that calls see, those of the last sync, and what lies between.
+//! The bytes of a file: the current ones, the ones at the last sync, and the changes in between.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::Random;
 pub(super) struct Inode {
     current: Vec<u8>,
     synced: Vec<u8>,
-    /// Since the last sync, in order.
+    /// Changes since the last sync, in order.
     changes: Vec<Change>,
     handle_count: usize,
 }
 
 #[derive(Clone)]
 enum Change {
-    /// Whole sectors as they were after a write, the last one perhaps cut by the end of the file.
+    /// Whole sectors after a write; the end of the file may cut the last one.
     Bytes {
         sector: usize,
         bytes: Vec<u8>,
@@ -24,14 +24,14 @@ enum Change {
     Length(usize),
 }
 
-/// How much of what was not synced is left, for one file.
+/// The unsynced part of a file that survives a crash.
 #[derive(Clone, Copy)]
 enum Luck {
     All,
     Nothing,
-    /// Up to a change, as if it were written back in order.
+    /// All changes up to one, as if they were written back in order.
     UpTo(usize),
-    /// So many sectors of eight have their newest content, the others any.
+    /// Each sector has its newest content with this probability in eighths, or else any older one.
     Eighths(u64),
 }
 
@@ -41,14 +41,14 @@ impl Luck {
             0 => Self::All,
             1 => Self::Nothing,
             2 => Self::UpTo(random.index(change_count + 1)),
-            // Nearly all or nearly nothing is where the rare mistakes are.
+            // Rare faults appear if nearly all or nearly nothing survives.
             3 => Self::Eighths(7),
             4 => Self::Eighths(1),
             _ => Self::Eighths(4),
         }
     }
 
-    /// How many of the first changes in a list of these places have happened.
+    /// Number of leading changes, of those at `places`, that survive.
     fn kept(self, random: &mut Random, places: &[usize]) -> usize {
         match self {
             Self::All => places.len(),
@@ -119,7 +119,7 @@ impl Inode {
         self.keep(start, end);
     }
 
-    /// Adds the sectors of a range to what a crash may or may not take.
+    /// Records a change of the sectors in a range, which a crash may lose.
     fn keep(&mut self, start: usize, end: usize) {
         let sector = start / SECTOR_BYTES;
         let end = end.next_multiple_of(SECTOR_BYTES).min(self.current.len());
@@ -136,7 +136,7 @@ impl Inode {
         self.current.resize(length, 0);
         self.changes.push(Change::Length(length));
         if is_shorter && !length.is_multiple_of(SECTOR_BYTES) {
-            // What is behind the end in its sector is cleared by a write of its own.
+            // A separate write clears the rest of the sector behind the end.
             self.keep(length, length + 1);
         }
     }
@@ -151,7 +151,7 @@ impl Inode {
         self.synced.resize(self.current.len(), 0);
     }
 
-    /// Loses what was not synced, or some of it; nobody is told later.
+    /// Loses all or some unsynced changes without a later error.
     pub(super) fn fail_sync(&mut self, fault: Fault, random: &mut Random) {
         match fault {
             Fault::Whole => {}
@@ -163,7 +163,7 @@ impl Inode {
         self.changes.clear();
     }
 
-    /// Forgets what is in memory alone and will never be on the medium.
+    /// Drops changes that are only in memory and that will never reach the medium.
     pub(super) fn read_anew(&mut self) {
         let mut found = self.synced.clone();
         for change in &self.changes {
@@ -185,11 +185,11 @@ impl Inode {
         true
     }
 
-    /// What a crash leaves of the file.
+    /// The content after a crash.
     ///
-    /// Changes of the length happen in their order, up to any of them. Each sector has what one of
-    /// the writes to it left there, or what it had before; a cut of the file that has happened takes
-    /// what was written before it, and what was written after one that has not is not there.
+    /// Changes of the length survive in their order, up to a random change. Each sector has the
+    /// content after a random write, or its old content. A surviving truncation of a sector removes
+    /// earlier writes to it; after a lost truncation, later writes to the sector are lost too.
     pub(super) fn survivor(&self, random: &mut Random) -> Vec<u8> {
         let luck = Luck::draw(random, self.changes.len());
         let lengths: Vec<(usize, usize)> = self
@@ -237,7 +237,7 @@ impl Inode {
     }
 }
 
-/// Writes sectors as far as the file reaches.
+/// Copies sectors into the image, up to the end of the file.
 fn put(image: &mut [u8], sector: usize, bytes: &[u8]) {
     let start = (sector * SECTOR_BYTES).min(image.len());
     let count = bytes.len().min(image.len() - start);

@@ -1,16 +1,16 @@
-//! Counts calls, and knows which of them fail.
+//! Counts calls and applies the planned failures.
 
 use std::io;
 
 use super::{Call, Fault};
 use crate::Random;
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CallFate {
     Passes,
     Fails(Fault),
-    /// The power is cut while it runs.
+    /// The power fails during the call.
     LastOne,
 }
 
@@ -44,7 +44,7 @@ impl CallFate {
         }
     }
 
-    /// Whether what cannot be done in part is done.
+    /// Whether an indivisible operation takes effect.
     pub(super) const fn is_done(self, random: &mut Random) -> bool {
         match self {
             Self::Passes | Self::Fails(Fault::Done) => true,
@@ -53,13 +53,13 @@ impl CallFate {
         }
     }
 
-    /// How much of something is done.
+    /// The amount of `whole` that takes effect.
     pub(super) fn amount(self, random: &mut Random, whole: usize) -> usize {
         match self {
             Self::Passes | Self::Fails(Fault::Done) => whole,
             Self::Fails(Fault::Whole) => 0,
             Self::Fails(Fault::Partly) => random.index(whole),
-            // What of a whole write reaches the medium is drawn by the crash.
+            // The crash decides which part of a whole write reaches the medium.
             Self::LastOne if random.one_in(2) => whole,
             Self::LastOne => random.index(whole),
         }

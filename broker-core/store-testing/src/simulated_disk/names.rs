@@ -1,4 +1,4 @@
-//! The names of a directory: those that calls see, and those that are durable.
+//! The names of a directory: the current ones and the durable ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,9 +12,9 @@ type NameMap = BTreeMap<String, u64>;
 pub(super) struct Directory {
     names: NameMap,
     durable: NameMap,
-    /// Since the last sync, in order.
+    /// Changes since the last sync, in order.
     changes: Vec<Change>,
-    /// A sync has failed: no later one of this process makes anything durable for certain.
+    /// A sync has failed: no later sync of this process makes any name durable for certain.
     is_stuck: bool,
 }
 
@@ -98,12 +98,12 @@ impl Directory {
         self.is_stuck = true;
     }
 
-    /// The next process can sync again: it changes names beside those that were lost.
+    /// Lets the next process sync again; it changes other names than the lost ones.
     pub(super) const fn restart(&mut self) {
         self.is_stuck = false;
     }
 
-    /// The names that a crash leaves.
+    /// The names after a crash.
     pub(super) fn survivors(&self, random: &mut Random, order: Names) -> NameMap {
         let mut names = self.durable.clone();
         match order {

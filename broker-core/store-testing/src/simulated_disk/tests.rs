@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// How often a crash is repeated to see all that can happen.
+/// Number of crashes, to see all possible results.
 const CRASHES: u64 = 400;
 
 fn file_with(disk: &SimulatedDisk, name: &str, bytes: &[u8]) -> Arc<dyn DiskFile> {
@@ -13,7 +13,7 @@ fn file_with(disk: &SimulatedDisk, name: &str, bytes: &[u8]) -> Arc<dyn DiskFile
     file
 }
 
-/// Does the same on many disks, crashes each, and collects what is left.
+/// Acts in the same way on many disks, crashes each, and collects the results.
 fn left_by<T: Ord>(
     act: impl Fn(&SimulatedDisk),
     look: impl Fn(&BTreeMap<String, Vec<u8>>) -> T,
@@ -39,7 +39,7 @@ fn names_of(files: &BTreeMap<String, Vec<u8>>) -> String {
     files.keys().cloned().collect::<Vec<_>>().join(" ")
 }
 
-/// For each sector its first byte.
+/// The first byte of each sector.
 fn sectors_of(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     files.get("a").map(|bytes| bytes.iter().step_by(SECTOR_BYTES).copied().collect()).unwrap()
 }

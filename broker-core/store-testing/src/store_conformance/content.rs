@@ -1,4 +1,4 @@
-//! Contents: new, kept and shared, and readable for as long as somebody has a pin on them.
+//! Contents: new, kept and shared, and readable while a pin exists.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn content_taken_away(subject: &Subject<'_>) {
 
 fn shared_content(subject: &Subject<'_>) {
     let mut owner = subject.owner();
-    // Also one so large that a store may keep it in pieces.
+    // The second body is large enough that a store may split it.
     let large = vec![7; 5 << 20];
     for (space, body) in [(1, b"body".as_slice()), (4, &large)] {
         owner.put_content(&key(space, b"source"), body);
@@ -117,8 +117,8 @@ fn moved_content(subject: &Subject<'_>) {
     });
 }
 
-/// What a transfer does: the owner of one shard takes a record out of a space that the owner of another
-/// shard writes, who drops that space afterwards.
+/// The storage of a transfer: an owner of a shard takes a record out of a space that the owner
+/// of another shard writes and drops afterwards.
 fn record_of_another_owner(subject: &Subject<'_>) {
     let mut source = subject.owner();
     if source.store.shard_count() < 2 {

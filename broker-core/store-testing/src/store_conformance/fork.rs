@@ -1,4 +1,4 @@
-//! Forks: what is completed is in both, and each goes its own way. A store that has none passes.
+//! Forks: both stores have the completed batches and then diverge. A store without forks passes.
 
 use super::*;
 use peeklock_store::Waker;
@@ -51,7 +51,7 @@ fn each_goes_its_own_way(subject: &Subject<'_>) {
     assert_eq!(keys_of(&*other.store, 2), [b"a".to_vec(), b"b".to_vec()]);
     assert_eq!(content(&*other.store, &key(3, b"b")), Some(b"changed".to_vec()));
     assert!(keys_of(&*other.store, 4).is_empty());
-    // A fork of a fork is as it was then, also after both are gone.
+    // A fork of a fork keeps its state after both others are closed.
     drop((owner, other));
     let Some(again) = again else { unreachable!("a fork can be forked") };
     assert_eq!(value(&*again, &key(1, b"a")), Some(b"one".to_vec()));
@@ -68,7 +68,7 @@ fn fork_has_an_order_of_its_own(subject: &Subject<'_>) {
     let fenced = first.submit(Batch::default());
     assert!(matches!(fenced, Err(StoreError::Fenced { .. })), "{fenced:?}");
     second.put(&key(1, b"a"), b"three");
-    // Nobody has acquired anything of the store itself.
+    // No owner has acquired a shard of the store itself.
     owner.put(&key(1, b"b"), b"four");
     assert_eq!(value(&*owner.store, &key(1, b"a")), Some(b"one".to_vec()));
 }
@@ -78,7 +78,7 @@ fn fork_has_the_same_capacity(subject: &Subject<'_>) {
     let no_waker = || -> Waker { Box::new(|| {}) };
     let mut owner = Owner::of((subject.make)(ROOM), Shard(0));
     owner.put_content(&key(1, b"a"), &vec![7; 3_000_000]);
-    // What is set aside in the store is not so in its fork.
+    // A reservation in the store does not exist in its fork.
     assert_eq!(owner.store.reserve(Shard(0), 900_000, &no_waker), Reserved::Granted);
     let Some(fork) = owner.store.fork() else { return };
     assert_ne!(fork.reserve(Shard(0), ROOM / 2, &no_waker), Reserved::Granted);

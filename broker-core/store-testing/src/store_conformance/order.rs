@@ -143,7 +143,7 @@ fn atomic_over_shards(subject: &Subject<'_>) {
     let sent = first.send(first.next, vec![first.fence, second.fence], both(b"a"));
     assert!(outcome_of(&sent).is_ok());
     first.next = BatchId(first.next.0 + 1);
-    // The owner of the second shard changes: the batch is stored nowhere.
+    // The owner of the second shard changes: neither shard stores the batch.
     second = Owner { fence: Owner::of(Arc::clone(&store), Shard(1)).fence, ..second };
     let stale = Fence { shard: Shard(1), epoch: second.fence.epoch - 1 };
     let sent = first.send(first.next, vec![first.fence, stale], both(b"b"));

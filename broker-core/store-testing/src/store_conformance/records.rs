@@ -1,4 +1,4 @@
-//! Keys and values: what is put is there, what is deleted is not, and spaces do not touch.
+//! Keys and values: written records exist, deleted ones do not, and spaces are independent.
 
 use super::*;
 

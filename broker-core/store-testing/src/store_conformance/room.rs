@@ -1,4 +1,4 @@
-//! Reservations: what is set aside is given back once, and whoever was refused is woken.
+//! Reservations: reserved bytes are released once, and refused callers are woken.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,7 +26,7 @@ fn no_waker() -> Waker {
     Box::new(|| {})
 }
 
-/// Whether so many bytes are granted now; gives them back at once.
+/// Whether `bytes` bytes would be granted; releases them at once.
 fn has_room(store: &dyn Store, bytes: u64) -> bool {
     let granted = store.reserve(Shard(0), bytes, &no_waker) == Reserved::Granted;
     if granted {
@@ -56,7 +56,7 @@ fn given_back_by_batch(subject: &Subject<'_>) {
         let id = owner.next;
         let batch = Arc::new(batch);
         assert!(outcome_of(&owner.send(id, vec![owner.fence], Arc::clone(&batch))).is_ok());
-        // A repetition gives nothing back: there is no more than there was.
+        // A repetition releases nothing: the free room stays the same.
         assert!(outcome_of(&owner.send(id, vec![owner.fence], batch)).is_ok());
         owner.next = BatchId(id.0 + 1);
         assert!(!has_room(&*owner.store, ROOM + ROOM / 4), "room was given back twice");
@@ -88,7 +88,7 @@ fn stored_bytes_take_room(subject: &Subject<'_>) {
     let mut batch = Batch::default();
     batch.delete(&key(1, b"b"));
     owner.store(batch);
-    // A store may need further batches until it has freed what is deleted.
+    // A store may need further batches until it has freed deleted records.
     for _ in 0..100 {
         if has_room(&*owner.store, 1_500_000) {
             return;
